@@ -1,0 +1,35 @@
+"""What is remembered: one ordered, byte-keyed row space per input partition.
+
+`keys` says where a row lies, `rows` what is in it, `store` where rows are kept (memory or RocksDB). `entity`
+reads and writes one entity's rows, `partition` those of the partition itself (applied offset, fingerprint,
+garbage); `view` and `verify` read an entity for people. Nothing here writes to a database: changes are handed
+out as `{key: value or None}`, because they must reach the changelog and the local rows in one commit.
+"""
+
+from worker.state.errors import CorruptRow, FingerprintMismatch, StateError, UnknownFormat
+from worker.state.partition import Fingerprint, check_fingerprint, read_applied, read_fingerprint
+from worker.state.rows import Applied
+from worker.state.store import Changes, MemoryRows, RocksRows, Rows
+from worker.state.verify import EntityCheck, verify_partition
+from worker.state.view import SummaryView, ViewSentence, read_view
+
+__all__ = [
+    "Applied",
+    "Changes",
+    "CorruptRow",
+    "EntityCheck",
+    "Fingerprint",
+    "FingerprintMismatch",
+    "MemoryRows",
+    "RocksRows",
+    "Rows",
+    "StateError",
+    "SummaryView",
+    "UnknownFormat",
+    "ViewSentence",
+    "check_fingerprint",
+    "read_applied",
+    "read_fingerprint",
+    "read_view",
+    "verify_partition",
+]

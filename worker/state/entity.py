@@ -1,0 +1,226 @@
+"""One entity's rows, read and written: header, published set, reviews, and its vectors as the blocks a refill
+scans."""
+
+from collections.abc import Iterable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.state import rows as codec
+from worker.state.errors import CorruptRow
+from worker.state.keys import IncarnationKeys, describe, header_key
+from worker.state.rows import Header, Published, ReviewRow
+from worker.state.store import Rows
+
+BLOCK_SENTENCES = 2048
+
+Pending = MutableMapping[bytes, bytes | None]
+T = TypeVar("T")
+
+
+def sentence_id(review_id: bytes, ordinal: int) -> bytes:
+    """`review_id#ordinal`, UTF-8."""
+    return b"%b#%d" % (review_id, ordinal)
+
+
+def parse_sentence_id(identifier: bytes) -> tuple[bytes, int] | None:
+    """`(review id, ordinal)`: what is before and after the last `#`. None where that makes no sentence id of
+    ours."""
+    review_id, mark, digits = identifier.rpartition(b"#")
+    if not mark or not digits.isdigit() or (digits[:1] == b"0" and digits != b"0"):
+        return None
+    return review_id, int(digits)
+
+
+@dataclass(slots=True)
+class Sentence:
+    """A live sentence of a review. `vector` (dimension,) int16 is None until it is embedded or read."""
+
+    ordinal: int
+    id: bytes
+    text: str
+    vector: NDArray[np.int16] | None = None
+
+
+@dataclass(slots=True)
+class Review:
+    """A review as its rows tell. `chunks` are the text and vector chunks its stored rows take, (0, 0) for one
+    not stored."""
+
+    version: int
+    deleted: bool = False
+    rating: float | None = None
+    embedded: bool = False
+    sentences: list[Sentence] = field(default_factory=list)
+    chunks: tuple[int, int] = (0, 0)
+
+
+class VectorBlock:
+    """Some of an entity's live sentences: `vectors` (m, dimension) int16; an id is made only when asked
+    for."""
+
+    __slots__ = ("_ordinals", "_reviews", "vectors")
+
+    def __init__(self, vectors: NDArray[np.int16], reviews: list[bytes], ordinals: list[int]) -> None:
+        self.vectors = vectors
+        self._reviews = reviews
+        self._ordinals = ordinals
+
+    def id(self, i: int) -> bytes:
+        """Sentence id of row `i`."""
+        return sentence_id(self._reviews[i], self._ordinals[i])
+
+    def __len__(self) -> int:
+        return len(self._ordinals)
+
+
+class EntityRows:
+    """Typed access to the rows of one incarnation of an entity."""
+
+    __slots__ = ("dimension", "entity", "header_key", "incarnation", "keys", "rows")
+
+    def __init__(self, rows: Rows, entity: bytes, incarnation: int, dimension: int) -> None:
+        self.rows = rows
+        self.entity = entity
+        self.incarnation = incarnation
+        self.dimension = dimension
+        self.header_key = header_key(entity)
+        self.keys = IncarnationKeys(entity, incarnation)
+
+    def published(self) -> Published | None:
+        """The set last published, None before the first."""
+        value = self.rows.get(self.keys.published)
+        return None if value is None else codec.decode_published(self.keys.published, value)
+
+    def review(self, review_id: bytes) -> Review | None:
+        """The review with its texts, vectors left out; None where it was never seen."""
+        key = self.keys.review(review_id)
+        value = self.rows.get(key)
+        if value is None:
+            return None
+        row = codec.decode_review(key, value)
+        texts = list(row.texts)
+        for chunk in range(1, row.text_chunks):
+            chunk_key = self.keys.text_chunk(review_id, chunk)
+            texts += codec.decode_text_chunk(chunk_key, self._required(chunk_key))
+        sentences = [Sentence(ordinal, sentence_id(review_id, ordinal), text) for ordinal, text in texts]
+        return Review(
+            row.version,
+            row.deleted,
+            row.rating,
+            row.embedded,
+            sentences,
+            (row.text_chunks, row.vector_chunks),
+        )
+
+    def load_vectors(self, review_id: bytes, review: Review) -> None:
+        """Fill in the vectors of a stored review."""
+        at = 0
+        for chunk in range(review.chunks[1]):
+            key = self.keys.vector_chunk(review_id, chunk)
+            ordinals, data = codec.decode_vectors(key, self._required(key), self.dimension)
+            owners = review.sentences[at : at + len(ordinals)]
+            if tuple(sentence.ordinal for sentence in owners) != ordinals:
+                raise CorruptRow(describe(key), "not the sentences of its review")
+            for sentence, vector in zip(owners, codec.as_matrix([data], self.dimension), strict=True):
+                sentence.vector = vector
+            at += len(ordinals)
+        if at != len(review.sentences):
+            raise CorruptRow(describe(self.keys.review(review_id)), "more texts than vectors")
+
+    def blocks(self) -> Iterator[VectorBlock]:
+        """All live sentences, read from the vector rows alone."""
+        decode, dimension, keys = codec.decode_vectors, self.dimension, self.keys
+        parts: list[bytes] = []
+        reviews: list[bytes] = []
+        ordinals: list[int] = []
+        for key, value in self.rows.scan(keys.vectors):
+            numbers, data = decode(key, value, dimension)
+            review = keys.review_of_vector_key(key)
+            parts.append(data)
+            if len(numbers) == 1:
+                reviews.append(review)
+                ordinals.append(numbers[0])
+            else:
+                reviews += [review] * len(numbers)
+                ordinals += numbers
+            if len(ordinals) >= BLOCK_SENTENCES:
+                yield VectorBlock(codec.as_matrix(parts, dimension), reviews, ordinals)
+                parts, reviews, ordinals = [], [], []
+        if parts:
+            yield VectorBlock(codec.as_matrix(parts, dimension), reviews, ordinals)
+
+    def put_header(self, pending: Pending, header: Header) -> None:
+        """Write the entity's header."""
+        pending[self.header_key] = codec.encode_header(self.header_key, header)
+
+    def put_published(self, pending: Pending, sequence: int, entries: list[bytes]) -> None:
+        """Write the published set: `rows.published_entry`s in rank order."""
+        pending[self.keys.published] = codec.encode_published(self.keys.published, sequence, entries)
+
+    def put_review(self, pending: Pending, review_id: bytes, review: Review) -> None:
+        """Write the review's rows and remove chunks that its stored form had more; `review.chunks` becomes
+        what is written."""
+        keys, sentences = self.keys, review.sentences
+        texts = [(sentence.ordinal, sentence.text) for sentence in sentences]
+        text_chunks = _cut(texts, [8 + 4 * len(text) for _, text in texts])
+        vector_chunks = _cut(sentences, [4 + 2 * self.dimension] * len(sentences))
+        key = keys.review(review_id)
+        row = ReviewRow(
+            review.version,
+            review.deleted,
+            review.rating,
+            review.embedded,
+            len(text_chunks),
+            len(vector_chunks),
+            tuple(text_chunks[0]) if text_chunks else (),
+        )
+        pending[key] = codec.encode_review(key, row)
+        for number, chunk in enumerate(text_chunks[1:], 1):
+            key = keys.text_chunk(review_id, number)
+            pending[key] = codec.encode_text_chunk(key, chunk)
+        for number, part in enumerate(vector_chunks):
+            key = keys.vector_chunk(review_id, number)
+            pending[key] = codec.encode_vectors(key, [s.ordinal for s in part], _vectors(part))
+        for number in range(max(1, len(text_chunks)), review.chunks[0]):
+            pending[keys.text_chunk(review_id, number)] = None
+        for number in range(len(vector_chunks), review.chunks[1]):
+            pending[keys.vector_chunk(review_id, number)] = None
+        review.chunks = len(text_chunks), len(vector_chunks)
+
+    def _required(self, key: bytes) -> bytes:
+        value = self.rows.get(key)
+        if value is None:
+            raise CorruptRow(describe(key), "missing")
+        return value
+
+
+def read_header(rows: Rows, entity: bytes) -> Header | None:
+    """The entity's header; None for an entity without any row."""
+    key = header_key(entity)
+    value = rows.get(key)
+    return None if value is None else codec.decode_header(key, value)
+
+
+def _cut(items: list[T], sizes: list[int]) -> list[list[T]]:
+    """Items in order, cut into chunks of at most `CHUNK_BYTES` each (a larger single item is a chunk of its
+    own)."""
+    if sum(sizes) <= codec.CHUNK_BYTES:
+        return [items] if items else []
+    chunks: list[list[T]] = []
+    room = 0
+    for item, size in zip(items, sizes, strict=True):
+        if size > room or not chunks:
+            chunks.append([])
+            room = codec.CHUNK_BYTES
+        chunks[-1].append(item)
+        room -= size
+    return chunks
+
+
+def _vectors(sentences: Iterable[Sentence]) -> Iterator[NDArray[np.int16]]:
+    for sentence in sentences:
+        assert sentence.vector is not None
+        yield sentence.vector

@@ -1,0 +1,57 @@
+"""What can be wrong with stored rows.
+
+SurroundingsError
+`-- StateError
+    |-- CorruptRow            a row's bytes, or its relation to other rows, are not what was written
+    |-- UnknownFormat         a row was written by another version of the worker
+    `-- FingerprintMismatch   the rows belong to another model, dimension, splitter, k, ...
+"""
+
+from collections.abc import Mapping
+
+from worker.errors import SurroundingsError
+
+RESTORE = (
+    "Operator action: stop the worker, remove its data directory and start it again; the state is "
+    "restored from the changelog. If it happens again, rebuild with `coversumm-worker replay`."
+)
+
+
+class StateError(SurroundingsError):
+    """The stored state cannot be used as it is. The message ends with what to do."""
+
+
+class CorruptRow(StateError):
+    """A row does not decode, or contradicts another. The message names the row."""
+
+    def __init__(self, row: str, problem: str) -> None:
+        super().__init__(f"corrupt state row ({row}): {problem}. {RESTORE}")
+        self.row = row
+        self.problem = problem
+
+
+class UnknownFormat(StateError):
+    """A row carries a format version this worker does not know."""
+
+    def __init__(self, row: str, found: int, known: int) -> None:
+        super().__init__(
+            f"state row ({row}) has format {found}, this worker knows format {known}. Operator action: run "
+            "the version that wrote it, or build a new epoch beside it with `coversumm-worker replay`."
+        )
+        self.row = row
+        self.found = found
+
+
+class FingerprintMismatch(StateError):
+    """The stored rows were made under other settings: continuing would mix two kinds of summaries."""
+
+    def __init__(self, differences: Mapping[str, tuple[object, object]]) -> None:
+        listed = "; ".join(
+            f"{name}: stored {old!r}, configured {new!r}" for name, (old, new) in differences.items()
+        )
+        super().__init__(
+            f"the stored state was built with other settings ({listed}). Operator action: put the settings "
+            "back, or build a new epoch beside it (own COVERSUMM_EPOCH, COVERSUMM_APP_ID and "
+            "COVERSUMM_OUTPUT_TOPIC) with `coversumm-worker replay`."
+        )
+        self.differences = dict(differences)

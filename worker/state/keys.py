@@ -1,0 +1,141 @@
+"""Where rows lie: ordered keys that keep all of an entity's rows together.
+
+    F                                                     the partition's fingerprint
+    A                                                     the partition's applied offset
+    G | len | entity | incarnation                        rows of a deleted incarnation, still to be removed
+    E | len | entity                                      entity header
+    E | len | entity | incarnation | P                    published set
+    E | len | entity | incarnation | R | review           review: version, flags, rating, first texts
+    E | len | entity | incarnation | T | len | review | chunk    further texts
+    E | len | entity | incarnation | V | len | review | chunk    vectors
+
+`len` is a big-endian u32 and counts the bytes of the id after it, so ids may hold any byte and no id's rows
+lie inside another's (`a` and `ab`). `incarnation` (big-endian u64) is the source offset of the event that
+created the entity: a deleted entity's rows can wait for their removal, since whoever creates it again does so
+under a greater offset. `chunk` is a big-endian u32.
+"""
+
+import struct
+from typing import NamedTuple
+
+_U32 = struct.Struct(">I")
+_U64 = struct.Struct(">Q")
+
+FINGERPRINT = b"F"
+APPLIED = b"A"
+GARBAGE = b"G"
+ENTITY = b"E"
+
+PUBLISHED = b"P"
+REVIEW = b"R"
+TEXTS = b"T"
+VECTORS = b"V"
+
+
+def header_key(entity: bytes) -> bytes:
+    """Key of the entity's header; also the prefix of all of its rows."""
+    return ENTITY + _U32.pack(len(entity)) + entity
+
+
+def garbage_key(entity: bytes, incarnation: int) -> bytes:
+    """Key of the note that this incarnation's rows are to be removed."""
+    return GARBAGE + _U32.pack(len(entity)) + entity + _U64.pack(incarnation)
+
+
+def incarnation_prefix(entity: bytes, incarnation: int) -> bytes:
+    """Prefix of all rows of one incarnation of an entity, header excluded."""
+    return header_key(entity) + _U64.pack(incarnation)
+
+
+def parse_garbage_key(key: bytes) -> tuple[bytes, int]:
+    """`(entity, incarnation)` of a garbage key."""
+    return key[5:-8], int(_U64.unpack(key[-8:])[0])
+
+
+class IncarnationKeys:
+    """The keys of one incarnation of an entity; prefixes are made once, for these are the keys of every
+    event."""
+
+    __slots__ = ("published", "reviews", "texts", "vectors")
+
+    def __init__(self, entity: bytes, incarnation: int) -> None:
+        prefix = incarnation_prefix(entity, incarnation)
+        self.published = prefix + PUBLISHED
+        self.reviews = prefix + REVIEW
+        self.texts = prefix + TEXTS
+        self.vectors = prefix + VECTORS
+
+    def review(self, review: bytes) -> bytes:
+        """Key of a review's own row."""
+        return self.reviews + review
+
+    def text_chunk(self, review: bytes, chunk: int) -> bytes:
+        """Key of a review's further texts; chunk 0 is in the review's own row, so these start at 1."""
+        return self.texts + _U32.pack(len(review)) + review + _U32.pack(chunk)
+
+    def vector_chunk(self, review: bytes, chunk: int) -> bytes:
+        """Key of one chunk of a review's vectors, from 0."""
+        return self.vectors + _U32.pack(len(review)) + review + _U32.pack(chunk)
+
+    def review_of_vector_key(self, key: bytes) -> bytes:
+        """The review id inside a key made by `vector_chunk`."""
+        return key[len(self.vectors) + 4 : -4]
+
+
+class EntityKey(NamedTuple):
+    """A parsed key of an entity's row; the header has neither incarnation nor kind."""
+
+    entity: bytes
+    incarnation: int | None = None
+    kind: bytes | None = None
+    review: bytes | None = None
+    chunk: int | None = None
+
+
+def parse_entity_key(key: bytes) -> EntityKey:
+    """Parts of a key that starts with `ENTITY`. Raises ValueError where it is not of the form above."""
+    if key[:1] != ENTITY or len(key) < 5:
+        raise ValueError("not an entity key")
+    end = 5 + _U32.unpack_from(key, 1)[0]
+    entity, rest = key[5:end], key[end:]
+    if len(key) == end:
+        return EntityKey(entity)
+    if len(rest) < 9:
+        raise ValueError("an entity key that ends early")
+    incarnation, kind, tail = int(_U64.unpack_from(rest)[0]), rest[8:9], rest[9:]
+    if kind == PUBLISHED and not tail:
+        return EntityKey(entity, incarnation, kind)
+    if kind == REVIEW:
+        return EntityKey(entity, incarnation, kind, tail)
+    if kind in (TEXTS, VECTORS) and len(tail) >= 8 and len(tail) == 8 + _U32.unpack_from(tail)[0]:
+        return EntityKey(entity, incarnation, kind, tail[4:-4], int(_U32.unpack(tail[-4:])[0]))
+    raise ValueError("an entity key of unknown kind")
+
+
+def describe(key: bytes) -> str:
+    """The row's name for people: used by errors and tools."""
+    if key == FINGERPRINT:
+        return "fingerprint"
+    if key == APPLIED:
+        return "applied offset"
+    if key[:1] == GARBAGE and len(key) >= 13:
+        entity, incarnation = parse_garbage_key(key)
+        return f"garbage of entity {_shown(entity)}, incarnation {incarnation}"
+    try:
+        parts = parse_entity_key(key)
+    except ValueError:
+        return f"key {key[:64].hex()}"
+    if parts.incarnation is None:
+        return f"header of entity {_shown(parts.entity)}"
+    names = {PUBLISHED: "published set", REVIEW: "review", TEXTS: "texts", VECTORS: "vectors"}
+    where = f"of entity {_shown(parts.entity)}, incarnation {parts.incarnation}"
+    assert parts.kind is not None
+    if parts.review is None:
+        return f"{names[parts.kind]} {where}"
+    chunk = "" if parts.chunk is None else f", chunk {parts.chunk}"
+    return f"{names[parts.kind]} {_shown(parts.review)}{chunk} {where}"
+
+
+def _shown(identifier: bytes) -> str:
+    text = identifier.decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,107 @@
+"""The rows of a partition as a whole: applied offset, fingerprint, and what deleted entities left behind."""
+
+from collections.abc import MutableMapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+
+from worker.state import rows as codec
+from worker.state.errors import FingerprintMismatch
+from worker.state.keys import (
+    APPLIED,
+    FINGERPRINT,
+    GARBAGE,
+    garbage_key,
+    incarnation_prefix,
+    parse_garbage_key,
+)
+from worker.state.rows import Applied
+from worker.state.store import Rows
+
+GARBAGE_ROWS = 2000
+"""Rows of deleted entities removed in one micro-batch: so many more rows are little beside a batch's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What the stored summaries depend on besides the events. State of another fingerprint is never
+    continued."""
+
+    model: str
+    dimension: int
+    splitter: str
+    k: int
+    distinct: bool
+    partitions: int
+    topic: str
+    algorithm: str = "coversumm/1"
+
+    def fields(self) -> dict[str, str]:
+        """Names and values as stored and compared."""
+        return {name: str(value) for name, value in asdict(self).items()}
+
+
+def read_applied(rows: Rows) -> Applied | None:
+    """The partition's applied offset; None before the first event."""
+    value = rows.get(APPLIED)
+    return None if value is None else codec.decode_applied(APPLIED, value)
+
+
+def put_applied(pending: MutableMapping[bytes, bytes | None], applied: Applied) -> None:
+    """Write the partition's applied offset."""
+    pending[APPLIED] = codec.encode_applied(APPLIED, applied)
+
+
+def read_fingerprint(rows: Rows) -> dict[str, str] | None:
+    """The stored fingerprint's fields; None before the first event."""
+    value = rows.get(FINGERPRINT)
+    return None if value is None else codec.decode_fingerprint(FINGERPRINT, value)
+
+
+def put_fingerprint(pending: MutableMapping[bytes, bytes | None], fingerprint: Fingerprint) -> None:
+    """Write the partition's fingerprint, with its first rows."""
+    pending[FINGERPRINT] = codec.encode_fingerprint(FINGERPRINT, fingerprint.fields())
+
+
+def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
+    """Whether the partition has this fingerprint; False where it has no rows yet. Raises FingerprintMismatch
+    for another."""
+    configured = fingerprint.fields()
+    stored = read_fingerprint(rows)
+    if stored is None:
+        if read_applied(rows) is None:
+            return False
+        stored = {}
+    names = [*configured, *(name for name in stored if name not in configured)]
+    differences = {
+        name: (stored.get(name), configured.get(name))
+        for name in names
+        if stored.get(name) != configured.get(name)
+    }
+    if differences:
+        raise FingerprintMismatch(differences)
+    return True
+
+
+def put_garbage(pending: MutableMapping[bytes, bytes | None], entity: bytes, incarnation: int) -> None:
+    """Note that all rows of this incarnation are to be removed."""
+    key = garbage_key(entity, incarnation)
+    pending[key] = codec.seal(key, b"")
+
+
+def collect_garbage(
+    rows: Rows, pending: MutableMapping[bytes, bytes | None], limit: int = GARBAGE_ROWS
+) -> bool:
+    """Remove up to `limit` rows of deleted incarnations, notes that are done included. True if any are left
+    for the next batch."""
+    for key, value in rows.scan(GARBAGE):
+        codec.unseal(key, value)
+        if limit <= 0:
+            return True
+        prefix = incarnation_prefix(*parse_garbage_key(key))
+        doomed = [row for row, _ in islice(rows.scan(prefix), limit)]
+        pending.update(dict.fromkeys(doomed))
+        limit -= len(doomed) + 1
+        if limit < 0:
+            return True
+        pending[key] = None
+    return False

@@ -1,0 +1,295 @@
+"""What is in a row: binary values with a format version and a checksum.
+
+Every value is `format u8 | crc32 u32 | payload`, little-endian throughout. The checksum covers key and
+payload, so a value that ended up under another key is noticed too. Decoders raise `CorruptRow` (naming the
+row) or `UnknownFormat`, nothing else.
+
+    header        reviews u64 | sentences u64 | incarnation u64
+    published     sequence u64 | count u32 | count * (len u32 | sentence id | digest 16)        in rank order
+    review        version u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts
+    texts         count u32 | count * (ordinal u32 | len u32) | the texts in UTF-8, one after the other
+    vectors       count u32 | count * ordinal u32 | count * dimension * int16
+    applied       next offset u64 | topic in UTF-8
+    fingerprint   count u32 | count * (len u32 | name | len u32 | value)
+    garbage       (empty)
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.state.errors import CorruptRow, UnknownFormat
+from worker.state.keys import describe
+
+FORMAT = 1
+DIGEST_BYTES = 16
+
+_SEAL = struct.Struct("<BI")
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+_HEADER = struct.Struct("<QQQ")
+_PUBLISHED = struct.Struct("<QI")
+_REVIEW = struct.Struct("<QBdII")
+_ONE_TEXT = struct.Struct("<III")
+_ONE_VECTOR = struct.Struct("<II")
+
+_DELETED, _RATED, _EMBEDDED = 1, 2, 4
+
+# Texts and vectors are cut so that no row comes near Kafka's 1 MB; a single text may exceed it only as far as
+# the text cap allows.
+CHUNK_BYTES = 128 * 1024
+
+_VECTOR_DTYPE = np.dtype("<i2")
+
+Texts = tuple[tuple[int, str], ...]
+
+
+class Header(NamedTuple):
+    """An entity: live reviews, live sentences, and the source offset of the event that created it."""
+
+    reviews: int
+    sentences: int
+    incarnation: int
+
+
+class Published(NamedTuple):
+    """The set last published: source offset of its cause, and `{sentence id: text digest}` in rank order."""
+
+    sequence: int
+    digests: dict[bytes, bytes]
+
+
+class ReviewRow(NamedTuple):
+    """A review: its version and flags, how many chunks its texts and vectors take, and the first chunk of its
+    texts."""
+
+    version: int
+    deleted: bool
+    rating: float | None
+    embedded: bool  # every vector is the engine's own: an equal text may take it over
+    text_chunks: int
+    vector_chunks: int
+    texts: Texts  # (ordinal, text), ordinals ascending
+
+
+class Applied(NamedTuple):
+    """Everything below `next_offset` of this partition of `topic` is in the rows."""
+
+    next_offset: int
+    topic: str
+
+
+def text_digest(text: str) -> bytes:
+    """What stands for a published sentence's text in the published row."""
+    return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def seal(key: bytes, payload: bytes) -> bytes:
+    """The row's value: payload under format version and checksum."""
+    return _SEAL.pack(FORMAT, crc32(payload, crc32(key))) + payload
+
+
+def unseal(key: bytes, value: bytes) -> bytes:
+    """The payload of a row's value. Raises UnknownFormat, CorruptRow."""
+    if len(value) < _SEAL.size:
+        raise CorruptRow(describe(key), "shorter than its frame")
+    version, checksum = _SEAL.unpack_from(value)
+    payload = value[_SEAL.size :]
+    if crc32(payload, crc32(key)) != checksum:
+        raise CorruptRow(describe(key), "checksum does not match")
+    if version != FORMAT:
+        raise UnknownFormat(describe(key), version, FORMAT)
+    return payload
+
+
+def encode_header(key: bytes, header: Header) -> bytes:
+    """Value of an entity header."""
+    return seal(key, _HEADER.pack(*header))
+
+
+def decode_header(key: bytes, value: bytes) -> Header:
+    """Inverse of `encode_header`."""
+    payload = unseal(key, value)
+    if len(payload) != _HEADER.size:
+        raise CorruptRow(describe(key), "wrong length")
+    return Header(*_HEADER.unpack(payload))
+
+
+def published_entry(sentence_id: bytes, digest: bytes) -> bytes:
+    """One sentence of a published row."""
+    return _U32.pack(len(sentence_id)) + sentence_id + digest
+
+
+def encode_published(key: bytes, sequence: int, entries: Sequence[bytes]) -> bytes:
+    """Value of a published row from its `published_entry`s, in rank order."""
+    return seal(key, _PUBLISHED.pack(sequence, len(entries)) + b"".join(entries))
+
+
+def decode_published(key: bytes, value: bytes) -> Published:
+    """Inverse of `encode_published`."""
+    payload = unseal(key, value)
+    try:
+        sequence, count = _PUBLISHED.unpack_from(payload)
+        digests: dict[bytes, bytes] = {}
+        at = _PUBLISHED.size
+        for _ in range(count):
+            end = at + 4 + _U32.unpack_from(payload, at)[0]
+            sentence_id, digest = payload[at + 4 : end], payload[end : end + DIGEST_BYTES]
+            at = end + DIGEST_BYTES
+            digests[sentence_id] = digest
+    except struct.error as error:
+        raise CorruptRow(describe(key), str(error)) from error
+    if at != len(payload) or len(digests) != count:
+        raise CorruptRow(describe(key), "wrong length")
+    return Published(sequence, digests)
+
+
+def encode_texts(texts: Sequence[tuple[int, str]]) -> bytes:
+    """A texts section (not sealed): ordinals and texts."""
+    if len(texts) == 1:
+        ordinal, text = texts[0]
+        encoded = text.encode()
+        return _ONE_TEXT.pack(1, ordinal, len(encoded)) + encoded
+    parts = [text.encode() for _, text in texts]
+    numbers = [
+        number for (ordinal, _), part in zip(texts, parts, strict=True) for number in (ordinal, len(part))
+    ]
+    return struct.pack(f"<{len(numbers) + 1}I", len(parts), *numbers) + b"".join(parts)
+
+
+def _decode_texts(payload: bytes, start: int) -> Texts:
+    """Texts section at `start`, to the end of the payload. Raises struct.error, UnicodeDecodeError,
+    ValueError."""
+    (count,) = _U32.unpack_from(payload, start)
+    if count > len(payload):
+        raise ValueError("impossible count")
+    numbers = struct.unpack_from(f"<{2 * count}I", payload, start + 4)
+    texts = []
+    at = start + 4 + 8 * count
+    for ordinal, length in zip(numbers[::2], numbers[1::2], strict=True):
+        texts.append((ordinal, payload[at : at + length].decode()))
+        at += length
+    if at != len(payload):
+        raise ValueError("wrong length")
+    return tuple(texts)
+
+
+def encode_text_chunk(key: bytes, texts: Sequence[tuple[int, str]]) -> bytes:
+    """Value of a texts row."""
+    return seal(key, encode_texts(texts))
+
+
+def decode_text_chunk(key: bytes, value: bytes) -> Texts:
+    """Inverse of `encode_text_chunk`."""
+    payload = unseal(key, value)
+    try:
+        return _decode_texts(payload, 0)
+    except (struct.error, ValueError) as error:
+        raise CorruptRow(describe(key), str(error)) from error
+
+
+def encode_review(key: bytes, row: ReviewRow) -> bytes:
+    """Value of a review row."""
+    flags = (
+        (_DELETED if row.deleted else 0)
+        | (_RATED if row.rating is not None else 0)
+        | (_EMBEDDED if row.embedded else 0)
+    )
+    fixed = _REVIEW.pack(row.version, flags, row.rating or 0.0, row.text_chunks, row.vector_chunks)
+    return seal(key, fixed + encode_texts(row.texts))
+
+
+def decode_review(key: bytes, value: bytes) -> ReviewRow:
+    """Inverse of `encode_review`."""
+    payload = unseal(key, value)
+    try:
+        version, flags, rating, text_chunks, vector_chunks = _REVIEW.unpack_from(payload)
+        texts = _decode_texts(payload, _REVIEW.size)
+    except (struct.error, ValueError) as error:
+        raise CorruptRow(describe(key), str(error)) from error
+    return ReviewRow(
+        version,
+        bool(flags & _DELETED),
+        rating if flags & _RATED else None,
+        bool(flags & _EMBEDDED),
+        text_chunks,
+        vector_chunks,
+        texts,
+    )
+
+
+def encode_vectors(key: bytes, ordinals: Sequence[int], vectors: Iterable[NDArray[np.int16]]) -> bytes:
+    """Value of a vectors row: `vectors` holds one (dimension,) int16 array for each ordinal."""
+    parts = [vector.astype(_VECTOR_DTYPE, copy=False).tobytes() for vector in vectors]
+    assert len(parts) == len(ordinals)
+    if len(parts) == 1:
+        return seal(key, _ONE_VECTOR.pack(1, ordinals[0]) + parts[0])
+    return seal(key, struct.pack(f"<{len(parts) + 1}I", len(parts), *ordinals) + b"".join(parts))
+
+
+def decode_vectors(key: bytes, value: bytes, dimension: int) -> tuple[tuple[int, ...], bytes]:
+    """Ordinals and the bytes of their (count, dimension) matrix: joined with others', then read by
+    `as_matrix`."""
+    payload = unseal(key, value)
+    width = _VECTOR_DTYPE.itemsize * dimension
+    if len(payload) == _ONE_VECTOR.size + width:
+        count, ordinal = _ONE_VECTOR.unpack_from(payload)
+        if count == 1:
+            return (ordinal,), payload[_ONE_VECTOR.size :]
+    try:
+        (count,) = _U32.unpack_from(payload)
+        if len(payload) != 4 + count * (4 + width):
+            raise ValueError(f"not {count} vectors of dimension {dimension}")
+        return struct.unpack_from(f"<{count}I", payload, 4), payload[4 + 4 * count :]
+    except (struct.error, ValueError) as error:
+        raise CorruptRow(describe(key), str(error)) from error
+
+
+def as_matrix(parts: Sequence[bytes], dimension: int) -> NDArray[np.int16]:
+    """(m, dimension) int16, read-only, from the matrices of several vectors rows."""
+    joined = parts[0] if len(parts) == 1 else b"".join(parts)
+    return np.frombuffer(joined, dtype=_VECTOR_DTYPE).reshape(-1, dimension).astype(np.int16, copy=False)
+
+
+def encode_applied(key: bytes, applied: Applied) -> bytes:
+    """Value of the applied row."""
+    return seal(key, _U64.pack(applied.next_offset) + applied.topic.encode())
+
+
+def decode_applied(key: bytes, value: bytes) -> Applied:
+    """Inverse of `encode_applied`."""
+    payload = unseal(key, value)
+    try:
+        return Applied(_U64.unpack_from(payload)[0], payload[8:].decode())
+    except (struct.error, ValueError) as error:
+        raise CorruptRow(describe(key), str(error)) from error
+
+
+def encode_fingerprint(key: bytes, fields: dict[str, str]) -> bytes:
+    """Value of the fingerprint row: names and values, in their order."""
+    parts = [part.encode() for field in fields.items() for part in field]
+    return seal(key, _U32.pack(len(fields)) + b"".join(_U32.pack(len(part)) + part for part in parts))
+
+
+def decode_fingerprint(key: bytes, value: bytes) -> dict[str, str]:
+    """Inverse of `encode_fingerprint`."""
+    payload = unseal(key, value)
+    try:
+        (count,) = _U32.unpack_from(payload)
+        if count > len(payload):
+            raise ValueError("impossible count")
+        parts, at = [], 4
+        for _ in range(2 * count):
+            end = at + 4 + _U32.unpack_from(payload, at)[0]
+            parts.append(payload[at + 4 : end].decode())
+            at = end
+        if at != len(payload):
+            raise ValueError("wrong length")
+    except (struct.error, ValueError) as error:
+        raise CorruptRow(describe(key), str(error)) from error
+    return dict(zip(parts[::2], parts[1::2], strict=True))

@@ -1,0 +1,90 @@
+"""Where rows are kept: the `Rows` protocol, in memory for tests and files, in RocksDB for the worker."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from rocksdict import ReadOptions
+
+Changes = Mapping[bytes, bytes | None]
+
+
+class Rows(Protocol):
+    """Read access to the committed rows of one partition, ordered by key."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The row's value, None where there is no row."""
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All rows whose key starts with `prefix`, ascending, as they were when the iteration began."""
+
+
+class MemoryRows:
+    """Rows in memory: for tests, files and demonstrations."""
+
+    def __init__(self, rows: Mapping[bytes, bytes] | None = None) -> None:
+        self._values = dict(rows or {})
+        self._keys = sorted(self._values)
+
+    def get(self, key: bytes) -> bytes | None:
+        """See `Rows`."""
+        return self._values.get(key)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """See `Rows`."""
+        start = bisect_left(self._keys, prefix)
+        upper = successor(prefix)
+        end = len(self._keys) if upper is None else bisect_left(self._keys, upper, lo=start)
+        found = [(key, self._values[key]) for key in self._keys[start:end]]
+        return iter(found)
+
+    def write(self, changes: Changes) -> None:
+        """Apply a batch of changes; a value of None removes the row."""
+        for key, value in changes.items():
+            if value is not None:
+                if key not in self._values:
+                    insort(self._keys, key)
+                self._values[key] = value
+            elif self._values.pop(key, None) is not None:
+                del self._keys[bisect_left(self._keys, key)]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+class RocksRows:
+    """Rows of an `rocksdict.Rdict` in raw mode, or of a snapshot of one.
+
+    Reads only: rows are written together with their changelog offset in one `WriteBatch`, by whoever owns the
+    database. A scan is one RocksDB iterator: a consistent view, whatever is written meanwhile.
+    """
+
+    def __init__(self, database: Any) -> None:
+        self._database = database
+        self._get = database.get
+
+    def get(self, key: bytes) -> bytes | None:
+        """See `Rows`."""
+        value: bytes | None = self._get(key)
+        return value
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """See `Rows`."""
+        options = ReadOptions()
+        upper = successor(prefix)
+        if upper is not None:  # keeps the iterator from walking through removed rows beyond the prefix
+            options.set_iterate_upper_bound(upper)
+        iterator = self._database.iter(options)
+        iterator.seek(prefix)
+        valid, key, value, step = iterator.valid, iterator.key, iterator.value, iterator.next
+        while valid():
+            yield key(), value()
+            step()
+        iterator.status()  # raises what ended the iteration early
+
+
+def successor(prefix: bytes) -> bytes | None:
+    """The smallest key above every key that starts with `prefix`; None where there is none (`prefix` is all
+    0xff or empty)."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

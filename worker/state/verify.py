@@ -1,0 +1,88 @@
+"""Recompute every entity of a partition from its stored rows, by brute force, and compare with what was
+published."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from worker.state import rows as codec
+from worker.state.keys import garbage_key
+from worker.state.store import Rows
+from worker.state.view import Snapshot, brute_force, read_snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class EntityCheck:
+    """What came of one entity; `problems` is empty where all is as it must be."""
+
+    entity_id: str
+    reviews: int
+    sentences: int
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Nothing wrong."""
+        return not self.problems
+
+
+def verify_partition(rows: Rows, *, dimension: int, k: int, distinct: bool) -> Iterator[EntityCheck]:
+    """One result for each entity with rows, in key order. Raises CorruptRow where a row does not decode."""
+    for snapshot in read_snapshots(rows, dimension):
+        problems = [
+            f"{count} rows of incarnation {incarnation}, which is neither live nor noted for removal"
+            for incarnation, count in snapshot.others.items()
+            if rows.get(garbage_key(snapshot.entity, incarnation)) is None
+        ]
+        if snapshot.header is not None:
+            problems += _count_problems(snapshot) + _summary_problems(snapshot, k, distinct)
+        elif not problems:
+            continue  # a deleted entity whose rows wait for their removal
+        yield EntityCheck(
+            snapshot.entity.decode("utf-8", "backslashreplace"),
+            snapshot.live_reviews,
+            len(snapshot.ids),
+            tuple(problems),
+        )
+
+
+def _count_problems(snapshot: Snapshot) -> list[str]:
+    """Header, reviews, texts and vectors must tell of the same sentences."""
+    assert snapshot.header is not None
+    problems = []
+    if snapshot.header.reviews != snapshot.live_reviews:
+        problems.append(f"header counts {snapshot.header.reviews} reviews, rows hold {snapshot.live_reviews}")
+    if snapshot.header.sentences != len(snapshot.ids):
+        problems.append(f"header counts {snapshot.header.sentences} sentences, rows hold {len(snapshot.ids)}")
+    if len(set(snapshot.ids)) != len(snapshot.ids):
+        problems.append("a sentence has two vectors")
+    if snapshot.texts.keys() != set(snapshot.ids):
+        problems.append("texts and vectors are not of the same sentences")
+    for review_id, review in snapshot.reviews.items():
+        if review.deleted and (review.text_chunks or review.vector_chunks):
+            problems.append(f"deleted review {review_id!r} has sentences")
+    return problems
+
+
+def _summary_problems(snapshot: Snapshot, k: int, distinct: bool) -> list[str]:
+    """The published set must be the brute-force summary, with the stored texts."""
+    expected = set(brute_force(snapshot, k, distinct).ids)
+    digests = snapshot.published.digests if snapshot.published is not None else {}
+    problems = []
+    if missing := sorted(expected - digests.keys()):
+        problems.append(f"not published, but among the nearest: {_list(missing)}")
+    if excess := sorted(digests.keys() - expected):
+        problems.append(f"published, but not among the nearest: {_list(excess)}")
+    stale = sorted(
+        identifier
+        for identifier in expected & digests.keys()
+        if identifier in snapshot.texts
+        and codec.text_digest(snapshot.texts[identifier]) != digests[identifier]
+    )
+    if stale:
+        problems.append(f"published with another text: {_list(stale)}")
+    return problems
+
+
+def _list(identifiers: list[bytes]) -> str:
+    shown = ", ".join(identifier.decode("utf-8", "backslashreplace") for identifier in identifiers[:3])
+    return shown if len(identifiers) <= 3 else f"{shown} and {len(identifiers) - 3} more"

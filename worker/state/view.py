@@ -1,0 +1,181 @@
+"""One entity as its rows tell it, for people: `inspect`, the web, `verify`. One range scan, no cache, nothing
+of the stream.
+
+A scan is a consistent view, so this may run beside the worker that writes the rows.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.coversumm.fixed_point import SCALE
+from worker.coversumm.ranking import Ranking
+from worker.state import rows as codec
+from worker.state.entity import sentence_id
+from worker.state.errors import CorruptRow
+from worker.state.keys import (
+    ENTITY,
+    PUBLISHED,
+    REVIEW,
+    TEXTS,
+    VECTORS,
+    describe,
+    header_key,
+    parse_entity_key,
+)
+from worker.state.rows import Header, Published, ReviewRow
+from worker.state.store import Rows
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """All rows of one entity, decoded. `header` is None where only rows of deleted incarnations are left."""
+
+    entity: bytes
+    header: Header | None = None
+    published: Published | None = None
+    reviews: dict[bytes, ReviewRow] = field(default_factory=dict)
+    texts: dict[bytes, str] = field(default_factory=dict)
+    """Text of every sentence id."""
+    ids: list[bytes] = field(default_factory=list)
+    """Sentence ids in the order of `vectors`."""
+    vectors: NDArray[np.int16] = field(default_factory=lambda: np.empty((0, 0), np.int16))
+    others: Counter[int] = field(default_factory=Counter)
+    """Rows under other incarnations than the live one."""
+
+    @property
+    def live_reviews(self) -> int:
+        """Reviews that are not deleted; those without sentences count."""
+        return sum(not review.deleted for review in self.reviews.values())
+
+
+def read_snapshots(rows: Rows, dimension: int, prefix: bytes = ENTITY) -> Iterator[Snapshot]:
+    """The entities whose rows start with `prefix`, one at a time, in key order."""
+    snapshot: Snapshot | None = None
+    matrices: list[bytes] = []
+    for key, value in rows.scan(prefix):
+        try:
+            parts = parse_entity_key(key)
+        except ValueError as error:
+            raise CorruptRow(describe(key), str(error)) from error
+        if snapshot is None or snapshot.entity != parts.entity:
+            if snapshot is not None:
+                yield _finish(snapshot, matrices, dimension)
+            snapshot, matrices = Snapshot(parts.entity), []
+        if parts.incarnation is None:
+            snapshot.header = codec.decode_header(key, value)
+        elif snapshot.header is None or parts.incarnation != snapshot.header.incarnation:
+            snapshot.others[parts.incarnation] += 1
+        elif parts.kind == PUBLISHED:
+            snapshot.published = codec.decode_published(key, value)
+        else:
+            assert parts.review is not None
+            if parts.kind == REVIEW:
+                review = codec.decode_review(key, value)
+                snapshot.reviews[parts.review] = review
+                _add_texts(snapshot, parts.review, review.texts)
+            elif parts.kind == TEXTS:
+                _add_texts(snapshot, parts.review, codec.decode_text_chunk(key, value))
+            elif parts.kind == VECTORS:
+                ordinals, data = codec.decode_vectors(key, value, dimension)
+                snapshot.ids += [sentence_id(parts.review, ordinal) for ordinal in ordinals]
+                matrices.append(data)
+    if snapshot is not None:
+        yield _finish(snapshot, matrices, dimension)
+
+
+def _add_texts(snapshot: Snapshot, review_id: bytes, texts: codec.Texts) -> None:
+    for ordinal, text in texts:
+        snapshot.texts[sentence_id(review_id, ordinal)] = text
+
+
+def _finish(snapshot: Snapshot, matrices: list[bytes], dimension: int) -> Snapshot:
+    snapshot.vectors = codec.as_matrix(matrices or [b""], dimension)
+    return snapshot
+
+
+def brute_force(snapshot: Snapshot, k: int, distinct: bool) -> Ranking:
+    """The snapshot's summary by sorting everything, in int64 and Python integers alone: nothing of the
+    stream's algorithm.
+
+    Keys `n*|x|^2 - 2*x.S` stay below 2^63 for every entity the core accepts (its own bound is 2^53).
+    """
+    vectors, ids = snapshot.vectors, snapshot.ids
+    copies: dict[bytes, list[int]] = {}
+    for i, vector in enumerate(vectors):
+        copies.setdefault(vector.tobytes(), []).append(i)
+    total = vectors.sum(axis=0, dtype=np.int64)
+    shown = [min(rows, key=ids.__getitem__) for rows in copies.values()] if distinct else range(len(ids))
+    keys = {i: _key(vectors[i].astype(np.int64), total, len(ids)) for i in shown}
+    first = sorted(shown, key=lambda i: (keys[i], ids[i]))[:k]
+    support = tuple(len(copies[vectors[i].tobytes()]) for i in first)
+    return Ranking(
+        tuple(ids[i] for i in first),
+        support,
+        len(ids),
+        [keys[i] for i in first],
+        total.astype(np.float64),
+        SCALE,
+    )
+
+
+def _key(x: NDArray[np.int64], total: NDArray[np.int64], n: int) -> int:
+    return n * int(x @ x) - 2 * int(x @ total)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSentence:
+    """A sentence of the current summary."""
+
+    rank: int
+    sentence_id: str
+    review_id: str
+    text: str
+    rating: float | None
+    distance: float
+    support: int
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryView:
+    """An entity's current state: counts, where it stands, and its summary with current distances."""
+
+    entity_id: str
+    incarnation: int
+    review_count: int
+    deleted_review_count: int
+    sentence_count: int
+    sequence: int | None
+    """Source offset of the last published change, None before the first."""
+    sentences: tuple[ViewSentence, ...]
+
+
+def read_view(rows: Rows, entity_id: str, *, dimension: int, k: int, distinct: bool) -> SummaryView | None:
+    """The entity as of the last commit; None where it is unknown. A scan of all of its rows: do not call it
+    on an event loop."""
+    entity = entity_id.encode()
+    for snapshot in read_snapshots(rows, dimension, header_key(entity)):
+        if snapshot.header is None:
+            return None
+        ranking = brute_force(snapshot, k, distinct)
+        numbered = enumerate(zip(ranking.ids, ranking.distances(), ranking.support, strict=True))
+        return SummaryView(
+            entity_id,
+            snapshot.header.incarnation,
+            snapshot.header.reviews,
+            len(snapshot.reviews) - snapshot.live_reviews,
+            snapshot.header.sentences,
+            snapshot.published.sequence if snapshot.published is not None else None,
+            tuple(_shown(snapshot, rank, *rest) for rank, rest in numbered),
+        )
+    return None
+
+
+def _shown(snapshot: Snapshot, rank: int, identifier: bytes, distance: float, support: int) -> ViewSentence:
+    review_id = identifier.rpartition(b"#")[0]
+    rating = snapshot.reviews[review_id].rating
+    text = snapshot.texts[identifier]
+    return ViewSentence(rank, identifier.decode(), review_id.decode(), text, rating, distance, support)
