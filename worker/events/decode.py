@@ -1,0 +1,300 @@
+"""Raw Kafka records to checked events: one call for a micro-batch, one result for each record.
+
+Bad input is a result, never an exception. The first check that fails names the reason: `too_large`,
+`bad_json`, `unknown_type`, `bad_field`, `no_key`, `key_mismatch`, then the limits of an upsert
+(`text_too_long`, `too_many_sentences`, `wrong_model`, `no_embedding`, `wrong_dimension`, `bad_vector`). A
+result depends on the record's bytes and the limits alone, so that a record read again after a crash has the
+same fate.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, repeat
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from worker.events.model import (
+    EVENT_TYPES,
+    MAX_ID_CHARS,
+    EntityDeleted,
+    Event,
+    GivenSentence,
+    Limits,
+    Reason,
+    Record,
+    Rejected,
+    ReviewDeleted,
+    ReviewUpserted,
+    SentenceBody,
+    SentencesDeleted,
+    UpsertBody,
+)
+from worker.events.vectors import VectorPool
+
+MAX_DEPTH: Final = 256
+"""Deepest nesting of arrays and objects. A limit of our own: the interpreter's depends on who calls and on
+its version."""
+
+_Body = UpsertBody | ReviewDeleted | SentencesDeleted | EntityDeleted
+_TYPES: Final = tuple(EVENT_TYPES.values())
+
+
+class _Head(msgspec.Struct):
+    type: msgspec.Raw = msgspec.Raw()
+
+
+_decode_body: Final = msgspec.json.Decoder(_Body).decode
+_decode_head: Final = msgspec.json.Decoder(_Head).decode
+_check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+class _BadEventError(Exception):
+    """Ends the checks of one record; never leaves this module."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        self.rejected = Rejected(reason, detail)
+
+
+class _Draft(NamedTuple):
+    """An upsert whose vectors are still rows of the pool: its result's position, a row or None for each
+    sentence."""
+
+    position: int
+    body: UpsertBody
+    rows: list[int | None]
+
+
+def decode(records: Sequence[Record], limits: Limits) -> list[Event | Rejected]:
+    """One result for each record, in order."""
+    pool = VectorPool(limits.dimension)
+    results: list[Event | Rejected] = []
+    drafts: list[_Draft] = []
+    for position, record in enumerate(records):
+        mark = len(pool)
+        try:
+            body = _parse(record, limits)
+            if isinstance(body, UpsertBody):
+                rows = _check_upsert(body, limits, pool)
+                results.append(_upserted(body, repeat(None)))
+                if len(pool) > mark:
+                    drafts.append(_Draft(position, body, rows))
+            else:
+                results.append(body)
+        except _BadEventError as bad:
+            pool.truncate(mark)
+            results.append(bad.rejected)
+    for draft, result in zip(drafts, _fill_in(drafts, pool), strict=True):
+        results[draft.position] = result
+    return results
+
+
+# --- One record ---------------------------------------------------------------------------------------------
+
+
+def _parse(record: Record, limits: Limits) -> _Body:
+    """The record as a typed body with the right key; nothing of the limits of an upsert is checked yet."""
+    key, value = record.key, record.value
+    if value is None:
+        return EntityDeleted(_entity_of(key))
+    if len(value) > limits.max_event_bytes:
+        raise _BadEventError(
+            Reason.TOO_LARGE, f"{len(value)} bytes, at most {limits.max_event_bytes} are taken"
+        )
+    if not value.isascii():
+        _check_utf8(value)
+    if value.count(b"[") + value.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise _BadEventError(Reason.BAD_JSON, f"nested deeper than {MAX_DEPTH} levels")
+    try:
+        body: _Body = _decode_body(value)
+    except msgspec.DecodeError as error:
+        raise _diagnose(value, error) from None
+    if body.occurred_at is not None:
+        _check_calendar(body.occurred_at)
+    if key is None:
+        raise _BadEventError(Reason.NO_KEY, "the record has no key; it must be the entity_id")
+    if body.entity_id.encode() != key:
+        raise _BadEventError(
+            Reason.KEY_MISMATCH, f"key {_shown(key)}, entity_id {_shown(body.entity_id.encode())}"
+        )
+    return body
+
+
+def _entity_of(key: bytes | None) -> str:
+    """The entity that a null value deletes."""
+    if key is None:
+        raise _BadEventError(Reason.NO_KEY, "the record has neither key nor value")
+    try:
+        entity_id = key.decode()
+    except UnicodeDecodeError:
+        raise _BadEventError(Reason.BAD_FIELD, "key: not UTF-8, so no entity_id") from None
+    if not 1 <= len(entity_id) <= MAX_ID_CHARS:
+        raise _BadEventError(
+            Reason.BAD_FIELD, f"key: {len(entity_id)} characters, an entity_id has 1 to {MAX_ID_CHARS}"
+        )
+    return entity_id
+
+
+def _check_utf8(value: bytes) -> None:
+    """The decoder does not look into fields it skips."""
+    try:
+        value.decode()
+    except UnicodeDecodeError as error:
+        raise _BadEventError(Reason.BAD_JSON, f"not UTF-8 (byte {error.start})") from None
+
+
+_ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
+_STRING: Final = re.compile(rb'"[^"]*"')
+_NO_STRUCTURE: Final = bytes(sorted(set(range(256)) - set(b'[]{}"')))
+_STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1, ord('"'): 0}
+
+
+def _depth(value: bytes) -> int:
+    """Deepest nesting of arrays and objects outside of strings, if `value` is JSON."""
+    if b"\\" in value:
+        value = _ESCAPE.sub(b"", value)
+    structure = _STRING.sub(b"", value.translate(None, _NO_STRUCTURE))
+    return max(accumulate(_STEP[byte] for byte in structure), default=0)
+
+
+_MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
+_IN_EMBEDDING: Final = re.compile(r"sentences\[\d+\]\.embedding")
+
+
+def _diagnose(value: bytes, error: msgspec.DecodeError) -> _BadEventError:
+    """Why `value` did not decode. It stopped at the first fault, maybe at a wrong field before bad syntax."""
+    try:
+        _check_syntax(value)
+    except msgspec.DecodeError as syntax:
+        return _BadEventError(Reason.BAD_JSON, str(syntax))
+    try:
+        name = _decode_head(value).type
+    except msgspec.ValidationError as shape:
+        return _BadEventError(Reason.BAD_FIELD, str(shape).replace("`", ""))
+    if not _is_known_type(name):
+        detail = f"type: {_shown(bytes(name))} is none of {', '.join(_TYPES)}" if name else "type: missing"
+        return _BadEventError(Reason.UNKNOWN_TYPE, detail)
+    message, _, path = str(error).rstrip("`").rpartition(" - at `$.")
+    message, path = (message, path) if message else (path, "")
+    if missing := _MISSING.match(message):
+        return _BadEventError(Reason.BAD_FIELD, f"{path}{'.' if path else ''}{missing[1]}: missing")
+    no_vector = _IN_EMBEDDING.match(path) and ("base64" in message or "out of range" in message)
+    return _BadEventError(
+        Reason.BAD_VECTOR if no_vector else Reason.BAD_FIELD, f"{path}: {message.replace('`', '')}"
+    )
+
+
+def _is_known_type(raw: msgspec.Raw) -> bool:
+    try:
+        return msgspec.json.decode(raw, type=str) in _TYPES
+    except msgspec.DecodeError:
+        return False
+
+
+def _check_calendar(timestamp: str) -> None:
+    """The pattern has let days up to 31 pass."""
+    year, month, day = int(timestamp[:4]), int(timestamp[5:7]), int(timestamp[8:10])
+    if day > 28 and day > monthrange(year or 4, month)[1]:
+        raise _BadEventError(Reason.BAD_FIELD, f"occurred_at: {timestamp[:10]} is no day")
+
+
+def _shown(raw: bytes) -> str:
+    """`raw` for a detail: readable, one line, cut."""
+    text = ascii(raw.decode(errors="backslashreplace"))
+    return text if len(text) <= 80 else f"{text[:80]}... ({len(raw)} bytes)"
+
+
+# --- Upserts ------------------------------------------------------------------------------------------------
+
+
+def _check_upsert(body: UpsertBody, limits: Limits, pool: VectorPool) -> list[int | None]:
+    """The limits of an upsert. Its vectors go to the pool: a row number or None for each sentence."""
+    text = body.text
+    if text:
+        _check_text(text, "text", limits)
+    if not body.sentences:
+        if body.sentences is None or body.sentences is UNSET:
+            if text is UNSET:
+                raise _BadEventError(Reason.BAD_FIELD, "text: missing, and so are sentences")
+            if text and not limits.embeds and not text.isspace():
+                raise _BadEventError(
+                    Reason.NO_EMBEDDING, "text without embeddings, and this worker has no engine"
+                )
+        return []
+    if len(body.sentences) > limits.max_sentences_per_review:
+        raise _BadEventError(
+            Reason.TOO_MANY_SENTENCES,
+            f"sentences: {len(body.sentences)}, at most {limits.max_sentences_per_review} are taken",
+        )
+    rows = [_check_sentence(i, item, limits, pool) for i, item in enumerate(body.sentences)]
+    model = body.embedding_model
+    if model is not None and model != limits.model is not None and any(row is not None for row in rows):
+        detail = f"embedding_model: {_shown(model.encode())}, the worker's is {limits.model!r}"
+        raise _BadEventError(Reason.WRONG_MODEL, detail)
+    return rows
+
+
+def _check_text(text: str, where: str, limits: Limits) -> None:
+    # One character is at most four bytes, so most texts need no encoding to be known as short enough.
+    if 4 * len(text) > limits.max_text_bytes and (size := len(text.encode())) > limits.max_text_bytes:
+        raise _BadEventError(
+            Reason.TEXT_TOO_LONG, f"{where}: {size} bytes, at most {limits.max_text_bytes} are taken"
+        )
+
+
+def _check_sentence(i: int, item: SentenceBody | str, limits: Limits, pool: VectorPool) -> int | None:
+    """The pool's row of the item's vector, None without one. A blank item will be dropped, its vector too."""
+    text, embedding = (item, None) if isinstance(item, str) else (item.text, item.embedding)
+    _check_text(text, f"sentences[{i}].text", limits)
+    if not text or text.isspace():
+        return None
+    if embedding is None:
+        if not limits.embeds:
+            raise _BadEventError(
+                Reason.NO_EMBEDDING, f"sentences[{i}]: no embedding, and this worker has no engine"
+            )
+        return None
+    where = f"sentences[{i}].embedding"
+    length, rest = divmod(len(embedding), 4) if isinstance(embedding, bytes) else (len(embedding), 0)
+    if rest:
+        raise _BadEventError(
+            Reason.BAD_VECTOR, f"{where}: {len(embedding)} bytes are not whole float32 numbers"
+        )
+    if length != limits.dimension:
+        raise _BadEventError(
+            Reason.WRONG_DIMENSION, f"{where}: {length} numbers, the worker's dimension is {limits.dimension}"
+        )
+    return pool.add(embedding)
+
+
+def _fill_in(drafts: list[_Draft], pool: VectorPool) -> Iterator[Event | Rejected]:
+    """The drafts' results, now that all vectors of the micro-batch become fixed point at once."""
+    matrix, invalid = pool.quantize()
+    vectors = list(matrix)
+    bad_rows = set(np.flatnonzero(invalid).tolist())
+    for draft in drafts:
+        bad = next((i for i, row in enumerate(draft.rows) if row in bad_rows), None)
+        if bad is not None:
+            detail = f"sentences[{bad}].embedding: zero, not a number or infinite"
+            yield Rejected(Reason.BAD_VECTOR, detail)
+        else:
+            yield _upserted(draft.body, [None if row is None else vectors[row] for row in draft.rows])
+
+
+def _upserted(body: UpsertBody, vectors: Iterable[NDArray[np.int16] | None]) -> ReviewUpserted:
+    """The event of `body`; `vectors` are those of its sentences."""
+    items = body.sentences
+    sentences = None
+    if items is not None and items is not UNSET:
+        texts = [item if isinstance(item, str) else item.text for item in items]
+        sentences = tuple(map(GivenSentence, texts, vectors))
+    text = None if body.text is UNSET else body.text
+    return ReviewUpserted(
+        body.entity_id, body.review_id, body.review_version, body.rating, body.occurred_at, text, sentences
+    )

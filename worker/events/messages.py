@@ -1,0 +1,123 @@
+"""What the worker sends: summary changes and tombstones (CloudEvents, binary mode), dead letters (`dlq.*`
+headers).
+
+Deterministic: the same state and record give the same bytes and headers. No wall clock.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from hashlib import sha1
+from typing import Final
+from uuid import NAMESPACE_URL, UUID
+
+import msgspec
+
+from worker.events.model import (
+    EVENT_TYPES,
+    SUMMARY_CHANGED,
+    EntityDeleted,
+    Message,
+    Record,
+    Rejected,
+    SummaryChanged,
+)
+
+CE_SOURCE: Final = "coversumm-worker"
+TRUNCATED_BYTES: Final = 64 * 2**10
+"""What is left of a key or value that is too large for the dead letter topic."""
+
+MAX_DETAIL_BYTES: Final = 1024
+
+_encode_body: Final = msgspec.json.Encoder().encode
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def encode(body: SummaryChanged) -> bytes:
+    """Compact JSON, fields in the contract's order, UTF-8 unescaped."""
+    return _encode_body(body)
+
+
+def summary_message(topic: str, partition: int, body: SummaryChanged, record: Record) -> Message:
+    """A summary change; `record` is its cause."""
+    name = f"coversumm:{body.entity_id}:{body.epoch}:{body.sequence}"
+    headers = _cloud_event(name, SUMMARY_CHANGED, body.occurred_at, record)
+    return Message(topic, partition, body.entity_id.encode(), _encode_body(body), headers)
+
+
+def tombstone_message(
+    topic: str, partition: int, entity_id: str, epoch: int, occurred_at: str | None, record: Record
+) -> Message:
+    """The end of an entity: a null value, by which compaction forgets it. `record` is its cause."""
+    name = f"coversumm:{entity_id}:{epoch}:{record.offset}:tombstone"
+    headers = _cloud_event(name, EVENT_TYPES[EntityDeleted], occurred_at, record)
+    return Message(topic, partition, entity_id.encode(), None, headers)
+
+
+def dead_letter_message(
+    topic: str, record: Record, rejected: Rejected, worker_version: str, max_bytes: int
+) -> Message:
+    """The original key and value, untouched, to the same partition, with headers that say why and where from.
+
+    `max_bytes` is the topic's largest message. Of a value that does not fit, its first 64 KiB are kept, and
+    `dlq.truncated_bytes` is the number of bytes cut off; a key is cut only if it alone does not fit, in the
+    same way (`dlq.truncated_key_bytes`).
+    """
+    key, value = record.key, record.value
+    headers = [
+        ("dlq.reason", rejected.reason.value.encode()),
+        ("dlq.detail", _detail(rejected.detail)),
+        ("dlq.source.topic", record.topic.encode()),
+        ("dlq.source.partition", b"%d" % record.partition),
+        ("dlq.source.offset", b"%d" % record.offset),
+        ("dlq.worker.version", worker_version.encode()),
+    ]
+    if value is not None and len(value) > TRUNCATED_BYTES and message_bytes(key, value, headers) > max_bytes:
+        headers.append(("dlq.truncated_bytes", b"%d" % (len(value) - TRUNCATED_BYTES)))
+        value = value[:TRUNCATED_BYTES]
+    if key is not None and len(key) > TRUNCATED_BYTES and message_bytes(key, value, headers) > max_bytes:
+        headers.append(("dlq.truncated_key_bytes", b"%d" % (len(key) - TRUNCATED_BYTES)))
+        key = key[:TRUNCATED_BYTES]
+    return Message(topic, record.partition, key, value, headers)
+
+
+def message_bytes(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:
+    """An upper bound of the message's size as brokers and librdkafka count it, overheads included."""
+    return (
+        128 + len(key or b"") + len(value or b"") + sum(16 + len(name) + len(data) for name, data in headers)
+    )
+
+
+def _detail(detail: str) -> bytes:
+    raw = detail.encode(errors="backslashreplace")
+    return raw if len(raw) <= MAX_DETAIL_BYTES else raw[:MAX_DETAIL_BYTES].decode(errors="ignore").encode()
+
+
+def _cloud_event(name: str, ce_type: str, occurred_at: str | None, record: Record) -> list[tuple[str, bytes]]:
+    headers = [
+        ("ce_id", _uuid5(name)),
+        ("ce_source", CE_SOURCE.encode()),
+        ("ce_type", ce_type.encode()),
+        ("ce_specversion", b"1.0"),
+    ]
+    if time := occurred_at or timestamp(record.timestamp_ms):
+        headers.append(("ce_time", time.encode()))
+    headers.append(("content-type", b"application/json"))
+    return headers
+
+
+def _uuid5(name: str) -> bytes:
+    """UUIDv5 in the URL namespace: `uuid.uuid5` without its detour over strings, a third of its time."""
+    digest = sha1(NAMESPACE_URL.bytes + name.encode(), usedforsecurity=False).digest()
+    return str(UUID(bytes=digest[:16], version=5)).encode()
+
+
+def timestamp(milliseconds: int) -> str | None:
+    """RFC 3339 in UTC; None where Kafka has no timestamp (-1) or one beyond the year 9999."""
+    if milliseconds < 0:
+        return None
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
