@@ -1,0 +1,68 @@
+"""What every suite shares: tests on a real Kafka are skipped where it cannot run, and the last lines say so.
+
+With COVERSUMM_TESTS_NO_SKIP=1 (`.ci/run` sets it) any skip, whatever its reason, is a failure: a test that never runs
+proves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests.kafka.broker import INSTALL, missing_tools
+
+NO_SKIP = os.environ.get("COVERSUMM_TESTS_NO_SKIP") == "1"
+_notice: list[str] = []
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the selected tests that need a real Kafka when Java or Maven is missing; remember to say so at the end."""
+    concerned = [
+        item for item in items if item.get_closest_marker("kafka") or item.get_closest_marker("faults")
+    ]
+    missing = missing_tools() if concerned else []
+    if not missing:
+        return
+    lacking = " and ".join(missing)
+    for item in concerned:
+        item.add_marker(pytest.mark.skip(reason=f"needs {lacking}"))
+    verdict = "FAILED for want of" if NO_SKIP else "skipped for want of"
+    _notice[:] = [
+        "",
+        f"{len(concerned)} tests on a real Apache Kafka were {verdict}: {lacking}.",
+        f"Install on Debian or Ubuntu (with sudo if you are not root): {INSTALL}",
+        "Elsewhere: Java 17 or newer and Maven, both on the PATH (SDKMAN has them). Then: make test",
+    ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a skip into a failure where skips are not allowed (expected failures stay what they are)."""
+    report = yield
+    return _refused(report) if report.skipped and not hasattr(report, "wasxfail") else report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a module that skips itself while it is collected."""
+    report = yield
+    return _refused(report) if report.skipped else report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Print the notice after everything else: it must be the last thing that is read."""
+    if _notice and not hasattr(config, "workerinput"):
+        print("\n".join(_notice))
+
+
+def _refused(report: Any) -> Any:
+    if NO_SKIP:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{reason}\nCOVERSUMM_TESTS_NO_SKIP=1 allows no skip"
+    return report

@@ -1,0 +1,1 @@
+"""The worker against a real Apache Kafka: broker, worker processes, load, faults and an independent verifier."""

@@ -1,0 +1,131 @@
+"""Small means to read and write whole topics; the clients log nothing, since their broker dies on purpose."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+READ_TIMEOUT_S = 60.0
+
+
+class Message(NamedTuple):
+    """One record of a topic, bytes untouched."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
+def consumer(bootstrap_servers: str, group: str = "test-reader", **config: Any) -> Consumer:
+    """A committed reader that commits nothing itself and is told where a partition ends."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+            **config,
+        }
+    )
+
+
+def producer(bootstrap_servers: str, **config: Any) -> Producer:
+    """A producer that places keys as Kafka's own clients do."""
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "partitioner": "murmur2_random",
+            "linger.ms": 5,
+            "message.max.bytes": 64 << 20,
+            "log_level": 0,
+            **config,
+        }
+    )
+
+
+def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:
+    """Every committed record of a topic as it is now, partition after partition in offset order."""
+    reader = consumer(bootstrap_servers)
+    try:
+        starts = {
+            partition: reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=READ_TIMEOUT_S)[
+                0
+            ]
+            for partition in partitions_of(reader, topic)
+        }
+        reader.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
+        read: dict[int, list[Message]] = {partition: [] for partition in starts}
+        ended: set[int] = set()
+        quiet_since_s = time.monotonic()
+        while len(ended) < len(starts):
+            batch = reader.consume(10_000, 0.2)  # waits out its time unless it is full
+            if batch:
+                quiet_since_s = time.monotonic()
+            elif time.monotonic() - quiet_since_s > READ_TIMEOUT_S:
+                raise TimeoutError(
+                    f"{topic} was not read to its end: nothing came for {READ_TIMEOUT_S:.0f} s"
+                )
+            for record in batch:
+                error = record.error()
+                if error is None:
+                    read[record.partition()].append(_message(record))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ended.add(record.partition())
+                else:
+                    raise KafkaException(error)
+        return [message for partition in sorted(read) for message in read[partition]]
+    finally:
+        reader.close()
+
+
+def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
+    """Partition -> last stable offset: where a committed reader ends."""
+    reader = consumer(bootstrap_servers)
+    try:
+        return {
+            partition: reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=READ_TIMEOUT_S)[
+                1
+            ]
+            for partition in partitions_of(reader, topic)
+        }
+    finally:
+        reader.close()
+
+
+def committed_offsets(bootstrap_servers: str, topic: str, group: str) -> dict[int, int]:
+    """Partition -> the group's committed offset, -1001 where there is none; waits for pending transactions."""
+    reader = consumer(bootstrap_servers, group)
+    try:
+        asked = [TopicPartition(topic, partition) for partition in partitions_of(reader, topic)]
+        return {answer.partition: answer.offset for answer in reader.committed(asked, timeout=READ_TIMEOUT_S)}
+    finally:
+        reader.close()
+
+
+def partitions_of(client: Consumer, topic: str) -> list[int]:
+    """The topic's partitions; an unknown topic is an error."""
+    description = client.list_topics(topic, timeout=READ_TIMEOUT_S).topics[topic]
+    if description.error is not None:
+        raise KafkaException(description.error)
+    return sorted(description.partitions)
+
+
+def _message(record: Any) -> Message:
+    return Message(
+        record.topic(),
+        record.partition(),
+        record.offset(),
+        record.timestamp()[1],
+        record.key(),
+        record.value(),
+        tuple(record.headers() or ()),
+    )
