@@ -1,18 +1,18 @@
 """Raw Kafka records to checked events: one call for a micro-batch, one result for each record.
 
 Bad input is a result, never an exception. The first check that fails names the reason: `too_large`,
-`bad_json`, `unknown_type`, `bad_field`, `no_key`, `key_mismatch`, then the limits of an upsert
-(`text_too_long`, `too_many_sentences`, `wrong_model`, `no_embedding`, `wrong_dimension`, `bad_vector`). A
-result depends on the record's bytes and the limits alone, so that a record read again after a crash has the
-same fate.
+`bad_json`, `unknown_type`, `bad_field`, `no_key`, `key_mismatch`, `text_too_long` (of the whole text),
+`too_many_sentences`, `wrong_model`; then sentence by sentence `text_too_long`, `no_embedding`, `bad_vector`
+(no whole numbers), `wrong_dimension`; at last `bad_vector`. A result depends on the record's bytes and the
+limits alone, so that a record read again after a crash has the same fate.
 """
 
 from __future__ import annotations
 
 import re
 from calendar import monthrange
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, repeat
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import msgspec
@@ -56,17 +56,15 @@ _check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class _BadEventError(Exception):
-    """Ends the checks of one record; never leaves this module."""
+    """Ends the checks of a record; never leaves this module."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         self.rejected = Rejected(reason, detail)
 
 
 class _Draft(NamedTuple):
-    """An upsert whose vectors are still rows of the pool: its result's position, a row or None for each
-    sentence."""
+    """An upsert whose vectors are still in the pool: a row or None for each sentence."""
 
-    position: int
     body: UpsertBody
     rows: list[int | None]
 
@@ -74,28 +72,22 @@ class _Draft(NamedTuple):
 def decode(records: Sequence[Record], limits: Limits) -> list[Event | Rejected]:
     """One result for each record, in order."""
     pool = VectorPool(limits.dimension)
-    results: list[Event | Rejected] = []
-    drafts: list[_Draft] = []
-    for position, record in enumerate(records):
-        mark = len(pool)
-        try:
-            body = _parse(record, limits)
-            if isinstance(body, UpsertBody):
-                rows = _check_upsert(body, limits, pool)
-                results.append(_upserted(body, repeat(None)))
-                if len(pool) > mark:
-                    drafts.append(_Draft(position, body, rows))
-            else:
-                results.append(body)
-        except _BadEventError as bad:
-            pool.truncate(mark)
-            results.append(bad.rejected)
-    for draft, result in zip(drafts, _fill_in(drafts, pool), strict=True):
-        results[draft.position] = result
-    return results
+    checked = [_check(record, limits, pool) for record in records]
+    vectors, no_vectors = pool.quantize()
+    return [_upserted(one, vectors, no_vectors) if isinstance(one, _Draft) else one for one in checked]
 
 
 # --- One record ---------------------------------------------------------------------------------------------
+
+
+def _check(record: Record, limits: Limits, pool: VectorPool) -> _Draft | Event | Rejected:
+    mark = len(pool)
+    try:
+        body = _parse(record, limits)
+        return _Draft(body, _check_upsert(body, limits, pool)) if isinstance(body, UpsertBody) else body
+    except _BadEventError as bad:
+        pool.truncate(mark)
+        return bad.rejected
 
 
 def _parse(record: Record, limits: Limits) -> _Body:
@@ -218,26 +210,27 @@ def _check_upsert(body: UpsertBody, limits: Limits, pool: VectorPool) -> list[in
     text = body.text
     if text:
         _check_text(text, "text", limits)
-    if not body.sentences:
-        if body.sentences is None or body.sentences is UNSET:
-            if text is UNSET:
-                raise _BadEventError(Reason.BAD_FIELD, "text: missing, and so are sentences")
-            if text and not limits.embeds and not text.isspace():
-                raise _BadEventError(
-                    Reason.NO_EMBEDDING, "text without embeddings, and this worker has no engine"
-                )
+    items = body.sentences
+    if items is UNSET and text is UNSET:
+        raise _BadEventError(Reason.BAD_FIELD, "text: missing, and so are sentences")
+    if items is UNSET or items is None:
+        if text and not limits.embeds and not text.isspace():
+            raise _BadEventError(Reason.NO_EMBEDDING, "text: no embeddings, and this worker has no engine")
         return []
-    if len(body.sentences) > limits.max_sentences_per_review:
+    if len(items) > limits.max_sentences_per_review:
         raise _BadEventError(
             Reason.TOO_MANY_SENTENCES,
-            f"sentences: {len(body.sentences)}, at most {limits.max_sentences_per_review} are taken",
+            f"sentences: {len(items)}, at most {limits.max_sentences_per_review} are taken",
         )
-    rows = [_check_sentence(i, item, limits, pool) for i, item in enumerate(body.sentences)]
     model = body.embedding_model
-    if model is not None and model != limits.model is not None and any(row is not None for row in rows):
+    if model is not None and model != limits.model is not None and any(map(_has_vector, items)):
         detail = f"embedding_model: {_shown(model.encode())}, the worker's is {limits.model!r}"
         raise _BadEventError(Reason.WRONG_MODEL, detail)
-    return rows
+    return [_check_sentence(i, item, limits, pool) for i, item in enumerate(items)]
+
+
+def _has_vector(item: SentenceBody | str) -> bool:
+    return not isinstance(item, str) and item.embedding is not None
 
 
 def _check_text(text: str, where: str, limits: Limits) -> None:
@@ -273,27 +266,20 @@ def _check_sentence(i: int, item: SentenceBody | str, limits: Limits, pool: Vect
     return pool.add(embedding)
 
 
-def _fill_in(drafts: list[_Draft], pool: VectorPool) -> Iterator[Event | Rejected]:
-    """The drafts' results, now that all vectors of the micro-batch become fixed point at once."""
-    matrix, invalid = pool.quantize()
-    vectors = list(matrix)
-    bad_rows = set(np.flatnonzero(invalid).tolist())
-    for draft in drafts:
-        bad = next((i for i, row in enumerate(draft.rows) if row in bad_rows), None)
-        if bad is not None:
-            detail = f"sentences[{bad}].embedding: zero, not a number or infinite"
-            yield Rejected(Reason.BAD_VECTOR, detail)
-        else:
-            yield _upserted(draft.body, [None if row is None else vectors[row] for row in draft.rows])
-
-
-def _upserted(body: UpsertBody, vectors: Iterable[NDArray[np.int16] | None]) -> ReviewUpserted:
-    """The event of `body`; `vectors` are those of its sentences."""
-    items = body.sentences
+def _upserted(
+    draft: _Draft, vectors: list[NDArray[np.int16]], no_vectors: frozenset[int]
+) -> ReviewUpserted | Rejected:
+    """The event of `draft`, now that all vectors of the micro-batch are fixed point."""
+    body, rows = draft
+    if no_vectors and not no_vectors.isdisjoint(rows):
+        bad = next(i for i, row in enumerate(rows) if row in no_vectors)
+        return Rejected(Reason.BAD_VECTOR, f"sentences[{bad}].embedding: zero, not a number or infinite")
     sentences = None
-    if items is not None and items is not UNSET:
-        texts = [item if isinstance(item, str) else item.text for item in items]
-        sentences = tuple(map(GivenSentence, texts, vectors))
+    if body.sentences is not None and body.sentences is not UNSET:
+        sentences = tuple(
+            GivenSentence(item if isinstance(item, str) else item.text, None if row is None else vectors[row])
+            for item, row in zip(body.sentences, rows, strict=True)
+        )
     text = None if body.text is UNSET else body.text
     return ReviewUpserted(
         body.entity_id, body.review_id, body.review_version, body.rating, body.occurred_at, text, sentences

@@ -231,7 +231,7 @@ class EntityDeleted(Struct, tag_field="type", tag="entity.deleted", frozen=True)
 class GivenSentence(NamedTuple):
     """A sentence given in the event, at its position (blank ones included, so that ordinals are right).
 
-    `vector`: int16 (D,), a row of the micro-batch's matrix (copy what outlives the batch); None = to be
+    `vector`: int16 (D,), a row of a larger matrix (copy what outlives the batch); None = to be
     embedded, or blank.
     """
 
