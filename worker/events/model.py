@@ -34,11 +34,11 @@ TIMESTAMP_PATTERN: Final = (
     r"[Tt]([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\.[0-9]+)?"
     r"([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$(?!\n)"
 )
-BASE64_PATTERN: Final = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$(?!\n)"
+BASE64_PATTERN: Final = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$(?!\n)"
 
 
 class Reason(StrEnum):
-    """Why a record became a dead letter (contract)."""
+    """Why a record became a dead letter."""
 
     BAD_JSON = "bad_json"
     BAD_WIRE_FORMAT = "bad_wire_format"
@@ -57,7 +57,7 @@ class Reason(StrEnum):
 
 
 class Ignored(StrEnum):
-    """Why a valid event had no effect (contract)."""
+    """Why a valid event had no effect."""
 
     NOT_NEWER = "not_newer"
     UNKNOWN_ENTITY = "unknown_entity"
@@ -151,11 +151,11 @@ Timestamp = Annotated[
     ),
 ]
 Rating = Annotated[float, Meta(description="The reviewer's rating, on any scale.", examples=[4.0])]
-Numbers = Annotated[list[float], Meta(description="The vector's components; any length but zero, finite.")]
+Numbers = Annotated[list[float], Meta(description="The vector, not all zero; the worker normalises it.")]
 Float32Base64 = Annotated[
     bytes,
     Meta(
-        description="The components as little-endian float32, in base64 with padding: a fifth of the bytes.",
+        description="The vector as little-endian float32 in base64 with padding: a fifth of the bytes.",
         extra_json_schema={"pattern": BASE64_PATTERN},
     ),
 ]
@@ -273,7 +273,7 @@ class SummarySentence(Struct, frozen=True):
     rank: Annotated[int, Meta(ge=0, description="From 0, the nearest to the centroid.")]
     sentence_id: SentenceId
     review_id: ReviewId
-    text: str
+    text: Annotated[str, Meta(description="As it was split or given.")]
     rating: Annotated[float, Meta(description="The review's rating.")] | None
     distance: Annotated[
         float,
@@ -320,8 +320,8 @@ class SummaryChanged(Struct, tag_field="type", tag=SUMMARY_CHANGED, frozen=True)
     k: Annotated[int, Meta(ge=1, description="How many sentences a full summary has.")]
     cause: Cause
     occurred_at: Timestamp | None
-    embedding_model: str | None
-    algorithm: str = ALGORITHM
+    embedding_model: Annotated[str, Meta(description="The worker's.")] | None
+    algorithm: Annotated[str, Meta(extra_json_schema={"const": ALGORITHM})] = ALGORITHM
 
 
 class Message(NamedTuple):
