@@ -1,0 +1,313 @@
+"""Many steps of one entity at once: all centroids by running sums, all keys as one matrix product, the set after every step.
+
+A run of m steps is laid out as an m x r matrix of keys, r the rows of the reservoir and those the run adds to it; a vector without
+copies at a step is infinitely far there. Sorting each line gives the k-th key; the certificate is asked for all steps
+together. Up to the first step it fails at, only the steps whose set can have changed are ranked; at that step the reservoir is refilled.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.coversumm import certificate
+from worker.coversumm.errors import UnknownSentence
+from worker.coversumm.points import Points, Step, check, no_points
+from worker.coversumm.ranking import Ranking, expand
+from worker.coversumm.single import apply_step
+from worker.coversumm.state import State, View
+
+BULK = 12  # steps from which on the matrix product pays
+LONGEST = 1024  # points in a run: the matrix of running sums stays in the cache
+BLOCK = 32
+
+
+class _Event(NamedTuple):
+    """A step's effect on the reservoir."""
+
+    step: int
+    row: int
+    id: bytes
+    vector: NDArray[np.int16] | None  # of a removed sentence
+
+
+class _Run(NamedTuple):
+    """The steps of a run as matrices."""
+
+    steps: Sequence[Step]
+    n: NDArray[np.float64]  # (m,) live sentences after each step
+    sums: NDArray[np.float64]  # (m, D) S after each step
+    points: NDArray[np.int16]  # (p, D) of all steps in order, of each the removed first
+    ends: list[int]  # (m,) where each step's points end
+
+
+class _Lines(NamedTuple):
+    """What the reservoir says of each step."""
+
+    keys: NDArray[np.float64]  # (m, r), infinite where a row has no copies
+    order: NDArray[np.int64]  # (m, k + 1) rows by key
+    sorted: NDArray[np.float64]  # (m, k + 1) their keys
+    kth: NDArray[np.float64]  # (m,) key of the k-th sentence, infinite if there are fewer
+    weights: NDArray[np.int64]  # (m, r) how many places a row can take
+
+
+def apply_steps(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
+    """Apply steps in order; the same results as `apply_step` one by one."""
+    results: list[Ranking | None] = []
+    while len(results) < len(steps):
+        at = len(results)
+        end = _run_end(state, steps, at)
+        if end - at < 4 or state.reservoir.starved:
+            results.append(apply_step(state, steps[at]))
+        else:
+            results += _apply_run(state, steps[at:end])
+    return results
+
+
+def _run_end(state: State, steps: Sequence[Step], at: int) -> int:
+    """How many steps to take at once: as many as the last runs went without a refill, and not too many points.
+
+    A reservoir that holds everything takes in every point: it must not swell before it is trimmed.
+    """
+    room = LONGEST
+    if state.reservoir.radius_key is None:
+        room = max(2 * state.target - len(state.reservoir), state.target)
+    last = min(len(steps), at + state.stride)
+    end = at
+    while end < last and room > 0:
+        room -= len(steps[end].removed.ids) + len(steps[end].added.ids)
+        end += 1
+    return end
+
+
+def _apply_run(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
+    run, squared, signs = _lay_out(state, steps)
+    if state.reservoir.starved:  # `admit` found the anchor beyond exact comparison
+        return [apply_step(state, steps[0])]
+    events = _events(state, run, squared, signs)
+    lines = _lines(state, run, events)
+    end = _first_unproved(state, run, lines, events)
+    results, end = _rank(state, run, lines, events, end)
+    _commit(state, run, end, results)
+    return results
+
+
+def _lay_out(state: State, steps: Sequence[Step]) -> tuple[_Run, NDArray[np.float64], NDArray[np.float64]]:
+    """The run, and of each point its squared norm and +1 or -1."""
+    parts: list[NDArray[np.int16]] = []
+    ends: list[int] = []
+    signs: list[float] = []
+    for removed, added in steps:
+        for points, sign in ((removed, -1.0), (added, 1.0)):
+            if points.ids:
+                check(points, state.dimension)
+                parts.append(points.vectors)
+                signs += [sign] * len(points.ids)
+        ends.append(len(signs))
+    points = np.concatenate(parts) if parts else no_points(state.dimension).vectors
+    x = points.astype(np.float64)
+    squared = np.einsum("ij,ij->i", x, x)
+    sign = np.array(signs)
+    if -1.0 in signs:
+        x *= sign[:, None]
+    counts = state.n + np.concatenate(([0.0], np.cumsum(sign)))
+    state.admit(int(counts.max()), float(squared.max(initial=0.0)))
+    sums = running_sums(x, state.sum)
+    if ends != list(range(1, len(points) + 1)):
+        sums = np.concatenate((state.sum[None], sums))[ends]
+    return _Run(steps, counts[ends], sums, points, ends), squared, sign
+
+
+def running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
+    """start + x[0], start + x[0] + x[1], ...: (p, D).
+
+    By blocks of a triangular product, which BLAS does three times as fast as `cumsum` walks down columns; sums of integers
+    are exact either way.
+    """
+    p, d = x.shape
+    blocks = -(-p // BLOCK)
+    padded = np.zeros((blocks, BLOCK, d))
+    padded.reshape(-1, d)[:p] = x
+    sums = np.tri(BLOCK) @ padded
+    before = start.copy()
+    for block in sums:
+        total = block[-1].copy()
+        block += before
+        before += total
+    return sums.reshape(-1, d)[:p]
+
+
+def _events(
+    state: State, run: _Run, squared: NDArray[np.float64], signs: NDArray[np.float64]
+) -> list[_Event]:
+    """What the run does to the reservoir, in order; new vectors get rows without copies."""
+    reservoir = state.reservoir
+    if reservoir.radius_key is None:
+        inside = range(len(run.points))
+    else:
+        keys = reservoir.anchor_n * squared - 2.0 * (run.points @ reservoir.anchor_sum)
+        inside = np.flatnonzero(keys < reservoir.radius_key).tolist()
+    step, start = 0, 0
+    events = []
+    for i in inside:
+        while run.ends[step] <= i:
+            start = run.ends[step]
+            step += 1
+        vector = run.points[i]
+        removed, added = run.steps[step]
+        at = i - start
+        if at >= len(removed.ids):
+            row = reservoir.row(vector, float(squared[i]))
+            events.append(_Event(step, row, added.ids[at - len(removed.ids)], None))
+        else:
+            known = reservoir.slots.get(vector.tobytes())
+            if known is None:
+                raise UnknownSentence(f"sentence {removed.ids[at]!r} is not live with this vector")
+            events.append(_Event(step, known, removed.ids[at], vector))
+    return events
+
+
+def _lines(state: State, run: _Run, events: list[_Event]) -> _Lines:
+    reservoir, k = state.reservoir, state.k
+    m = len(run.steps)
+    keys = run.sums @ reservoir.matrix.T
+    keys *= -2.0
+    keys += run.n[:, None] * reservoir.norms
+    weights = np.empty((m, len(reservoir)), np.int64)
+    weights[:] = reservoir.counts
+    for event in events:
+        weights[event.step :, event.row] += 1 if event.vector is None else -1
+    keys[weights == 0] = np.inf
+    if state.distinct:
+        np.minimum(weights, 1, out=weights)
+    order = keys.argsort(axis=1)[:, : k + 1]
+    ascending = np.take_along_axis(keys, order, axis=1)
+    places = np.take_along_axis(weights, order, axis=1).cumsum(axis=1)
+    last = (places < k).sum(axis=1)
+    kth = np.full(m, np.inf)
+    full = np.flatnonzero(last < order.shape[1])
+    kth[full] = ascending[full, last[full]]
+    return _Lines(keys, order, ascending, kth, weights)
+
+
+def _first_unproved(state: State, run: _Run, lines: _Lines, events: list[_Event]) -> int:
+    """The first step at which the certificate fails; m if none."""
+    reservoir = state.reservoir
+    m = len(run.steps)
+    state.counters.evaluations += m
+    if reservoir.radius_key is None:
+        return m
+    live = np.zeros(m)
+    for event in events:
+        live[event.step] += 1 if event.vector is None else -1
+    complete = reservoir.live + live.cumsum() == run.n
+    n = np.maximum(run.n, 1.0)
+    error = certificate.slack(state.dimension, state.longest)
+    anchor = reservoir.anchor_sum / reservoir.anchor_n
+    anchor_squared = float(anchor @ anchor)
+    radius = certificate.lower(reservoir.radius_key / reservoir.anchor_n + anchor_squared, error)
+    mean_squared = np.einsum("ij,ij->i", run.sums, run.sums) / (n * n)
+    drift_squared = mean_squared - 2.0 * (run.sums @ anchor) / n + anchor_squared
+    proved = certificate.proved(lines.kth / n + mean_squared, drift_squared, radius, error)
+    failed = np.flatnonzero(~(proved | complete))
+    return int(failed[0]) if len(failed) else m
+
+
+def _suspects(lines: _Lines, events: list[_Event], k: int, end: int) -> list[int]:
+    """The steps before `end` after which the set may differ from the one before.
+
+    The set is a function of the rows up to the k-th key and of their ids; where those rows hold more than k sentences, also of which of them
+    have the k-th key itself, the ones that are cut. The first step of a run is always a suspect.
+    """
+    keys, kth = lines.keys[:end], lines.kth[:end, None]
+    shown = (keys <= kth) & (keys < np.inf)
+    suspect = np.ones(end, np.bool_)
+    np.any(shown[1:] != shown[:-1], axis=1, out=suspect[1:])
+    cut = np.einsum("ij,ij->i", lines.weights[:end], shown) > k
+    if cut.any():
+        edge = keys == kth
+        suspect[1:] |= cut[1:] & (np.any(edge[1:] != edge[:-1], axis=1) | ~cut[:-1])
+    for event in events:
+        if event.step < end and shown[event.step, event.row]:
+            suspect[event.step] = True
+    return np.flatnonzero(suspect).tolist()
+
+
+def _rank(
+    state: State, run: _Run, lines: _Lines, events: list[_Event], end: int
+) -> tuple[list[Ranking | None], int]:
+    """Apply the events before `end` and rank the suspects among them; ends earlier where the reservoir starves."""
+    results: list[Ranking | None] = [None] * end
+    pending = deque(events)
+    for step in _suspects(lines, events, state.k, end):
+        starved = _advance(state, pending, step)
+        if starved is not None:
+            return results[:starved], starved
+        view = _view(state, lines, step)
+        results[step] = state.show(view, run.steps[step].added.ids, int(run.n[step]), run.sums[step])
+    starved = _advance(state, pending, end - 1)
+    return (results, end) if starved is None else (results[:starved], starved)
+
+
+def _advance(state: State, pending: deque[_Event], step: int) -> int | None:
+    """Apply the events up to a step; the step at which the reservoir starves, if it does."""
+    reservoir = state.reservoir
+    while pending and pending[0].step <= step:
+        event = pending.popleft()
+        if event.vector is None:
+            reservoir.add(event.row, event.id)
+        else:
+            reservoir.remove(event.vector, event.id)
+        if reservoir.starved:
+            return event.step
+    return None
+
+
+def _view(state: State, lines: _Lines, step: int) -> View:
+    """What the reservoir ranks at a step, whose events have been applied."""
+    k = state.k
+    limit = min(lines.kth[step], np.finfo(np.float64).max)
+    held = int((lines.keys[step] <= limit).sum())
+    if held <= k + 1:
+        rows, keys = lines.order[step, :held].tolist(), lines.sorted[step, :held].tolist()
+    else:
+        order = lines.keys[step].argsort()[:held]
+        rows, keys = order.tolist(), lines.keys[step][order].tolist()
+    ids, owners, chosen = expand(rows, keys, state.reservoir.low, k, state.distinct)
+    return View(ids, owners, chosen, np.inf)
+
+
+def _commit(state: State, run: _Run, end: int, results: list[Ranking | None]) -> None:
+    """Make the steps before `end` the state, and that step by a refill if there is one."""
+    reservoir, counters = state.reservoir, state.counters
+    m = len(run.steps)
+    stop = min(end + 1, m)
+    _update(state, run, stop)
+    state.n, state.sum = int(run.n[stop - 1]), run.sums[stop - 1].copy()
+    state.gap = None
+    state.since_refill += stop
+    counters.steps += stop
+    counters.proved_reservoir += end
+    if end < m:
+        step = run.steps[end]
+        results.append(state.show(state.refill(), step.added.ids, state.n, state.sum))
+        state.stride = max(16, 2 * end)
+        return
+    for row in range(len(reservoir) - 1, -1, -1):
+        if not reservoir.counts[row]:
+            reservoir.drop(row)
+    state.stride = min(LONGEST, 2 * state.stride)
+    state.trim()
+
+
+def _update(state: State, run: _Run, stop: int) -> None:
+    """Tell the index of the steps before `stop`: at once if they only add."""
+    steps = run.steps[:stop]
+    if any(step.removed.ids for step in steps):
+        for step in steps:
+            state.index.update(*step)
+    else:
+        ids = [id_ for step in steps for id_ in step.added.ids]
+        state.index.update(no_points(state.dimension), Points(ids, run.points[: run.ends[stop - 1]]))

@@ -1,0 +1,86 @@
+"""Fixed point: embeddings as int16, so that sums, keys and their order are exact whatever order they are computed in.
+
+With x an int16 vector, S the integer sum of the live vectors and n their count, sentences are ranked by the integer
+`key(x) = n*|x|^2 - 2*x.S`, which orders them by their distance to the centroid S/n. Every partial sum of a key is an integer
+bounded by `n*|x|^2 + 2*|x|*|S| <= 3*n*q` (Cauchy-Schwarz, |S| <= n*sqrt(q)), q being the largest |x|^2. Below 2^53 a float64 holds each
+of them exactly: BLAS may add in any order, with or without fused operations, and returns the same integer.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from worker.coversumm.errors import VectorError
+
+SCALE = 32767
+EXACT = 2**53
+
+
+def exact(n: int, q: float) -> bool:
+    """Whether float64 computes every key of `n` sentences exactly, `q` being their largest squared norm."""
+    return 3 * n * int(q) < EXACT
+
+
+def max_sentences(dimension: int, scale: int = SCALE) -> int:
+    """The largest n for which `exact` holds whatever the live sentences are (2.8 million at 384 dimensions).
+
+    Rounding moves a coordinate by at most a half (and a hair, which the added 1 pays for), so a quantized vector is
+    no longer than `scale + sqrt(dimension)/2`.
+    """
+    longest = scale + (math.isqrt(dimension) + 1) // 2 + 1
+    return (EXACT - 1) // (3 * longest * longest)
+
+
+def quantize(embeddings: ArrayLike, scale: int = SCALE) -> NDArray[np.int16]:
+    """Embeddings (m, D) -> int16 (m, D): `rint(scale * v / |v|)`, halves to even.
+
+    Raises VectorError naming the first row that is zero or not finite.
+    """
+    quantized, invalid = quantize_rows(embeddings, scale)
+    if invalid.any():
+        row = int(invalid.argmax())
+        finite = np.isfinite(_matrix(embeddings)[row]).all()
+        raise VectorError(f"embedding {row} is {'zero' if finite else 'not finite'}")
+    return quantized
+
+
+def quantize_rows(embeddings: ArrayLike, scale: int = SCALE) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+    """The same for pooled use: (int16 (m, D), mask (m,) of the rows that are zero or not finite; those are zeros)."""
+    v = _matrix(embeddings)
+    largest = np.abs(v).max(axis=1, initial=0.0)
+    invalid = ~(np.isfinite(largest) & (largest > 0))
+    if invalid.any():
+        v = np.where(invalid[:, None], 1.0, v)
+        largest = np.where(invalid, 1.0, largest)
+    extreme = (largest > 1e100) | (largest < 1e-100)
+    if extreme.any():  # squares would overflow or vanish; a power of two changes no other bit
+        v = np.where(extreme[:, None], np.ldexp(v, -np.frexp(largest)[1][:, None]), v)
+    quantized = np.rint(scale * v / np.sqrt(_squared_norms(v))[:, None]).astype(np.int16)
+    quantized[invalid] = 0
+    return quantized, invalid
+
+
+def _matrix(embeddings: Any) -> NDArray[np.float64]:
+    try:
+        v = np.asarray(embeddings, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise VectorError(f"embeddings are no matrix of numbers: {error}") from None
+    if v.ndim != 2 or v.shape[1] == 0:
+        raise VectorError(f"embeddings must be (m, D), not {v.shape}")
+    return v
+
+
+def _squared_norms(v: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Squared norms (m,), added in one fixed order by folding halves.
+
+    A library's own sum depends on the processor's vector width; one unit in the last place of the norm could turn a rounding, and then two
+    machines would store two vectors for one embedding.
+    """
+    squares = v * v
+    while (width := squares.shape[1]) > 1:
+        half = (width + 1) // 2
+        squares[:, : width - half] += squares[:, half:]
+        squares = squares[:, :half]
+    return squares[:, 0]

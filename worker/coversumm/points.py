@@ -1,0 +1,37 @@
+"""What goes in: batches of sentences, and steps, the effect of one event on one entity."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.coversumm.errors import VectorError
+
+
+class Points(NamedTuple):
+    """A batch of sentences: ids in UTF-8 (ties go by their bytes; unique among the live ones), vectors (m, D) int16."""
+
+    ids: Sequence[bytes]
+    vectors: NDArray[np.int16]
+
+
+class Step(NamedTuple):
+    """One event: what it removes (live before it), then what it adds. An edit does both with one id."""
+
+    removed: Points
+    added: Points
+
+
+def no_points(dimension: int) -> Points:
+    """An empty batch."""
+    return Points((), np.empty((0, dimension), np.int16))
+
+
+def check(points: Points, dimension: int) -> None:
+    """Raise VectorError unless the batch is well formed."""
+    ids, vectors = points
+    if vectors.dtype != np.int16 or vectors.ndim != 2 or vectors.shape != (len(ids), dimension):
+        raise VectorError(
+            f"vectors must be int16 ({len(ids)}, {dimension}), not {vectors.dtype} {vectors.shape}: quantize them first"
+        )
