@@ -1,0 +1,298 @@
+"""Guarded consumer: hands over every record of an assignment exactly once, in order, or proves that there is none.
+
+Faust's own delivery loses runs of events at rebalances: a fetch that began before the seek delivers on beside it, and jumps in
+the offsets are taken for compaction and acknowledged. Here the unit is the *micro-batch*, one fetch over all partitions,
+handed to the agent as one message, and one cursor per partition decides what may be in it:
+
+1. Input partitions are fetched only between a finished seek and the next rebalance.
+2. Records below the cursor are dropped: they were handed over already.
+3. A first record above the cursor is believed only when a second fetch from the cursor shows it again (compaction, transaction
+   markers, retention); a jump inside one fetch is such a gap.
+4. The cursor moves when a micro-batch is handed over, all of it or nothing.
+
+Faust commits no offsets: the transaction does (`worker.stream.transaction`). Changelogs are never fetched through here: the
+table restores itself (`worker.stream.changelog`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer as RdConsumer
+from confluent_kafka import TopicPartition
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+
+from worker.errors import Crash, SurroundingsError
+from worker.events import Record
+from worker.stream.fatal import die
+
+log = logging.getLogger(__name__)
+
+# How long the broker may take to answer for committed offsets; it waits for a predecessor's transaction to be decided.
+OFFSETS_TIMEOUT_SECONDS = 60
+
+
+class Start(NamedTuple):
+    """Where an assigned partition is read from: the group's committed offset, or the log's start where there is none."""
+
+    offset: int
+    committed: bool
+
+
+class Membership(NamedTuple):
+    """The consumer group membership of one assignment, captured when it was made.
+
+    Never read live: after a failed heartbeat the coordinator holds (-1, ""), which a broker accepts without any check.
+    """
+
+    generation: int
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One fetch over all partitions: the unit that is processed and committed.
+
+    `starts` and `ends` are, per partition, the cursor before the first record and after the last: a gap between them is proven.
+    """
+
+    records: tuple[Record, ...]
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    membership: Membership
+
+
+class _ConsumerThread(driver.AIOKafkaConsumerThread):
+    """Faust's consumer thread, reading committed records only."""
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        self.consumer.in_transaction = True  # the only switch Faust has for isolation_level=read_committed
+        try:
+            return super()._create_worker_consumer(transport)
+        finally:
+            self.consumer.in_transaction = False
+
+
+class GuardedConsumer(driver.Consumer):
+    """The aiokafka driver's consumer under the four rules of this module."""
+
+    def on_init(self) -> None:
+        """Start with nothing assigned and nothing to fetch."""
+        super().on_init()
+        self.membership: Membership | None = None
+        self.seeked = False
+        self.cursors: dict[int, int] = {}
+        self._asked: dict[int, int] = {}
+        self._starts: dict[int, Start] | None = None
+
+    def _new_consumer_thread(self) -> _ConsumerThread:
+        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    # -- assignment ---------------------------------------------------------------------------------------------------
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Stop handing over; the micro-batch in hand is still committed under the old membership."""
+        self.seeked = False
+        await super().on_partitions_revoked(revoked)
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """Capture the membership; cursors come from the seek after the restore."""
+        self.seeked = False
+        self.cursors.clear()
+        self._asked.clear()
+        self._starts = None
+        coordinator = self._thread._ensure_consumer()._coordinator
+        self.membership = Membership(coordinator.generation, coordinator.member_id)
+        if self.membership.generation < 0 or not self.membership.member_id:
+            die(Crash("the group coordinator assigned partitions without a membership"))
+        await super().on_partitions_assigned(assigned, generation_id)
+
+    def input_partitions(self) -> set[int]:
+        """The partitions of the input topic assigned to this worker."""
+        return {tp.partition for tp in self.assignment() if self._is_input(tp)}
+
+    def _is_input(self, tp: TP) -> bool:
+        return bool(tp.topic == self.app.input_topic_name)
+
+    async def fetch_starts(self) -> dict[int, Start]:
+        """Fetch the group's offsets: the first step of a takeover, which waits for the predecessor's transaction.
+
+        Raises SurroundingsError when a committed offset lies outside the log.
+        """
+        partitions = sorted(self.input_partitions())
+        self._starts = await asyncio.to_thread(self._stable_starts, partitions) if partitions else {}
+        return self._starts
+
+    def _stable_starts(self, partitions: list[int]) -> dict[int, Start]:
+        topic = self.app.input_topic_name
+        client = RdConsumer(
+            {
+                **self.app.client_config,
+                "group.id": self.app.conf.id,
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            }
+        )
+        try:
+            wanted = [TopicPartition(topic, partition) for partition in partitions]
+            starts = {}
+            for found in client.committed(wanted, timeout=OFFSETS_TIMEOUT_SECONDS):
+                if found.error:
+                    raise Crash(f"offsets of {topic}-{found.partition}: {found.error}")
+                low, high = client.get_watermark_offsets(found, timeout=OFFSETS_TIMEOUT_SECONDS)
+                committed = found.offset >= 0
+                offset = found.offset if committed else low
+                if not low <= offset <= high:
+                    raise SurroundingsError(
+                        f"the committed offset {offset} of {topic}-{found.partition} is outside the log [{low}, {high}]: "
+                        "records were removed before they were read, or the topic was made anew; "
+                        "decide with `coversumm-worker reset` where to go on"
+                    )
+                starts[found.partition] = Start(offset, committed)
+            return starts
+        finally:
+            client.close()
+
+    async def perform_seek(self) -> None:
+        """Set every cursor: the last step of a takeover, after the restore."""
+        self.seeked = False
+        try:
+            starts = self._starts if self._starts is not None else await self.fetch_starts()
+        except Exception as cause:
+            die(cause)
+        self._starts = None
+        for partition, start in starts.items():
+            await self.seek(TP(self.app.input_topic_name, partition), start.offset)
+            self.cursors[partition] = start.offset
+        self.seeked = True
+
+    # -- fetching -----------------------------------------------------------------------------------------------------
+
+    def resume_partitions(self, tps: Any) -> None:
+        """Resume input partitions; changelogs stay paused, the table reads them itself."""
+        super().resume_partitions({tp for tp in tps if self._is_input(tp)})
+
+    async def highwaters(self, *tps: TP) -> Mapping[TP, int]:
+        """Nothing for Faust to recover."""
+        return dict.fromkeys(tps, 0)
+
+    async def earliest_offsets(self, *tps: TP) -> Mapping[TP, int]:
+        """Nothing for Faust to recover."""
+        return dict.fromkeys(tps, 0)
+
+    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
+        """Changelogs are not read through this consumer: nothing to seek."""
+
+    async def _drain_messages(self, fetcher: Any) -> None:
+        """Run the fetch loop (Faust calls it from its fetcher service)."""
+        try:
+            while not (self.should_stop or fetcher.should_stop):
+                batch = await self._next_micro_batch()
+                if batch is not None:
+                    await self.callback(self._as_message(batch))
+        except (*self.consumer_stopped_errors, asyncio.CancelledError):
+            if self.app.should_stop or fetcher.should_stop:
+                return
+            raise
+        except Exception as cause:
+            die(cause)
+
+    async def _next_micro_batch(self) -> MicroBatch | None:
+        membership = self.membership
+        fetched = await self._fetch(timeout_seconds=1.0)
+        if fetched and self.app.linger_seconds and _count(fetched) < self.app.conf.broker_max_poll_records:
+            await self.sleep(self.app.linger_seconds)
+            for tp, records in (await self._fetch(timeout_seconds=0.0)).items():
+                fetched[tp] = [*fetched.get(tp, ()), *records]
+        if not (fetched and self.seeked and self.flow_active and membership == self.membership):
+            return None  # what was fetched is read again from the cursor that the next seek sets
+        return self._guard(fetched, membership)
+
+    async def _fetch(self, timeout_seconds: float) -> dict[TP, list[Any]]:
+        tps = {tp for tp in self._get_active_partitions() if self._is_input(tp)} if self.seeked else set()
+        if not (tps and self.flow_active):
+            await self.sleep(0.02 if timeout_seconds else 0)
+            return {}
+        return dict(await self._getmany(tps, timeout_seconds))
+
+    def _guard(self, fetched: Mapping[TP, list[Any]], membership: Membership | None) -> MicroBatch | None:
+        """Apply rules 2 to 4 to a fetch; no `await`, so that nothing moves meanwhile."""
+        assert membership is not None
+        handed: list[Record] = []
+        starts: dict[int, int] = {}
+        ends: dict[int, int] = {}
+        for tp, records in fetched.items():
+            cursor = self.cursors.get(tp.partition)
+            if cursor is None:
+                continue
+            fresh = [record for record in records if record.offset >= cursor]
+            if not fresh:
+                continue
+            if fresh[0].offset > cursor and self._asked.get(tp.partition) != cursor:
+                self._asked[tp.partition] = cursor
+                self._thread.seek(tp, cursor)
+                continue
+            handed.extend(
+                Record(r.topic, r.partition, r.offset, r.timestamp or 0, r.key, r.value) for r in fresh
+            )
+            starts[tp.partition] = cursor
+            ends[tp.partition] = self.cursors[tp.partition] = fresh[-1].offset + 1
+        return MicroBatch(tuple(handed), starts, ends, membership) if handed else None
+
+    def _as_message(self, batch: MicroBatch) -> Any:
+        """One Faust message for the whole micro-batch: per-record work in asyncio would be most of the cost of an event."""
+        last = batch.records[-1]
+        tp = TP(last.topic, last.partition)
+        return driver.ConsumerMessage(
+            last.topic,
+            last.partition,
+            last.offset,
+            last.timestamp_ms / 1000,
+            0,
+            (),
+            b"",
+            batch,
+            None,
+            0,
+            0,
+            tp,
+            generation_id=batch.membership.generation,
+        )
+
+    # -- what Faust may not do here -----------------------------------------------------------------------------------
+
+    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
+        """Gaps are proven by `_guard`, never acknowledged."""
+
+    def _new_offset(self, tp: TP) -> int | None:
+        """Offsets are committed by the transaction: there is never one for Faust to commit."""
+        self._acked[tp].clear()
+        self._acked_index[tp].clear()
+        return None
+
+    # -- what status and watchdog ask ---------------------------------------------------------------------------------
+
+    def stable_end(self, partition: int) -> int | None:
+        """The last stable offset of an input partition, None before the first fetch."""
+        offset = self._thread._ensure_consumer().last_stable_offset(TP(self.app.input_topic_name, partition))
+        return None if offset is None or offset < 0 else int(offset)
+
+    def fetch_position(self, partition: int) -> int | None:
+        """The offset the next fetch starts from: past transaction markers, where the cursor is not."""
+        tp = TP(self.app.input_topic_name, partition)
+        assignment = self._thread._ensure_consumer()._subscription.subscription.assignment
+        state = assignment.state_value(tp) if assignment else None
+        return int(state.position) if state is not None and state.has_valid_position else None
+
+
+class GuardedTransport(driver.Transport):
+    """Faust's aiokafka transport with the guarded consumer in it."""
+
+    Consumer = GuardedConsumer
+
+
+def _count(fetched: Mapping[TP, list[Any]]) -> int:
+    return sum(len(records) for records in fetched.values())

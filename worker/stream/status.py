@@ -1,0 +1,86 @@
+"""What a running worker knows of itself: readiness, lag, and which worker owns an entity. Read by web, metrics and watchdog."""
+
+from typing import Any
+
+from aiokafka.partitioner import murmur2
+from worker.stream.processor import Processor, SummaryView
+
+from worker.stream.delivery import Delivery
+
+
+def partition_of(entity_id: str, partitions: int) -> int:
+    """The partition a Kafka producer's default partitioner gives the key (murmur2 of its UTF-8)."""
+    return int((murmur2(entity_id.encode()) & 0x7FFFFFFF) % partitions)
+
+
+class WorkerState:
+    """The state of a worker built on a Faust app; every method is safe to call at any time of its life."""
+
+    def __init__(
+        self, app: Any, processor: Processor, delivery: Delivery, changelog_topic: str, partitions: int
+    ) -> None:
+        self._app = app
+        self._processor = processor
+        self._delivery = delivery
+        self._changelog_topic = changelog_topic
+        self._partitions = partitions
+        self.metrics = app.metrics
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether the worker processes its partitions: joined, restored, not rebalancing; and in words why not."""
+        app = self._app
+        if not app.started or app.consumer.membership is None:
+            return False, "starting: not yet a member of the consumer group"
+        if app.rebalancing:
+            return False, "rebalancing"
+        if app.in_recovery or not app.consumer.seeked:
+            return False, "restoring the state from the changelog"
+        held = self._delivery.positions
+        return (
+            True,
+            f"processing {len(held)} of {self._partitions} partitions" if held else "no partition to process",
+        )
+
+    def lag(self) -> dict[int, int | None]:
+        """By partition: records up to the last stable offset that are not committed yet; None before the first fetch.
+
+        With nothing in flight the fetch position counts: it is past transaction markers, where no committed offset gets to.
+        """
+        consumer = self._app.consumer
+        lags: dict[int, int | None] = {}
+        for partition, position in list(self._delivery.positions.items()):
+            end = consumer.stable_end(partition)
+            if end is not None and consumer.cursors.get(partition) == position:
+                position = max(position, consumer.fetch_position(partition) or 0)
+            lags[partition] = None if end is None else max(0, end - position)
+        return lags
+
+    def stall(self) -> str | None:
+        """What keeps the worker from its work at this moment, None when nothing does; the watchdog ends what lasts."""
+        app = self._app
+        if app.rebalancing:
+            return "the group is rebalancing"
+        if self._delivery.busy_since is not None:
+            return "a micro-batch is being processed"
+        behind = {p: lag for p, lag in self.lag().items() if lag} if app.consumer.seeked else {}
+        return f"there is lag and nothing arrives: {behind}" if behind else None
+
+    @property
+    def progressed_at(self) -> float:
+        """`time.monotonic()` of the last commit or takeover."""
+        return self._delivery.progressed_at
+
+    def owner_of(self, entity_id: str) -> tuple[bool, str | None]:
+        """Whether this worker owns the entity's partition, and the owner's advertised URL (None when nobody is known)."""
+        partition = partition_of(entity_id, self._partitions)
+        if partition in self._delivery.positions:
+            return True, str(self._app.conf.canonical_url)
+        for url, topics in self._app.router.tables_metadata().items():
+            if partition in topics.get(self._changelog_topic, ()):
+                return False, str(url)
+        return False, None
+
+    async def summary(self, entity_id: str) -> SummaryView | None:
+        """The current summary of an entity whose partition is here, None when there is no such entity."""
+        partition = partition_of(entity_id, self._partitions)
+        return await self._delivery.run(lambda: self._processor.summary(partition, entity_id))

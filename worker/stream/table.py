@@ -1,0 +1,254 @@
+"""The table: rows in one RocksDB per partition, never ahead of the changelog, restored by itself.
+
+Faust keeps what it is good at: it declares the changelog, assigns its partitions beside the input's, opens and closes the
+databases. The three writes are ours, and all go through one gate per partition: the rows of a committed transaction, a
+restore, and a standby that follows the owner. The gate writes rows and changelog offset in one atomic batch, and only if the
+stored offset is the expected predecessor and the partition is still held in that role under that assignment.
+
+Takeover, in this order:
+
+1. the group's committed offsets, which waits until the predecessor's transaction is decided;
+2. the changelog's high watermark as an uncommitted reader sees it: everything below belongs to a decided transaction soon;
+3. the restore with a committed reader until its position passes that mark;
+4. the seek of the input to the offsets of step 1 (`worker.stream.consumer`), by Faust, after this returns.
+"""
+
+import asyncio
+import gc
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+from faust.tables.table import Table
+from faust.types import TP
+from rocksdict import Rdict, WriteBatch
+
+from worker.errors import Crash
+from worker.state import RocksRows
+from worker.stream.changelog import BROKER_TIMEOUT_SECONDS, ChangelogReader, Changes
+from worker.stream.fatal import die
+
+log = logging.getLogger(__name__)
+
+# Set explicitly: RocksDB's Faust defaults are a 2 GiB block cache and 192 MiB of write buffers for every partition.
+ROCKSDB_OPTIONS = {
+    "block_cache_size": 16 * 2**20,
+    "write_buffer_size": 8 * 2**20,
+    "max_write_buffer_number": 3,
+    "target_file_size_base": 32 * 2**20,
+    "max_open_files": 200,
+}
+# Tombstones live this long in the changelog; local state that is older is rebuilt, or deleted rows would come back.
+DELETE_RETENTION_MS = 30 * 24 * 3600 * 1000
+
+ACTIVE, STANDBY = "active", "standby"
+
+
+class CommittedTable(Table):
+    """A Faust table whose rows are committed by a Kafka transaction and restored by librdkafka."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._gates: dict[int, threading.Lock] = {}
+        self._roles: dict[int, str] = {}
+        self._reader: ChangelogReader | None = None
+        self._follower: threading.Thread | None = None
+        self._takeover: asyncio.Task[None] | None = None
+        self._epoch = 0  # of assignments: a takeover that was overtaken by a rebalance writes nothing more
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def rows(self, partition: int) -> RocksRows:
+        """The committed rows of a partition held by this worker."""
+        return RocksRows(self._database(partition))
+
+    def _database(self, partition: int) -> Any:
+        return self.data._db_for_partition(partition)
+
+    def _stored_offset(self, partition: int) -> int:
+        stored = self._database(partition).get(self.data.offset_key)
+        return -1 if stored is None else int(stored)
+
+    # -- the gate -----------------------------------------------------------------------------------------------------
+
+    def write(self, partition: int, changes: Mapping[bytes, bytes | None], last_offset: int) -> None:
+        """Apply the rows of a committed transaction (step 4 of the commit protocol)."""
+        self._apply(ACTIVE, self._epoch, partition, changes, last_offset, after=None)
+
+    def _apply(
+        self,
+        role: str,
+        epoch: int,
+        partition: int,
+        changes: Mapping[bytes, bytes | None],
+        last_offset: int,
+        after: int | None,
+    ) -> None:
+        with self._gates.setdefault(partition, threading.Lock()):
+            if self._roles.get(partition) != role or epoch != self._epoch:
+                raise Crash(f"partition {partition} is no longer {role} here")
+            stored = self._stored_offset(partition)
+            if stored >= last_offset or (after is not None and stored >= after):
+                raise Crash(
+                    f"partition {partition}: changelog offset {stored} is stored, {last_offset} would go back"
+                )
+            batch = WriteBatch(raw_mode=True)
+            for key, value in changes.items():
+                if value is None:
+                    batch.delete(key)
+                else:
+                    batch.put(key, value)
+            batch.put(self.data.offset_key, str(last_offset).encode())
+            self._database(partition).write(batch)
+
+    # -- assignment ---------------------------------------------------------------------------------------------------
+
+    async def on_rebalance(
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
+    ) -> None:
+        """Let go of everything before Faust closes and opens databases."""
+        try:
+            await self._let_go()
+        except Exception as cause:
+            die(cause)
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+
+    async def on_stop(self) -> None:
+        """Let go of everything, then stop."""
+        await self._let_go()
+        await super().on_stop()
+
+    async def _let_go(self) -> None:
+        if self._reader is not None:
+            self._reader.stop()
+        if self._takeover is not None:
+            await asyncio.wait({self._takeover})
+            self._takeover = None
+        if self._reader is not None:
+            self._reader.stop()
+        if self._follower is not None:
+            await asyncio.to_thread(self._follower.join)
+        self._reader = self._follower = None
+        self._epoch += 1
+        self._roles.clear()
+        await self.app.delivery.let_go()
+
+    async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
+        """Take over (Faust awaits this before it resumes the input, and swallows what it raises: so nothing may)."""
+        self._takeover = asyncio.ensure_future(
+            self._take_over({tp.partition for tp in active_tps}, {tp.partition for tp in standby_tps})
+        )
+        await asyncio.wait({self._takeover})
+        await super().on_recovery_completed(active_tps, standby_tps)
+
+    async def _take_over(self, actives: set[int], standbys: set[int]) -> None:
+        epoch = self._epoch
+        try:
+            starts = await self.app.consumer.fetch_starts()
+            standbys -= actives
+            self._roles.update(dict.fromkeys(standbys, STANDBY) | dict.fromkeys(actives, ACTIVE))
+            complete = await asyncio.to_thread(self._restore, epoch, sorted(actives))
+            if not complete:
+                return  # overtaken by a rebalance
+            await self.app.delivery.take_over(starts)
+            if standbys and epoch == self._epoch:
+                self._follow(epoch, sorted(standbys))
+        except BaseException as cause:
+            die(cause)
+
+    # -- restoring and following --------------------------------------------------------------------------------------
+
+    def _restore(self, epoch: int, partitions: list[int]) -> bool:
+        started = time.monotonic()
+        if not partitions:
+            return True
+        log_bounds = self._log_bounds(partitions)
+        starts = {p: self._start(p, *log_bounds[p]) for p in partitions}
+        goals = {p: log_bounds[p][1] for p in partitions}
+        reader = self._open_reader(ACTIVE, epoch, starts)
+        rows = reader.restore(goals, self.app.on_restore_progress)
+        seconds = time.monotonic() - started
+        log.info("restored %d rows of %d partitions in %.2f s", rows, len(partitions), seconds)
+        return epoch == self._epoch and self._reader is reader and not reader.stopped
+
+    def _follow(self, epoch: int, partitions: list[int]) -> None:
+        bounds = self._log_bounds(partitions)
+        reader = self._open_reader(STANDBY, epoch, {p: self._start(p, *bounds[p]) for p in partitions})
+
+        def run() -> None:
+            try:
+                reader.follow()
+            except BaseException as cause:
+                die(cause)
+
+        self._follower = threading.Thread(target=run, name="standby", daemon=True)
+        self._follower.start()
+
+    def _open_reader(self, role: str, epoch: int, starts: Mapping[int, int]) -> ChangelogReader:
+        def apply(partition: int, first: int, changes: Changes, last: int) -> None:
+            self._apply(role, epoch, partition, changes, last, after=first)
+
+        self._reader = ChangelogReader(self.app.client_config, self.changelog_topic_name, starts, apply)
+        return self._reader
+
+    def _log_bounds(self, partitions: list[int]) -> dict[int, tuple[int, int, int]]:
+        """By partition: start of the log, its end to an uncommitted reader, first offset younger than the tombstones' life."""
+        topic = self.changelog_topic_name
+        client = Consumer(
+            {
+                **self.app.client_config,
+                "group.id": f"{topic}-bounds",
+                "enable.auto.commit": False,
+                "isolation.level": "read_uncommitted",
+            }
+        )
+        try:
+            horizon_ms = int(time.time() * 1000) - DELETE_RETENTION_MS
+            young = client.offsets_for_times(
+                [TopicPartition(topic, p, horizon_ms) for p in partitions], timeout=BROKER_TIMEOUT_SECONDS
+            )
+            horizon = {found.partition: found.offset for found in young}
+            bounds = {}
+            for p in partitions:
+                low, high = client.get_watermark_offsets(
+                    TopicPartition(topic, p), timeout=BROKER_TIMEOUT_SECONDS
+                )
+                bounds[p] = (low, high, horizon[p] if horizon[p] >= 0 else high)
+            return bounds
+        finally:
+            client.close()
+
+    def _start(self, partition: int, low: int, high: int, horizon: int) -> int:
+        """Where to read on: after the stored offset, or from the log's start where the local rows cannot be trusted."""
+        stored = self._stored_offset(partition)
+        if stored < 0:
+            return low
+        # Tombstones between the stored offset and the horizon may be compacted away already.
+        if stored + 1 > high or stored + 1 < min(horizon, high):
+            log.warning(
+                "partition %d: local state at changelog offset %d does not belong to the log [%d, %d): rebuilding it",
+                partition,
+                stored,
+                low,
+                high,
+            )
+            self._wipe(partition)
+            return low
+        return max(stored + 1, low)
+
+    def _wipe(self, partition: int) -> None:
+        path = Path(self.data.partition_path(partition))
+        self.data._dbs.pop(partition, None)
+        gc.collect()  # the database closes with its last reference
+        Rdict.destroy(str(path))
+
+    # -- what Faust may not do here -----------------------------------------------------------------------------------
+
+    def apply_changelog_batch(self, batch: Any) -> None:
+        """Faust reads no changelog here; if it ever did, its rows would not be committed ones."""
+        if batch:
+            die(Crash("Faust delivered changelog rows although the table restores itself"))

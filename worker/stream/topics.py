@@ -1,0 +1,155 @@
+"""The topics the worker needs: found, created and checked before it joins its group.
+
+Output, dead letters and changelog have the input's partition count, so that everything about an entity is in one
+partition number. The input topic belongs to its producers: it is never created by `run`, only by `coversumm-worker topics`.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from worker.settings import Settings
+
+from worker.errors import SurroundingsError
+from worker.stream.table import DELETE_RETENTION_MS
+
+TABLE_NAME = "entities"
+METADATA_TIMEOUT_SECONDS = 15
+CREATE_TIMEOUT_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic as it should be: its role in the pipeline, name and configuration."""
+
+    role: str
+    name: str
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+def changelog_topic(settings: Settings) -> str:
+    """The changelog's name, as Faust makes it."""
+    return f"{settings.app_id}-{TABLE_NAME}-changelog"
+
+
+def topic_specs(settings: Settings) -> dict[str, TopicSpec]:
+    """The worker's four topics by role."""
+    compacted = {"cleanup.policy": "compact"}
+    specs = (
+        TopicSpec("input", settings.input_topic, {"cleanup.policy": "delete"}),
+        TopicSpec("output", settings.output_topic, compacted),
+        TopicSpec("dead letters", settings.dlq_topic, {"cleanup.policy": "delete"}),
+        TopicSpec(
+            "changelog",
+            changelog_topic(settings),
+            # Local state older than this is rebuilt, so that no removed row comes back.
+            {**compacted, "delete.retention.ms": str(DELETE_RETENTION_MS)},
+        ),
+    )
+    return {spec.role: spec for spec in specs}
+
+
+class Topics:
+    """What a broker has of the worker's topics.
+
+    Raises:
+        SurroundingsError: the broker cannot be reached.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.specs = topic_specs(settings)
+        self._servers = settings.bootstrap_servers
+        self._admin = AdminClient(
+            {**settings.kafka_client_config(), "logger": logging.getLogger("librdkafka")}
+        )
+        self.partitions = self._read()
+
+    def _read(self) -> dict[str, int]:
+        """Partition counts by topic name."""
+        try:
+            metadata = self._admin.list_topics(timeout=METADATA_TIMEOUT_SECONDS)
+        except KafkaException as cause:
+            raise SurroundingsError(
+                f"no answer from KAFKA_BOOTSTRAP_SERVERS={self._servers} within {METADATA_TIMEOUT_SECONDS} s "
+                f"({cause.args[0].str()}): check the address, the network and the security settings"
+            ) from cause
+        return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
+
+    @property
+    def input_partitions(self) -> int:
+        """The input topic's partition count; SurroundingsError when it does not exist."""
+        name = self.specs["input"].name
+        if name not in self.partitions:
+            raise SurroundingsError(
+                f"the input topic {name} does not exist: create it where its producers are set up, or with "
+                "`coversumm-worker topics --partitions N`; COVERSUMM_INPUT_TOPIC names another"
+            )
+        return self.partitions[name]
+
+    def missing(self) -> list[TopicSpec]:
+        """The topics that do not exist yet, the input among them."""
+        return [spec for spec in self.specs.values() if spec.name not in self.partitions]
+
+    def check(self) -> None:
+        """Raise SurroundingsError when an existing topic does not have the input's partition count."""
+        wanted = self.input_partitions
+        for spec in self.specs.values():
+            found = self.partitions.get(spec.name, wanted)
+            if found != wanted:
+                raise SurroundingsError(
+                    f"the {spec.role} topic {spec.name} has {found} partitions, the input topic "
+                    f"{self.specs['input'].name} has {wanted}: they must be equal; give the {spec.role} topic the same count, "
+                    "or name another one"
+                )
+
+    def check_policies(self) -> list[str]:
+        """Sentences about cleanup policies that lose data: a compacted input, a changelog or output that deletes."""
+        existing = [spec for spec in self.specs.values() if spec.name in self.partitions]
+        futures = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, s.name) for s in existing])
+        found = {
+            resource.name: future.result(METADATA_TIMEOUT_SECONDS) for resource, future in futures.items()
+        }
+        complaints = []
+        for spec in existing:
+            for name, wanted in spec.config.items():
+                value = found[spec.name][name].value
+                if value != wanted and name == "cleanup.policy" and spec.role != "dead letters":
+                    complaints.append(
+                        f"the {spec.role} topic {spec.name} has {name}={value}, it should be {wanted}"
+                    )
+        return complaints
+
+    def create(self, specs: list[TopicSpec], partitions: int, replication_factor: int = -1) -> None:
+        """Create topics; one that somebody else made meanwhile counts as made.
+
+        Args:
+            specs: which.
+            partitions: of each.
+            replication_factor: -1 for the broker's default.
+
+        Raises:
+            SurroundingsError: the broker refused.
+        """
+        if not specs:
+            return
+        new = [NewTopic(s.name, partitions, replication_factor, config=dict(s.config)) for s in specs]
+        for name, future in self._admin.create_topics(new, operation_timeout=CREATE_TIMEOUT_SECONDS).items():
+            try:
+                future.result(CREATE_TIMEOUT_SECONDS)
+            except KafkaException as cause:
+                if cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise SurroundingsError(
+                        f"the topic {name} could not be created: {cause.args[0].str()}"
+                    ) from cause
+        self.partitions = self._read() | {spec.name: partitions for spec in specs}
+
+
+def prepare_topics(settings: Settings) -> int:
+    """Check the worker's topics and create the missing ones but the input; return the partition count."""
+    topics = Topics(settings)
+    partitions = topics.input_partitions
+    topics.create(topics.missing(), partitions)
+    topics.check()
+    return partitions

@@ -1,0 +1,201 @@
+"""One Kafka transaction per micro-batch: summary changes, dead letters, changelog rows and source offsets, all or nothing.
+
+The producer is librdkafka's, with a stable transactional id: a second process with the same id fences this one, and the broker
+refuses offsets under a stale generation, so a worker that was paused past its session can publish nothing (a zombie).
+Every failure ends the process (`worker.stream.fatal`): an aborted or doubtful transaction is never retried inside.
+"""
+
+import struct
+import time
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from worker.errors import Crash, Fenced, SurroundingsError
+from worker.events import Message
+from worker.stream.consumer import Membership
+
+# What broker and client answer when another producer took over the transactional id.
+_FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+
+
+def group_metadata(group: str, membership: Membership) -> bytes:
+    """Encode a membership the way librdkafka serialises `ConsumerGroupMetadata` (version 2, no static membership).
+
+    The membership is Faust's, the producer confluent-kafka's, so the object cannot come from a confluent consumer.
+    """
+    return (
+        b"CGMDv2:"
+        + struct.pack("<i", membership.generation)
+        + group.encode()
+        + b"\0"
+        + membership.member_id.encode()
+        + b"\0\x01"
+    )
+
+
+def check_group_metadata(client_config: Mapping[str, object], group: str) -> None:
+    """Compare `group_metadata` with what the installed confluent-kafka makes; raise SurroundingsError if they differ."""
+    consumer = Consumer({**client_config, "group.id": group})
+    try:
+        made = bytes(consumer.consumer_group_metadata())
+    finally:
+        consumer.close()
+    if made != group_metadata(group, Membership(-1, "")):
+        raise SurroundingsError(
+            "the installed confluent-kafka writes another group metadata format than this worker knows: "
+            "install the version that pyproject.toml pins"
+        )
+
+
+class TransactionalProducer:
+    """Commits micro-batches, one transaction each.
+
+    Args:
+        client_config: librdkafka settings that reach the broker.
+        transactional_id: stable for this worker instance; unique among running ones.
+        group: the consumer group whose offsets are committed.
+        transaction_timeout_ms: after it the broker aborts a dead worker's transaction; readers wait that long.
+        deadline_seconds: for one whole commit.
+    """
+
+    def __init__(
+        self,
+        client_config: Mapping[str, object],
+        *,
+        transactional_id: str,
+        group: str,
+        transaction_timeout_ms: int,
+        deadline_seconds: float,
+    ) -> None:
+        self._group = group
+        self._transaction_timeout_seconds = transaction_timeout_ms / 1000
+        self._deadline_seconds = deadline_seconds
+        self._producer = Producer(
+            {
+                **client_config,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": transaction_timeout_ms,
+                "partitioner": "murmur2_random",  # as every Kafka client but librdkafka's default
+                "compression.type": "lz4",
+                "linger.ms": 1,  # a batch is produced at once and flushed: waiting longer only adds latency
+                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.kbytes": 256 * 1024,
+                "message.max.bytes": 4 * 1024 * 1024,
+            }
+        )
+        self._refused: KafkaError | None = None
+
+    def start(self, timeout_seconds: float = 60) -> None:
+        """Take over the transactional id: fences its last holder and waits for the end of its transaction.
+
+        Raises:
+            SurroundingsError: the broker offers no transactions, or cannot be asked.
+        """
+        try:
+            self._producer.init_transactions(timeout_seconds)
+        except KafkaException as cause:
+            raise SurroundingsError(
+                f"the broker did not start a transactional producer ({_text(cause)}): exactly-once delivery needs Kafka 2.5 or "
+                "newer with transactions enabled (transaction.state.log.replication.factor not above the number of brokers), "
+                "and the right to write and describe the transactional id"
+            ) from cause
+
+    def commit(
+        self,
+        messages: Iterable[Message],
+        changelog_topic: str,
+        rows: Mapping[int, Mapping[bytes, bytes | None]],
+        input_topic: str,
+        next_offsets: Mapping[int, int],
+        membership: Membership,
+    ) -> dict[int, int]:
+        """Publish a micro-batch; return the last changelog offset by partition.
+
+        Raises:
+            Fenced: another process holds the transactional id now.
+            Crash: anything else; whether the transaction was committed may be unknown.
+        """
+        started = time.monotonic()
+        if membership.generation < 0 or not membership.member_id:
+            raise Crash("a commit without a membership would not be checked by the broker")
+        last_changelog_offsets: dict[int, int] = {}
+        try:
+            self._producer.begin_transaction()
+            self._produce(messages, changelog_topic, rows, last_changelog_offsets)
+            # Rows first: an accepted offset commit then implies that all rows are below the next owner's high watermark.
+            if self._producer.flush(self._deadline_seconds):
+                raise Crash("changelog rows and outputs were not written before the commit deadline")
+            if self._refused is not None:
+                raise KafkaException(self._refused)
+            self._producer.send_offsets_to_transaction(
+                [TopicPartition(input_topic, p, offset) for p, offset in next_offsets.items()],
+                group_metadata(self._group, membership),
+                self._deadline_seconds,
+            )
+            self._producer.commit_transaction(self._deadline_seconds)
+        except KafkaException as cause:
+            raise self._failure(cause, time.monotonic() - started) from cause
+        return last_changelog_offsets
+
+    def _produce(
+        self,
+        messages: Iterable[Message],
+        changelog_topic: str,
+        rows: Mapping[int, Mapping[bytes, bytes | None]],
+        last_changelog_offsets: dict[int, int],
+    ) -> None:
+        def refused(error: KafkaError | None, _message: object) -> None:
+            if error is not None:
+                self._refused = error
+
+        def written(error: KafkaError | None, message: object) -> None:
+            if error is not None:
+                self._refused = error
+            else:
+                partition, offset = message.partition(), message.offset()  # type: ignore[attr-defined]
+                last_changelog_offsets[partition] = max(offset, last_changelog_offsets.get(partition, -1))
+
+        for partition, changes in rows.items():
+            for key, value in changes.items():
+                self._enqueue(changelog_topic, value, key, partition, written)
+        for message in messages:
+            self._enqueue(
+                message.topic, message.value, message.key, message.partition, refused, message.headers
+            )
+
+    def _enqueue(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        on_delivery: object,
+        headers: list[tuple[str, bytes]] | None = None,
+    ) -> None:
+        give_up = time.monotonic() + self._deadline_seconds
+        while True:
+            try:
+                self._producer.produce(
+                    topic, value, key, partition, on_delivery=on_delivery, headers=headers or []
+                )
+                return
+            except BufferError:  # librdkafka's queue is full: let it drain
+                if time.monotonic() > give_up:
+                    raise Crash("the producer's queue did not drain before the commit deadline") from None
+                self._producer.poll(0.1)
+
+    def _failure(self, cause: KafkaException, elapsed_seconds: float) -> Crash | Fenced:
+        error = cause.args[0]
+        if error.code() in _FENCED_CODES and elapsed_seconds < self._transaction_timeout_seconds:
+            return Fenced(
+                f"another worker has this instance id ({_text(cause)}): give each its own COVERSUMM_INSTANCE_ID"
+            )
+        return Crash(
+            f"the transaction of a micro-batch failed ({_text(cause)}); nothing of it is visible unless it committed"
+        )
+
+
+def _text(cause: KafkaException) -> str:
+    error = cause.args[0]
+    return f"{error.name()}: {error.str()}"
