@@ -107,14 +107,21 @@ class ChangelogReader:
         last: dict[int, int] = {}
         passed: dict[int, int] = {}
         for message in self._consumer.consume(ROWS_PER_BATCH, 0.1):
-            partition, error = message.partition(), message.error()
+            partition, offset, error = message.partition(), message.offset(), message.error()
+            assert partition is not None
+            assert offset is not None
             if error is not None:
                 if error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaException(error)
-                passed[partition] = message.offset()  # the end, transaction markers and aborted rows included
+                passed[partition] = offset  # the end, transaction markers and aborted rows included
                 continue
-            changes.setdefault(partition, {})[message.key()] = message.value()
-            last[partition] = message.offset()
+            key = message.key()
+            if key is None:
+                raise Crash(
+                    f"{self._topic}-{partition} has a record without a key at {offset}: not one of the worker's rows"
+                )
+            changes.setdefault(partition, {})[key] = message.value()
+            last[partition] = offset
             self.rows_read += 1
         for partition, rows in changes.items():
             self._apply(partition, self._next[partition], rows, last[partition])

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
-from worker.settings import Settings
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewTopic
 
 from worker.errors import SurroundingsError
+from worker.settings import Settings
 from worker.stream.table import DELETE_RETENTION_MS
 
 TABLE_NAME = "entities"
@@ -61,9 +62,7 @@ class Topics:
     def __init__(self, settings: Settings) -> None:
         self.specs = topic_specs(settings)
         self._servers = settings.bootstrap_servers
-        self._admin = AdminClient(
-            {**settings.kafka_client_config(), "logger": logging.getLogger("librdkafka")}
-        )
+        self._admin = AdminClient(settings.kafka_client_config(), logger=logging.getLogger("librdkafka"))
         self.partitions = self._read()
 
     def _read(self) -> dict[str, int]:
@@ -107,7 +106,9 @@ class Topics:
     def check_policies(self) -> list[str]:
         """Sentences about cleanup policies that lose data: a compacted input, a changelog or output that deletes."""
         existing = [spec for spec in self.specs.values() if spec.name in self.partitions]
-        futures = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, s.name) for s in existing])
+        futures = self._admin.describe_configs(
+            [ConfigResource(ConfigResource.Type.TOPIC, s.name) for s in existing]
+        )
         found = {
             resource.name: future.result(METADATA_TIMEOUT_SECONDS) for resource, future in futures.items()
         }

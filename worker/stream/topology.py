@@ -14,7 +14,6 @@ import logging
 import os
 import signal
 import ssl
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,23 +21,23 @@ from typing import Any
 import faust
 from faust.auth import SASLCredentials, SSLCredentials
 from faust.worker import Worker
-from worker.metrics import Metrics
-from worker.settings import Settings
-from worker.stream.processor import Processor, ProcessorConfig
-from worker.web import install_web
 
 from worker import __version__
-from worker.errors import CoversummError, Crash, SurroundingsError
+from worker.errors import Crash, SurroundingsError
 from worker.events import Limits
+from worker.metrics import Metrics
+from worker.settings import Settings
 from worker.stream.consumer import GuardedTransport
 from worker.stream.delivery import Delivery
 from worker.stream.fatal import die
+from worker.stream.processor import Processor, ProcessorConfig
 from worker.stream.status import WorkerState
 from worker.stream.table import ROCKSDB_OPTIONS, CommittedTable
 from worker.stream.topics import TABLE_NAME, changelog_topic, prepare_topics
 from worker.stream.transaction import TransactionalProducer, check_group_metadata
 from worker.stream.watchdog import Watchdog
 from worker.text import EmbeddingEngine, load_engine
+from worker.web import install_web
 
 # What the guarded consumer, the table and the transport override or call. All of it is checked at start, because Faust is free
 # to rename any of it in another version.
@@ -314,9 +313,5 @@ def run_worker(settings: Settings) -> int:
     try:
         worker.execute_from_commandline()
     except SystemExit as end:
-        if worker.interrupted:
-            return 130
-        return end.code if isinstance(end.code, int) else Crash.exit_code
-    except CoversummError as cause:
-        sys.stderr.write(f"coversumm-worker: error: {cause}\n")
-        return cause.exit_code
+        return 130 if worker.interrupted else end.code if isinstance(end.code, int) else Crash.exit_code
+    return 0

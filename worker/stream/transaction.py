@@ -7,7 +7,8 @@ Every failure ends the process (`worker.stream.fatal`): an aborted or doubtful t
 
 import struct
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -145,15 +146,15 @@ class TransactionalProducer:
         rows: Mapping[int, Mapping[bytes, bytes | None]],
         last_changelog_offsets: dict[int, int],
     ) -> None:
-        def refused(error: KafkaError | None, _message: object) -> None:
+        def refused(error: KafkaError | None, _message: Any) -> None:
             if error is not None:
                 self._refused = error
 
-        def written(error: KafkaError | None, message: object) -> None:
+        def written(error: KafkaError | None, message: Any) -> None:
             if error is not None:
                 self._refused = error
             else:
-                partition, offset = message.partition(), message.offset()  # type: ignore[attr-defined]
+                partition, offset = message.partition(), message.offset()
                 last_changelog_offsets[partition] = max(offset, last_changelog_offsets.get(partition, -1))
 
         for partition, changes in rows.items():
@@ -170,14 +171,14 @@ class TransactionalProducer:
         value: bytes | None,
         key: bytes | None,
         partition: int,
-        on_delivery: object,
-        headers: list[tuple[str, bytes]] | None = None,
+        on_delivery: Callable[[KafkaError | None, Any], None],
+        headers: Sequence[tuple[str, bytes]] = (),
     ) -> None:
         give_up = time.monotonic() + self._deadline_seconds
         while True:
             try:
                 self._producer.produce(
-                    topic, value, key, partition, on_delivery=on_delivery, headers=headers or []
+                    topic, value, key, partition, on_delivery=on_delivery, headers=list(headers)
                 )
                 return
             except BufferError:  # librdkafka's queue is full: let it drain
