@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
-from worker.stream.processor import Batch, Processor
-
 from worker.errors import Crash, SurroundingsError
 from worker.events import Record
 from worker.stream.consumer import Membership, MicroBatch, Start
 from worker.stream.fatal import die
+from worker.stream.processor import Batch, Processor
 from worker.stream.transaction import TransactionalProducer
 
 log = logging.getLogger(__name__)

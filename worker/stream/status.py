@@ -3,9 +3,9 @@
 from typing import Any
 
 from aiokafka.partitioner import murmur2
-from worker.stream.processor import Processor, SummaryView
 
 from worker.stream.delivery import Delivery
+from worker.stream.processor import Processor, SummaryView
 
 
 def partition_of(entity_id: str, partitions: int) -> int:

@@ -113,6 +113,7 @@ def build_app(settings: Settings) -> CoverSummApp:
         group=settings.app_id,
         transaction_timeout_ms=settings.transaction_timeout_ms,
         deadline_seconds=settings.commit_timeout_ms / 1000,
+        max_message_bytes=settings.max_message_bytes,
     )
     producer.start()
     return _assemble(settings, partitions, engine, producer)
@@ -209,6 +210,7 @@ def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngin
             max_text_bytes=settings.max_text_bytes,
             max_sentence_chars=settings.max_sentence_chars,
             max_sentences_per_review=settings.max_sentences_per_review,
+            max_event_bytes=settings.max_event_bytes,
             dimension=dimension,
             model=model if engine is not None else None,
             embeds=engine is not None,

@@ -58,6 +58,7 @@ class TransactionalProducer:
         group: the consumer group whose offsets are committed.
         transaction_timeout_ms: after it the broker aborts a dead worker's transaction; readers wait that long.
         deadline_seconds: for one whole commit.
+        max_message_bytes: the largest record the broker takes.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class TransactionalProducer:
         group: str,
         transaction_timeout_ms: int,
         deadline_seconds: float,
+        max_message_bytes: int,
     ) -> None:
         self._group = group
         self._transaction_timeout_seconds = transaction_timeout_ms / 1000
@@ -82,7 +84,7 @@ class TransactionalProducer:
                 "linger.ms": 1,  # a batch is produced at once and flushed: waiting longer only adds latency
                 "queue.buffering.max.messages": 1_000_000,
                 "queue.buffering.max.kbytes": 256 * 1024,
-                "message.max.bytes": 4 * 1024 * 1024,
+                "message.max.bytes": max_message_bytes,
             }
         )
         self._refused: KafkaError | None = None
