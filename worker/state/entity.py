@@ -156,9 +156,9 @@ class EntityRows:
         """Write the entity's header."""
         pending[self.header_key] = codec.encode_header(self.header_key, header)
 
-    def put_published(self, pending: Pending, sequence: int, entries: list[bytes]) -> None:
-        """Write the published set: `rows.published_entry`s in rank order."""
-        pending[self.keys.published] = codec.encode_published(self.keys.published, sequence, entries)
+    def put_published(self, pending: Pending, published: Published) -> None:
+        """Write the published set."""
+        pending[self.keys.published] = codec.encode_published(self.keys.published, published)
 
     def put_review(self, pending: Pending, review_id: bytes, review: Review) -> None:
         """Write the review's rows and remove chunks that its stored form had more; `review.chunks` becomes

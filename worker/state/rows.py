@@ -120,14 +120,12 @@ def decode_header(key: bytes, value: bytes) -> Header:
     return Header(*_HEADER.unpack(payload))
 
 
-def published_entry(sentence_id: bytes, digest: bytes) -> bytes:
-    """One sentence of a published row."""
-    return _U32.pack(len(sentence_id)) + sentence_id + digest
-
-
-def encode_published(key: bytes, sequence: int, entries: Sequence[bytes]) -> bytes:
-    """Value of a published row from its `published_entry`s, in rank order."""
-    return seal(key, _PUBLISHED.pack(sequence, len(entries)) + b"".join(entries))
+def encode_published(key: bytes, published: Published) -> bytes:
+    """Value of a published row."""
+    parts = [_PUBLISHED.pack(published.sequence, len(published.digests))]
+    for sentence_id, digest in published.digests.items():
+        parts += (_U32.pack(len(sentence_id)), sentence_id, digest)
+    return seal(key, b"".join(parts))
 
 
 def decode_published(key: bytes, value: bytes) -> Published:

@@ -7,12 +7,12 @@ A scan is a consistent view, so this may run beside the worker that writes the r
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.coversumm.fixed_point import SCALE
-from worker.coversumm.ranking import Ranking
+from worker.coversumm import SCALE, Ranking
 from worker.state import rows as codec
 from worker.state.entity import sentence_id
 from worker.state.errors import CorruptRow
@@ -28,6 +28,8 @@ from worker.state.keys import (
 )
 from worker.state.rows import Header, Published, ReviewRow
 from worker.state.store import Rows
+
+TILE = 2048  # rows computed at once
 
 
 @dataclass(slots=True)
@@ -98,32 +100,38 @@ def _finish(snapshot: Snapshot, matrices: list[bytes], dimension: int) -> Snapsh
 
 
 def brute_force(snapshot: Snapshot, k: int, distinct: bool) -> Ranking:
-    """The snapshot's summary by sorting everything, in int64 and Python integers alone: nothing of the
-    stream's algorithm.
+    """The snapshot's summary by sorting everything, in int64 alone: nothing of the stream's algorithm.
 
     Keys `n*|x|^2 - 2*x.S` stay below 2^63 for every entity the core accepts (its own bound is 2^53).
     """
     vectors, ids = snapshot.vectors, snapshot.ids
-    copies: dict[bytes, list[int]] = {}
-    for i, vector in enumerate(vectors):
-        copies.setdefault(vector.tobytes(), []).append(i)
     total = vectors.sum(axis=0, dtype=np.int64)
-    shown = [min(rows, key=ids.__getitem__) for rows in copies.values()] if distinct else range(len(ids))
-    keys = {i: _key(vectors[i].astype(np.int64), total, len(ids)) for i in shown}
-    first = sorted(shown, key=lambda i: (keys[i], ids[i]))[:k]
-    support = tuple(len(copies[vectors[i].tobytes()]) for i in first)
-    return Ranking(
-        tuple(ids[i] for i in first),
-        support,
-        len(ids),
-        [keys[i] for i in first],
-        total.astype(np.float64),
-        SCALE,
-    )
+    keys = _keys(vectors, total)
+    order = np.argsort(keys, kind="stable").tolist()
+    shown: list[int] = []
+    support: list[int] = []
+    for _, tied in groupby(order, key=keys.tolist().__getitem__):
+        if len(shown) >= k:
+            break
+        rows = sorted(tied, key=ids.__getitem__)
+        copies = Counter(vectors[row].tobytes() for row in rows)  # equal vectors have equal keys
+        if distinct:
+            first = {vectors[row].tobytes(): row for row in reversed(rows)}
+            rows = sorted(first.values(), key=ids.__getitem__)
+        shown += rows
+        support += [copies[vectors[row].tobytes()] for row in rows]
+    shown, support = shown[:k], support[:k]
+    chosen = [int(keys[row]) for row in shown]
+    named = tuple(ids[row] for row in shown)
+    return Ranking(named, tuple(support), len(ids), chosen, total.astype(np.float64), SCALE)
 
 
-def _key(x: NDArray[np.int64], total: NDArray[np.int64], n: int) -> int:
-    return n * int(x @ x) - 2 * int(x @ total)
+def _keys(vectors: NDArray[np.int16], total: NDArray[np.int64]) -> NDArray[np.int64]:
+    keys = np.empty(len(vectors), np.int64)
+    for at in range(0, len(vectors), TILE):
+        x = vectors[at : at + TILE].astype(np.int64)
+        keys[at : at + TILE] = len(vectors) * np.einsum("ij,ij->i", x, x) - 2 * (x @ total)
+    return keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,232 @@
+"""The contract, straight on: one event at a time, no cache, no rows, everything recomputed by the core's oracle.
+
+Written against the contract alone, to hold the processor to it byte for byte. It knows the few kinds of bad input
+that the tests send, and nothing of limits.
+"""
+
+import json
+import uuid
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from worker.coversumm import brute_force, quantize
+from worker.events import Record
+from worker.text import split_sentences
+
+
+@dataclass
+class Review:
+    version: int
+    live: bool
+    rating: float | None = None
+    sentences: dict[bytes, tuple[str, np.ndarray]] = field(default_factory=dict)
+
+
+@dataclass
+class Entity:
+    reviews: dict[str, Review] = field(default_factory=dict)
+    published: list[tuple[bytes, str]] = field(default_factory=list)
+    sequence: int | None = None
+
+    def live(self):
+        """{sentence id: (text, vector, review id, rating)}"""
+        return {
+            sid: (text, vector, rid, review.rating)
+            for rid, review in self.reviews.items()
+            for sid, (text, vector) in review.sentences.items()
+        }
+
+
+class Model:
+    def __init__(self, config, embed):
+        self.config = config
+        self.embed = embed
+        self.entities: dict[tuple[int, str], Entity] = {}
+        self.next_offset: dict[int, int] = {}
+
+    def run(self, records):
+        """A micro-batch: ([(key, value, ce_id) or (key, reason) of dead letters], outcomes)."""
+        self.out = {}
+        self.before: dict[tuple[int, str], list] = {}
+        self.last = {}
+        outcomes = []
+        for i, record in enumerate(records):
+            if record.offset < self.next_offset.get(record.partition, 0):
+                outcomes.append("ignored:already_applied")
+                continue
+            self.next_offset[record.partition] = record.offset + 1
+            outcome = self.step(i, record)
+            if outcome.startswith("dead_letter:"):
+                self.emit(i, (record.key, record.value, outcome.removeprefix("dead_letter:")))
+            outcomes.append(outcome)
+        for key in list(self.last):
+            self.flush(key)
+        return [message for i in sorted(self.out) for message in self.out[i]], outcomes
+
+    def emit(self, i, message):
+        self.out.setdefault(i, []).append(message)
+
+    # -- one event
+
+    def step(self, i, record):
+        event = {"type": "entity.deleted", "entity_id": record.key.decode()}
+        if record.value is not None:
+            try:
+                event = json.loads(record.value)
+            except ValueError:
+                return "dead_letter:bad_json"
+        if event["entity_id"].encode() != record.key:
+            return "dead_letter:key_mismatch"
+        handle = getattr(self, event["type"].replace(".", "_"))
+        return handle(i, record, event) or "applied"
+
+    def review_upserted(self, i, record, event):
+        rid = event["review_id"]
+        items = event.get("sentences")
+        if items is None:
+            items = split_sentences(event["text"] or "", 2000)
+        sentences = {}
+        for ordinal, item in enumerate(items):
+            item = {"text": item} if isinstance(item, str) else item
+            if not item["text"].strip():
+                continue
+            vector = item.get("embedding")
+            if vector is None:
+                vector = self.embed(item["text"])
+            elif len(vector) != self.config.dimension:
+                return "dead_letter:wrong_dimension"
+            elif not any(vector):
+                return "dead_letter:bad_vector"
+            x = None if vector is None else quantize(np.array([vector], dtype=np.float64))[0]
+            sentences[f"{rid}#{ordinal}".encode()] = (item["text"], x)
+        key = (record.partition, event["entity_id"])
+        entity = self.entities.get(key)
+        old = entity.reviews.get(rid) if entity else None
+        version = self.version(event, old)
+        if old is not None and version <= old.version:
+            return "ignored:not_newer"  # nothing is embedded then
+        if any(x is None for _, x in sentences.values()):
+            return "dead_letter:bad_vector"
+        entity = self.entities.setdefault(key, Entity())
+        entity.reviews[rid] = Review(version, True, event.get("rating"), sentences)
+        self.changed(i, record, event, key)
+
+    def review_deleted(self, i, record, event):
+        key = (record.partition, event["entity_id"])
+        entity = self.entities.get(key)
+        old = entity.reviews.get(event["review_id"]) if entity else None
+        version = self.version(event, old)
+        if old is not None and not (version > old.version or (version == old.version and old.live)):
+            return "ignored:not_newer"
+        entity = self.entities.setdefault(key, Entity())
+        entity.reviews[event["review_id"]] = Review(version, False)
+        self.changed(i, record, event, key)
+
+    def sentences_deleted(self, i, record, event):
+        key = (record.partition, event["entity_id"])
+        if key not in self.entities:
+            return "ignored:unknown_entity"
+        hit = False
+        for sid in event["sentence_ids"]:
+            for review in self.entities[key].reviews.values():
+                hit |= review.sentences.pop(sid.encode(), None) is not None
+        if not hit:
+            return "ignored:unknown_sentence"
+        self.changed(i, record, event, key)
+
+    def entity_deleted(self, i, record, event):
+        key = (record.partition, event["entity_id"])
+        if key not in self.entities:
+            return "ignored:unknown_entity"
+        self.last.pop(key, None)
+        entity = self.entities[key]
+        entity.reviews.clear()
+        if entity.published:
+            self.publish(i, record, event, entity, self.summary(entity))
+        name = f"coversumm:{key[1]}:{self.config.epoch}:{record.offset}:tombstone"
+        self.emit(i, (record.key, None, str(uuid.uuid5(uuid.NAMESPACE_URL, name))))
+        del self.entities[key]
+        self.before.pop(key, None)
+
+    @staticmethod
+    def version(event, old):
+        if event.get("review_version") is not None:
+            return event["review_version"]
+        return old.version + 1 if old else 1
+
+    # -- summaries
+
+    def summary(self, entity):
+        live = entity.live()
+        review_count = sum(review.live for review in entity.reviews.values())
+        if not live:
+            return [], [], review_count, 0
+        ranking = brute_force(
+            {sid: sentence[1] for sid, sentence in live.items()},
+            self.config.k,
+            distinct=self.config.distinct,
+        )
+        rows = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
+        sentences = [
+            {
+                "rank": rank,
+                "sentence_id": sid.decode(),
+                "review_id": live[sid][2],
+                "text": live[sid][0],
+                "rating": None if live[sid][3] is None else float(live[sid][3]),
+                "distance": distance,
+                "support": support,
+            }
+            for rank, (sid, distance, support) in enumerate(rows)
+        ]
+        members = [(sid, live[sid][0]) for sid in ranking.ids]
+        return members, sentences, review_count, len(live)
+
+    def changed(self, i, record, event, key):
+        entity = self.entities[key]
+        summary = self.summary(entity)
+        if self.config.emit == "every":
+            if set(summary[0]) != set(entity.published):
+                self.publish(i, record, event, entity, summary)
+            return
+        before = self.before.get(key, entity.published)
+        if set(summary[0]) != set(before):
+            self.last[key] = (i, record, event, entity, summary)
+        self.before[key] = summary[0]
+
+    def flush(self, key):
+        i, record, event, entity, summary = self.last.pop(key)
+        if set(summary[0]) != set(entity.published):
+            self.publish(i, record, event, entity, summary)
+
+    def publish(self, i, record, event, entity, summary):
+        members, sentences, reviews, count = summary
+        body = {
+            "type": "summary.changed",
+            "entity_id": event["entity_id"],
+            "epoch": self.config.epoch,
+            "sequence": record.offset,
+            "previous_sequence": entity.sequence,
+            "sentences": sentences,
+            "added": [sid.decode() for sid, text in members if (sid, text) not in entity.published],
+            "removed": [sid.decode() for sid, text in entity.published if (sid, text) not in members],
+            "review_count": reviews,
+            "sentence_count": count,
+            "k": self.config.k,
+            "cause": {
+                "type": event["type"],
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "review_id": event.get("review_id"),
+            },
+            "occurred_at": event.get("occurred_at"),
+            "embedding_model": self.config.limits.model,
+            "algorithm": "coversumm/1",
+        }
+        entity.published, entity.sequence = members, record.offset
+        name = f"coversumm:{event['entity_id']}:{self.config.epoch}:{record.offset}"
+        ce_id = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+        self.emit(i, (record.key, msgspec.json.encode(body), ce_id))

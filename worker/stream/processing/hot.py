@@ -1,0 +1,176 @@
+"""Entities in memory: what one event needs of its entity, kept between micro-batches as far as the cache's bytes go.
+
+All of it can be made again from the stored rows, so eviction and restarts change nothing but time.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+
+from worker.coversumm import Counters, CoverSumm, FlatIndex, Index
+from worker.state.entity import EntityRows, parse_sentence_id
+from worker.state.errors import CorruptRow
+from worker.state.keys import describe
+from worker.state.rows import text_digest
+
+ENTITY_BYTES = 2500
+"""What an entity takes besides its core and its texts: objects, keys, dictionaries."""
+MEMBER_BYTES = 600
+"""What a member takes besides its text."""
+
+COUNTED = tuple(field.name for field in fields(Counters))
+
+EntityKey = tuple[int, str]
+"""Partition and entity id."""
+
+
+@dataclass(slots=True)
+class Member:
+    """A sentence of a summary, as messages and the published row need it."""
+
+    id: bytes
+    sentence_id: str
+    review_id: str
+    text: str
+    rating: float | None
+    digest: bytes
+
+    @classmethod
+    def of(cls, identifier: bytes, text: str, rating: float | None) -> "Member":
+        """From a live sentence and its review's rating."""
+        sentence_id = identifier.decode()
+        return cls(identifier, sentence_id, sentence_id.rpartition("#")[0], text, rating, text_digest(text))
+
+
+class HotEntity:
+    """One incarnation of an entity. Changed only when a micro-batch is ranked, never while it is planned."""
+
+    __slots__ = (
+        "_core",
+        "_counted",
+        "_index",
+        "_new_core",
+        "entity_id",
+        "members",
+        "memory_bytes",
+        "published",
+        "reviews",
+        "rows",
+        "sentences",
+        "sequence",
+    )
+
+    def __init__(self, entity_id: str, rows: EntityRows, new_core: Callable[[Index], CoverSumm]) -> None:
+        self.entity_id = entity_id
+        self.rows = rows
+        self.reviews = 0
+        self.sentences = 0
+        self.sequence: int | None = None
+        """Source offset of the last published change."""
+        self.published: dict[bytes, bytes] = {}
+        """`{sentence id: text digest}` of the set last published, in rank order."""
+        self.members: dict[bytes, Member] = {}
+        """Members of the current set that were looked up; stored rows have the others."""
+        self.memory_bytes = 0
+        self._core: CoverSumm | None = None
+        self._counted = Counters()
+        self._index: Index | None = None
+        self._new_core = new_core
+
+    @property
+    def core(self) -> CoverSumm:
+        """The entity's algorithm; the first use reads all stored vectors. Raises CorruptRow."""
+        if self._core is None:
+            self._index = FlatIndex(self.rows.dimension, self.rows.blocks)
+            core = self._new_core(self._index)
+            if core.n != self.sentences:
+                raise CorruptRow(
+                    describe(self.rows.header_key), f"counts {self.sentences} sentences, {core.n} are stored"
+                )
+            self._core = core
+        return self._core
+
+    def member(self, identifier: bytes) -> Member:
+        """A live sentence of the set, as of the last commit. Raises CorruptRow where it is not stored."""
+        member = self.members.get(identifier)
+        if member is None:
+            member = self.members[identifier] = self._stored_member(identifier)
+        return member
+
+    def _stored_member(self, identifier: bytes) -> Member:
+        parsed = parse_sentence_id(identifier)
+        assert parsed is not None
+        review_id, ordinal = parsed
+        review = self.rows.review(review_id)
+        for sentence in review.sentences if review is not None else ():
+            if sentence.ordinal == ordinal:
+                assert review is not None
+                return Member.of(identifier, sentence.text, review.rating)
+        raise CorruptRow(describe(self.rows.keys.review(review_id)), f"no sentence {ordinal}")
+
+    def count(self, counters: Counters) -> None:
+        """Add what the core has counted since the last call."""
+        if self._core is None:
+            return
+        for name in COUNTED:
+            now = getattr(self._core.counters, name)
+            setattr(counters, name, getattr(counters, name) + now - getattr(self._counted, name))
+            setattr(self._counted, name, now)
+
+    def settle(self) -> None:
+        """The stored rows are up to date: give up what only bridged the time until then."""
+        if self._index is not None:
+            self._index.settle()
+        core_bytes = self._core.memory_bytes if self._core is not None else 0
+        texts = sum(len(member.text) for member in self.members.values())
+        per_member = MEMBER_BYTES * max(len(self.members), len(self.published))
+        self.memory_bytes = ENTITY_BYTES + core_bytes + per_member + texts
+
+
+class Cache:
+    """The entities in memory, least recently used first; bounded between micro-batches, by `settle`."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.memory_bytes = 0
+        self._entities: OrderedDict[EntityKey, HotEntity] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entities)
+
+    def get(self, key: EntityKey) -> HotEntity | None:
+        """The entity if it is in memory."""
+        entity = self._entities.get(key)
+        if entity is not None:
+            self._entities.move_to_end(key)
+        return entity
+
+    def put(self, key: EntityKey, entity: HotEntity) -> None:
+        """Keep an entity, in place of an earlier incarnation."""
+        self.drop(key)
+        self._entities[key] = entity
+        self.memory_bytes += entity.memory_bytes
+
+    def drop(self, key: EntityKey) -> None:
+        """Forget an entity."""
+        entity = self._entities.pop(key, None)
+        if entity is not None:
+            self.memory_bytes -= entity.memory_bytes
+
+    def settle(self, touched: Iterable[EntityKey]) -> None:
+        """The rows of these entities are committed. Then evict until the limit holds, the last used one included."""
+        for key in touched:
+            entity = self._entities.get(key)
+            if entity is not None:
+                before = entity.memory_bytes
+                entity.settle()
+                self.memory_bytes += entity.memory_bytes - before
+        while self.memory_bytes > self.limit_bytes:
+            _, entity = self._entities.popitem(last=False)
+            self.memory_bytes -= entity.memory_bytes
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """Drop all entities of these partitions."""
+        gone = set(partitions)
+        for key in [key for key in self._entities if key[0] in gone]:
+            self.drop(key)

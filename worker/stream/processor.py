@@ -1,0 +1,342 @@
+"""The processor: a micro-batch of records and the committed rows in, rows and messages out. No broker, no clock, no writes.
+
+1. *Decode* the records that are not applied yet; what is no event becomes a dead letter.
+2. *Plan* what each event does, by versions and stored rows (`processing.plan`).
+3. *Embed* all new sentences of the micro-batch at once (`processing.embed`). A record the engine has no vector for
+   becomes a dead letter after all: then the micro-batch is planned again without it.
+4. *Publish*: rank each entity's events in one run, a message for each change of its set (`processing.publish`).
+5. *Rows*: each changed row once, in its last state, and the applied offset.
+
+The messages and rows of a record depend on the records before it alone, not on how they were cut into micro-batches
+(but for `emit=coalesced`, whose changes are those of micro-batches), on what is cached, or on restarts. After an
+exception, or when a batch cannot be committed, the processor must not be used again: its caches may be ahead.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from worker.coversumm import Counters as CoreCounters
+from worker.coversumm import CoverSumm
+from worker.events import (
+    EVENT_TYPES,
+    Ignored,
+    Limits,
+    Message,
+    Record,
+    Rejected,
+    dead_letter_message,
+    decode,
+)
+from worker.state import Applied, Fingerprint, Rows, SummaryView, check_fingerprint, read_applied, read_view
+from worker.state.entity import EntityRows, Pending, read_header
+from worker.state.partition import collect_garbage, put_applied, put_fingerprint, put_garbage
+from worker.state.rows import Header, Published
+from worker.stream.processing.embed import Embedder
+from worker.stream.processing.hot import Cache, EntityKey, HotEntity
+from worker.stream.processing.plan import Outcome, Plan, Run
+from worker.stream.processing.publish import Emission, Output, publish
+from worker.text import SPLITTER, EmbeddingEngine
+
+__all__ = ["Batch", "Processor", "ProcessorConfig", "Stats", "SummaryView"]
+
+UNREADABLE = "unreadable"
+"""Stands for the event type of a record that is no event."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorConfig:
+    """What the results depend on besides records and rows, and how much may be cached."""
+
+    input_topic: str
+    output_topic: str
+    dlq_topic: str
+    epoch: int
+    k: int
+    distinct: bool
+    emit: Literal["every", "coalesced"]
+    limits: Limits
+    cache_bytes: int
+    dimension: int
+    model: str
+    """Name of the model, for the fingerprint; messages carry `limits.model`."""
+    partitions: int
+    """Of the input topic."""
+    worker_version: str
+    max_message_bytes: int = 1_000_000
+    """Largest message the dead-letter topic takes."""
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What stored rows must have been made with."""
+        return Fingerprint(
+            model=self.model,
+            dimension=self.dimension,
+            splitter=SPLITTER,
+            k=self.k,
+            distinct=self.distinct,
+            partitions=self.partitions,
+            topic=self.input_topic,
+        )
+
+
+@dataclass(slots=True)
+class Stats:
+    """What a micro-batch came to. Every record has exactly one outcome."""
+
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By (event type, `applied` | `ignored:reason` | `dead_letter:reason`)."""
+    changes: int = 0
+    tombstones: int = 0
+    sentences_embedded: int = 0
+    """Distinct texts the engine was given."""
+    embed_seconds: float = 0.0
+    process_seconds: float = 0.0
+    core: CoreCounters = field(default_factory=CoreCounters)
+    """How steps were decided, and refills."""
+    cached_entities: int = 0
+    cache_bytes: int = 0
+
+    @property
+    def records(self) -> int:
+        """Records of the micro-batch."""
+        return self.outcomes.total()
+
+
+@dataclass(slots=True)
+class Batch:
+    """The results of a micro-batch; they must become visible together, or not at all."""
+
+    messages: list[Message]
+    rows: dict[int, dict[bytes, bytes | None]]
+    """By partition: changed rows, None for removed ones."""
+    next_offsets: dict[int, int]
+    """By partition: everything below is in the rows once these are committed."""
+    stats: Stats
+    touched: list[EntityKey]
+    """Entities in memory that are waiting for the commit."""
+
+
+@dataclass(slots=True)
+class _Partition:
+    rows: Rows
+    next_offset: int | None
+    has_fingerprint: bool
+    has_garbage: bool = True  # until a look at the rows says otherwise
+
+
+class Processor:
+    """Processes micro-batches of any partitions, one at a time; `committed` must follow each one before the next."""
+
+    def __init__(
+        self, config: ProcessorConfig, rows: Callable[[int], Rows], engine: EmbeddingEngine | None
+    ) -> None:
+        """`rows` gives the committed rows of a partition."""
+        self.config = config
+        self._rows = rows
+        self._engine = engine
+        self._cache = Cache(config.cache_bytes)
+        self._partitions: dict[int, _Partition] = {}
+        self._output = Output(
+            config.output_topic,
+            config.epoch,
+            config.k,
+            config.limits.model,
+            coalesced=config.emit == "coalesced",
+        )
+
+    # -- partitions ------------------------------------------------------------------------------------------
+
+    def check_partition(self, partition: int) -> int | None:
+        """The partition's next source offset by its rows, None for empty ones. Raises FingerprintMismatch, CorruptRow."""
+        return self._partition(partition).next_offset
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """These partitions are others' now: drop all that is cached of them."""
+        gone = set(partitions)
+        self._cache.forget(gone)
+        for partition in gone:
+            self._partitions.pop(partition, None)
+
+    def _partition(self, number: int) -> _Partition:
+        partition = self._partitions.get(number)
+        if partition is None:
+            rows = self._rows(number)
+            has_fingerprint = check_fingerprint(rows, self.config.fingerprint)
+            applied = read_applied(rows)
+            partition = _Partition(rows, None if applied is None else applied.next_offset, has_fingerprint)
+            self._partitions[number] = partition
+        return partition
+
+    # -- a micro-batch ---------------------------------------------------------------------------------------
+
+    def process(self, records: Sequence[Record]) -> Batch:
+        """The results of these records, in offset order within each partition. Raises StateError; never for bad input."""
+        started = time.perf_counter()
+        next_offsets = self._next_offsets(records)
+        fresh = [i for i, record in enumerate(records) if self._is_fresh(record)]
+        embedder = Embedder(self._engine)
+        plan, outcomes, types = self._plan(records, fresh, embedder)
+        emissions = [e for run in plan.runs for e in publish(run, records, self._output)]
+        emissions += self._dead_letters(records, outcomes)
+        emissions.sort(key=lambda emission: emission.at)  # stable: one record's messages stay in order
+        batch = Batch(
+            [emission.message for emission in emissions],
+            self._write(plan, next_offsets),
+            next_offsets,
+            Stats(),
+            [run.key for run in plan.runs],
+        )
+        self._fill_in(batch.stats, outcomes, types, batch.messages, plan)
+        batch.stats.sentences_embedded = len(embedder.vectors)
+        batch.stats.embed_seconds = embedder.seconds
+        batch.stats.process_seconds = time.perf_counter() - started
+        return batch
+
+    def committed(self, batch: Batch) -> None:
+        """The batch's rows are stored. Keeps what is cached within its bytes."""
+        for number, next_offset in batch.next_offsets.items():
+            partition = self._partition(number)
+            partition.next_offset = next_offset
+            partition.has_fingerprint = True
+        self._cache.settle(batch.touched)
+        batch.stats.cached_entities = len(self._cache)
+        batch.stats.cache_bytes = self._cache.memory_bytes
+
+    def _next_offsets(self, records: Sequence[Record]) -> dict[int, int]:
+        ends: dict[int, int] = {}
+        for record in records:
+            ends[record.partition] = record.offset + 1
+        return {number: max(end, self._partition(number).next_offset or 0) for number, end in ends.items()}
+
+    def _is_fresh(self, record: Record) -> bool:
+        next_offset = self._partitions[record.partition].next_offset
+        return next_offset is None or record.offset >= next_offset
+
+    # -- planning --------------------------------------------------------------------------------------------
+
+    def _plan(
+        self, records: Sequence[Record], fresh: list[int], embedder: Embedder
+    ) -> tuple[Plan, list[Outcome], list[str]]:
+        """The plan with all vectors in place, and each record's outcome and event type."""
+        outcomes: list[Outcome] = [Ignored.ALREADY_APPLIED] * len(records)
+        types = [UNREADABLE] * len(records)
+        events = dict(zip(fresh, decode([records[i] for i in fresh], self.config.limits), strict=True))
+        for i, event in events.items():
+            types[i] = UNREADABLE if isinstance(event, Rejected) else EVENT_TYPES[type(event)]
+        while True:
+            plan = Plan(self.config.limits, self._find, self._create)
+            for i, event in events.items():
+                outcomes[i] = event if isinstance(event, Rejected) else plan.take(i, records[i], event)
+            refused = embedder.fill_in(plan)
+            if not refused:
+                return plan, outcomes, types
+            events |= refused
+
+    def _find(self, key: EntityKey) -> HotEntity | None:
+        """The entity from memory or rows; None where it has no row."""
+        entity = self._cache.get(key)
+        if entity is not None:
+            return entity
+        rows = self._partition(key[0]).rows
+        header = read_header(rows, key[1].encode())
+        if header is None:
+            return None
+        entity = self._hot(key, header.incarnation, is_new=False)
+        entity.reviews, entity.sentences = header.reviews, header.sentences
+        published = entity.rows.published()
+        if published is not None:
+            entity.sequence, entity.published = published.sequence, published.digests
+        self._cache.put(key, entity)
+        return entity
+
+    def _create(self, key: EntityKey, offset: int) -> HotEntity:
+        return self._hot(key, offset, is_new=True)
+
+    def _hot(self, key: EntityKey, incarnation: int, *, is_new: bool) -> HotEntity:
+        config = self.config
+        rows = EntityRows(self._partition(key[0]).rows, key[1].encode(), incarnation, config.dimension)
+        make = CoverSumm if is_new else CoverSumm.load
+        return HotEntity(
+            key[1], rows, lambda index: make(config.k, config.dimension, index, distinct=config.distinct)
+        )
+
+    # -- results ---------------------------------------------------------------------------------------------
+
+    def _dead_letters(self, records: Sequence[Record], outcomes: list[Outcome]) -> list[Emission]:
+        config = self.config
+        return [
+            Emission(
+                i,
+                dead_letter_message(
+                    config.dlq_topic, records[i], outcome, config.worker_version, config.max_message_bytes
+                ),
+            )
+            for i, outcome in enumerate(outcomes)
+            if isinstance(outcome, Rejected)
+        ]
+
+    def _write(self, plan: Plan, next_offsets: dict[int, int]) -> dict[int, dict[bytes, bytes | None]]:
+        """Changed rows by partition; brings the cache up to date with entities that came and went."""
+        changes: dict[int, dict[bytes, bytes | None]] = {number: {} for number in next_offsets}
+        for run in plan.runs:
+            self._write_run(run, changes[run.key[0]])
+        for number, next_offset in next_offsets.items():
+            partition, pending = self._partitions[number], changes[number]
+            if next_offset == partition.next_offset:
+                continue
+            if partition.has_garbage:
+                partition.has_garbage = collect_garbage(partition.rows, pending)
+            if any(run.key[0] == number and run.end is not None for run in plan.runs):
+                partition.has_garbage = True
+            if not partition.has_fingerprint:
+                put_fingerprint(pending, self.config.fingerprint)
+            put_applied(pending, Applied(next_offset, self.config.input_topic))
+        return changes
+
+    def _write_run(self, run: Run, pending: Pending) -> None:
+        entity, rows = run.entity, run.entity.rows
+        if run.end is not None:
+            self._cache.drop(run.key)
+            if not run.is_new:
+                pending[rows.header_key] = None
+                put_garbage(pending, rows.entity, rows.incarnation)
+            return
+        if run.is_new:
+            self._cache.put(run.key, entity)
+        header = Header(entity.reviews, entity.sentences, rows.incarnation)
+        if run.is_new or header != run.stored_header:
+            rows.put_header(pending, header)
+        if entity.sequence is not None and entity.sequence != run.stored_sequence:
+            rows.put_published(pending, Published(entity.sequence, entity.published))
+        for review_id, review in run.reviews.items():
+            rows.put_review(pending, review_id, review)
+
+    def _fill_in(
+        self, stats: Stats, outcomes: list[Outcome], types: list[str], messages: list[Message], plan: Plan
+    ) -> None:
+        stats.outcomes.update(zip(types, map(_outcome_name, outcomes), strict=True))
+        for message in messages:
+            if message.topic == self.config.output_topic:
+                stats.changes += message.value is not None
+                stats.tombstones += message.value is None
+        for run in plan.runs:
+            run.entity.count(stats.core)
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def summary(self, partition: int, entity_id: str) -> SummaryView | None:
+        """The entity as of the last commit, read from its rows; None where it is unknown. Takes time with its size."""
+        config = self.config
+        rows = self._partition(partition).rows
+        return read_view(rows, entity_id, dimension=config.dimension, k=config.k, distinct=config.distinct)
+
+
+def _outcome_name(outcome: Outcome) -> str:
+    if outcome is None:
+        return "applied"
+    if isinstance(outcome, Rejected):
+        return f"dead_letter:{outcome.reason}"
+    return f"ignored:{outcome}"
