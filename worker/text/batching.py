@@ -1,0 +1,33 @@
+"""Which sentences run together, so that none depends on the others.
+
+A matrix product's bits depend on its shape, never on the values of other rows: a sentence padded to a length that is a
+function of that sentence alone keeps its bits in any company.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+TOKEN_BUDGET = 512
+"""Padded tokens of a batch: beyond it nothing gets faster, and memory grows."""
+
+
+class Batch(NamedTuple):
+    """Sentences of one padded length that run together."""
+
+    length: int
+    rows: list[int]
+
+
+def batches(tokens: Sequence[int], step: int, longest: int) -> Iterator[Batch]:
+    """Sentences of `tokens[i]` tokens in batches of at most TOKEN_BUDGET padded tokens (or one sentence), short ones first.
+
+    A sentence is padded to a multiple of `step` tokens, and never beyond `longest`.
+    """
+    of_length: dict[int, list[int]] = {}
+    for i, count in enumerate(tokens):
+        padded = min(longest, -(-max(count, 1) // step) * step)
+        of_length.setdefault(padded, []).append(i)
+    for length, rows in sorted(of_length.items()):
+        size = max(1, TOKEN_BUDGET // length)
+        for start in range(0, len(rows), size):
+            yield Batch(length, rows[start : start + size])

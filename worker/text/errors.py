@@ -1,0 +1,11 @@
+"""What can be wrong with an embedding engine.
+
+SurroundingsError
+`-- EngineError   a package or file is missing, a hash differs, a model is of a kind the engine does not run
+"""
+
+from worker.errors import SurroundingsError
+
+
+class EngineError(SurroundingsError):
+    """The embedding engine cannot be used. The message is one line: what is wrong, and what to do about it."""

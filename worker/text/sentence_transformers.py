@@ -1,0 +1,72 @@
+"""The reference engine: the sentence-transformers library itself, any model it can load. An extra: it needs torch.
+
+Its vectors are the library's to the bit for a given padded length. Texts run in the same batches as in `onnx.py`, so a
+sentence does not depend on its neighbours there either; with several threads torch's own sums may differ in the last bit.
+"""
+
+import hashlib
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.text.batching import batches
+from worker.text.errors import EngineError
+
+_INSTALL = (
+    "install PyTorch's CPU build first (https://pytorch.org/get-started/locally/; PyPI's brings 6 GB of CUDA on Linux), "
+    "then: pip install 'coversumm-worker[sentence-transformers]'"
+)
+
+
+class SentenceTransformersEngine:
+    """One loaded SentenceTransformer on the CPU."""
+
+    def __init__(self, name_or_folder: str, threads: int, cache_dir: Path | None = None) -> None:
+        try:
+            torch = importlib.import_module("torch")
+            library = importlib.import_module("sentence_transformers")
+        except (ImportError, OSError, ValueError) as error:
+            raise EngineError(
+                f"the sentence-transformers engine cannot be imported ({_line(error)}): {_INSTALL}"
+            ) from error
+        torch.set_num_threads(threads)
+        try:
+            self._encoder = library.SentenceTransformer(
+                name_or_folder, device="cpu", cache_folder=str(cache_dir) if cache_dir else None
+            )
+        except Exception as error:  # whatever the library meets: a wrong name, no network, a broken file
+            raise EngineError(
+                f"sentence-transformers cannot load {name_or_folder!r}: {_line(error)}; check the name or folder"
+            ) from error
+        self.model = f"{Path(name_or_folder).resolve().name}@{_weights_hash(self._encoder)[:12]}"
+        self.dimension = int(self._encoder.encode(["dimension"]).shape[1])
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row per text, `(len(texts), dimension)`."""
+        tokens = [self._count(text) for text in texts]
+        vectors = np.empty((len(texts), self.dimension), np.float32)
+        for batch in batches(tokens, step=1, longest=max(tokens, default=1)):
+            rows = [texts[i] for i in batch.rows]
+            found = self._encoder.encode(rows if len(rows) > 1 else rows * 2, batch_size=max(2, len(rows)))
+            vectors[batch.rows] = found[: len(rows)]
+        return vectors
+
+    def _count(self, text: str) -> int:
+        """Tokens of `text` as the model sees it: cut at its longest."""
+        return int(self._encoder.tokenize([text])["input_ids"].shape[1])
+
+
+def _weights_hash(encoder: Any) -> str:
+    """SHA-256 over every tensor of the model, and the length it cuts texts at."""
+    total = hashlib.sha256(str(encoder.max_seq_length).encode())
+    for name, tensor in sorted(encoder.state_dict().items()):
+        total.update(name.encode() + b"\0" + tensor.contiguous().numpy().tobytes())
+    return total.hexdigest()
+
+
+def _line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
