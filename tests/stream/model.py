@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 
 from worker.coversumm import brute_force, quantize
-from worker.events import Record
 from worker.text import split_sentences
 
 
@@ -40,6 +39,8 @@ class Entity:
 
 
 class Model:
+    rank = staticmethod(brute_force)
+
     def __init__(self, config, embed):
         self.config = config
         self.embed = embed
@@ -163,7 +164,7 @@ class Model:
         review_count = sum(review.live for review in entity.reviews.values())
         if not live:
             return [], [], review_count, 0
-        ranking = brute_force(
+        ranking = self.rank(
             {sid: sentence[1] for sid, sentence in live.items()},
             self.config.k,
             distinct=self.config.distinct,
