@@ -37,7 +37,7 @@ from worker.stream.topics import TABLE_NAME, changelog_topic, prepare_topics
 from worker.stream.transaction import TransactionalProducer, check_group_metadata
 from worker.stream.watchdog import Watchdog
 from worker.text import EmbeddingEngine, load_engine
-from worker.web import install_web
+from worker.web import check_port, install_web
 
 # What the guarded consumer, the table and the transport override or call. All of it is checked at start, because Faust is free
 # to rename any of it in another version.
@@ -100,6 +100,7 @@ def build_app(settings: Settings) -> CoverSummApp:
         SurroundingsError: a setting, the data directory, the model or the broker is not as it must be.
     """
     check_faust()
+    check_port(settings.web_bind, settings.web_port)
     lock_data_dir(settings.data_dir)
     engine = load_engine(
         settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
@@ -205,7 +206,7 @@ def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngin
         epoch=settings.epoch,
         k=settings.k,
         distinct=settings.distinct,
-        emit=settings.emit,
+        emit="coalesced" if settings.emit == "coalesced" else "every",
         limits=Limits(
             max_text_bytes=settings.max_text_bytes,
             max_sentence_chars=settings.max_sentence_chars,
@@ -220,6 +221,7 @@ def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngin
         model=model,
         partitions=partitions,
         worker_version=__version__,
+        max_message_bytes=settings.max_message_bytes,
     )
 
 
