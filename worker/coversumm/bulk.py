@@ -1,12 +1,15 @@
 """Many steps of one entity at once: all centroids by running sums, all keys as one matrix product, the set after every step.
 
-A run of m steps is laid out as an m x r matrix of keys, r the rows of the reservoir and those the run adds to it; a vector without
-copies at a step is infinitely far there. Sorting each line gives the k-th key; the certificate is asked for all steps
-together. Up to the first step it fails at, only the steps whose set can have changed are ranked; at that step the reservoir is refilled.
+A run of m steps is laid out as an m x r matrix of keys, r the rows of the reservoir and those the run adds to it; a
+vector without copies at a step is infinitely far there. Sorting each line gives the k-th key; the certificate is
+asked for all steps together. Up to the first step it fails at, only the steps whose set can have changed are ranked;
+at that step the reservoir is refilled.
 """
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +19,7 @@ from worker.coversumm import certificate
 from worker.coversumm.errors import UnknownSentence
 from worker.coversumm.points import Points, Step, check, no_points
 from worker.coversumm.ranking import Ranking, expand
+from worker.coversumm.reservoir import Reservoir
 from worker.coversumm.single import apply_step
 from worker.coversumm.state import State, View
 
@@ -38,7 +42,7 @@ class _Run(NamedTuple):
 
     steps: Sequence[Step]
     n: NDArray[np.float64]  # (m,) live sentences after each step
-    sums: NDArray[np.float64]  # (m, D) S after each step
+    sums: NDArray[np.float64]  # (m, D + 1) S and n after each step
     points: NDArray[np.int16]  # (p, D) of all steps in order, of each the removed first
     ends: list[int]  # (m,) where each step's points end
 
@@ -47,10 +51,8 @@ class _Lines(NamedTuple):
     """What the reservoir says of each step."""
 
     keys: NDArray[np.float64]  # (m, r), infinite where a row has no copies
-    order: NDArray[np.int64]  # (m, k + 1) rows by key
-    sorted: NDArray[np.float64]  # (m, k + 1) their keys
     kth: NDArray[np.float64]  # (m,) key of the k-th sentence, infinite if there are fewer
-    weights: NDArray[np.int64]  # (m, r) how many places a row can take
+    weights: NDArray[np.int32]  # (m, r) how many places a row can take
 
 
 def apply_steps(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
@@ -83,10 +85,10 @@ def _run_end(state: State, steps: Sequence[Step], at: int) -> int:
 
 
 def _apply_run(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
-    run, squared, signs = _lay_out(state, steps)
+    run, squared = _lay_out(state, steps)
     if state.reservoir.starved:  # `admit` found the anchor beyond exact comparison
         return [apply_step(state, steps[0])]
-    events = _events(state, run, squared, signs)
+    events = _events(state, run, squared)
     lines = _lines(state, run, events)
     end = _first_unproved(state, run, lines, events)
     results, end = _rank(state, run, lines, events, end)
@@ -94,37 +96,47 @@ def _apply_run(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
     return results
 
 
-def _lay_out(state: State, steps: Sequence[Step]) -> tuple[_Run, NDArray[np.float64], NDArray[np.float64]]:
-    """The run, and of each point its squared norm and +1 or -1."""
-    parts: list[NDArray[np.int16]] = []
-    ends: list[int] = []
-    signs: list[float] = []
-    for removed, added in steps:
-        for points, sign in ((removed, -1.0), (added, 1.0)):
-            if points.ids:
-                check(points, state.dimension)
-                parts.append(points.vectors)
-                signs += [sign] * len(points.ids)
-        ends.append(len(signs))
-    points = np.concatenate(parts) if parts else no_points(state.dimension).vectors
-    x = points.astype(np.float64)
-    squared = np.einsum("ij,ij->i", x, x)
-    sign = np.array(signs)
-    if -1.0 in signs:
-        x *= sign[:, None]
-    counts = state.n + np.concatenate(([0.0], np.cumsum(sign)))
-    state.admit(int(counts.max()), float(squared.max(initial=0.0)))
-    sums = running_sums(x, state.sum)
+def _lay_out(state: State, steps: Sequence[Step]) -> tuple[_Run, NDArray[np.float64]]:
+    """The run, and the squared norm of each of its points."""
+    batches = [batch for step in steps for batch in step if batch.ids]
+    lengths = [len(batch.ids) for batch in batches]
+    points = _join(batches, lengths, state.dimension)
+    x = np.empty((len(points), state.dimension + 1))  # the last column counts: its running sum is n
+    x[:, :-1] = points
+    squared = np.einsum("ij,ij->i", x[:, :-1], x[:, :-1])
+    x[:, -1] = 1.0
+    if any(step.removed.ids for step in steps):
+        signs = [-1.0 if batch is step.removed else 1.0 for step in steps for batch in step if batch.ids]
+        x *= np.repeat(signs, lengths)[:, None]
+    start = np.append(state.sum, state.n)
+    sums = running_sums(x, start)
+    state.admit(int(sums[:, -1].max(initial=state.n)), float(squared.max(initial=0.0)))
+    ends = list(accumulate([len(step.removed.ids) + len(step.added.ids) for step in steps]))
     if ends != list(range(1, len(points) + 1)):
-        sums = np.concatenate((state.sum[None], sums))[ends]
-    return _Run(steps, counts[ends], sums, points, ends), squared, sign
+        sums = np.concatenate((start[None], sums))[ends]
+    return _Run(steps, sums[:, -1].copy(), sums, points, ends), squared
+
+
+def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[np.int16]:
+    """All vectors as one matrix; raises VectorError like `check`."""
+    parts = [batch.vectors for batch in batches]
+    if not parts:
+        return no_points(dimension).vectors
+    if list(map(len, parts)) == lengths:
+        with suppress(ValueError):
+            joined = np.concatenate(parts)
+            if joined.dtype == np.int16 and joined.ndim == 2 and joined.shape[1] == dimension:
+                return joined
+    for batch in batches:
+        check(batch, dimension)
+    raise AssertionError("each batch is well formed, together they are not")
 
 
 def running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
     """start + x[0], start + x[0] + x[1], ...: (p, D).
 
-    By blocks of a triangular product, which BLAS does three times as fast as `cumsum` walks down columns; sums of integers
-    are exact either way.
+    By blocks of a triangular product, which BLAS does three times as fast as `cumsum` walks down columns; sums of
+    integers are exact either way.
     """
     p, d = x.shape
     blocks = -(-p // BLOCK)
@@ -139,13 +151,11 @@ def running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[
     return sums.reshape(-1, d)[:p]
 
 
-def _events(
-    state: State, run: _Run, squared: NDArray[np.float64], signs: NDArray[np.float64]
-) -> list[_Event]:
+def _events(state: State, run: _Run, squared: NDArray[np.float64]) -> list[_Event]:
     """What the run does to the reservoir, in order; new vectors get rows without copies."""
     reservoir = state.reservoir
     if reservoir.radius_key is None:
-        inside = range(len(run.points))
+        inside: Sequence[int] = range(len(run.points))
     else:
         keys = reservoir.anchor_n * squared - 2.0 * (run.points @ reservoir.anchor_sum)
         inside = np.flatnonzero(keys < reservoir.radius_key).tolist()
@@ -171,25 +181,33 @@ def _events(
 
 def _lines(state: State, run: _Run, events: list[_Event]) -> _Lines:
     reservoir, k = state.reservoir, state.k
-    m = len(run.steps)
-    keys = run.sums @ reservoir.matrix.T
-    keys *= -2.0
-    keys += run.n[:, None] * reservoir.norms
-    weights = np.empty((m, len(reservoir)), np.int64)
+    keys = run.sums @ _columns(reservoir)
+    weights = np.empty(keys.shape, np.int32)
     weights[:] = reservoir.counts
     for event in events:
         weights[event.step :, event.row] += 1 if event.vector is None else -1
-    keys[weights == 0] = np.inf
+    np.copyto(keys, np.inf, where=weights == 0)
     if state.distinct:
         np.minimum(weights, 1, out=weights)
-    order = keys.argsort(axis=1)[:, : k + 1]
-    ascending = np.take_along_axis(keys, order, axis=1)
+    if keys.shape[1] < k:
+        return _Lines(keys, np.full(len(keys), np.inf), weights)
+    if weights.max() <= 1:  # no copies
+        return _Lines(keys, np.partition(keys, k - 1, axis=1)[:, k - 1], weights)
+    order = keys.argsort(axis=1)[:, :k]
     places = np.take_along_axis(weights, order, axis=1).cumsum(axis=1)
     last = (places < k).sum(axis=1)
-    kth = np.full(m, np.inf)
-    full = np.flatnonzero(last < order.shape[1])
-    kth[full] = ascending[full, last[full]]
-    return _Lines(keys, order, ascending, kth, weights)
+    kth = np.full(len(keys), np.inf)
+    full = np.flatnonzero(last < k)
+    kth[full] = keys[full, order[full, last[full]]]
+    return _Lines(keys, kth, weights)
+
+
+def _columns(reservoir: Reservoir) -> NDArray[np.float64]:
+    """(D + 1, r): (S, n) times a column is the row's key -2*x.S + |x|^2*n."""
+    columns = np.empty((len(reservoir), reservoir.matrix.shape[1] + 1))
+    np.multiply(reservoir.matrix, -2.0, out=columns[:, :-1])
+    columns[:, -1] = reservoir.norms
+    return columns.T
 
 
 def _first_unproved(state: State, run: _Run, lines: _Lines, events: list[_Event]) -> int:
@@ -203,14 +221,10 @@ def _first_unproved(state: State, run: _Run, lines: _Lines, events: list[_Event]
     for event in events:
         live[event.step] += 1 if event.vector is None else -1
     complete = reservoir.live + live.cumsum() == run.n
-    n = np.maximum(run.n, 1.0)
-    error = certificate.slack(state.dimension, state.longest)
-    anchor = reservoir.anchor_sum / reservoir.anchor_n
-    anchor_squared = float(anchor @ anchor)
-    radius = certificate.lower(reservoir.radius_key / reservoir.anchor_n + anchor_squared, error)
-    mean_squared = np.einsum("ij,ij->i", run.sums, run.sums) / (n * n)
-    drift_squared = mean_squared - 2.0 * (run.sums @ anchor) / n + anchor_squared
-    proved = certificate.proved(lines.kth / n + mean_squared, drift_squared, radius, error)
+    n, sums, ball = np.maximum(run.n, 1.0), run.sums[:, :-1], state.ball()
+    mean_squared = np.einsum("ij,ij->i", sums, sums) / (n * n)
+    drift_squared = mean_squared - 2.0 * (sums @ ball.anchor) / n + ball.anchor_squared
+    proved = certificate.proved(lines.kth / n + mean_squared, drift_squared, ball.radius, ball.error)
     failed = np.flatnonzero(~(proved | complete))
     return int(failed[0]) if len(failed) else m
 
@@ -218,8 +232,9 @@ def _first_unproved(state: State, run: _Run, lines: _Lines, events: list[_Event]
 def _suspects(lines: _Lines, events: list[_Event], k: int, end: int) -> list[int]:
     """The steps before `end` after which the set may differ from the one before.
 
-    The set is a function of the rows up to the k-th key and of their ids; where those rows hold more than k sentences, also of which of them
-    have the k-th key itself, the ones that are cut. The first step of a run is always a suspect.
+    The set is a function of the rows up to the k-th key and of their ids; where those rows hold more than k
+    sentences, also of which of them have the k-th key itself, the ones that are cut. The first step of a run is
+    always a suspect.
     """
     keys, kth = lines.keys[:end], lines.kth[:end, None]
     shown = (keys <= kth) & (keys < np.inf)
@@ -246,7 +261,7 @@ def _rank(
         if starved is not None:
             return results[:starved], starved
         view = _view(state, lines, step)
-        results[step] = state.show(view, run.steps[step].added.ids, int(run.n[step]), run.sums[step])
+        results[step] = state.show(view, run.steps[step].added.ids, int(run.n[step]), run.sums[step, :-1])
     starved = _advance(state, pending, end - 1)
     return (results, end) if starved is None else (results[:starved], starved)
 
@@ -267,15 +282,11 @@ def _advance(state: State, pending: deque[_Event], step: int) -> int | None:
 
 def _view(state: State, lines: _Lines, step: int) -> View:
     """What the reservoir ranks at a step, whose events have been applied."""
-    k = state.k
-    limit = min(lines.kth[step], np.finfo(np.float64).max)
-    held = int((lines.keys[step] <= limit).sum())
-    if held <= k + 1:
-        rows, keys = lines.order[step, :held].tolist(), lines.sorted[step, :held].tolist()
-    else:
-        order = lines.keys[step].argsort()[:held]
-        rows, keys = order.tolist(), lines.keys[step][order].tolist()
-    ids, owners, chosen = expand(rows, keys, state.reservoir.low, k, state.distinct)
+    keys = lines.keys[step]
+    rows = np.flatnonzero(keys <= min(lines.kth[step], np.finfo(np.float64).max))
+    order = rows[keys[rows].argsort()]
+    low = state.reservoir.low
+    ids, owners, chosen = expand(order.tolist(), keys[order].tolist(), low, state.k, state.distinct)
     return View(ids, owners, chosen, np.inf)
 
 
@@ -285,7 +296,7 @@ def _commit(state: State, run: _Run, end: int, results: list[Ranking | None]) ->
     m = len(run.steps)
     stop = min(end + 1, m)
     _update(state, run, stop)
-    state.n, state.sum = int(run.n[stop - 1]), run.sums[stop - 1].copy()
+    state.n, state.sum = int(run.n[stop - 1]), run.sums[stop - 1, :-1].copy()
     state.gap = None
     state.since_refill += stop
     counters.steps += stop

@@ -1,14 +1,16 @@
 """Squared distances in float64 with a stated slack, and what they prove.
 
-Keys are exact; distances to a centroid are not. With u = 2^-53, q the largest |x|^2 and D the dimension (|mu|^2 <= q, and |key|/n <= 3q):
+Keys are exact; distances to a centroid are not. With u = 2^-53, q the largest |x|^2 and D the dimension (|mu|^2 <= q,
+and |key|/n <= 3q):
 
 - `|mu|^2 = fl(S.S) / n^2`: S is exact, all D terms are positive: relative error below (D+2)u, absolute below (D+2)uq.
 - `d(x, mu)^2 = key/n + |mu|^2`: a division (3uq), that square, a sum of at most 4q (4uq): below (D+10)uq.
-- `|mu - anchor|^2 = |mu|^2 - 2 S.a/n + |a|^2`, a the rounded anchor: (D+2)uq + 2(D+1)uq + Duq + 8uq for the two sums, and 4uq because a is
-  within u*sqrt(q) of the anchor: below 4(D+8)uq.
+- `|mu - anchor|^2 = |mu|^2 - 2 S.a/n + |a|^2`, a the rounded anchor: (D+2)uq + 2(D+1)uq + Duq + 8uq for the two sums,
+  and 4uq because a is within u*sqrt(q) of the anchor: below 4(D+8)uq.
 
-`slack` is (D+16) * 2u * q: twice the second bound, and four times it is twice the third; the factor two covers every term in u^2.
-Errors on this side cost a refill. The comparison of roots allows for their own rounding by a factor 1 - 2^-50.
+`slack` is (D+16) * 2u * q: twice the second bound, and four times it is twice the third; the factor two covers every
+term in u^2. Errors on this side cost a refill. The comparison of roots allows for their own rounding by a factor 1 -
+2^-50.
 """
 
 from math import sqrt
@@ -39,7 +41,8 @@ def proved(
 ) -> NDArray[np.bool_]:
     """Per step, whether `d_k + delta < radius`: every sentence left out is farther than the k-th inside.
 
-    A sentence y outside has d(y, mu) >= d(y, anchor) - delta >= radius - delta. `radius` is a lower bound of the radius.
+    A sentence y outside has d(y, mu) >= d(y, anchor) - delta >= radius - delta. `radius` is a lower bound of the
+    radius.
     """
     reach = np.sqrt(np.maximum(kth_squared, 0.0) + error) + np.sqrt(
         np.maximum(drift_squared, 0.0) + 4 * error

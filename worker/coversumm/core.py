@@ -17,9 +17,9 @@ from worker.coversumm.state import Counters, State
 class CoverSumm:
     """The k sentences nearest to the centroid of an entity's live sentences (paper: CoverSumm; exact here).
 
-    The result is a function of the *set* of live sentences: not of their order, of how steps are grouped into calls, nor of
-    when the object was made. An UnknownSentence or DuplicateSentence means that the caller's state is broken: throw
-    the object away. VectorError and EntityFull leave it as it was before the step.
+    The result is a function of the *set* of live sentences: not of their order, of how steps are grouped into calls,
+    nor of when the object was made. An UnknownSentence or DuplicateSentence means that the caller's state is broken:
+    throw the object away. VectorError and EntityFull leave it as it was before the step.
     """
 
     def __init__(

@@ -1,9 +1,10 @@
 """Fixed point: embeddings as int16, so that sums, keys and their order are exact whatever order they are computed in.
 
 With x an int16 vector, S the integer sum of the live vectors and n their count, sentences are ranked by the integer
-`key(x) = n*|x|^2 - 2*x.S`, which orders them by their distance to the centroid S/n. Every partial sum of a key is an integer
-bounded by `n*|x|^2 + 2*|x|*|S| <= 3*n*q` (Cauchy-Schwarz, |S| <= n*sqrt(q)), q being the largest |x|^2. Below 2^53 a float64 holds each
-of them exactly: BLAS may add in any order, with or without fused operations, and returns the same integer.
+`key(x) = n*|x|^2 - 2*x.S`, which orders them by their distance to the centroid S/n. Every partial sum of a key is an
+integer bounded by `n*|x|^2 + 2*|x|*|S| <= 3*n*q` (Cauchy-Schwarz, |S| <= n*sqrt(q)), q being the largest |x|^2. Below
+2^53 a float64 holds each of them exactly: BLAS may add in any order, with or without fused operations, and returns
+the same integer.
 """
 
 import math
@@ -75,8 +76,8 @@ def _matrix(embeddings: Any) -> NDArray[np.float64]:
 def _squared_norms(v: NDArray[np.float64]) -> NDArray[np.float64]:
     """Squared norms (m,), added in one fixed order by folding halves.
 
-    A library's own sum depends on the processor's vector width; one unit in the last place of the norm could turn a rounding, and then two
-    machines would store two vectors for one embedding.
+    A library's own sum depends on the processor's vector width; one unit in the last place of the norm could turn a
+    rounding, and then two machines would store two vectors for one embedding.
     """
     squares = v * v
     while (width := squares.shape[1]) > 1:

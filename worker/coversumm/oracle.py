@@ -1,4 +1,4 @@
-"""The oracle: the definition itself in Python integers, from all live sentences at once. Slow, obvious, and what all else is held to."""
+"""The oracle: the definition itself in Python integers, from all live sentences at once. All else is held to it."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -31,7 +31,7 @@ def no_points(dimension: int) -> Points:
 def check(points: Points, dimension: int) -> None:
     """Raise VectorError unless the batch is well formed."""
     ids, vectors = points
-    if vectors.dtype != np.int16 or vectors.ndim != 2 or vectors.shape != (len(ids), dimension):
+    if vectors.shape != (len(ids), dimension) or vectors.dtype != np.int16:
         raise VectorError(
             f"vectors must be int16 ({len(ids)}, {dimension}), not {vectors.dtype} {vectors.shape}: quantize them first"
         )

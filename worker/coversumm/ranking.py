@@ -35,9 +35,7 @@ class Ranking:
     def distances(self) -> tuple[float, ...]:
         """Distances to the centroid in units of the normalised vectors, rounded to six decimals; made at the first call."""
         if self._distances is None:
-            sum_squared = squared_length(self._sum)
-            per_key = {key: distance(int(key), self.n, sum_squared, self._scale) for key in self._keys}
-            self._distances = tuple([per_key[key] for key in self._keys])
+            self._distances = distances(self._keys, self.n, self._sum, self._scale)
         return self._distances
 
     def __eq__(self, other: object) -> bool:
@@ -56,29 +54,36 @@ class Ranking:
         return f"Ranking(n={self.n}, ids={self.ids!r})"
 
 
-def squared_length(total: NDArray[np.float64]) -> int:
-    """|S|^2 exactly: coordinates are split at 2^20, so that no partial sum of the three products leaves 2^53.
+def distances(keys: Sequence[float], n: int, total: NDArray[np.float64], scale: int) -> tuple[float, ...]:
+    """sqrt((n*key + |S|^2) / (n^2 * scale^2)) for each key, rounded to six decimals, halves up: exactly, in integers.
 
-    Sums or dimensions too large for that (none below 4096 dimensions and 10^9 a coordinate) are added in Python integers.
+    Float64 decides where it can: with m = max|key|/n + |S|^2/n^2 the computed square is off by less than (D+8) * 2^-52 * m
+    (compare `certificate`). Where that moves the root by less than 5e-4 of the sixth decimal, and the root is farther than
+    1e-3 of it from a half, the integers would round the same way.
     """
-    if total.size > 4096 or float(np.abs(total).max(initial=0.0)) * total.size >= 2.0**42:
-        return sum(int(s) ** 2 for s in total.tolist())
-    high = np.floor(total * 2.0**-20)
-    low = total - high * 2.0**20
-    return (int(high @ high) << 40) + (int(high @ low) << 21) + int(low @ low)
+    if not keys:
+        return ()
+    unit = MICRO / scale
+    mean_squared = float(total @ total) / (n * n)
+    error = (total.size + 8) * 2.0**-52 * (max(abs(keys[0]), abs(keys[-1])) / n + mean_squared)
+    safe = (1e3 * unit * error) ** 2
+    result: list[float] = []
+    sum_squared: int | None = None
+    for key in keys:
+        squared = key / n + mean_squared
+        micros = math.sqrt(squared) * unit if squared > safe else 0.5
+        nearest = math.floor(micros + 0.5)
+        if abs(micros - nearest) > 0.499 or nearest > 10**11:
+            if sum_squared is None:
+                sum_squared = sum(int(s) ** 2 for s in total.tolist())
+            nearest = _micros(n * int(key) + sum_squared, (n * scale) ** 2)
+        result.append(nearest / MICRO)
+    return tuple(result)
 
 
-def distance(key: int, n: int, sum_squared: int, scale: int) -> float:
-    """sqrt((n*key + |S|^2) / (n^2 * scale^2)), rounded to six decimals, halves up, in integers."""
-    numerator = n * key + sum_squared
-    denominator = (n * scale) ** 2
-    approximate = math.sqrt(numerator / denominator) * MICRO
-    nearest = math.floor(approximate + 0.5)
-    # Two correctly rounded operations and a product err by less than 1e-3 here unless the distance is beyond all use;
-    # only next to a half do the integers have to decide.
-    if abs(abs(approximate - nearest) - 0.5) < 1e-3 or nearest > 10**11:
-        nearest = (math.isqrt(4 * MICRO * MICRO * numerator // denominator) + 1) // 2
-    return nearest / MICRO
+def _micros(numerator: int, denominator: int) -> int:
+    """sqrt(numerator / denominator) in millionths, rounded, halves up."""
+    return (math.isqrt(4 * MICRO * MICRO * numerator // denominator) + 1) // 2
 
 
 def expand(
@@ -91,22 +96,33 @@ def expand(
     """Turn distinct vectors in key order into at most k sentences: (ids, the row of each, the key of each).
 
     `rows` ascend by `keys`, and no row whose key equals the last one's is missing. `low[row]` are the lowest ids of a
-    vector's copies, ascending, at least min(k, copies) of them (distinct: one). Equal keys are merged by the bytes of the ids.
+    vector's copies, ascending, at least min(k, copies) of them (distinct: one). Equal keys are merged by the bytes of
+    the ids.
     """
     take = 1 if distinct else k
     ids: list[bytes] = []
     owners: list[int] = []
     values: list[float] = []
+    if len(set(keys)) == len(keys):  # nothing equal: most often
+        for row, key in zip(rows, keys, strict=True):
+            copies = low[row]
+            room = min(take, len(copies), k - len(ids))
+            if room == 1:
+                ids.append(copies[0])
+                owners.append(row)
+                values.append(key)
+            else:
+                ids += copies[:room]
+                owners += [row] * room
+                values += [key] * room
+        return ids, owners, values
     at = 0
     while at < len(rows) and len(ids) < k:
         end = at + 1
         while end < len(rows) and keys[end] == keys[at]:
             end += 1
         room = k - len(ids)
-        if end == at + 1:
-            tied = [(id_, rows[at]) for id_ in low[rows[at]][: min(take, room)]]
-        else:
-            tied = sorted((id_, row) for row in rows[at:end] for id_ in low[row][: min(take, room)])[:room]
+        tied = sorted((id_, row) for row in rows[at:end] for id_ in low[row][: min(take, room)])[:room]
         ids += [id_ for id_, _ in tied]
         owners += [row for _, row in tied]
         values += [keys[at]] * len(tied)

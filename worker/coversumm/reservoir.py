@@ -1,11 +1,12 @@
 """The reservoir: exactly the live sentences with d(x, anchor) < radius, identical vectors as one row (paper: the set R).
 
-The anchor is a centroid S0/n0; the radius is an integer key: a sentence is inside iff n0*|x|^2 - 2*x.S0 < radius_key, an exact
-comparison. Without a radius (None) the reservoir holds every live sentence.
+The anchor is a centroid S0/n0; the radius is an integer key: a sentence is inside iff n0*|x|^2 - 2*x.S0 < radius_key,
+an exact comparison. Without a radius (None) the reservoir holds every live sentence.
 
-A row keeps the number of its vector's copies and the lowest of their ids, which are a reservoir too: `low` is a prefix of the
-sorted ids of all copies. An id below the last one held is inserted, any other is only counted. When removals leave
-fewer than a ranking may need, the reservoir is `starved` and a refill is due. So a hundred thousand copies cost one row.
+A row keeps the number of its vector's copies and the lowest of their ids, which are a reservoir too: `low` is a
+prefix of the sorted ids of all copies. An id below the last one held is inserted, any other is only counted. When
+removals leave fewer than a ranking may need, the reservoir is `starved` and a refill is due. So a hundred thousand
+copies cost one row.
 """
 
 from bisect import bisect_left
@@ -126,15 +127,15 @@ class Reservoir:
     def drop(self, row: int) -> None:
         """Forget a row without copies; the last row takes its place."""
         last = len(self.counts) - 1
+        counts, low, vector = self.counts.pop(), self.low.pop(), self._vectors.pop()
+        if row == last:
+            del self.slots[vector]
+            return
         del self.slots[self._vectors[row]]
-        if row != last:
-            self._matrix[row] = self._matrix[last]
-            self._norms[row] = self._norms[last]
-            for column in (self.counts, self.low, self._vectors):
-                column[row] = column[last]  # type: ignore[index]
-            self.slots[self._vectors[row]] = row
-        for column in (self.counts, self.low, self._vectors):
-            column.pop()
+        self.slots[vector] = row
+        self.counts[row], self.low[row], self._vectors[row] = counts, low, vector
+        self._matrix[row] = self._matrix[last]
+        self._norms[row] = self._norms[last]
 
     def refill(self, found: Neighborhood, n: int, total: NDArray[np.float64]) -> None:
         """Start over around the centroid total/n, with what an index found there."""

@@ -49,6 +49,17 @@ class Gap:
     limit: float  # a lower bound, from that centroid, of the distance of every sentence not in the ranking
 
 
+class Ball(NamedTuple):
+    """The reservoir's anchor and radius in float64."""
+
+    what: tuple[int, float, float]
+    anchor_sum: NDArray[np.float64]
+    anchor: NDArray[np.float64]
+    anchor_squared: float
+    radius: float  # a lower bound
+    error: float  # `certificate.slack`
+
+
 class State:
     """Fields are read and written by `single` and `bulk`. S is held in float64, which is exact below 2^53."""
 
@@ -69,6 +80,7 @@ class State:
         self.members: frozenset[bytes] = frozenset()
         self.counters = Counters()
         self.gap: Gap | None = None
+        self._ball: Ball | None = None
         self.stride = 64  # steps a bulk run tries at once
 
     # ---- limits
@@ -96,21 +108,28 @@ class State:
         order = keys.argsort()
         head = order[: k + 1]
         rows, values = head.tolist(), keys[head].tolist()
-        single = self.distinct or reservoir.live == len(reservoir)
-        if single and len(set(values)) == len(values):  # nothing equal, no copies: most often
+        if len(set(values)) < len(values):
+            view = self._view_of_equals(keys, order)
+        elif self.distinct or reservoir.live == len(reservoir):  # no copies either: most often
             low = reservoir.low
             top = rows[:k]
             view = View(
                 [low[row][0] for row in top], top, values[:k], values[k] if len(values) > k else np.inf
             )
         else:
-            view = self._view_of_copies(keys, order)
+            ids, owners, chosen = expand(rows, values, reservoir.low, k, distinct=False)
+            last = owners[-1] if owners else 0
+            if owners and owners.count(last) < reservoir.counts[last]:
+                view = View(ids, owners, chosen, chosen[-1])
+            else:
+                after = rows.index(last) + 1 if owners else 0
+                view = View(ids, owners, chosen, values[after] if after < len(values) else np.inf)
         if len(view.ids) < k and not self.complete():
             return None
         return view
 
-    def _view_of_copies(self, keys: NDArray[np.float64], order: NDArray[np.int64]) -> View:
-        """The same with copies or equal keys."""
+    def _view_of_equals(self, keys: NDArray[np.float64], order: NDArray[np.int64]) -> View:
+        """The same where keys are equal: all rows up to the k-th key, ties and all."""
         reservoir, k = self.reservoir, self.k
         weights = [1] * len(order) if self.distinct else reservoir.counts
         rows, values = order.tolist(), keys[order].tolist()
@@ -126,30 +145,34 @@ class State:
         """Whether the reservoir holds every live sentence."""
         return self.reservoir.radius_key is None or self.reservoir.live == self.n
 
-    def outside(self) -> float:
+    def outside(self, mean_squared: float) -> float:
         """A lower bound of the distance from the centroid of every sentence left out of the reservoir: radius - delta."""
         if self.complete():
             return np.inf
-        reservoir, n, total = self.reservoir, self.n, self.sum
+        ball = self.ball()
+        drift_squared = mean_squared - 2.0 * float(self.sum @ ball.anchor) / self.n + ball.anchor_squared
+        return ball.radius - certificate.upper(drift_squared, 4 * ball.error)
+
+    def ball(self) -> Ball:
+        """The reservoir's ball in float64, made once per anchor, radius and largest vector."""
+        reservoir = self.reservoir
         assert reservoir.radius_key is not None
-        error = certificate.slack(self.dimension, self.longest)
-        anchor = reservoir.anchor_sum / reservoir.anchor_n
-        anchor_squared = float(anchor @ anchor)
-        radius = certificate.lower(reservoir.radius_key / reservoir.anchor_n + anchor_squared, error)
-        drift_squared = float(total @ total) / (n * n) - 2.0 * float(total @ anchor) / n + anchor_squared
-        return radius - certificate.upper(drift_squared, 4 * error)
+        what = (reservoir.anchor_n, reservoir.radius_key, self.longest)
+        if self._ball is None or self._ball.what != what or self._ball.anchor_sum is not reservoir.anchor_sum:
+            anchor = reservoir.anchor_sum / reservoir.anchor_n
+            anchor_squared = float(anchor @ anchor)
+            error = certificate.slack(self.dimension, self.longest)
+            radius = certificate.lower(reservoir.radius_key / reservoir.anchor_n + anchor_squared, error)
+            self._ball = Ball(what, reservoir.anchor_sum, anchor, anchor_squared, radius, error)
+        return self._ball
 
     def proves(self, view: View) -> bool:
         """The certificate: whether nothing outside the reservoir can be as near as the view's last."""
-        outside = self.outside()
-        if outside == np.inf:
+        if self.complete():
             return True
-        n = self.n
-        squared = view.keys[-1] / n + float(self.sum @ self.sum) / (n * n)
-        return (
-            certificate.upper(squared, certificate.slack(self.dimension, self.longest))
-            < outside * certificate.ROOTS
-        )
+        mean_squared = float(self.sum @ self.sum) / (self.n * self.n)
+        kth = certificate.upper(view.keys[-1] / self.n + mean_squared, self.ball().error)
+        return kth < self.outside(mean_squared) * certificate.ROOTS
 
     # ---- refilling
 
@@ -191,7 +214,7 @@ class State:
     # ---- showing
 
     def show(self, view: View, added: Sequence[bytes], n: int, total: NDArray[np.float64]) -> Ranking | None:
-        """The ranking at total/n, if its ids are not those shown last or one of them is among the step's added; None otherwise."""
+        """The ranking at total/n if its ids are not those shown last, or one of them was added in this step."""
         ids = tuple(view.ids)
         if ids != self.shown:
             members = frozenset(ids)

@@ -1,4 +1,4 @@
-"""What a refill asks: the live sentences nearest to the centroid, out of all of them. `flat` scans; others may search a tree."""
+"""What a refill asks: of all live sentences, those nearest to the centroid. `flat` scans; others may search a tree."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol

@@ -1,8 +1,8 @@
 """The flat index: a refill looks at every sentence. Refills are rare, so this is the default.
 
-Sentences are stored blocks read through `scan`, as of the last `settle`, under an overlay in memory of the updates since; without `scan`
-all are in memory. A scan joins small blocks into matrices of `TILE` rows before it computes, keeps the candidates below a
-limit that falls as it goes, and makes ids for those alone.
+Sentences are stored blocks read through `scan`, as of the last `settle`, under an overlay in memory of the updates
+since; without `scan` all are in memory. A scan joins small blocks into matrices of `TILE` rows before it computes,
+keeps the candidates below a limit that falls as it goes, and makes ids for those alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -55,9 +55,10 @@ class FlatIndex:
         """See `Index`. An unknown id to remove is noticed only without stored blocks."""
         for id_ in removed.ids:
             self._remove(id_)
-        start, m = len(self._ids), len(added.ids)
+        m = len(added.ids)
         if not m:
             return
+        start = len(self._ids)
         if start + m > len(self._matrix):
             grown = np.empty((max(8, 2 * len(self._matrix), start + m), self._dimension), np.int16)
             grown[:start] = self._matrix[:start]
@@ -66,9 +67,7 @@ class FlatIndex:
         self._ids.extend(added.ids)
         self._rows.update(zip(added.ids, range(start, start + m), strict=True))
         if len(self._rows) != len(self._ids):
-            del self._ids[start:]
-            self._rows = {id_: row for row, id_ in enumerate(self._ids)}
-            raise DuplicateSentence(f"a sentence to add is live already: one of {list(added.ids)[:3]!r}")
+            raise DuplicateSentence(f"a sentence to add is live already, one of {list(added.ids)[:3]!r}")
 
     def _remove(self, id_: bytes) -> None:
         row = self._rows.pop(id_, None)
@@ -86,8 +85,11 @@ class FlatIndex:
     def settle(self) -> None:
         """See `Index`."""
         if self._scan is not None:
-            self._matrix = self._matrix[:0].copy()
-            self._ids, self._rows, self._gone = [], {}, set()
+            if len(self._matrix) > 64:
+                self._matrix = np.empty((0, self._dimension), np.int16)
+            self._ids.clear()
+            self._rows.clear()
+            self._gone.clear()
 
     def totals(self) -> Totals:
         """See `Index`."""
