@@ -1,169 +1,186 @@
-"""Prometheus metrics, on a registry of the worker's own. `METRICS` is the one list of them; the README's table is made from it.
+"""What Prometheus is told: one registry per worker, filled from the stats of committed micro-batches.
 
-Counts come from the processor's `Stats`, a micro-batch at a time; what changes by itself (lag, readiness) is asked for at
-each scrape.
+Counters and histograms grow as batches are committed; what is only true at this moment (lag, readiness) is looked up when the
+page is asked for (`Metrics.page`). The README's table is made from here (`metrics_table`).
 """
 
-import time
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
+import platform
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics import MetricWrapperBase
 
 from worker import __version__
-from worker.stream.processor import Stats
+from worker.events import Reason
 
-# From a millisecond to half a minute: a commit is some ten milliseconds, an embedding of a full micro-batch some seconds.
-SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+if TYPE_CHECKING:
+    from worker.stream.processor import Stats
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0)
+_BATCH_SIZES: Final = (1, 3, 10, 30, 100, 300, 1000, 3000)
+_CERTIFICATES: Final = ("proved_gap", "proved_reservoir", "refilled")
+
+M = TypeVar("M", bound=MetricWrapperBase)
+
+
+class Moment(Protocol):
+    """What a running worker knows of this moment."""
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether it processes its partitions, and in words why not."""
+
+    def lag(self) -> dict[int, int | None]:
+        """By partition: records that are not committed yet; None where unknown."""
+
+    def undecided(self) -> dict[int, int]:
+        """By partition: records behind an open transaction of an upstream producer."""
 
 
 class Described(NamedTuple):
-    """One metric as the README lists it."""
+    """A metric as the README shows it."""
 
     name: str
     kind: str
-    labels: tuple[str, ...]
+    labels: Sequence[str]
     help: str
 
 
-METRICS = (
-    Described(
-        "coversumm_events_total", "counter", ("type", "outcome"), "Input records by event type and outcome"
-    ),
-    Described("coversumm_summary_changes_total", "counter", (), "Published `summary.changed` events"),
-    Described("coversumm_tombstones_total", "counter", (), "Published tombstones of deleted entities"),
-    Described("coversumm_dead_letters_total", "counter", ("reason",), "Dead letters by reason"),
-    Described(
-        "coversumm_steps_total",
-        "counter",
-        ("certificate",),
-        "Changes of a live set by what proved the summary",
-    ),
-    Described(
-        "coversumm_refills_total", "counter", (), "Reservoir refills, each a scan of the entity's rows"
-    ),
-    Described("coversumm_sentences_embedded_total", "counter", (), "Sentences given to the embedding engine"),
-    Described("coversumm_embed_seconds", "histogram", (), "Embedding time of a micro-batch that embeds"),
-    Described(
-        "coversumm_process_seconds", "histogram", (), "Processing time of a micro-batch, embedding included"
-    ),
-    Described(
-        "coversumm_commit_seconds", "histogram", (), "Time of a commit: the transaction and the local rows"
-    ),
-    Described("coversumm_cache_bytes", "gauge", (), "Memory of the entities in use"),
-    Described("coversumm_cached_entities", "gauge", (), "Entities in memory"),
-    Described("coversumm_restored_rows", "gauge", (), "Rows read by the last restore"),
-    Described("coversumm_restore_remaining", "gauge", (), "Changelog offsets the running restore has to go"),
-    Described(
-        "coversumm_lag", "gauge", ("partition",), "Committed records of the input that are not processed yet"
-    ),
-    Described("coversumm_ready", "gauge", (), "1 while the worker processes its partitions"),
-    Described("coversumm_build_info", "gauge", ("version",), "Always 1; the version is the label"),
-)
-_BY_NAME = {metric.name: metric for metric in METRICS}
-
-
 class Metrics:
-    """The worker's metrics. Methods are called from the delivery's thread, `render` from the web server."""
+    """The worker's metrics; safe to use from any thread."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._events = self._counter("coversumm_events_total")
-        self._changes = self._counter("coversumm_summary_changes_total")
-        self._tombstones = self._counter("coversumm_tombstones_total")
-        self._dead_letters = self._counter("coversumm_dead_letters_total")
-        self._steps = self._counter("coversumm_steps_total")
-        self._refills = self._counter("coversumm_refills_total")
-        self._embedded = self._counter("coversumm_sentences_embedded_total")
-        self._embed_seconds = self._histogram("coversumm_embed_seconds")
-        self._process_seconds = self._histogram("coversumm_process_seconds")
-        self._commit_seconds = self._histogram("coversumm_commit_seconds")
-        self._cache_bytes = self._gauge("coversumm_cache_bytes")
-        self._cached_entities = self._gauge("coversumm_cached_entities")
-        self._restored_rows = self._gauge("coversumm_restored_rows")
-        self._restore_remaining = self._gauge("coversumm_restore_remaining")
-        self._gauge("coversumm_build_info").labels(__version__).set(1)
-        self.started_at = time.time()
+        self.described: list[Described] = []
+        self._describe_events()
+        self._describe_work()
+        self._describe_moment()
+        ProcessCollector(registry=self.registry)
 
-    def watch(self, ready: Callable[[], bool], lag: Callable[[], dict[int, int | None]]) -> None:
-        """Ask these at each scrape."""
-        self.registry.register(_Live(ready, lag))
+    # -- what there is -------------------------------------------------------------------------------------------
+
+    def _describe_events(self) -> None:
+        self._events = self._add(
+            Counter,
+            "events_total",
+            "Records by event type and outcome: applied, ignored:REASON, dead_letter:REASON",
+            "type",
+            "outcome",
+        )
+        self._changes = self._add(Counter, "summary_changes_total", "summary.changed events published")
+        self._tombstones = self._add(Counter, "tombstones_total", "Tombstones of deleted entities published")
+        self._dead_letters = self._add(Counter, "dead_letters_total", "Dead letters by reason", "reason")
+        for reason in Reason:
+            self._dead_letters.labels(reason.value)
+
+    def _describe_work(self) -> None:
+        self._certificates = self._add(
+            Counter,
+            "steps_total",
+            "Steps of entities by what decided them: proved_gap, proved_reservoir, refilled",
+            "decided_by",
+        )
+        for name in _CERTIFICATES:
+            self._certificates.labels(name)
+        self._refills = self._add(Counter, "refills_total", "Reservoirs filled again from the index")
+        self._visited = self._add(Counter, "refill_sentences_total", "Sentences looked at by refills")
+        self._evaluations = self._add(Counter, "evaluations_total", "Times a whole reservoir was ranked")
+        self._embedded = self._add(Counter, "embedded_sentences_total", "Sentences given to the embedder")
+        self._embed_seconds = self._add(
+            Histogram, "embed_seconds", "Embedding the new sentences of a micro-batch", buckets=_SECONDS
+        )
+        self._process_seconds = self._add(
+            Histogram, "process_seconds", "Processing a micro-batch, embedding included", buckets=_SECONDS
+        )
+        self._commit_seconds = self._add(
+            Histogram,
+            "commit_seconds",
+            "Committing a micro-batch: transaction and local rows",
+            buckets=_SECONDS,
+        )
+        self._batch_events = self._add(
+            Histogram, "batch_events", "Records in a micro-batch", buckets=_BATCH_SIZES
+        )
+        self._cache_bytes = self._add(Gauge, "cache_bytes", "Memory of the entities in use")
+        self._cache_entities = self._add(Gauge, "cache_entities", "Entities in use")
+        self._restored = self._add(Gauge, "restore_rows", "Changelog rows read by the last restore")
+        self._to_restore = self._add(Gauge, "restore_remaining", "Changelog offsets the restore has to go")
+
+    def _describe_moment(self) -> None:
+        self._ready = self._add(Gauge, "ready", "1 when the worker processes its partitions, else 0")
+        self._lag = self._add(
+            Gauge, "lag_records", "Records up to the last stable offset that are not committed", "partition"
+        )
+        self._undecided = self._add(
+            Gauge,
+            "upstream_open_transaction_records",
+            "Records held back by an open transaction of a producer",
+            "partition",
+        )
+        build = self._add(Gauge, "build_info", "1; the build is in the labels", "version", "python")
+        build.labels(__version__, platform.python_version()).set(1)
+
+    def _add(self, kind: type[M], name: str, help: str, *labels: str, **options: Any) -> M:
+        full_name = f"coversumm_{name}"
+        self.described.append(Described(full_name, kind.__name__.lower(), labels, help))
+        return kind(full_name, help, labels, registry=self.registry, **options)
+
+    # -- what happened -------------------------------------------------------------------------------------------
 
     def observe_batch(self, stats: Stats) -> None:
-        """Count a committed micro-batch."""
-        for (event_type, outcome), count in stats.outcomes.items():
-            self._events.labels(event_type, outcome).inc(count)
-            kind, _, reason = outcome.partition(":")
-            if kind == "dead_letter":
+        """A micro-batch was committed."""
+        for (type_, outcome), count in stats.outcomes.items():
+            self._events.labels(type_, outcome).inc(count)
+            verdict, _, reason = outcome.partition(":")
+            if verdict == "dead_letter":
                 self._dead_letters.labels(reason).inc(count)
         self._changes.inc(stats.changes)
         self._tombstones.inc(stats.tombstones)
-        self._embedded.inc(stats.sentences_embedded)
-        self._steps.labels("gap").inc(stats.core.proved_gap)
-        self._steps.labels("reservoir").inc(stats.core.proved_reservoir)
-        self._steps.labels("refill").inc(stats.core.refilled)
+        for name in _CERTIFICATES:
+            self._certificates.labels(name).inc(getattr(stats.core, name))
         self._refills.inc(stats.core.refilled)
-        self._process_seconds.observe(stats.process_seconds)
+        self._visited.inc(stats.core.visited)
+        self._evaluations.inc(stats.core.evaluations)
         if stats.sentences_embedded:
+            self._embedded.inc(stats.sentences_embedded)
             self._embed_seconds.observe(stats.embed_seconds)
+        self._process_seconds.observe(stats.process_seconds)
+        self._batch_events.observe(stats.records)
         self._cache_bytes.set(stats.cache_bytes)
-        self._cached_entities.set(stats.cached_entities)
+        self._cache_entities.set(stats.cached_entities)
 
     def observe_commit(self, seconds: float) -> None:
-        """Time one commit."""
+        """A micro-batch's transaction and its local rows took so long."""
         self._commit_seconds.observe(seconds)
 
     def observe_restore(self, rows: int, remaining: int) -> None:
-        """Follow a restore."""
-        self._restored_rows.set(rows)
-        self._restore_remaining.set(remaining)
+        """A restore has read so many rows and has so many offsets to go."""
+        self._restored.set(rows)
+        self._to_restore.set(remaining)
 
-    def render(self) -> bytes:
+    # -- the page ------------------------------------------------------------------------------------------------
+
+    def page(self, moment: Moment) -> bytes:
         """All metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
-
-    def _counter(self, name: str) -> Counter:
-        described = _BY_NAME[name]
-        return Counter(name, described.help, described.labels, registry=self.registry)
-
-    def _gauge(self, name: str) -> Gauge:
-        described = _BY_NAME[name]
-        return Gauge(name, described.help, described.labels, registry=self.registry)
-
-    def _histogram(self, name: str) -> Histogram:
-        return Histogram(name, _BY_NAME[name].help, registry=self.registry, buckets=SECONDS_BUCKETS)
-
-
-class _Live:
-    """A collector of what is known only when it is asked for."""
-
-    def __init__(self, ready: Callable[[], bool], lag: Callable[[], dict[int, int | None]]) -> None:
-        self._ready = ready
-        self._lag = lag
-
-    def describe(self) -> Iterable[Metric]:
-        """No samples at registration: nothing may be asked yet."""
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        """Ask."""
-        ready = GaugeMetricFamily("coversumm_ready", _BY_NAME["coversumm_ready"].help)
-        ready.add_metric([], float(self._ready()))
-        yield ready
-        lag = GaugeMetricFamily("coversumm_lag", _BY_NAME["coversumm_lag"].help, labels=["partition"])
-        for partition, records in self._lag().items():
+        self._ready.set(moment.ready()[0])
+        self._lag.clear()  # a partition that moved on must not keep its last lag
+        for partition, records in moment.lag().items():
             if records is not None:
-                lag.add_metric([str(partition)], records)
-        yield lag
+                self._lag.labels(str(partition)).set(records)
+        self._undecided.clear()
+        for partition, records in moment.undecided().items():
+            self._undecided.labels(str(partition)).set(records)
+        return generate_latest(self.registry)
 
 
 def metrics_table() -> str:
-    """The metrics as a Markdown table."""
-    lines = ["| metric | kind | labels | what |", "|---|---|---|---|"]
-    lines += [
-        f"| `{m.name}` | {m.kind} | {', '.join(f'`{label}`' for label in m.labels)} | {m.help} |"
-        for m in METRICS
+    """All metrics as a Markdown table."""
+    rows = [
+        f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.help} |"
+        for one in Metrics().described
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows]) + "\n"

@@ -1,73 +1,163 @@
-"""HTTP, on Faust's web server: health, readiness, metrics, and an entity's summary from whichever worker owns it. Read-only."""
+"""The worker's web server: health, readiness, metrics and summaries.
 
+Faust's own server, on the worker's event loop, with none of Faust's pages: an answer of `/healthz` proves that the loop lives,
+and the watchdog ends a worker that stands still. The port is taken before the worker joins its group.
+
+    /healthz                  200 while the event loop answers
+    /readyz                   200 when the worker processes its partitions, else 503; the reason in words
+    /metrics                  Prometheus
+    /entities/ID/summary      200 the summary as of the last commit, 404 unknown, 307 to the worker that owns it,
+                              503 while not ready or nobody is known to own it; ID percent-encoded
+"""
+
+from __future__ import annotations
+
+import asyncio
 import socket
-from typing import Any
-from urllib.parse import quote
+from typing import Any, Final, Protocol
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
-from aiohttp.web import HTTPTemporaryRedirect, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST
+from aiohttp import web
+from faust.web.drivers.aiohttp import Web
 
 from worker.errors import SurroundingsError
-from worker.stream.status import WorkerState
+from worker.metrics import CONTENT_TYPE, Metrics, Moment
+from worker.state import SummaryView
+
+PREFIX: Final = "/entities/"
+SUFFIX: Final = "/summary"
+SUMMARY_TIMEOUT_SECONDS: Final = 20
+_INDEX: Final = "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/entities/ID/summary\n"
 
 
-def install_web(app: Any, state: WorkerState) -> None:
-    """Add the worker's views to the app's web server."""
-    views = _Views(state)
-    router = app.web.web_app.router
-    router.add_get("/healthz", views.healthz)
-    router.add_get("/readyz", views.readyz)
-    router.add_get("/metrics", views.metrics)
-    router.add_get("/entities/{entity_id}/summary", views.summary)
-    state.metrics.watch(lambda: state.ready()[0], state.lag)
+class State(Moment, Protocol):
+    """What the pages ask of a running worker."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """Its metrics."""
+
+    def stall(self) -> str | None:
+        """What keeps it from its work at this moment."""
+
+    def owner_of(self, entity_id: str) -> tuple[bool, str | None]:
+        """Whether the entity is here, and the URL of the worker that has it."""
+
+    async def summary(self, entity_id: str) -> SummaryView | None:
+        """The summary of an entity that is here."""
 
 
-def check_port(bind: str, port: int) -> None:
-    """Raise SurroundingsError when the web server could not listen there."""
+class WorkerWeb(Web):  # type: ignore[misc]
+    """Faust's web server on a socket that is bound already, without Faust's pages."""
+
+    default_blueprints = production_blueprints = debug_blueprints = optional_blueprints = ()
+
+    def __init__(self, app: Any, bound: socket.socket) -> None:
+        super().__init__(app)
+        self._bound = bound
+
+    def _create_site(self) -> web.BaseSite:
+        return web.SockSite(self._runner, self._bound, shutdown_timeout=1.0)
+
+
+def install_web(app: Any, state: State) -> None:
+    """Serve the worker's pages on the app's `web_bind` and `web_port`.
+
+    Raises:
+        SurroundingsError: the address cannot be listened on.
+    """
+    app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port))
+    add_pages(app.web.web_app, state)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises SurroundingsError where there can be none."""
     try:
-        family, *_rest, address = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        (family, kind, protocol, _, address), *_ = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # a restart need not wait for old connections
+        try:
+            listener.bind(address)
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            raise
     except OSError as cause:
         raise SurroundingsError(
-            f"the web server cannot listen on {bind}:{port} ({cause.strerror}): set COVERSUMM_WEB_PORT or COVERSUMM_WEB_BIND"
+            f"the web server cannot listen on {host}:{port} ({cause.strerror or cause}): set COVERSUMM_WEB_PORT or "
+            "COVERSUMM_WEB_BIND to an address that is free on this machine"
         ) from cause
+    return listener
 
 
-class _Views:
-    def __init__(self, state: WorkerState) -> None:
+def add_pages(application: web.Application, state: State) -> None:
+    """Add the worker's pages to an aiohttp application."""
+    pages = Pages(state)
+    application.router.add_get("/", pages.index)
+    application.router.add_get("/healthz", pages.healthz)
+    application.router.add_get("/readyz", pages.readyz)
+    application.router.add_get("/metrics", pages.metrics)
+    application.router.add_get(f"{PREFIX}{{id:.*}}{SUFFIX}", pages.summary)
+
+
+class Pages:
+    """The handlers."""
+
+    def __init__(self, state: State) -> None:
         self._state = state
 
-    async def healthz(self, _request: Request) -> Response:
-        """200 while the event loop answers; a worker that stands still otherwise ends itself (`worker.stream.watchdog`)."""
-        return Response(text="ok\n")
+    async def index(self, _request: web.Request) -> web.Response:
+        """What there is."""
+        return web.Response(text=_INDEX)
 
-    async def readyz(self, _request: Request) -> Response:
-        """200 while partitions are processed, 503 with the reason otherwise."""
+    async def healthz(self, _request: web.Request) -> web.Response:
+        """The event loop lives."""
+        return web.json_response({"healthy": True, "waiting_for": self._state.stall()})
+
+    async def readyz(self, _request: web.Request) -> web.Response:
+        """Whether the worker processes its partitions."""
         ready, reason = self._state.ready()
-        return Response(text=reason + "\n", status=200 if ready else 503)
+        return web.json_response({"ready": ready, "reason": reason}, status=200 if ready else 503)
 
-    async def metrics(self, _request: Request) -> Response:
-        """Prometheus' text format."""
-        return Response(body=self._state.metrics.render(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    async def metrics(self, _request: web.Request) -> web.Response:
+        """For Prometheus."""
+        page = self._state.metrics.page(self._state)
+        return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})
 
-    async def summary(self, request: Request) -> Response:
-        """200 with the summary; 404 unknown entity; 307 to the owner; 503 while no owner is known or it restores."""
-        entity_id = request.match_info["entity_id"]
-        here, owner = self._state.owner_of(entity_id)
-        if not here:
-            if owner is None:
-                return _problem(503, "no worker owns the entity's partition at the moment, try again")
-            raise HTTPTemporaryRedirect(f"{owner.rstrip('/')}/entities/{quote(entity_id, safe='')}/summary")
-        view = await self._state.summary(entity_id)
+    async def summary(self, request: web.Request) -> web.Response:
+        """An entity's summary, or where to ask for it."""
+        try:
+            entity_id = _entity_id(request)
+        except UnicodeError:
+            return _error(400, "the entity id is not UTF-8")
+        ready, reason = self._state.ready()
+        if not ready:
+            return _error(503, reason)
+        is_here, url = self._state.owner_of(entity_id)
+        if not is_here:
+            if url is None:
+                return _error(503, "no worker is known to own the entity's partition")
+            location = f"{url.rstrip('/')}{PREFIX}{quote(entity_id, safe='')}{SUFFIX}"
+            return web.Response(status=307, headers={"Location": location})
+        try:
+            view = await asyncio.wait_for(self._state.summary(entity_id), SUMMARY_TIMEOUT_SECONDS)
+        except TimeoutError:
+            return _error(503, "the worker is busy")
         if view is None:
-            return _problem(404, "no such entity")
-        return Response(body=msgspec.json.encode(view), content_type="application/json")
+            return _error(404, "there is no such entity")
+        return web.Response(body=msgspec.json.encode(view), content_type="application/json", charset="utf-8")
 
 
-def _problem(status: int, detail: str) -> Response:
-    return Response(
-        body=msgspec.json.encode({"error": detail}), status=status, content_type="application/json"
-    )
+def _entity_id(request: web.Request) -> str:
+    """The id exactly as it was percent-encoded: the router's own decoding keeps some sequences."""
+    encoded = request.rel_url.raw_path.removeprefix(PREFIX).removesuffix(SUFFIX)
+    return unquote_to_bytes(encoded).decode()
+
+
+def _error(status: int, message: str) -> web.Response:
+    return web.json_response({"error": message}, status=status)

@@ -280,6 +280,13 @@ class GuardedConsumer(driver.Consumer):
         offset = self._thread._ensure_consumer().last_stable_offset(TP(self.app.input_topic_name, partition))
         return None if offset is None or offset < 0 else int(offset)
 
+    def undecided(self, partition: int) -> int:
+        """Records of an input partition behind an open transaction of an upstream producer, as far as fetches told."""
+        consumer = self._thread._ensure_consumer()
+        tp = TP(self.app.input_topic_name, partition)
+        stable, high = consumer.last_stable_offset(tp), consumer.highwater(tp)
+        return 0 if stable is None or high is None or stable < 0 else max(0, int(high) - int(stable))
+
     def fetch_position(self, partition: int) -> int | None:
         """The offset the next fetch starts from: past transaction markers, where the cursor is not."""
         tp = TP(self.app.input_topic_name, partition)

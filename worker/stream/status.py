@@ -55,6 +55,11 @@ class WorkerState:
             lags[partition] = None if end is None else max(0, end - position)
         return lags
 
+    def undecided(self) -> dict[int, int]:
+        """By partition: records that wait for the end of an upstream producer's transaction."""
+        consumer = self._app.consumer
+        return {partition: consumer.undecided(partition) for partition in list(self._delivery.positions)}
+
     def stall(self) -> str | None:
         """What keeps the worker from its work at this moment, None when nothing does; the watchdog ends what lasts."""
         app = self._app
