@@ -430,7 +430,7 @@ def _parse(setting: Setting, text: str) -> Any:
     try:
         return setting.kind.parse(text)
     except ValueError:
-        value = "its value" if setting.secret else repr(text)
+        value = "its value" if setting.secret else repr(text if len(text) <= 100 else f"{text[:100]}...")
         raise SurroundingsError(
             f"{setting.variable}: {value} is not accepted; {setting.kind.accepts}"
         ) from None
@@ -461,7 +461,7 @@ def _demands_on_values(settings: Settings) -> list[_Demand]:
     return [
         _Demand(
             len(set(topics)) == 3 and max(map(len, topics)) <= 249,
-            f"COVERSUMM_INPUT_TOPIC, _OUTPUT_TOPIC, _DLQ_TOPIC: {', '.join(topics)} must be three different names of "
+            f"COVERSUMM_INPUT_TOPIC, COVERSUMM_OUTPUT_TOPIC, COVERSUMM_DLQ_TOPIC: {', '.join(topics)} must be three different names of "
             "at most 249 characters",
         ),
         _Demand(
@@ -476,8 +476,8 @@ def _demands_on_values(settings: Settings) -> list[_Demand]:
         ),
         _Demand(
             settings.max_text_bytes <= settings.max_event_bytes,
-            f"COVERSUMM_MAX_TEXT_BYTES: {settings.max_text_bytes} must be at most COVERSUMM_MAX_EVENT_BYTES "
-            f"({settings.max_event_bytes}): the event holds the text",
+            f"COVERSUMM_MAX_TEXT_BYTES: {_show_size(settings.max_text_bytes)} must be at most COVERSUMM_MAX_EVENT_BYTES "
+            f"({_show_size(settings.max_event_bytes)}): the event holds the text",
         ),
         _Demand(
             settings.transaction_timeout_ms < settings.commit_timeout_ms,

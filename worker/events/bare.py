@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from worker.events.decode import is_day
 from worker.events.model import TIMESTAMP_PATTERN
 
 _KEPT: Final = ("entity_id", "review_id", "text", "rating", "language", "sentences", "embedding_model")
@@ -46,7 +47,8 @@ def _event(review: dict[str, Any]) -> bytes:
     occurred_at = review.get("occurred_at")
     if occurred_at is None:
         created_at = review.get("created_at")
-        occurred_at = created_at if isinstance(created_at, str) and _is_timestamp(created_at) else None
+        if isinstance(created_at, str) and _is_timestamp(created_at) and is_day(created_at):
+            occurred_at = created_at
     if occurred_at is not None:
         event["occurred_at"] = occurred_at
     return msgspec.json.encode(event)

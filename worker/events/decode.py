@@ -107,8 +107,8 @@ def _parse(record: Record, limits: Limits) -> _Body:
         body: _Body = _decode_body(value)
     except msgspec.DecodeError as error:
         raise _diagnose(value, error) from None
-    if body.occurred_at is not None:
-        _check_calendar(body.occurred_at)
+    if body.occurred_at is not None and not is_day(body.occurred_at):
+        raise _BadEventError(Reason.BAD_FIELD, f"occurred_at: {body.occurred_at[:10]} is no day")
     if key is None:
         raise _BadEventError(Reason.NO_KEY, "the record has no key; it must be the entity_id")
     if body.entity_id.encode() != key:
@@ -155,7 +155,8 @@ def _depth(value: bytes) -> int:
     return max(accumulate(_STEP[byte] for byte in structure), default=0)
 
 
-_MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
+_FAULT: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field (\w+)")
 _IN_EMBEDDING: Final = re.compile(r"sentences\[\d+\]\.embedding")
 
 
@@ -172,14 +173,22 @@ def _diagnose(value: bytes, error: msgspec.DecodeError) -> _BadEventError:
     if not _is_known_type(name):
         detail = f"type: {_shown(bytes(name))} is none of {', '.join(_TYPES)}" if name else "type: missing"
         return _BadEventError(Reason.UNKNOWN_TYPE, detail)
-    message, _, path = str(error).rstrip("`").rpartition(" - at `$.")
-    message, path = (message, path) if message else (path, "")
+    fault = _FAULT.fullmatch(str(error))
+    message, path = (fault[1], fault[2]) if fault else (str(error), None)
+    return _wrong_field(message.replace("`", ""), path or "")
+
+
+def _wrong_field(message: str, path: str) -> _BadEventError:
+    """The decoder's complaint about one field, in our words where its own would not do."""
     if missing := _MISSING.match(message):
         return _BadEventError(Reason.BAD_FIELD, f"{path}{'.' if path else ''}{missing[1]}: missing")
-    no_vector = _IN_EMBEDDING.match(path) and ("base64" in message or "out of range" in message)
-    return _BadEventError(
-        Reason.BAD_VECTOR if no_vector else Reason.BAD_FIELD, f"{path}: {message.replace('`', '')}"
-    )
+    if path == "type":
+        return _BadEventError(Reason.BAD_FIELD, "type: given twice, differently")
+    if _IN_EMBEDDING.match(path) and ("base64" in message or "out of range" in message):
+        return _BadEventError(Reason.BAD_VECTOR, f"{path}: {message}")
+    if "matching regex" in message:
+        message = "Expected an RFC 3339 timestamp"
+    return _BadEventError(Reason.BAD_FIELD, f"{path}: {message}")
 
 
 def _is_known_type(raw: msgspec.Raw) -> bool:
@@ -189,11 +198,12 @@ def _is_known_type(raw: msgspec.Raw) -> bool:
         return False
 
 
-def _check_calendar(timestamp: str) -> None:
-    """The pattern has let days up to 31 pass."""
+def is_day(timestamp: str) -> bool:
+    """Whether the day of a timestamp exists: the pattern lets days up to 31 pass in every month."""
     year, month, day = int(timestamp[:4]), int(timestamp[5:7]), int(timestamp[8:10])
-    if day > 28 and day > monthrange(year or 4, month)[1]:
-        raise _BadEventError(Reason.BAD_FIELD, f"occurred_at: {timestamp[:10]} is no day")
+    return (
+        day <= 28 or day <= monthrange(year or 4, month)[1]
+    )  # the calendar module knows no year 0, a leap year
 
 
 def _shown(raw: bytes) -> str:

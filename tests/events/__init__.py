@@ -1,0 +1,1 @@
+"""Events: decoding, messages, schemas."""

@@ -1,0 +1,66 @@
+"""Events for the suites, and a worker's limits small enough to reach."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from typing import Any
+
+from worker.events import Event, Limits, Record, Rejected, decode
+
+LIMITS = Limits(
+    dimension=2,
+    model="tiny",
+    embeds=True,
+    max_event_bytes=100_000,
+    max_text_bytes=1000,
+    max_sentence_chars=100,
+    max_sentences_per_review=5,
+)
+NO_ENGINE = Limits(dimension=2, model=None, embeds=False)
+
+
+def packed(*numbers: float) -> str:
+    """Base64 of little-endian float32."""
+    return base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
+
+
+def upsert(**changes: Any) -> dict[str, Any]:
+    """A valid `review.upserted`; a change to `...` takes the field away."""
+    event = {"type": "review.upserted", "entity_id": "e", "review_id": "r", "text": "Good.", **changes}
+    return {name: value for name, value in event.items() if value is not ...}
+
+
+def given(*sentences: Any, **changes: Any) -> dict[str, Any]:
+    """A valid `review.upserted` with given sentences."""
+    return upsert(text=..., sentences=list(sentences), **changes)
+
+
+def vector(embedding: Any, text: str = "Good.") -> dict[str, Any]:
+    """One given sentence with its embedding."""
+    return {"text": text, "embedding": embedding}
+
+
+def record(value: Any, key: bytes | None = b"e", offset: int = 0) -> Record:
+    """A record of raw bytes, of None, or of anything that becomes JSON."""
+    if value is not None and not isinstance(value, bytes):
+        value = json.dumps(value).encode()
+    return Record("reviews", 3, offset, 1_700_000_000_123, key, value)
+
+
+def decode_one(value: Any, key: bytes | None = b"e", limits: Limits = LIMITS) -> Event | Rejected:
+    """What becomes of one record."""
+    (result,) = decode([record(value, key)], limits)
+    return result
+
+
+def strict_json(raw: bytes) -> Any:
+    """Python's own parser without what it takes beyond JSON (NaN, lone surrogates); ValueError for what is no JSON."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    value = json.loads(raw.decode(), parse_constant=refuse)
+    json.dumps(value, ensure_ascii=False).encode()
+    return value

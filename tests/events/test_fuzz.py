@@ -1,0 +1,137 @@
+"""Whatever the bytes, decoding gives one result a record and never raises; what is accepted is what was meant."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from hypothesis import given as given_data
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tests.events.examples import LIMITS, decode_one, packed, record, strict_json
+from worker.coversumm.fixed_point import quantize
+from worker.events import (
+    MAX_ID_CHARS,
+    Reason,
+    Record,
+    Rejected,
+    ReviewUpserted,
+    decode,
+    read_line,
+)
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+IDS = TEXT.filter(bool) | st.sampled_from(["\0", "e" * MAX_ID_CHARS, "🎉", '"\\'])
+OPTIONAL = {
+    "review_version": st.none() | st.integers(0, 2**63 - 1),
+    "rating": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    "occurred_at": st.none() | st.datetimes().map(lambda t: t.isoformat() + "Z"),
+}
+NUMBERS = st.floats(-1e6, 1e6, width=32).filter(lambda x: x == 0 or abs(x) > 1e-6)
+VECTORS = st.tuples(NUMBERS, NUMBERS).filter(any)
+SENTENCES = TEXT | st.fixed_dictionaries(
+    {"text": TEXT},
+    optional={"embedding": VECTORS.map(list) | VECTORS.map(lambda v: packed(*v)) | st.none()},
+)
+UPSERTS = st.fixed_dictionaries(
+    {"type": st.just("review.upserted"), "entity_id": IDS, "review_id": IDS, "text": TEXT | st.none()},
+    optional={**OPTIONAL, "sentences": st.lists(SENTENCES, max_size=5)},
+)
+OTHERS = st.one_of(
+    st.fixed_dictionaries(
+        {"type": st.just("review.deleted"), "entity_id": IDS, "review_id": IDS}, optional=OPTIONAL
+    ),
+    st.fixed_dictionaries(
+        {"type": st.just("sentences.deleted"), "entity_id": IDS, "sentence_ids": st.lists(IDS, max_size=3)}
+    ),
+    st.fixed_dictionaries({"type": st.just("entity.deleted"), "entity_id": IDS}),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """A valid event with some fields replaced, then perhaps some of its bytes."""
+    event = draw(UPSERTS | OTHERS)
+    for name in draw(st.lists(st.sampled_from([*event, "more", "rating", "sentences"]), max_size=2)):
+        event[name] = draw(JSON)
+    raw = bytearray(json.dumps(event, ensure_ascii=draw(st.booleans())).encode())
+    for at, byte in draw(st.lists(st.tuples(st.integers(0, len(raw) - 1), st.integers(0, 255)), max_size=2)):
+        raw[at] = byte
+    return bytes(raw[: draw(st.integers(0, len(raw)))] if draw(st.booleans()) else raw)
+
+
+@given_data(
+    st.lists(st.tuples(st.none() | st.binary(max_size=8), st.none() | st.binary() | mutated()), max_size=6)
+)
+@settings(deadline=None, max_examples=500)
+def test_decode_never_raises(pairs: list[tuple[bytes | None, bytes | None]]) -> None:
+    records = [record(value, key) for key, value in pairs]
+    results = decode(records, LIMITS)
+    assert len(results) == len(records)
+    for one, result in zip(records, results, strict=True):
+        if isinstance(result, Rejected):
+            assert result.reason in Reason
+            assert result.detail.isprintable()
+        else:
+            assert result.entity_id.encode() == one.key
+
+
+@given_data(mutated())
+@settings(deadline=None, max_examples=300)
+def test_another_parser_agrees_on_what_is_json(value: bytes) -> None:
+    result = decode_one(value)
+    try:
+        strict_json(value)
+    except ValueError:
+        assert isinstance(result, Rejected)
+        assert result.reason == Reason.BAD_JSON
+    else:
+        assert not isinstance(result, Rejected) or result.reason != Reason.BAD_JSON, result
+
+
+@given_data(UPSERTS)
+@settings(deadline=None, max_examples=300)
+def test_valid_upserts_come_through(event: dict[str, Any]) -> None:
+    result = decode_one(event, event["entity_id"].encode())
+    assert isinstance(result, ReviewUpserted), result
+    for name in ("entity_id", "review_id", "text", *OPTIONAL):
+        assert getattr(result, name) == event.get(name)
+    items = event.get("sentences")
+    if items is None:
+        assert result.sentences is None
+        return
+    assert result.sentences is not None
+    for item, sentence in zip(items, result.sentences, strict=True):
+        text, embedding = (item, None) if isinstance(item, str) else (item["text"], item.get("embedding"))
+        assert sentence.text == text
+        if embedding is None or not text.strip():
+            assert sentence.vector is None
+        elif isinstance(embedding, list):
+            np.testing.assert_array_equal(sentence.vector, quantize([embedding])[0])
+        else:
+            assert sentence.vector is not None
+
+
+@given_data(OTHERS)
+@settings(deadline=None)
+def test_valid_deletions_come_through(event: dict[str, Any]) -> None:
+    result = decode_one(event, event["entity_id"].encode())
+    assert not isinstance(result, Rejected), result
+    for name, value in event.items():
+        if name not in ("type", "rating"):
+            assert getattr(result, name) == value
+
+
+@given_data(st.binary() | mutated() | JSON.map(lambda value: json.dumps(value).encode()))
+@settings(deadline=None, max_examples=300)
+def test_any_line_can_be_read(line: bytes) -> None:
+    key, value = read_line(line)
+    (result,) = decode([Record("file", 0, 0, 0, key, value)], LIMITS)
+    assert isinstance(result, Rejected) or result.entity_id.encode() == key

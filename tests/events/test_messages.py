@@ -1,0 +1,162 @@
+"""Bodies byte for byte, headers, tombstones, dead letters."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+from tests.events.examples import record
+from worker.events import (
+    MAX_ID_CHARS,
+    Cause,
+    Reason,
+    Record,
+    Rejected,
+    SummaryChanged,
+    SummarySentence,
+    dead_letter_message,
+    encode,
+    summary_message,
+    tombstone_message,
+)
+from worker.events.messages import MAX_DETAIL_BYTES, TRUNCATED_BYTES, message_bytes
+
+BODY = SummaryChanged(
+    entity_id='B"é🎉',
+    epoch=1,
+    sequence=991,
+    previous_sequence=None,
+    sentences=[SummarySentence(0, "r-81#0", "r-81", "Ünï\n", 4.0, 0.4127, 3)],
+    added=["r-81#0"],
+    removed=["r-12#4"],
+    review_count=240,
+    sentence_count=1311,
+    k=20,
+    cause=Cause("review.upserted", "reviews", 3, 991, "r-81"),
+    occurred_at="2026-11-20T12:00:00+01:00",
+    embedding_model="m",
+)
+BYTES = (
+    '{"type":"summary.changed","entity_id":"B\\"é🎉","epoch":1,"sequence":991,"previous_sequence":null,'
+    '"sentences":[{"rank":0,"sentence_id":"r-81#0","review_id":"r-81","text":"Ünï\\n","rating":4.0,'
+    '"distance":0.4127,"support":3}],"added":["r-81#0"],"removed":["r-12#4"],"review_count":240,'
+    '"sentence_count":1311,"k":20,"cause":{"type":"review.upserted","topic":"reviews","partition":3,'
+    '"offset":991,"review_id":"r-81"},"occurred_at":"2026-11-20T12:00:00+01:00","embedding_model":"m",'
+    '"algorithm":"coversumm/1"}'
+).encode()
+
+
+def test_the_body_is_compact_in_the_contracts_order_and_unescaped() -> None:
+    assert encode(BODY) == BYTES
+
+
+def test_a_summary_message() -> None:
+    message = summary_message("out", 3, BODY, record(b"", offset=991))
+    assert (message.topic, message.partition, message.key, message.value) == (
+        "out",
+        3,
+        'B"é🎉'.encode(),
+        BYTES,
+    )
+    name = 'coversumm:B"é🎉:1:991'
+    assert message.headers == [
+        ("ce_id", str(uuid.uuid5(uuid.NAMESPACE_URL, name)).encode()),
+        ("ce_source", b"coversumm-worker"),
+        ("ce_type", b"summary.changed"),
+        ("ce_specversion", b"1.0"),
+        ("ce_time", b"2026-11-20T12:00:00+01:00"),
+        ("content-type", b"application/json"),
+    ]
+
+
+def test_a_tombstone_has_no_value_and_an_id_of_its_own() -> None:
+    message = tombstone_message("out", 3, "e", 2, None, record(None, offset=7))
+    assert (message.key, message.value) == (b"e", None)
+    headers = dict(message.headers)
+    assert headers["ce_id"] == str(uuid.uuid5(uuid.NAMESPACE_URL, "coversumm:e:2:7:tombstone")).encode()
+    assert headers["ce_type"] == b"entity.deleted"
+    assert headers["ce_time"] == b"2023-11-14T22:13:20.123Z"
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "expected"),
+    [
+        (0, b"1970-01-01T00:00:00.000Z"),
+        (951_782_400_007, b"2000-02-29T00:00:00.007Z"),
+        (253_402_300_799_999, b"9999-12-31T23:59:59.999Z"),
+        (-1, None),
+        (253_402_300_800_000, None),
+        (2**63 - 1, None),
+    ],
+)
+def test_ce_time_is_the_records_timestamp_where_it_is_one(milliseconds: int, expected: bytes | None) -> None:
+    message = tombstone_message("out", 0, "e", 1, None, Record("in", 0, 0, milliseconds, b"e", None))
+    assert dict(message.headers).get("ce_time") == expected
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"e", b"{"), (None, b"\xff\0"), (b"", None), (None, b"")])
+def test_a_dead_letter_is_the_record_and_why(key: bytes | None, value: bytes | None) -> None:
+    message = dead_letter_message(
+        "dead", Record("in", 3, 991, 0, key, value), Rejected(Reason.BAD_JSON, "é"), "0.1.0", 1000
+    )
+    assert (message.topic, message.partition, message.key, message.value) == ("dead", 3, key, value)
+    assert message.headers == [
+        ("dlq.reason", b"bad_json"),
+        ("dlq.detail", "é".encode()),
+        ("dlq.source.topic", b"in"),
+        ("dlq.source.partition", b"3"),
+        ("dlq.source.offset", b"991"),
+        ("dlq.worker.version", b"0.1.0"),
+    ]
+
+
+REJECTED = Rejected(Reason.TOO_LARGE, "too large")
+
+
+def test_a_value_too_large_for_the_topic_is_cut() -> None:
+    value = bytes(range(256)) * 1000
+    whole = dead_letter_message("dead", record(value), REJECTED, "0.1.0", 1_000_000)
+    assert whole.value == value
+    size = message_bytes(whole.key, whole.value, whole.headers)
+    assert dead_letter_message("dead", record(value), REJECTED, "0.1.0", size).value == value
+    cut = dead_letter_message("dead", record(value), REJECTED, "0.1.0", size - 1)
+    assert cut.value == value[:TRUNCATED_BYTES]
+    assert cut.key == b"e"
+    assert dict(cut.headers)["dlq.truncated_bytes"] == b"%d" % (256_000 - 65_536)
+    assert message_bytes(cut.key, cut.value, cut.headers) < size
+
+
+def test_a_key_is_cut_only_where_it_alone_is_too_large() -> None:
+    cut = dead_letter_message("dead", record(b"v" * 300_000, b"k" * 300_000), REJECTED, "0.1.0", 250_000)
+    assert (cut.key, cut.value) == (b"k" * TRUNCATED_BYTES, b"v" * TRUNCATED_BYTES)
+    assert dict(cut.headers)["dlq.truncated_key_bytes"] == b"%d" % (300_000 - 65_536)
+    kept = dead_letter_message("dead", record(b"v" * 300_000, b"k" * 100_000), REJECTED, "0.1.0", 250_000)
+    assert kept.key == b"k" * 100_000
+    lone = dead_letter_message("dead", record(None, b"k" * 300_000), REJECTED, "0.1.0", 250_000)
+    assert lone.value is None
+    assert lone.key == b"k" * TRUNCATED_BYTES
+
+
+def test_a_detail_is_cut_between_characters() -> None:
+    message = dead_letter_message(
+        "dead", record(b""), Rejected(Reason.BAD_FIELD, "é" * 999 + "\ud800"), "0", 10**6
+    )
+    detail = dict(message.headers)["dlq.detail"]
+    assert len(detail) == MAX_DETAIL_BYTES
+    assert detail.decode() == "é" * 512
+
+
+def test_the_largest_summary_of_twenty_fits_kafkas_default() -> None:
+    longest = "\x00" * MAX_ID_CHARS
+    added, removed = ([f"{longest}#{list_}{i}" for i in range(20)] for list_ in (99, 88))
+    body = SummaryChanged(
+        longest, 2**31 - 1, 2**63 - 1, 2**63 - 1,
+        [SummarySentence(i, added[i], longest, "\x00" * 2000, -1.79769e308, 1.999999, 10**6) for i in range(20)],
+        added, removed,
+        2**63 - 1, 2**63 - 1, 20, Cause("sentences.deleted", "t" * 249, 10**6, 2**63 - 1, longest), "2" * 64, "m" * 249,
+    )  # fmt: skip
+    message = summary_message("o", 0, body, record(b""))
+    assert message_bytes(message.key, message.value, message.headers) < 1_000_000
+    assert json.loads(encode(body))["k"] == 20

@@ -1,0 +1,247 @@
+"""Settings: defaults, what is accepted, and one clear line for what is not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import worker
+from worker.errors import SurroundingsError
+from worker.settings import Settings, settings_by_field, settings_table
+
+SASL = {
+    "COVERSUMM_SECURITY_PROTOCOL": "sasl_plaintext",
+    "COVERSUMM_SASL_MECHANISM": "scram-sha-512",
+    "COVERSUMM_SASL_USERNAME": "u",
+    "COVERSUMM_SASL_PASSWORD": "secret",
+}
+
+
+def test_defaults_are_the_contracts() -> None:
+    settings = Settings.from_environment({})
+    assert (settings.input_topic, settings.output_topic, settings.dlq_topic) == (
+        "marketplace.reviews.v1",
+        "marketplace.review-summaries.v1",
+        "marketplace.reviews.v1.dlq",
+    )
+    assert (settings.app_id, settings.epoch, settings.k, settings.distinct) == (
+        "coversumm-worker",
+        1,
+        20,
+        False,
+    )
+    assert (settings.emit, settings.index, settings.embedder, settings.dimension) == (
+        "every",
+        "flat",
+        "onnx",
+        384,
+    )
+    assert (settings.max_sentence_chars, settings.max_sentences_per_review) == (2000, 1000)
+    assert settings.data_dir.is_absolute()
+    assert settings.model_cache_dir.is_absolute()
+    assert settings.embedder_threads >= 1
+
+
+def test_variables_are_read(tmp_path: Path) -> None:
+    settings = Settings.from_environment(
+        {
+            "KAFKA_BOOTSTRAP_SERVERS": " a:1, [::1]:2 ",
+            "COVERSUMM_INPUT_TOPIC": "in",
+            "COVERSUMM_EPOCH": "0",
+            "COVERSUMM_DISTINCT": "Yes",
+            "COVERSUMM_EMIT": "COALESCED",
+            "COVERSUMM_EMBEDDER": "none",
+            "COVERSUMM_DIMENSION": "768",
+            "COVERSUMM_DATA_DIR": str(tmp_path),
+            "COVERSUMM_CACHE_BYTES": "1 GiB",
+            "COVERSUMM_MAX_TEXT_BYTES": "1000",
+            "COVERSUMM_WEB_ADVERTISED_URL": "http://w-0:8080/",
+            "COVERSUMM_K": "",
+            "HOME": "/nowhere",
+        }
+    )
+    assert settings.bootstrap_servers == "a:1,[::1]:2"
+    assert (settings.input_topic, settings.dlq_topic) == ("in", "in.dlq")
+    assert (settings.epoch, settings.distinct, settings.emit) == (0, True, "coalesced")
+    assert (settings.embedder, settings.dimension, settings.data_dir) == ("none", 768, tmp_path)
+    assert (settings.cache_bytes, settings.max_text_bytes) == (2**30, 1000)
+    assert settings.web_advertised_url == "http://w-0:8080"
+    assert settings.k == 20
+
+
+BAD = [
+    ("KAFKA_BOOTSTRAP_SERVERS", "localhost"),
+    ("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092,"),
+    ("KAFKA_BOOTSTRAP_SERVERS", "localhost:0"),
+    ("KAFKA_BOOTSTRAP_SERVERS", "localhost:99999"),
+    ("KAFKA_BOOTSTRAP_SERVERS", "kafka://localhost:9092"),
+    ("COVERSUMM_INPUT_TOPIC", "a topic"),
+    ("COVERSUMM_INPUT_TOPIC", ".."),
+    ("COVERSUMM_OUTPUT_TOPIC", "t" * 250),
+    ("COVERSUMM_DLQ_TOPIC", "a/b"),
+    ("COVERSUMM_APP_ID", "é"),
+    ("COVERSUMM_EPOCH", "-1"),
+    ("COVERSUMM_EPOCH", "one"),
+    ("COVERSUMM_K", "0"),
+    ("COVERSUMM_K", "20.0"),
+    ("COVERSUMM_K", "2_0"),
+    ("COVERSUMM_K", "٢٠"),
+    ("COVERSUMM_K", "9" * 9999),
+    ("COVERSUMM_DISTINCT", "maybe"),
+    ("COVERSUMM_EMIT", "final"),
+    ("COVERSUMM_INDEX", "sgtree"),
+    ("COVERSUMM_INDEX", "graphgrove"),
+    ("COVERSUMM_EMBEDDER", "openai"),
+    ("COVERSUMM_EMBEDDER", "onnx:"),
+    ("COVERSUMM_EMBEDDER", "sentence-transformers"),
+    ("COVERSUMM_EMBEDDER_THREADS", "0"),
+    ("COVERSUMM_DIMENSION", "0"),
+    ("COVERSUMM_DIMENSION", "768"),
+    ("COVERSUMM_INSTANCE_ID", "a b"),
+    ("COVERSUMM_BATCH_SIZE", "100000"),
+    ("COVERSUMM_BATCH_BYTES", "1GB"),
+    ("COVERSUMM_BATCH_BYTES", "1GiB"),
+    ("COVERSUMM_CACHE_BYTES", "-1"),
+    ("COVERSUMM_CACHE_BYTES", "1.5GiB"),
+    ("COVERSUMM_MAX_TEXT_BYTES", "8MiB"),
+    ("COVERSUMM_WEB_PORT", "65536"),
+    ("COVERSUMM_WEB_PORT", "tcp://10.0.0.1:8080"),
+    ("COVERSUMM_WEB_BIND", "a b"),
+    ("COVERSUMM_WEB_ADVERTISED_URL", "worker-0:8080"),
+    ("COVERSUMM_WEB_ADVERTISED_URL", "http://[::1:8080"),
+    ("COVERSUMM_WEB_ADVERTISED_URL", "http://worker:port"),
+    ("COVERSUMM_SCHEMA_REGISTRY_URL", "http://registry:8081"),
+    ("COVERSUMM_SECURITY_PROTOCOL", "TLS"),
+    ("COVERSUMM_SASL_MECHANISM", "GSSAPI"),
+    ("COVERSUMM_SASL_USERNAME", "u"),
+    ("COVERSUMM_SSL_CA_LOCATION", __file__),
+    ("COVERSUMM_STANDBY_REPLICAS", "-1"),
+    ("COVERSUMM_SESSION_TIMEOUT_MS", "10"),
+    ("COVERSUMM_TRANSACTION_TIMEOUT_MS", "25000"),
+    ("COVERSUMM_COMMIT_TIMEOUT_MS", "10000"),
+    ("COVERSUMM_COMMIT_TIMEOUT_MS", "300000"),
+    ("COVERSUMM_LOG_LEVEL", "LOUD"),
+    ("COVERSUMM_LOG_FORMAT", "xml"),
+]
+
+
+@pytest.mark.parametrize(("variable", "value"), BAD)
+def test_what_is_not_accepted_is_one_line_that_names_variable_and_value(variable: str, value: str) -> None:
+    with pytest.raises(SurroundingsError) as caught:
+        Settings.from_environment({variable: value})
+    message = str(caught.value)
+    assert variable in message
+    assert "\n" not in message
+    assert len(message) < 300
+    if variable not in ("COVERSUMM_SASL_USERNAME", "COVERSUMM_SSL_CA_LOCATION"):
+        assert value[:100] in message
+    assert caught.value.exit_code == 2
+
+
+def test_topics_differ() -> None:
+    with pytest.raises(SurroundingsError, match="COVERSUMM_OUTPUT_TOPIC"):
+        Settings.from_environment({"COVERSUMM_OUTPUT_TOPIC": "marketplace.reviews.v1"})
+    with pytest.raises(SurroundingsError, match="249"):
+        Settings.from_environment({"COVERSUMM_INPUT_TOPIC": "t" * 249})
+
+
+@pytest.mark.parametrize(
+    "missing", ["COVERSUMM_SASL_MECHANISM", "COVERSUMM_SASL_USERNAME", "COVERSUMM_SASL_PASSWORD"]
+)
+def test_sasl_is_whole_or_not_at_all(missing: str) -> None:
+    assert Settings.from_environment(SASL).sasl_mechanism == "SCRAM-SHA-512"
+    with pytest.raises(SurroundingsError, match=f"{missing}: not set"):
+        Settings.from_environment({name: value for name, value in SASL.items() if name != missing})
+    with pytest.raises(SurroundingsError, match="not used with"):
+        Settings.from_environment({missing: SASL[missing]})
+
+
+def test_certificates_are_files_and_pairs(tmp_path: Path) -> None:
+    pem = tmp_path / "a.pem"
+    ssl = {"COVERSUMM_SECURITY_PROTOCOL": "SSL", "COVERSUMM_SSL_CERTIFICATE_LOCATION": str(pem)}
+    with pytest.raises(
+        SurroundingsError, match=r"COVERSUMM_SSL_CERTIFICATE_LOCATION: '.*a\.pem' is not a file"
+    ):
+        Settings.from_environment(ssl)
+    pem.touch()
+    with pytest.raises(SurroundingsError, match="both or neither"):
+        Settings.from_environment(ssl)
+    with pytest.raises(SurroundingsError, match="COVERSUMM_SSL_KEY_PASSWORD"):
+        Settings.from_environment({"COVERSUMM_SSL_KEY_PASSWORD": "secret"})
+    both = ssl | {"COVERSUMM_SSL_KEY_LOCATION": str(pem), "COVERSUMM_SSL_KEY_PASSWORD": "secret"}
+    config = Settings.from_environment(both).kafka_client_config()
+    assert config["ssl.key.location"] == config["ssl.certificate.location"] == str(pem)
+    assert config["ssl.key.password"] == "secret"
+
+
+def test_librdkafka_takes_the_client_config() -> None:
+    from confluent_kafka import Producer
+
+    Producer(Settings.from_environment({}).kafka_client_config())
+    config = Settings.from_environment(SASL).kafka_client_config()
+    assert config["sasl.mechanism"] == "SCRAM-SHA-512"
+    Producer({**config, "log_level": 0})
+
+
+def test_secrets_are_shown_nowhere() -> None:
+    settings = Settings.from_environment(SASL)
+    assert settings.redacted()["COVERSUMM_SASL_PASSWORD"] == "***"
+    assert "secret" not in repr(settings) + repr(settings.redacted())
+    with pytest.raises(SurroundingsError) as caught:
+        Settings.from_environment(SASL | {"COVERSUMM_SASL_PASSWORD": "secret\nline"})
+    assert "secret" not in str(caught.value)
+
+
+def test_redacted_can_be_read_back() -> None:
+    settings = Settings.from_environment({"COVERSUMM_K": "7", "COVERSUMM_DISTINCT": "1"})
+    assert Settings.from_environment(settings.redacted()) == settings
+
+
+@pytest.mark.parametrize("variable", ["COVERSUMM_EMITT", "COVERSUMM_BATCHSIZE", "COVERSUMM_WEBPORT"])
+def test_misspelt_variables_are_refused(variable: str) -> None:
+    with pytest.raises(SurroundingsError, match=variable):
+        Settings.from_environment({variable: "1"})
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["COVERSUMM_WORKER_SERVICE_HOST", "COVERSUMM_WORKER_PORT_8080_TCP_ADDR", "COVERSUMM_PORT", "COVERSUM_K"],
+)
+def test_strangers_variables_are_left_alone(variable: str) -> None:
+    Settings.from_environment({variable: "tcp://10.0.0.1"})
+
+
+def test_instances_differ_by_data_directory(tmp_path: Path) -> None:
+    ids = {Settings(data_dir=tmp_path / name).instance_id for name in "ab"}
+    assert len(ids) == 2
+    assert Settings(data_dir=tmp_path / "a").instance_id in ids
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,200}", instance) for instance in ids)
+
+
+def test_the_table_has_every_setting() -> None:
+    rows = settings_table().splitlines()[2:]
+    assert (
+        len(rows)
+        == len(fields(Settings))
+        == len({setting.variable for setting in settings_by_field().values()})
+    )
+    for row, setting in zip(rows, settings_by_field().values(), strict=True):
+        assert row.startswith(f"| `{setting.variable}` | ")
+        assert row.count(" | ") == 2
+        assert setting.help in row
+
+
+def test_only_settings_reads_the_environment() -> None:
+    package = Path(worker.__file__).parent
+    readers = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv", "expandvars"))
+        or (isinstance(node, ast.ImportFrom) and {"environ", "getenv"} & {name.name for name in node.names})
+    }
+    assert readers == {"settings.py"}
