@@ -71,6 +71,11 @@ def install_web(app: Any, state: State) -> None:
     add_pages(app.web.web_app, state)
 
 
+def check_port(host: str, port: int) -> None:
+    """Raise SurroundingsError where the web server could not listen: asked before anything is taken over."""
+    bind(host, port).close()
+
+
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket. Raises SurroundingsError where there can be none."""
     try:
