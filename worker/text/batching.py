@@ -19,15 +19,16 @@ class Batch(NamedTuple):
 
 
 def batches(tokens: Sequence[int], step: int, longest: int) -> Iterator[Batch]:
-    """Sentences of `tokens[i]` tokens in batches of at most TOKEN_BUDGET padded tokens (or one sentence), short ones first.
+    """Sentences of `tokens[i]` tokens in batches of at most TOKEN_BUDGET padded tokens (or one sentence).
 
-    A sentence is padded to a multiple of `step` tokens, and never beyond `longest`.
+    A sentence is padded to a multiple of `step` tokens, and never beyond `longest`. Long ones first, so that threads that
+    share the batches end together.
     """
     of_length: dict[int, list[int]] = {}
     for i, count in enumerate(tokens):
         padded = min(longest, -(-max(count, 1) // step) * step)
         of_length.setdefault(padded, []).append(i)
-    for length, rows in sorted(of_length.items()):
+    for length, rows in sorted(of_length.items(), reverse=True):
         size = max(1, TOKEN_BUDGET // length)
         for start in range(0, len(rows), size):
             yield Batch(length, rows[start : start + size])

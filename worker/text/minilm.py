@@ -41,7 +41,7 @@ def load_minilm(threads: int, folder: Path | None = None) -> OnnxEngine:
     from safetensors.numpy import load_file
 
     graph, weights = encoder_graph(load_file(path))
-    return OnnxEngine(MODEL, layout, open_session(graph, threads, weights))
+    return OnnxEngine(MODEL, layout, open_session(graph, weights), threads)
 
 
 def _package_folder() -> Path:

@@ -5,25 +5,27 @@ made in memory from its weights (`minilm.py`).
 
 Why the same sentence has the same bits on every call: a matrix product's bits depend on its shape, never on the values
 of other rows. So a sentence is padded to a length that is a function of that sentence alone, no batch has a single row
-(ONNX Runtime has other kernels for it), and pooling is done here, row by row.
+(ONNX Runtime has other kernels for it), a batch runs on one thread, and pooling is done here, row by row.
 """
 
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.text.batching import batches
+from worker.text.batching import Batch, batches
 from worker.text.errors import EngineError
 from worker.text.layout import Layout, digest, read_layout
 
-LENGTH_STEP = 8
-"""A sentence is padded to a multiple of this many tokens."""
-POOL = 4096
-"""Sentences tokenized and sorted by length at a time: bounds what a call holds besides its result."""
+LENGTH_STEP = 2
+"""A sentence is padded to a multiple of this many tokens. 1 saves the padding, and finds fewer sentences to run together:
+measured on reviews, 2 wastes 6 % of a thousand sentences, 14 % of a hundred; 8 wastes a quarter of both."""
+POOL = 1024
+"""Sentences tokenized and sorted by length at a time: bounds what a call holds, and what a shutdown waits for."""
 
 _HUB = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})")
 _HUB_FILES = ["*.json", "*/config.json", "onnx/model.onnx", "onnx/model.onnx_data"]
@@ -32,11 +34,13 @@ _OUTPUTS = ("last_hidden_state", "token_embeddings")
 
 
 class OnnxEngine:
-    """A transformer in an ONNX Runtime session, with tokenizer and pooling around it."""
+    """A transformer in an ONNX Runtime session, with tokenizer and pooling around it.
 
-    def __init__(self, model: str, layout: Layout, session: Any) -> None:
-        from tokenizers import Tokenizer
+    `threads` batches run at a time, each on one thread: nobody waits for the others within a batch, as ONNX Runtime's
+    own threads would, and the number of threads cannot touch the bits.
+    """
 
+    def __init__(self, model: str, layout: Layout, session: Any, threads: int) -> None:
         self.model = model
         self.dimension = layout.dimension
         self._layout = layout
@@ -45,24 +49,29 @@ class OnnxEngine:
         self._output = _hidden_states(model, session)
         if unknown := self._inputs - _INPUTS:
             raise EngineError(f"{model}: the ONNX graph wants unknown inputs: {', '.join(sorted(unknown))}")
-        try:
-            self._tokenizer = Tokenizer.from_file(str(layout.tokenizer))
-        except Exception as error:  # the library raises bare Exception
-            raise EngineError(f"{layout.tokenizer} is no tokenizer: {error}") from error
-        # The file may ship padding to a fixed length, and another truncation than the model was trained with.
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(layout.max_tokens)
+        self._tokenizer = _tokenizer(layout)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed")
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One row per text, `(len(texts), dimension)`."""
         vectors = np.empty((len(texts), self.dimension), np.float32)
         for start in range(0, len(texts), POOL):
-            tokens = [self._tokens(text) for text in texts[start : start + POOL]]
-            for batch in batches([len(ids) for ids in tokens], LENGTH_STEP, self._layout.max_tokens):
-                hidden = self._run([tokens[i] for i in batch.rows], batch.length)
-                for row, i in enumerate(batch.rows):
-                    vectors[start + i] = self._pool(hidden[row, : len(tokens[i])])
+            self._embed(texts[start : start + POOL], vectors[start : start + POOL])
         return vectors
+
+    def _embed(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        """Fill `vectors`; each batch has rows of its own there."""
+        tokens = [self._tokens(text) for text in texts]
+
+        def run(batch: Batch) -> None:
+            hidden = self._run([tokens[i] for i in batch.rows], batch.length)
+            for row, i in enumerate(batch.rows):
+                vectors[i] = self._vector(hidden[row, : len(tokens[i])])
+
+        for _ in self._pool.map(
+            run, batches([len(ids) for ids in tokens], LENGTH_STEP, self._layout.max_tokens)
+        ):
+            pass  # raises what a batch raised
 
     def _tokens(self, text: str) -> list[int]:
         # Lone surrogates are no UTF-8. Every other character is the tokenizer's business.
@@ -85,7 +94,7 @@ class OnnxEngine:
         )[0]
         return hidden
 
-    def _pool(self, hidden: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _vector(self, hidden: NDArray[np.float32]) -> NDArray[np.float64]:
         """The sentence's vector from its tokens' hidden states `(tokens, dimension)`."""
         vector: NDArray[np.float64]
         if self._layout.pooling == "cls":
@@ -93,7 +102,7 @@ class OnnxEngine:
         else:
             vector = hidden.sum(axis=0, dtype=np.float64) / len(hidden)
         if self._layout.normalize:
-            vector /= max(float(np.sqrt(np.dot(vector, vector))), 1e-12)
+            vector /= max(float(np.sqrt((vector * vector).sum())), 1e-12)
         return vector
 
 
@@ -107,7 +116,7 @@ def load_folder(folder: Path, threads: int, name: str | None = None) -> OnnxEngi
     parts = [*weights, layout.tokenizer]
     settings = repr(layout._replace(tokenizer=Path(layout.tokenizer.name)))
     model = f"{name or folder.resolve().name}@{digest(parts, settings)[:12]}"
-    return OnnxEngine(model, layout, open_session(str(graph), threads))
+    return OnnxEngine(model, layout, open_session(str(graph)), threads)
 
 
 def load_hub(spec: str, threads: int, cache_dir: Path | None) -> OnnxEngine:
@@ -133,18 +142,16 @@ def load_hub(spec: str, threads: int, cache_dir: Path | None) -> OnnxEngine:
     return load_folder(Path(folder), threads, named["name"].rpartition("/")[2])
 
 
-def open_session(
-    graph: str | bytes, threads: int, weights: dict[str, NDArray[np.float32]] | None = None
-) -> Any:
-    """An ONNX Runtime session on the CPU; `weights` are the graph's external initializers."""
+def open_session(graph: str | bytes, weights: dict[str, NDArray[np.float32]] | None = None) -> Any:
+    """An ONNX Runtime session that runs in the calling thread; `weights` are the graph's external initializers."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    # Waiting threads sleep: the broker and the worker's own loop want the cores too.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3  # errors; they are raised as well
+    # Kept memory plans per input shape: there are hundreds of shapes, and they save nothing.
+    options.enable_mem_pattern = False
     if weights:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
         options.add_external_initializers(list(weights), values)
@@ -153,6 +160,19 @@ def open_session(
     except Exception as error:  # the library's errors have no base but Exception
         where = graph if isinstance(graph, str) else "the graph"
         raise EngineError(f"ONNX Runtime cannot load {where}: {str(error).splitlines()[0]}") from error
+
+
+def _tokenizer(layout: Layout) -> Any:
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(layout.tokenizer))
+    except Exception as error:  # the library raises bare Exception
+        raise EngineError(f"{layout.tokenizer} is no tokenizer: {error}") from error
+    # The file may ship padding to a fixed length, and another truncation than the model was trained with.
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(layout.max_tokens)
+    return tokenizer
 
 
 def _hidden_states(model: str, session: Any) -> str:
