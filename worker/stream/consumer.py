@@ -207,9 +207,10 @@ class GuardedConsumer(driver.Consumer):
             await self.sleep(self.app.linger_seconds)
             for tp, records in (await self._fetch(timeout_seconds=0.0)).items():
                 fetched[tp] = [*fetched.get(tp, ()), *records]
-        if not (fetched and self.seeked and self.flow_active and membership == self.membership):
-            return None  # what was fetched is read again from the cursor that the next seek sets
-        return self._guard(fetched, membership)
+        if fetched and self.seeked and self.flow_active and membership == self.membership:
+            return self._guard(fetched, membership)
+        self._read_again(fetched)
+        return None
 
     async def _fetch(self, timeout_seconds: float) -> dict[TP, list[Any]]:
         tps = {tp for tp in self._get_active_partitions() if self._is_input(tp)} if self.seeked else set()
@@ -217,6 +218,12 @@ class GuardedConsumer(driver.Consumer):
             await self.sleep(0.02 if timeout_seconds else 0)
             return {}
         return dict(await self._getmany(tps, timeout_seconds))
+
+    def _read_again(self, fetched: Mapping[TP, list[Any]]) -> None:
+        """Go back to the cursors after a fetch that is dropped: it may have read on from where the seek had just put them."""
+        for tp in fetched:
+            if self.seeked and tp.partition in self.cursors:
+                self._thread.seek(tp, self.cursors[tp.partition])
 
     def _guard(self, fetched: Mapping[TP, list[Any]], membership: Membership | None) -> MicroBatch | None:
         """Apply rules 2 to 4 to a fetch; no `await`, so that nothing moves meanwhile."""
