@@ -3,7 +3,6 @@ scans."""
 
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,6 @@ from worker.state.store import Rows
 BLOCK_SENTENCES = 2048
 
 Pending = MutableMapping[bytes, bytes | None]
-T = TypeVar("T")
 
 
 def sentence_id(review_id: bytes, ordinal: int) -> bytes:
@@ -164,9 +162,9 @@ class EntityRows:
         """Write the review's rows and remove chunks that its stored form had more; `review.chunks` becomes
         what is written."""
         keys, sentences = self.keys, review.sentences
-        texts = [(sentence.ordinal, sentence.text) for sentence in sentences]
-        text_chunks = _cut(texts, [8 + 4 * len(text) for _, text in texts])
-        vector_chunks = _cut(sentences, [4 + 2 * self.dimension] * len(sentences))
+        text_chunks = _cut_texts([(sentence.ordinal, sentence.text) for sentence in sentences])
+        per_chunk = max(1, codec.CHUNK_BYTES // (4 + 2 * self.dimension))
+        vector_chunks = [sentences[at : at + per_chunk] for at in range(0, len(sentences), per_chunk)]
         key = keys.review(review_id)
         row = ReviewRow(
             review.version,
@@ -204,14 +202,16 @@ def read_header(rows: Rows, entity: bytes) -> Header | None:
     return None if value is None else codec.decode_header(key, value)
 
 
-def _cut(items: list[T], sizes: list[int]) -> list[list[T]]:
-    """Items in order, cut into chunks of at most `CHUNK_BYTES` each (a larger single item is a chunk of its
-    own)."""
-    if sum(sizes) <= codec.CHUNK_BYTES:
-        return [items] if items else []
-    chunks: list[list[T]] = []
+def _cut_texts(texts: list[tuple[int, str]]) -> list[list[tuple[int, str]]]:
+    """Texts in order, cut into chunks of at most `CHUNK_BYTES` each (a longer text is a chunk of its own)."""
+    if (
+        4 * sum([len(text) + 2 for _, text in texts]) <= codec.CHUNK_BYTES
+    ):  # a character is at most four bytes
+        return [texts] if texts else []
+    chunks: list[list[tuple[int, str]]] = []
     room = 0
-    for item, size in zip(items, sizes, strict=True):
+    for item in texts:
+        size = 8 + 4 * len(item[1])
         if size > room or not chunks:
             chunks.append([])
             room = codec.CHUNK_BYTES

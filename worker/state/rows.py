@@ -5,7 +5,7 @@ payload, so a value that ended up under another key is noticed too. Decoders rai
 row) or `UnknownFormat`, nothing else.
 
     header        reviews u64 | sentences u64 | incarnation u64
-    published     sequence u64 | count u32 | count * (len u32 | sentence id | digest 16)        in rank order
+    published     sequence u64 | count u32 | count * len u32 | the sentence ids | count * digest 16    by rank
     review        version u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts
     texts         count u32 | count * (ordinal u32 | len u32) | the texts in UTF-8, one after the other
     vectors       count u32 | count * ordinal u32 | count * dimension * int16
@@ -122,10 +122,9 @@ def decode_header(key: bytes, value: bytes) -> Header:
 
 def encode_published(key: bytes, published: Published) -> bytes:
     """Value of a published row."""
-    parts = [_PUBLISHED.pack(published.sequence, len(published.digests))]
-    for sentence_id, digest in published.digests.items():
-        parts += (_U32.pack(len(sentence_id)), sentence_id, digest)
-    return seal(key, b"".join(parts))
+    ids, count = published.digests.keys(), len(published.digests)
+    head = struct.pack(f"<QI{count}I", published.sequence, count, *map(len, ids))
+    return seal(key, b"".join((head, *ids, *published.digests.values())))
 
 
 def decode_published(key: bytes, value: bytes) -> Published:
@@ -133,17 +132,22 @@ def decode_published(key: bytes, value: bytes) -> Published:
     payload = unseal(key, value)
     try:
         sequence, count = _PUBLISHED.unpack_from(payload)
-        digests: dict[bytes, bytes] = {}
-        at = _PUBLISHED.size
-        for _ in range(count):
-            end = at + 4 + _U32.unpack_from(payload, at)[0]
-            sentence_id, digest = payload[at + 4 : end], payload[end : end + DIGEST_BYTES]
-            at = end + DIGEST_BYTES
-            digests[sentence_id] = digest
-    except struct.error as error:
+        if count > len(payload):
+            raise ValueError("impossible count")
+        lengths = struct.unpack_from(f"<{count}I", payload, _PUBLISHED.size)
+    except (struct.error, ValueError) as error:
         raise CorruptRow(describe(key), str(error)) from error
-    if at != len(payload) or len(digests) != count:
+    at = _PUBLISHED.size + 4 * count
+    digest_at = at + sum(lengths)
+    if digest_at + DIGEST_BYTES * count != len(payload):
         raise CorruptRow(describe(key), "wrong length")
+    digests: dict[bytes, bytes] = {}
+    for length in lengths:
+        digests[payload[at : at + length]] = payload[digest_at : digest_at + DIGEST_BYTES]
+        at += length
+        digest_at += DIGEST_BYTES
+    if len(digests) != count:
+        raise CorruptRow(describe(key), "a sentence appears twice")
     return Published(sequence, digests)
 
 

@@ -12,9 +12,11 @@ The messages and rows of a record depend on the records before it alone, not on 
 exception, or when a batch cannot be committed, the processor must not be used again: its caches may be ahead.
 """
 
+import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -174,6 +176,10 @@ class Processor:
 
     def process(self, records: Sequence[Record]) -> Batch:
         """The results of these records, in offset order within each partition. Raises StateError; never for bad input."""
+        with _no_collection():
+            return self._process(records)
+
+    def _process(self, records: Sequence[Record]) -> Batch:
         started = time.perf_counter()
         next_offsets = self._next_offsets(records)
         fresh = [i for i, record in enumerate(records) if self._is_fresh(record)]
@@ -332,6 +338,20 @@ class Processor:
         config = self.config
         rows = self._partition(partition).rows
         return read_view(rows, entity_id, dimension=config.dimension, k=config.k, distinct=config.distinct)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage collection meanwhile: a micro-batch makes many objects, next to no cycles, and the collector would walk
+    them again and again, for a fifth of the time."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _outcome_name(outcome: Outcome) -> str:

@@ -122,9 +122,8 @@ class HotEntity:
         if self._index is not None:
             self._index.settle()
         core_bytes = self._core.memory_bytes if self._core is not None else 0
-        texts = sum(len(member.text) for member in self.members.values())
-        per_member = MEMBER_BYTES * max(len(self.members), len(self.published))
-        self.memory_bytes = ENTITY_BYTES + core_bytes + per_member + texts
+        texts = sum([len(member.text) for member in self.members.values()])
+        self.memory_bytes = ENTITY_BYTES + MEMBER_BYTES * len(self.published) + texts + core_bytes
 
 
 class Cache:

@@ -4,11 +4,12 @@ The set is that of (sentence id, text); it is compared with the one last publish
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from worker.coversumm import Points, Ranking, Step
+from worker.coversumm import Points, Ranking, Step, no_points
 from worker.events import (
     EVENT_TYPES,
     Cause,
@@ -49,6 +50,7 @@ class _Change(NamedTuple):
     step: PlannedStep
     ranking: Ranking
     members: list[Member]
+    digests: dict[bytes, bytes]
 
 
 def publish(run: Run, records: Sequence[Record], output: Output) -> Iterator[Emission]:
@@ -60,7 +62,7 @@ def publish(run: Run, records: Sequence[Record], output: Output) -> Iterator[Emi
             if not output.coalesced:
                 yield _summary(entity, change, records, output)
             last = change
-        if output.coalesced and last is not None and _differs(entity.published, last.members):
+        if output.coalesced and last is not None and last.digests != entity.published:
             yield _summary(entity, last, records, output)
         entity.reviews, entity.sentences = run.review_count, run.sentence_count
         return
@@ -85,19 +87,25 @@ def _changes(run: Run) -> Iterator[_Change]:
             added[sentence.id] = sentence, step.rating
         if ranking is None:
             continue
-        for identifier in ranking.ids:
-            if identifier in added:
-                sentence, rating = added.pop(identifier)
-                entity.members[identifier] = Member.of(identifier, sentence.text, rating)
-        members = [entity.member(identifier) for identifier in ranking.ids]
-        if _differs(current, members):
-            yield _Change(step, ranking, members)
-            current = {member.id: member.digest for member in members}
+        for identifier in added.keys() & ranking.ids:
+            sentence, rating = added.pop(identifier)
+            entity.members[identifier] = Member.of(identifier, sentence.text, rating)
+        known = entity.members.get
+        members = [known(identifier) or entity.member(identifier) for identifier in ranking.ids]
+        digests = {member.id: member.digest for member in members}
+        if digests != current:  # equal whatever the order
+            yield _Change(step, ranking, members, digests)
+            current = digests
     if members is not None:
         entity.members = {member.id: member for member in members}
 
 
+_nothing = cache(no_points)
+
+
 def _points(sentences: Sequence[Sentence], dimension: int) -> Points:
+    if not sentences:
+        return _nothing(dimension)
     if len(sentences) == 1:
         (only,) = sentences
         assert only.vector is not None
@@ -109,15 +117,9 @@ def _points(sentences: Sequence[Sentence], dimension: int) -> Points:
     return Points([sentence.id for sentence in sentences], vectors)
 
 
-def _differs(published: dict[bytes, bytes], members: list[Member]) -> bool:
-    if len(published) != len(members):
-        return True
-    return any(published.get(member.id) != member.digest for member in members)
-
-
 def _summary(entity: HotEntity, change: _Change, records: Sequence[Record], output: Output) -> Emission:
     """The change as a message; from now on it is what was last published."""
-    step, ranking, members = change
+    step, ranking, members, digests = change
     published = entity.published
     sentences = [
         SummarySentence(
@@ -127,7 +129,6 @@ def _summary(entity: HotEntity, change: _Change, records: Sequence[Record], outp
             zip(members, ranking.distances(), ranking.support, strict=True)
         )
     ]
-    digests = {member.id: member.digest for member in members}
     record = records[step.index]
     body = SummaryChanged(
         entity.entity_id,

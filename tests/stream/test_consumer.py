@@ -1,0 +1,689 @@
+"""The guarded consumer: whatever fetches return and whenever the group rebalances, every record once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import KafkaError
+from faust.types import TP
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.stream.faust_app import INPUT, End, die, make_app
+from worker.errors import Crash, SurroundingsError
+from worker.stream import consumer as module
+from worker.stream.consumer import GuardedConsumer, Membership, MicroBatch, Start, _ConsumerThread
+
+A, B, CHANGELOG = TP(INPUT, 0), TP(INPUT, 1), TP("tests-entities-changelog", 0)
+
+
+class Fetched(NamedTuple):
+    """A record as aiokafka has it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes
+    value: bytes
+
+
+def record(tp: TP, offset: int) -> Fetched:
+    return Fetched(tp.topic, tp.partition, offset, 1_000 + offset, b"key", b"%d" % offset)
+
+
+class FakeThread:
+    """Faust's consumer thread over logs in memory: a position per partition, a coordinator, and what was done to it."""
+
+    beacon = None
+
+    def __init__(self, logs: dict[TP, list[int]]) -> None:
+        self.logs = logs
+        self.assigned: set[TP] = set()
+        self.positions: dict[TP, int] = {}
+        self.seeks: list[tuple[TP, int]] = []
+        self.fetched: list[set[TP]] = []
+        self.commits: list[Any] = []
+        self.generation, self.member_id = 1, "member"
+        self.during: Callable[[], Awaitable[None]] | None = None  # happens while a fetch is under way
+        self.after: Callable[[], Awaitable[None]] | None = None  # happens when it has its records
+
+    def _ensure_consumer(self) -> Any:
+        return self
+
+    @property
+    def _coordinator(self) -> Any:
+        return self
+
+    def assignment(self) -> set[TP]:
+        return self.assigned
+
+    def seek(self, tp: TP, offset: int) -> None:
+        self.seeks.append((tp, offset))
+        self.positions[tp] = offset
+
+    async def commit(self, offsets: Any) -> bool:
+        self.commits.append(offsets)
+        return True
+
+    async def getmany(self, tps: set[TP], timeout: float) -> dict[TP, list[Fetched]]:
+        self.fetched.append(set(tps))
+        await self._happen("during")
+        found = {tp: records for tp in sorted(tps) if (records := self.read(tp))}
+        await self._happen("after")
+        return found
+
+    def read(self, tp: TP) -> list[Fetched]:
+        records = [record(tp, offset) for offset in self.logs[tp] if offset >= self.positions[tp]][:10]
+        if records:
+            self.positions[tp] = records[-1].offset + 1
+        return records
+
+    async def _happen(self, when: str) -> None:
+        action = getattr(self, when)
+        setattr(self, when, None)
+        if action is not None:
+            await action()
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return make_app(tmp_path_factory.mktemp("app"))
+
+
+@pytest.fixture(autouse=True)
+def _stay_alive(monkeypatch: pytest.MonkeyPatch, app: Any) -> Iterator[None]:
+    monkeypatch.setattr(module, "die", die)
+    yield
+    app.linger_seconds = 0
+
+
+class Rig:
+    """A guarded consumer on a `FakeThread`, and the rebalances that Faust drives it through."""
+
+    def __init__(self, app: Any, logs: dict[TP, list[int]], thread: FakeThread | None = None) -> None:
+        self.batches: list[MicroBatch] = []
+        self.thread = made = thread or FakeThread(logs)
+
+        class Consumer(GuardedConsumer):
+            def _new_consumer_thread(self) -> Any:
+                return made
+
+        self.consumer = Consumer(
+            app.transport, self._take, self._nothing, self._nothing, loop=asyncio.get_running_loop()
+        )
+
+    async def _take(self, message: Any) -> None:
+        self.batches.append(message.value)
+
+    async def _nothing(self, *_: Any, **__: Any) -> None:
+        pass
+
+    async def revoke(self) -> None:
+        self.consumer.stop_flow()
+        await self.consumer.on_partitions_revoked(set(self.thread.assigned))
+
+    async def assign(self, tps: set[TP]) -> None:
+        self.thread.generation += 1
+        self.thread.assigned = set(tps)
+        await self.consumer.on_partitions_assigned(set(tps), self.thread.generation)
+
+    async def seek(self, starts: dict[int, int]) -> None:
+        """What Faust does when the table is restored."""
+        self.consumer._starts = {p: Start(offset, True) for p, offset in starts.items()}
+        self.consumer.resume_partitions(self.thread.assigned)
+        await self.consumer.perform_seek()
+        self.consumer.resume_flow()
+
+    async def join(self, starts: dict[int, int], *others: TP) -> None:
+        await self.assign({TP(INPUT, p) for p in starts} | set(others))
+        await self.seek(starts)
+
+    async def poll(self) -> MicroBatch | None:
+        """One turn of the fetch loop."""
+        return await self.consumer._next_micro_batch()
+
+
+def offsets(batch: MicroBatch | None, tp: TP = A) -> list[int]:
+    return [r.offset for r in batch.records if r.partition == tp.partition] if batch else []
+
+
+# -- the four rules ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_a_fetch_becomes_one_micro_batch_with_its_records_unchanged(app: Any) -> None:
+    rig = Rig(app, {A: [3, 4], B: [7]})
+    await rig.join({0: 3, 1: 7})
+    batch = await rig.poll()
+    assert batch is not None
+    assert batch.records == (
+        (INPUT, 0, 3, 1003, b"key", b"3"),
+        (INPUT, 0, 4, 1004, b"key", b"4"),
+        (INPUT, 1, 7, 1007, b"key", b"7"),
+    )
+    assert (batch.starts, batch.ends) == ({0: 3, 1: 7}, {0: 5, 1: 8})
+    assert batch.membership == rig.consumer.membership == Membership(2, "member")
+    message = rig.consumer._as_message(batch)
+    assert message.value is batch
+    assert message.generation_id == 2
+
+
+@pytest.mark.asyncio
+async def test_records_below_the_cursor_are_dropped(app: Any) -> None:
+    rig = Rig(app, {A: [*range(20)], B: []})
+    await rig.join({0: 5})
+    rig.thread.positions[A] = 2
+    assert offsets(await rig.poll()) == [*range(5, 12)]
+    rig.thread.positions[A] = 0
+    assert await rig.poll() is None
+    rig.thread.positions[A] = 12
+    assert offsets(await rig.poll()) == [*range(12, 20)]
+
+
+@pytest.mark.asyncio
+async def test_a_jump_at_the_head_is_believed_only_when_a_second_read_from_the_cursor_shows_it(
+    app: Any,
+) -> None:
+    rig = Rig(app, {A: [*range(20)], B: []})
+    await rig.join({0: 0})
+    rig.thread.positions[A] = 4  # the driver's position ran ahead: the jump is no gap of the log
+    rig.thread.seeks.clear()
+    assert await rig.poll() is None
+    assert rig.thread.seeks == [(A, 0)]
+    assert offsets(await rig.poll()) == [*range(10)]
+
+
+@pytest.mark.asyncio
+async def test_a_gap_of_the_log_at_the_head_is_proven_by_the_second_read(app: Any) -> None:
+    rig = Rig(app, {A: [6, 7, 15], B: []})
+    await rig.join({0: 0})
+    assert await rig.poll() is None
+    batch = await rig.poll()
+    assert offsets(batch) == [6, 7, 15]
+    assert (batch.starts, batch.ends) == ({0: 0}, {0: 16})
+
+
+@pytest.mark.asyncio
+async def test_a_second_read_proves_the_gap_at_its_own_cursor_alone(app: Any) -> None:
+    """Having asked at one cursor must not make a jump at a later one believable."""
+    rig = Rig(app, {A: [*range(5, 30)], B: []})
+    await rig.join({0: 0})
+    assert await rig.poll() is None
+    assert offsets(await rig.poll()) == [*range(5, 15)]
+    rig.thread.positions[A] = 20
+    assert await rig.poll() is None
+    assert offsets(await rig.poll()) == [*range(15, 25)]
+
+
+@pytest.mark.asyncio
+async def test_what_was_asked_before_a_rebalance_proves_nothing_after_it(app: Any) -> None:
+    rig = Rig(app, {A: [*range(20)], B: []})
+    await rig.join({0: 0})
+    rig.thread.positions[A] = 4
+    assert await rig.poll() is None  # asked at 0
+    await rig.revoke()
+    await rig.join({0: 0})
+    rig.thread.positions[A] = 4
+    assert await rig.poll() is None
+    assert offsets(await rig.poll()) == [*range(10)]
+
+
+@pytest.mark.asyncio
+async def test_a_jump_inside_a_fetch_is_a_gap_of_the_log(app: Any) -> None:
+    rig = Rig(app, {A: [0, 1, 5, 9], B: []})
+    await rig.join({0: 0})
+    batch = await rig.poll()
+    assert offsets(batch) == [0, 1, 5, 9]
+    assert batch.ends == {0: 10}
+
+
+@pytest.mark.asyncio
+async def test_one_partition_waiting_for_its_proof_does_not_hold_the_others(app: Any) -> None:
+    rig = Rig(app, {A: [3], B: [0, 1]})
+    await rig.join({0: 0, 1: 0})
+    first, second = await rig.poll(), await rig.poll()
+    assert (offsets(first), offsets(first, B)) == ([], [0, 1])
+    assert (first.starts, first.ends) == ({1: 0}, {1: 2})
+    assert (offsets(second), second.starts, second.ends) == ([3], {0: 0}, {0: 4})
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("when", ["during", "after"])
+async def test_nothing_is_handed_over_when_partitions_were_revoked_during_the_fetch(
+    app: Any, when: str
+) -> None:
+    rig = Rig(app, {A: [0, 1], B: []})
+    await rig.join({0: 0})
+    setattr(rig.thread, when, rig.revoke)
+    assert await rig.poll() is None
+    assert rig.consumer.cursors == {0: 0}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("when", ["during", "after"])
+async def test_nothing_is_handed_over_when_the_membership_changed_during_the_fetch(
+    app: Any, when: str
+) -> None:
+    """The whole rebalance, seek included, passed while the fetch was under way: its records are of another time."""
+    rig = Rig(app, {A: [*range(15)], B: []})
+    await rig.join({0: 10})
+
+    async def rebalance() -> None:
+        await rig.revoke()
+        await rig.join({0: 10})
+
+    setattr(rig.thread, when, rebalance)
+    assert await rig.poll() is None
+    assert offsets(await rig.poll()) == [
+        *range(10, 15)
+    ]  # read again, though no later record shows that they are missing
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_fetched_between_revocation_and_seek(app: Any) -> None:
+    rig = Rig(app, {A: [0], B: []})
+    rig.thread.assigned = {A}
+    rig.thread.positions[A] = 0
+    assert await rig.poll() is None  # before the first assignment
+    await rig.assign({A})
+    rig.consumer.resume_partitions({A})
+    rig.consumer.resume_flow()
+    assert await rig.poll() is None  # assigned, not restored
+    await rig.seek({0: 0})
+    await rig.revoke()
+    rig.consumer.resume_flow()
+    rig.consumer.resume_partitions({A})
+    assert await rig.poll() is None  # revoked
+    assert rig.thread.fetched == []
+
+
+@pytest.mark.asyncio
+async def test_a_stopped_flow_fetches_nothing(app: Any) -> None:
+    rig = Rig(app, {A: [0], B: []})
+    await rig.join({0: 0})
+    rig.consumer.stop_flow()
+    assert await rig.poll() is None
+    assert rig.thread.fetched == []
+    rig.consumer.resume_flow()
+    rig.thread.after = _async(rig.consumer.stop_flow)
+    assert await rig.poll() is None
+
+
+@pytest.mark.asyncio
+async def test_changelogs_are_never_fetched(app: Any) -> None:
+    rig = Rig(app, {A: [0], B: [], CHANGELOG: [0]})
+    await rig.join({0: 0}, CHANGELOG)
+    rig.consumer.resume_partitions({A, CHANGELOG})
+    await rig.poll()
+    assert rig.thread.fetched == [{A}]
+    assert all(tp != CHANGELOG for tp, _ in rig.thread.seeks)
+    assert await rig.consumer.highwaters(CHANGELOG) == {CHANGELOG: 0}
+    assert await rig.consumer.earliest_offsets(CHANGELOG) == {CHANGELOG: 0}
+    await rig.consumer.seek_wait({CHANGELOG: 5})
+    assert all(tp != CHANGELOG for tp, _ in rig.thread.seeks)
+
+
+@pytest.mark.asyncio
+async def test_lingering_merges_a_second_fetch_into_a_micro_batch_that_is_not_full(app: Any) -> None:
+    rig = Rig(app, {A: [0, 1], B: []})
+    await rig.join({0: 0, 1: 0})
+    app.linger_seconds = 0.001
+
+    async def arrive() -> None:
+        rig.thread.logs = {A: [0, 1, 2], B: [4]}
+        rig.consumer._asked[1] = 0  # B's gap is proven already
+
+    rig.thread.after = arrive
+    batch = await rig.poll()
+    assert (offsets(batch), offsets(batch, B)) == ([0, 1, 2], [4])
+    assert (batch.starts, batch.ends) == ({0: 0, 1: 0}, {0: 3, 1: 5})
+
+
+@pytest.mark.asyncio
+async def test_a_rebalance_while_lingering_drops_the_fetch(app: Any) -> None:
+    rig = Rig(app, {A: [*range(5)], B: []})
+    await rig.join({0: 0})
+    app.linger_seconds = 0.001
+
+    async def rebalance() -> None:
+        async def later() -> None:
+            await rig.revoke()
+            await rig.join({0: 2})
+
+        rig.thread.during = later  # of the second fetch
+
+    rig.thread.after = rebalance
+    assert await rig.poll() is None
+    app.linger_seconds = 0
+    assert offsets(await rig.poll()) == [2, 3, 4]
+
+
+@pytest.mark.asyncio
+async def test_a_full_micro_batch_does_not_linger(app: Any) -> None:
+    rig = Rig(app, {A: [*range(25)], B: []})
+    await rig.join({0: 0})
+    app.linger_seconds = 60
+    assert offsets(await asyncio.wait_for(rig.poll(), 10)) == [*range(10)]
+
+
+@pytest.mark.asyncio
+async def test_a_micro_batch_that_cannot_be_handed_over_ends_the_process(app: Any) -> None:
+    rig = Rig(app, {A: [0], B: []})
+    await rig.join({0: 0})
+
+    async def full(_message: Any) -> None:
+        raise RuntimeError("no room")
+
+    rig.consumer.callback = full
+    with pytest.raises(End) as end:
+        await rig.consumer._drain_messages(rig.consumer)
+    assert "no room" in str(end.value.cause)
+
+
+# -- the whole --------------------------------------------------------------------------------------------------------
+
+
+class Adversary(FakeThread):
+    """A driver that does at every fetch what the drawn plan says: everything the guard's rules are there for."""
+
+    def __init__(self, logs: dict[TP, list[int]]) -> None:
+        super().__init__(logs)
+        self.bend: dict[TP, tuple[str, int]] = {}
+        self.sought: set[TP] = set()
+
+    def seek(self, tp: TP, offset: int) -> None:
+        super().seek(tp, offset)
+        self.sought.add(tp)
+
+    def read(self, tp: TP) -> list[Fetched]:
+        kind, amount = self.bend.pop(tp, ("honest", 10))
+        if kind == "ahead" and tp not in self.sought:  # records vanish, but never right after a seek
+            self.positions[tp] += amount
+        elif kind == "stale":
+            self.positions[tp] = max(0, self.positions[tp] - amount)
+        elif kind == "empty":
+            return []
+        elif kind == "short":
+            self.sought.discard(tp)
+            return super().read(tp)[:amount]  # the rest of what was read is lost
+        self.sought.discard(tp)
+        return super().read(tp)
+
+
+_OFFSETS = st.lists(st.integers(1, 4), min_size=1, max_size=40).map(
+    lambda steps: [sum(steps[: i + 1]) for i in range(len(steps))]
+)
+_BENDS = st.tuples(st.sampled_from(["honest", "ahead", "stale", "empty", "short"]), st.integers(1, 12))
+_REBALANCES = st.sampled_from(["", "", "", "before", "during", "after", "revoked during", "revoked after"])
+_TURNS = st.lists(
+    st.tuples(_BENDS, _BENDS, _REBALANCES, st.booleans(), st.sampled_from([{A, B}, {A, B}, {A}, {B}])),
+    max_size=25,
+)
+
+
+class Life:
+    """A worker's agent and group around the rig: commits some micro-batches, loses others to rebalances."""
+
+    def __init__(self, rig: Rig, committed: dict[int, int]) -> None:
+        self.rig = rig
+        self.committed = committed
+        self.delivered: dict[int, list[int]] = defaultdict(list)
+        self.waiting: list[MicroBatch] = []
+        self.assigned = {A, B}
+
+    def commit(self) -> None:
+        """The delivery's two checks, then the commit."""
+        for batch in self.waiting:
+            if batch.membership == self.rig.consumer.membership:
+                for partition, start in batch.starts.items():
+                    assert start == self.committed[partition], "the chain broke"
+                for one in batch.records:
+                    self.delivered[one.partition].append(one.offset)
+                self.committed.update(batch.ends)
+        self.waiting.clear()
+
+    async def rebalance(self) -> None:
+        await self.rig.revoke()
+        await self.come_back()
+
+    async def come_back(self) -> None:
+        await self.rig.join({tp.partition: self.committed[tp.partition] for tp in self.assigned})
+
+    async def turn(self, bend_a: Any, bend_b: Any, rebalance: str, commit: bool, assigned: set[TP]) -> None:
+        thread = self.rig.thread
+        thread.bend = {A: bend_a, B: bend_b}
+        if rebalance:
+            self.assigned = assigned
+        if rebalance == "before":
+            await self.rebalance()
+        elif rebalance:
+            what, when = (
+                (self.rig.revoke, rebalance.split()[1]) if " " in rebalance else (self.rebalance, rebalance)
+            )
+            setattr(thread, when, what)
+        batch = await self.rig.poll()
+        if batch is not None:
+            assert batch.membership == self.rig.consumer.membership
+            self.waiting.append(batch)
+        thread.during = thread.after = None
+        if " " in rebalance:
+            await self.come_back()
+        if commit:
+            self.commit()
+
+    async def settle(self, logs: dict[TP, list[int]]) -> None:
+        """No more mischief: all that is left arrives."""
+        self.commit()
+        self.rig.thread.bend = {}
+        self.assigned = {A, B}
+        await self.rebalance()
+        for _ in range(2 * sum(map(len, logs.values())) + 4):
+            batch = await self.rig.poll()
+            self.waiting += [batch] if batch else []
+            self.commit()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.tuples(_OFFSETS, _OFFSETS), st.integers(0, 30), st.integers(0, 30), _TURNS, st.sampled_from([0, 1e-6])
+)
+def test_every_record_from_the_committed_offset_on_once_and_in_order(
+    app: Any, logs: Any, start_a: int, start_b: int, turns: Any, linger: float
+) -> None:
+    """For any fetches (ahead, stale, cut short, gapped) and any rebalance around them."""
+    log = {A: logs[0], B: logs[1]}
+    starts = {0: start_a, 1: start_b}
+    app.linger_seconds = linger
+
+    async def live() -> dict[int, list[int]]:
+        life = Life(Rig(app, log, Adversary(log)), dict(starts))
+        await life.come_back()
+        for turn in turns:
+            await life.turn(*turn)
+        await life.settle(log)
+        return life.delivered
+
+    delivered = asyncio.run(live())
+    for tp, offsets_ in log.items():
+        assert delivered[tp.partition] == [o for o in offsets_ if o >= starts[tp.partition]]
+
+
+# -- membership -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_the_membership_is_captured_when_the_assignment_is_made_and_never_read_again(app: Any) -> None:
+    rig = Rig(app, {A: [0], B: []})
+    await rig.join({0: 0})
+    rig.thread.generation, rig.thread.member_id = -1, ""  # what aiokafka has after a failed heartbeat
+    batch = await rig.poll()
+    assert batch.membership == Membership(2, "member")
+    assert rig.consumer.membership == Membership(2, "member")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("generation", "member_id"), [(-2, "member"), (5, "")])
+async def test_a_negative_or_empty_membership_ends_the_process(
+    app: Any, generation: int, member_id: str
+) -> None:
+    rig = Rig(app, {A: [], B: []})
+    rig.thread.generation, rig.thread.member_id = generation, member_id
+    with pytest.raises(End) as end:
+        await rig.assign({A})
+    assert isinstance(end.value.cause, Crash)
+
+
+# -- what Faust may not do --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_faust_commits_no_offset_whatever_is_acknowledged(app: Any) -> None:
+    rig = Rig(app, {A: [0, 1], B: []})
+    await rig.join({0: 0})
+    message = rig.consumer._as_message(await rig.poll())
+    rig.consumer.track_message(message)
+    rig.consumer.ack(message)
+    await rig.consumer.commit()
+    await rig.consumer.force_commit()
+    assert rig.thread.commits == []
+
+
+@pytest.mark.asyncio
+async def test_faust_acknowledges_no_gap(app: Any) -> None:
+    rig = Rig(app, {A: [], B: []})
+    await rig.join({0: 0})
+    await rig.consumer._add_gap(A, 0, 50)
+    assert not rig.consumer._gap.get(A)
+    assert rig.consumer._new_offset(A) is None
+
+
+@pytest.mark.asyncio
+async def test_the_input_is_read_committed_and_never_reset(app: Any) -> None:
+    rig = Rig(app, {A: [], B: []})
+    thread = GuardedConsumer._new_consumer_thread(rig.consumer)
+    assert isinstance(thread, _ConsumerThread)
+    made = thread._create_worker_consumer(app.transport)
+    try:
+        assert made._isolation_level == "read_committed"
+        assert made._auto_offset_reset == "none"
+        assert made._enable_auto_commit is False
+        assert rig.consumer.in_transaction is False  # Faust's own transactions stay off
+    finally:
+        await made.stop()
+        thread.thread_loop.close()
+
+
+# -- where to start ---------------------------------------------------------------------------------------------------
+
+
+class FakeOffsets:
+    """confluent-kafka's consumer as `fetch_starts` uses it."""
+
+    config: dict[str, Any]
+    offsets: dict[int, int]
+    log: tuple[int, int]
+    error: Any = None
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        type(self).config = config
+
+    def committed(self, wanted: list[Any], timeout: float) -> list[Any]:
+        for tp in wanted:
+            tp.offset = self.offsets[tp.partition]
+        return [_Found(tp.partition, tp.offset, self.error) for tp in wanted]
+
+    def get_watermark_offsets(self, tp: Any, timeout: float) -> tuple[int, int]:
+        return self.log
+
+    def close(self) -> None:
+        pass
+
+
+class _Found(NamedTuple):
+    partition: int
+    offset: int
+    error: Any
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> type[FakeOffsets]:
+    class Broker(FakeOffsets):
+        offsets = {0: 7, 1: -1001}
+        log = (5, 20)
+
+    monkeypatch.setattr(module, "RdConsumer", Broker)
+    return Broker
+
+
+@pytest.mark.asyncio
+async def test_the_input_starts_at_the_committed_offset_or_at_the_start_of_the_log(
+    app: Any, broker: type[FakeOffsets]
+) -> None:
+    rig = Rig(app, {A: [*range(5, 20)], B: [*range(5, 20)]})
+    await rig.assign({A, B, CHANGELOG})
+    assert await rig.consumer.fetch_starts() == {0: Start(7, True), 1: Start(5, False)}
+    # A predecessor's pending transaction decides what is committed: only this level waits for it.
+    assert broker.config["isolation.level"] == "read_committed"
+    assert broker.config["group.id"] == app.conf.id
+    await rig.consumer.perform_seek()
+    assert (rig.consumer.cursors, rig.thread.positions) == ({0: 7, 1: 5}, {A: 7, B: 5})
+
+
+@pytest.mark.asyncio
+async def test_the_seek_goes_to_the_offsets_of_the_takeovers_first_step(
+    app: Any, broker: type[FakeOffsets]
+) -> None:
+    rig = Rig(app, {A: [], B: []})
+    await rig.assign({A})
+    await rig.consumer.fetch_starts()
+    broker.offsets = {0: 19}  # committed meanwhile by somebody else: the state does not have it
+    await rig.consumer.perform_seek()
+    assert rig.consumer.cursors == {0: 7}
+    await rig.revoke()
+    await rig.assign({A})
+    await rig.consumer.perform_seek()  # another assignment asks anew
+    assert rig.consumer.cursors == {0: 19}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("offset", [4, 21])
+async def test_a_committed_offset_outside_the_log_is_never_skipped_over(
+    app: Any, broker: type[FakeOffsets], offset: int
+) -> None:
+    broker.offsets = {0: offset}
+    rig = Rig(app, {A: [], B: []})
+    await rig.assign({A})
+    with pytest.raises(SurroundingsError, match="coversumm-worker reset"):
+        await rig.consumer.fetch_starts()
+    with pytest.raises(End) as end:
+        await rig.consumer.perform_seek()
+    assert isinstance(end.value.cause, SurroundingsError)
+    assert not rig.consumer.seeked
+
+
+@pytest.mark.asyncio
+async def test_offsets_that_cannot_be_read_are_not_taken_for_none(
+    app: Any, broker: type[FakeOffsets]
+) -> None:
+    broker.error = KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE)
+    rig = Rig(app, {A: [], B: []})
+    await rig.assign({A})
+    with pytest.raises(Crash, match="COORDINATOR|oordinator"):
+        await rig.consumer.fetch_starts()
+
+
+def _async(action: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        action()
+
+    return run
+
+
+def test_a_data_dir_is_enough_to_build_the_app(tmp_path: Path) -> None:
+    assert make_app(tmp_path).transport.Consumer is GuardedConsumer
