@@ -374,11 +374,15 @@ class Settings:
                 raise SurroundingsError(demand.message)
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings:
-        """The settings of this process; SurroundingsError for what is not accepted."""
+    def from_environment(cls, environ: Mapping[str, str] = os.environ, **instead: str | None) -> Settings:
+        """The settings of this process; SurroundingsError for what is not accepted.
+
+        `instead`: by field, the text to take in place of its variable (of command line options); None: the variable.
+        """
         described = settings_by_field()
         _refuse_misspelt(environ, [setting.variable for setting in described.values()])
         given = {name: environ.get(setting.variable, "").strip() for name, setting in described.items()}
+        given |= {name: text for name, text in instead.items() if text is not None}
         return cls(**{name: _parse(described[name], text) for name, text in given.items() if text})
 
     def redacted(self) -> dict[str, str]:
@@ -418,6 +422,22 @@ def settings_table() -> str:
     return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows]) + "\n"
 
 
+def limit_native_threads() -> None:
+    """One thread for NumPy's BLAS, unless the environment says otherwise; before NumPy is imported.
+
+    Its matrices here are small: more threads would only wait for each other, and take cores from the embedder.
+    """
+    for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+
+
+def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child process with these settings alone, whatever this process was started with."""
+    known = {setting.variable for setting in settings_by_field().values()}
+    kept = {name: text for name, text in os.environ.items() if name not in known}
+    return kept | variables
+
+
 def _instance_id(data_dir: Path) -> str:
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:180] or "worker"
     return f"{host}-{sha256(os.fsencode(data_dir)).hexdigest()[:8]}"
@@ -437,7 +457,7 @@ def _parse(setting: Setting, text: str) -> Any:
 
 
 def _refuse_misspelt(environ: Mapping[str, str], known: list[str]) -> None:
-    """A misspelt variable would be ignored in silence. Near misses only: Kubernetes adds variables of its own."""
+    """A misspelt variable would be ignored in silence. Near misses only: Kubernetes adds some of its own."""
     for variable in environ:
         if variable.startswith(PREFIX) and variable not in known:
             for near in get_close_matches(variable, known, n=1, cutoff=0.93):
@@ -461,8 +481,8 @@ def _demands_on_values(settings: Settings) -> list[_Demand]:
     return [
         _Demand(
             len(set(topics)) == 3 and max(map(len, topics)) <= 249,
-            f"COVERSUMM_INPUT_TOPIC, COVERSUMM_OUTPUT_TOPIC, COVERSUMM_DLQ_TOPIC: {', '.join(topics)} must be three different names of "
-            "at most 249 characters",
+            f"COVERSUMM_INPUT_TOPIC, COVERSUMM_OUTPUT_TOPIC, COVERSUMM_DLQ_TOPIC: {', '.join(topics)} must be "
+            "three different names of at most 249 characters",
         ),
         _Demand(
             not settings.schema_registry_url,
