@@ -11,7 +11,7 @@ import pytest
 
 import worker
 from worker.errors import SurroundingsError
-from worker.settings import Settings, settings_by_field, settings_table
+from worker.settings import Settings, environment_with, settings_by_field, settings_table
 
 SASL = {
     "COVERSUMM_SECURITY_PROTOCOL": "sasl_plaintext",
@@ -220,6 +220,23 @@ def test_instances_differ_by_data_directory(tmp_path: Path) -> None:
     assert len(ids) == 2
     assert Settings(data_dir=tmp_path / "a").instance_id in ids
     assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,200}", instance) for instance in ids)
+
+
+def test_options_stand_in_for_variables() -> None:
+    environ = {"COVERSUMM_K": "7", "COVERSUMM_EPOCH": "2"}
+    settings = Settings.from_environment(environ, k="9", epoch=None)
+    assert (settings.k, settings.epoch) == (9, 2)
+    with pytest.raises(SurroundingsError, match="COVERSUMM_K: 'nine'"):
+        Settings.from_environment(environ, k="nine")
+
+
+def test_a_child_gets_the_given_settings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COVERSUMM_K", "7")
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "elsewhere:1")
+    monkeypatch.setenv("UNRELATED", "kept")
+    child = environment_with({"COVERSUMM_EPOCH": "2"})
+    assert child["UNRELATED"] == "kept"
+    assert Settings.from_environment(child).redacted() == Settings(epoch=2).redacted()
 
 
 def test_the_table_has_every_setting() -> None:

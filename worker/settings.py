@@ -435,7 +435,7 @@ def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
     """The environment of a child process with these settings alone, whatever this process was started with."""
     known = {setting.variable for setting in settings_by_field().values()}
     kept = {name: text for name, text in os.environ.items() if name not in known}
-    return kept | variables
+    return {**kept, **variables}
 
 
 def _instance_id(data_dir: Path) -> str:
