@@ -500,6 +500,12 @@ def _demands_on_values(settings: Settings) -> list[_Demand]:
             f"({_show_size(settings.max_event_bytes)}): the event holds the text",
         ),
         _Demand(
+            settings.k * _sentence_bytes(settings.max_sentence_chars) <= settings.max_message_bytes,
+            f"COVERSUMM_MAX_MESSAGE_BYTES: {_show_size(settings.max_message_bytes)} may be too little for a summary of COVERSUMM_K="
+            f"{settings.k} sentences of COVERSUMM_MAX_SENTENCE_CHARS={settings.max_sentence_chars}: set at least "
+            f"{settings.k * _sentence_bytes(settings.max_sentence_chars)}, and max.message.bytes of the output topic with it",
+        ),
+        _Demand(
             settings.transaction_timeout_ms < settings.commit_timeout_ms,
             f"COVERSUMM_TRANSACTION_TIMEOUT_MS: {settings.transaction_timeout_ms} must be less than "
             f"COVERSUMM_COMMIT_TIMEOUT_MS ({settings.commit_timeout_ms}): the broker decides first",
@@ -510,6 +516,11 @@ def _demands_on_values(settings: Settings) -> list[_Demand]:
             f"COVERSUMM_STALL_TIMEOUT_MS ({settings.stall_timeout_ms}): a slow commit is no stall",
         ),
     ]
+
+
+def _sentence_bytes(chars: int) -> int:
+    """The most bytes one sentence of a summary takes: six for a character that JSON escapes, its ids four times."""
+    return 6 * (chars + 4 * MAX_SENTENCE_ID_CHARS)
 
 
 def _demands_on_sasl(settings: Settings) -> list[_Demand]:

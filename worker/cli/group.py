@@ -1,0 +1,92 @@
+"""The commands together, and what every ending of one means: the exit codes.
+
+| code | meaning |
+|---|---|
+| 0 | done |
+| 1 | a check failed |
+| 2 | usage, settings or surroundings: one line says what to do |
+| 3 | crashed: restart it |
+| 4 | fenced: another worker has this instance id |
+| 130 | interrupted |
+"""
+
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from worker import __version__
+from worker.cli import inspect, output, run, send, summarize, topics, verify
+from worker.errors import CoversummError, Crash, SurroundingsError
+
+PROGRAM = "coversumm-worker"
+INTERRUPTED = 128 + signal.SIGINT
+
+
+class Commands(click.Group):
+    """Lists its commands in the order of use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """See `click.Group`."""
+        return list(self.commands)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name=PROGRAM)
+def cli() -> None:
+    """The exact extractive summary of every entity's reviews, kept current on Kafka, exactly once.
+
+    Settings are environment variables (KAFKA_BOOTSTRAP_SERVERS, COVERSUMM_...): the README lists them.
+    """
+
+
+for module in (run, topics, send, inspect, verify, summarize):
+    cli.add_command(module.command)
+
+
+def execute(arguments: Sequence[str] | None = None) -> int:
+    """Run a command (of `sys.argv` by default); return its exit code, with one line on standard error where it is 2 to 4."""
+    try:
+        result = cli.main(arguments, prog_name=PROGRAM, standalone_mode=False)
+        output.flush()
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx is not None else PROGRAM
+        return _fail(f"{error.format_message()} See `{where} --help`.", SurroundingsError.exit_code)
+    except click.ClickException as error:
+        return _fail(error.format_message(), SurroundingsError.exit_code)
+    except CoversummError as error:
+        return _fail(str(error), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has enough of it
+        output.abandon()
+        return 0
+    except Exception as error:
+        traceback.print_exc()
+        return _fail(f"{type(error).__name__}: {error}", Crash.exit_code)
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    sys.stderr.write(f"{PROGRAM}: error: {line}\n")
+    return code
+
+
+def commands_table() -> str:
+    """All commands as a Markdown table."""
+    rows = []
+    for name, command in cli.commands.items():
+        takes = [
+            str(p.make_metavar(click.Context(command)))
+            for p in command.params
+            if p.param_type_name == "argument"
+        ]
+        rows.append(f"| `{' '.join([name, *takes])}` | {_first_paragraph(command)} |")
+    return "\n".join(["| command | does |", "|---|---|", *rows]) + "\n"
+
+
+def _first_paragraph(command: click.Command) -> str:
+    return " ".join((command.help or "").split("\n\n")[0].split())

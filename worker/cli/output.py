@@ -1,0 +1,89 @@
+"""Where output goes: tables and progress for people at a terminal, JSON lines for everything else."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def json_option(command: F) -> F:
+    """The `--json` option, handed to the command as `as_json`: on by itself where standard output is no terminal."""
+    return click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        callback=lambda _ctx, _option, given: given or not sys.stdout.isatty(),
+        help="JSON lines; the default where output is no terminal.",
+    )(command)
+
+
+def console() -> "Console":
+    """For people, on standard output."""
+    from rich.console import Console
+
+    return Console(highlight=False, emoji=False, markup=False)
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON on standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def note(line: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(line + "\n")
+
+
+def flush() -> None:
+    """Write what is buffered now, where a closed pipe can still be dealt with."""
+    sys.stdout.flush()
+
+
+def abandon() -> None:
+    """Give up standard output, so that the interpreter's own flush at exit has nothing to complain about."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class FileProgress:
+    """How far a file has been read, shown on standard error if that is a terminal, else not at all."""
+
+    def __init__(self, progress: "Progress | None", total: int | None) -> None:
+        self._progress = progress
+        self._task = None if progress is None else progress.add_task("", total=total, done=0)
+
+    def update(self, position: int, done: int) -> None:
+        """So many bytes of the file are read, so many events done."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=position, done=done)
+
+
+@contextmanager
+def file_progress(total: int | None) -> Iterator[FileProgress]:
+    """Progress over a file of `total` bytes (None: unknown)."""
+    if not sys.stderr.isatty():
+        yield FileProgress(None, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[done]:,} events"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield FileProgress(progress, total)

@@ -1,0 +1,108 @@
+"""`topics`: create or check the worker's topics, the input among them."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from worker.cli import output
+from worker.errors import SurroundingsError
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.stream.topics import Topics
+
+FAILED = 1
+
+
+@click.command("topics", short_help="Create or check the topics, input included.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 100_000),
+    help="Of the topics that are created; without it, the input's.",
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1, 100),
+    help="Of the topics that are created; without it, the broker's default.",
+)
+@click.option("--dry-run", is_flag=True, help="Change nothing.")
+@output.json_option
+def command(partitions: int | None, replication_factor: int | None, dry_run: bool, as_json: bool) -> int:
+    """Create the worker's topics, input included, or check those that exist: partition counts and cleanup policies.
+
+    Exit code 1 where one is not as it should be.
+    """
+    settings = Settings.from_environment()
+    from worker.stream.topics import Topics
+
+    topics = Topics(settings)
+    count = _wanted_partitions(topics, partitions)
+    missing = topics.missing()
+    if not dry_run:
+        topics.create(missing, count, replication_factor or -1)
+    created = {spec.name for spec in missing}
+    complaints = _count_complaints(topics, count) + _policy_complaints(topics, created)
+    rows = []
+    for spec in topics.specs.values():
+        status = ("missing" if dry_run else "created") if spec.name in created else "exists"
+        rows.append(
+            {
+                "role": spec.role,
+                "topic": spec.name,
+                "partitions": topics.partitions.get(spec.name, count),
+                "cleanup_policy": spec.config["cleanup.policy"],
+                "status": status,
+            }
+        )
+    _show(rows, complaints, as_json)
+    return FAILED if complaints else 0
+
+
+def _wanted_partitions(topics: "Topics", asked: int | None) -> int:
+    name = topics.specs["input"].name
+    count = topics.partitions.get(name, asked)
+    if count is None:
+        raise SurroundingsError(
+            f"the input topic {name} does not exist yet: say how many partitions it shall have (--partitions N)"
+        )
+    if asked is not None and asked != count:
+        raise SurroundingsError(
+            f"the input topic {name} has {count} partitions already, not {asked}: leave --partitions out, or name another topic "
+            "(COVERSUMM_INPUT_TOPIC); entities cannot move between partitions"
+        )
+    return count
+
+
+def _count_complaints(topics: "Topics", count: int) -> list[str]:
+    return [
+        f"the {spec.role} topic {spec.name} has {topics.partitions[spec.name]} partitions, the input topic has {count}: "
+        "they must be equal"
+        for spec in topics.specs.values()
+        if topics.partitions.get(spec.name, count) != count
+    ]
+
+
+def _policy_complaints(topics: "Topics", created: set[str]) -> list[str]:
+    from confluent_kafka import KafkaException
+
+    if created.issuperset(spec.name for spec in topics.specs.values()):
+        return []
+    try:
+        return topics.check_policies()
+    except KafkaException as cause:
+        return [f"the cleanup policies cannot be read ({cause.args[0].str()})"]
+
+
+def _show(rows: list[dict[str, object]], complaints: list[str], as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            output.print_json(row)
+    else:
+        from rich.table import Table
+
+        table = Table("role", "topic", "partitions", "cleanup", "status")
+        for row in rows:
+            table.add_row(*map(str, row.values()))
+        output.console().print(table)
+    for complaint in complaints:
+        output.note(f"coversumm-worker: error: {complaint}")

@@ -1,0 +1,110 @@
+"""`verify`: every entity of a stopped worker, recomputed by brute force from its stored rows."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from worker.cli import output
+from worker.settings import Settings
+
+FAILED = 1
+SHOWN_SOUND = 30
+"""Sound entities in the table; those with a difference are all shown."""
+
+
+@click.command("verify", short_help="Recompute a stopped worker's summaries by brute force.")
+@click.option(
+    "--data-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Of a stopped worker; without it, the setting.",
+)
+@output.json_option
+def command(data_dir: Path | None, as_json: bool) -> int:
+    """Recompute every entity by brute force from the stored rows of a stopped worker, and compare; exit code 1 on any
+    difference."""
+    if data_dir is None:
+        data_dir = Settings.from_environment().data_dir
+    started = time.monotonic()
+    table = None if as_json else _Table()
+    entities = differing = 0
+    for check in _checks(data_dir):
+        entities += 1
+        differing += not check["ok"]
+        if table is None:
+            output.print_json(check)
+        else:
+            table.add(check)
+    if table is not None:
+        table.show(entities, differing, time.monotonic() - started)
+    if differing:
+        output.note(
+            f"coversumm-worker: error: {differing} of {entities} entities differ from the brute-force summary"
+        )
+    return FAILED if differing else 0
+
+
+def _checks(data_dir: Path) -> Iterator[dict[str, Any]]:
+    """One result for each entity; a row that does not decode ends its partition with a result of its own."""
+    from worker.cli.stored import stored_partitions
+    from worker.state import CorruptRow, verify_partition
+
+    with stored_partitions(data_dir) as partitions:
+        for part in partitions:
+            try:
+                for check in verify_partition(
+                    part.rows, dimension=part.dimension, k=part.k, distinct=part.distinct
+                ):
+                    yield _result(
+                        part.number, check.entity_id, check.reviews, check.sentences, check.problems
+                    )
+            except CorruptRow as corrupt:
+                yield _result(part.number, None, None, None, (str(corrupt),))
+
+
+def _result(
+    partition: int,
+    entity_id: str | None,
+    reviews: int | None,
+    sentences: int | None,
+    problems: tuple[str, ...],
+) -> dict[str, Any]:
+    return {
+        "partition": partition,
+        "entity_id": entity_id,
+        "reviews": reviews,
+        "sentences": sentences,
+        "ok": not problems,
+        "problems": list(problems),
+    }
+
+
+class _Table:
+    """The results for people: all that differ, the first of the sound ones."""
+
+    def __init__(self) -> None:
+        from rich.table import Table
+
+        self._table = Table("partition", "entity", "reviews", "sentences", "result")
+        self._sound = 0
+
+    def add(self, check: dict[str, Any]) -> None:
+        self._sound += check["ok"]
+        if check["ok"] and self._sound > SHOWN_SOUND:
+            return
+        cells = [
+            "-" if check[name] is None else str(check[name])
+            for name in ("partition", "entity_id", "reviews", "sentences")
+        ]
+        self._table.add_row(
+            *cells, "\n".join(check["problems"]) or "equal", style=None if check["ok"] else "red"
+        )
+
+    def show(self, entities: int, differing: int, seconds: float) -> None:
+        console = output.console()
+        console.print(self._table)
+        if self._sound > SHOWN_SOUND:
+            console.print(f"... and {self._sound - SHOWN_SOUND:,} more that are equal")
+        console.print(f"{entities:,} entities, {differing:,} differ, {seconds:.1f} s")
