@@ -202,14 +202,14 @@ class GuardedConsumer(driver.Consumer):
 
     async def _next_micro_batch(self) -> MicroBatch | None:
         membership = self.membership
-        fetched = await self._fetch(timeout_seconds=1.0)
+        fetched, more = await self._fetch(timeout_seconds=1.0), {}
         if fetched and self.app.linger_seconds and _count(fetched) < self.app.conf.broker_max_poll_records:
             await self.sleep(self.app.linger_seconds)
-            for tp, records in (await self._fetch(timeout_seconds=0.0)).items():
-                fetched[tp] = [*fetched.get(tp, ()), *records]
+            more = await self._fetch(timeout_seconds=0.0)
         if fetched and self.seeked and self.flow_active and membership == self.membership:
+            self._merge(fetched, more)
             return self._guard(fetched, membership)
-        self._read_again(fetched)
+        self._read_again(fetched | more)
         return None
 
     async def _fetch(self, timeout_seconds: float) -> dict[TP, list[Any]]:
@@ -224,6 +224,18 @@ class GuardedConsumer(driver.Consumer):
         for tp in fetched:
             if self.seeked and tp.partition in self.cursors:
                 self._thread.seek(tp, self.cursors[tp.partition])
+
+    def _merge(self, fetched: dict[TP, list[Any]], more: Mapping[TP, list[Any]]) -> None:
+        """Append a second fetch to the first; a jump between the two is no jump inside one, and is to be read again."""
+        for tp, records in more.items():
+            before = fetched.setdefault(tp, [])
+            following = before[-1].offset + 1 if before else None
+            fresh = [record for record in records if following is None or record.offset >= following]
+            if following is not None and fresh and fresh[0].offset > following:
+                self._asked[tp.partition] = following
+                self._thread.seek(tp, following)
+            else:
+                before.extend(fresh)
 
     def _guard(self, fetched: Mapping[TP, list[Any]], membership: Membership | None) -> MicroBatch | None:
         """Apply rules 2 to 4 to a fetch; no `await`, so that nothing moves meanwhile."""
@@ -283,23 +295,25 @@ class GuardedConsumer(driver.Consumer):
     # -- what status and watchdog ask ---------------------------------------------------------------------------------
 
     def stable_end(self, partition: int) -> int | None:
-        """The last stable offset of an input partition, None before the first fetch."""
-        offset = self._thread._ensure_consumer().last_stable_offset(TP(self.app.input_topic_name, partition))
-        return None if offset is None or offset < 0 else int(offset)
+        """The last stable offset of an input partition, None before the first fetch and between assignments."""
+        state = self._fetch_state(partition)
+        return None if state is None or state.lso is None or state.lso < 0 else int(state.lso)
 
     def undecided(self, partition: int) -> int:
         """Records of an input partition behind an open transaction of an upstream producer, as far as fetches told."""
-        consumer = self._thread._ensure_consumer()
-        tp = TP(self.app.input_topic_name, partition)
-        stable, high = consumer.last_stable_offset(tp), consumer.highwater(tp)
-        return 0 if stable is None or high is None or stable < 0 else max(0, int(high) - int(stable))
+        state, stable = self._fetch_state(partition), self.stable_end(partition)
+        return 0 if state is None or stable is None else max(0, int(state.highwater) - stable)
 
     def fetch_position(self, partition: int) -> int | None:
         """The offset the next fetch starts from: past transaction markers, where the cursor is not."""
-        tp = TP(self.app.input_topic_name, partition)
-        assignment = self._thread._ensure_consumer()._subscription.subscription.assignment
-        state = assignment.state_value(tp) if assignment else None
+        state = self._fetch_state(partition)
         return int(state.position) if state is not None and state.has_valid_position else None
+
+    def _fetch_state(self, partition: int) -> Any:
+        """What aiokafka knows of an input partition, None where it is not assigned (its own methods assert that it is)."""
+        subscription = self._thread._ensure_consumer()._subscription.subscription
+        assignment = subscription.assignment if subscription else None
+        return assignment.state_value(TP(self.app.input_topic_name, partition)) if assignment else None
 
 
 class GuardedTransport(driver.Transport):
