@@ -10,7 +10,14 @@ import platform
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -24,6 +31,8 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0)
 _BATCH_SIZES: Final = (1, 3, 10, 30, 100, 300, 1000, 3000)
 _CERTIFICATES: Final = ("proved_gap", "proved_reservoir", "refilled")
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every counter, of no use here
 
 M = TypeVar("M", bound=MetricWrapperBase)
 

@@ -1,0 +1,1 @@
+"""The demo, and the embedded broker it runs on."""

@@ -1,0 +1,159 @@
+"""A Kafka broker inside this process: librdkafka's mock cluster, for the demo and for quick tests.
+
+It needs nothing but the confluent-kafka wheel that is installed anyway: the library in it exports the mock cluster's functions.
+The broker listens on real TCP on 127.0.0.1, for any client of any process. It runs in threads of the library, which do not hold
+Python's lock, and so it dies with this process, however that ends.
+
+What it is not: it forgets (5 MiB or 100,000 batches a partition, the oldest dropped), does not compact, has no admin requests (so
+topics are created here), does not keep the source offsets of a transaction, and hides nothing of one from readers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+import confluent_kafka.cimpl
+
+from worker.errors import SurroundingsError
+
+_BROKER_ID: Final = 1
+_PRODUCER: Final = 0
+_MESSAGE_BYTES: Final = 512
+_POINTER: Final = ctypes.c_void_p
+_TEXT: Final = ctypes.c_char_p
+_INT: Final = ctypes.c_int
+
+# name -> (result, arguments)
+_FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
+    "rd_kafka_conf_new": (_POINTER, ()),
+    "rd_kafka_conf_set_log_cb": (None, (_POINTER, _POINTER)),
+    "rd_kafka_new": (_POINTER, (_INT, _POINTER, _TEXT, ctypes.c_size_t)),
+    "rd_kafka_destroy": (None, (_POINTER,)),
+    "rd_kafka_err2name": (_TEXT, (_INT,)),
+    "rd_kafka_mock_cluster_new": (_POINTER, (_POINTER, _INT)),
+    "rd_kafka_mock_cluster_destroy": (None, (_POINTER,)),
+    "rd_kafka_mock_cluster_bootstraps": (_TEXT, (_POINTER,)),
+    "rd_kafka_mock_group_initial_rebalance_delay_ms": (None, (_POINTER, ctypes.c_int32)),
+    "rd_kafka_mock_topic_create": (_INT, (_POINTER, _TEXT, _INT, _INT)),
+    "rd_kafka_mock_broker_set_rtt": (_INT, (_POINTER, ctypes.c_int32, _INT)),
+    "rd_kafka_mock_broker_set_down": (_INT, (_POINTER, ctypes.c_int32)),
+    "rd_kafka_mock_broker_set_up": (_INT, (_POINTER, ctypes.c_int32)),
+    "rd_kafka_mock_push_request_errors_array": (
+        None,
+        (_POINTER, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(_INT)),
+    ),
+    "rd_kafka_mock_clear_request_errors": (None, (_POINTER, ctypes.c_int16)),
+}
+
+
+class EmbeddedBroker:
+    """One broker with some topics; a context manager.
+
+    Args:
+        topics: partition counts by name.
+        rebalance_delay_ms: how long the first rebalance of a group waits for more members.
+
+    Raises:
+        SurroundingsError: the installed confluent-kafka has no mock cluster.
+    """
+
+    def __init__(self, topics: Mapping[str, int] | None = None, *, rebalance_delay_ms: int = 300) -> None:
+        self._library = _library()
+        self._client = self._new_client()
+        self._cluster = self._library.rd_kafka_mock_cluster_new(self._client, 1)
+        self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, rebalance_delay_ms)
+        self.bootstrap_servers: str = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
+        for name, partitions in (topics or {}).items():
+            self.create_topic(name, partitions)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _cause: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the broker and free it; what it held is gone."""
+        if self._cluster is not None:
+            self._library.rd_kafka_mock_cluster_destroy(self._cluster)
+            self._library.rd_kafka_destroy(self._client)
+            self._cluster = None
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Create a topic. Raises ValueError where the broker will not: it exists, or the name or count is none."""
+        self._check(
+            self._library.rd_kafka_mock_topic_create(self._running(), name.encode(), partitions, 1),
+            f"the topic {name} with {partitions} partitions",
+        )
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def delay_answers(self, milliseconds: int) -> None:
+        """Answer every request so much later; 0: at once."""
+        self._check(
+            self._library.rd_kafka_mock_broker_set_rtt(self._running(), _BROKER_ID, milliseconds),
+            f"a delay of {milliseconds} ms",
+        )
+
+    def go_down(self) -> None:
+        """Close all connections and refuse new ones; what is stored stays."""
+        self._check(self._library.rd_kafka_mock_broker_set_down(self._running(), _BROKER_ID), "going down")
+
+    def come_up(self) -> None:
+        """End `go_down`."""
+        self._check(self._library.rd_kafka_mock_broker_set_up(self._running(), _BROKER_ID), "coming up")
+
+    def fail_requests(self, api_key: int, errors: Iterable[int]) -> None:
+        """Answer the next requests of this kind (the Kafka protocol's API key) with these error codes, one each; 0: well."""
+        codes = list(errors)
+        array = (_INT * len(codes))(*codes)
+        self._library.rd_kafka_mock_push_request_errors_array(self._running(), api_key, len(codes), array)
+
+    def forgive_requests(self, api_key: int) -> None:
+        """Take back what is left of `fail_requests`."""
+        self._library.rd_kafka_mock_clear_request_errors(self._running(), api_key)
+
+    # -- the library ---------------------------------------------------------------------------------------------
+
+    def _new_client(self) -> int:
+        """The handle that the cluster lives in: a producer that never connects and logs nothing."""
+        configuration = self._library.rd_kafka_conf_new()
+        self._library.rd_kafka_conf_set_log_cb(configuration, None)
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        client: int | None = self._library.rd_kafka_new(_PRODUCER, configuration, message, _MESSAGE_BYTES)
+        if client is None:
+            raise SurroundingsError(f"the embedded broker could not be started: {message.value.decode()}")
+        return client
+
+    def _running(self) -> int:
+        if self._cluster is None:
+            raise ValueError("the embedded broker is closed")
+        cluster: int = self._cluster
+        return cluster
+
+    def _check(self, error: int, what: str) -> None:
+        if error:
+            raise ValueError(f"{what}: the broker says {self._library.rd_kafka_err2name(error).decode()}")
+
+
+def _library() -> ctypes.CDLL:
+    """librdkafka, by way of confluent-kafka's extension module.
+
+    A symbol is looked up in a library and in all that it is linked to, so this finds exactly the librdkafka that confluent-kafka
+    itself uses, wherever the wheel of this platform keeps it.
+    """
+    library = ctypes.CDLL(confluent_kafka.cimpl.__file__)
+    try:
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+    except AttributeError as cause:
+        raise SurroundingsError(
+            f"the installed confluent-kafka has no embedded broker ({cause}): install the version that pyproject.toml pins"
+        ) from cause
+    return library
