@@ -501,7 +501,7 @@ def _demands_on_values(settings: Settings) -> list[_Demand]:
         ),
         _Demand(
             settings.k * _sentence_bytes(settings.max_sentence_chars) <= settings.max_message_bytes,
-            f"COVERSUMM_MAX_MESSAGE_BYTES: {_show_size(settings.max_message_bytes)} may be too little for a summary of COVERSUMM_K="
+            f"COVERSUMM_MAX_MESSAGE_BYTES: {_show_size(settings.max_message_bytes)} may be too little for COVERSUMM_K="
             f"{settings.k} sentences of COVERSUMM_MAX_SENTENCE_CHARS={settings.max_sentence_chars}: set at least "
             f"{settings.k * _sentence_bytes(settings.max_sentence_chars)}, and max.message.bytes of the output topic with it",
         ),
@@ -520,6 +520,8 @@ def _demands_on_values(settings: Settings) -> list[_Demand]:
 
 def _sentence_bytes(chars: int) -> int:
     """The most bytes one sentence of a summary takes: six for a character that JSON escapes, its ids four times."""
+    from worker.events import MAX_SENTENCE_ID_CHARS  # late: it loads NumPy, whose threads are limited first
+
     return 6 * (chars + 4 * MAX_SENTENCE_ID_CHARS)
 
 

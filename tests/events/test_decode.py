@@ -124,6 +124,7 @@ BAD: list[tuple[str, Any, str, str]] = [
     ("text too long", upsert(text="é" * 501), "text_too_long", "1002 bytes"),
     ("unused text too long", upsert(text="a" * 1001, sentences=["a"]), "text_too_long", "text"),
     ("a sentence too long", given("a", "b" * 1001), "text_too_long", "sentences[1].text"),
+    ("a sentence with a vector too long to be whole", given(vector([1, 0], "b" * 101)), "text_too_long", "101 char"),
     ("too many sentences", given(*"abcdef"), "too_many_sentences", "6"),
     ("very many sentences", given(*["a"] * 19_000), "too_many_sentences", "19000"),
     ("too large", upsert(more="a" * 100_000), "too_large", "100000"),

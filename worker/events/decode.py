@@ -263,6 +263,12 @@ def _check_sentence(i: int, item: SentenceBody | str, limits: Limits, pool: Vect
                 Reason.NO_EMBEDDING, f"sentences[{i}]: no embedding, and this worker has no engine"
             )
         return None
+    if len(text) > limits.max_sentence_chars:  # splitting it would leave its pieces without their vectors
+        raise _BadEventError(
+            Reason.TEXT_TOO_LONG,
+            f"sentences[{i}].text: {len(text)} characters, one with an embedding of its own has at most "
+            f"{limits.max_sentence_chars}",
+        )
     where = f"sentences[{i}].embedding"
     length, rest = divmod(len(embedding), 4) if isinstance(embedding, bytes) else (len(embedding), 0)
     if rest:

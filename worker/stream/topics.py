@@ -17,6 +17,8 @@ from worker.settings import Settings
 from worker.stream.table import DELETE_RETENTION_MS
 
 TABLE_NAME = "entities"
+# What a record batch of one message takes besides the message.
+RECORD_OVERHEAD_BYTES = 1024
 METADATA_TIMEOUT_SECONDS = 15
 CREATE_TIMEOUT_SECONDS = 30
 
@@ -38,10 +40,11 @@ def changelog_topic(settings: Settings) -> str:
 def topic_specs(settings: Settings) -> dict[str, TopicSpec]:
     """The worker's four topics by role."""
     compacted = {"cleanup.policy": "compact"}
+    largest = {"max.message.bytes": str(settings.max_message_bytes + RECORD_OVERHEAD_BYTES)}
     specs = (
         TopicSpec("input", settings.input_topic, {"cleanup.policy": "delete"}),
-        TopicSpec("output", settings.output_topic, compacted),
-        TopicSpec("dead letters", settings.dlq_topic, {"cleanup.policy": "delete"}),
+        TopicSpec("output", settings.output_topic, compacted | largest),
+        TopicSpec("dead letters", settings.dlq_topic, {"cleanup.policy": "delete"} | largest),
         TopicSpec(
             "changelog",
             changelog_topic(settings),

@@ -230,11 +230,17 @@ def broker_credentials(settings: Settings) -> Any:
     protocol = settings.security_protocol
     context = None
     if protocol.endswith("SSL"):
-        context = ssl.create_default_context(cafile=settings.ssl_ca_location)
-        if settings.ssl_certificate_location:
-            context.load_cert_chain(
-                settings.ssl_certificate_location, settings.ssl_key_location, settings.ssl_key_password
-            )
+        try:
+            context = ssl.create_default_context(cafile=settings.ssl_ca_location)
+            if settings.ssl_certificate_location:
+                context.load_cert_chain(
+                    settings.ssl_certificate_location, settings.ssl_key_location, settings.ssl_key_password
+                )
+        except OSError as cause:  # ssl.SSLError is one
+            raise SurroundingsError(
+                f"the TLS files cannot be used ({cause.strerror or cause}): look at COVERSUMM_SSL_CA_LOCATION, "
+                "COVERSUMM_SSL_CERTIFICATE_LOCATION, COVERSUMM_SSL_KEY_LOCATION and COVERSUMM_SSL_KEY_PASSWORD"
+            ) from cause
     if protocol.startswith("SASL"):
         return SASLCredentials(
             username=settings.sasl_username,
