@@ -1,8 +1,8 @@
 """What is in a row: binary values with a format version and a checksum.
 
-Every value is `format u8 | crc32 u32 | payload`, little-endian throughout. The checksum covers key and
-payload, so a value that ended up under another key is noticed too. Decoders raise `CorruptRow` (naming the
-row) or `UnknownFormat`, nothing else.
+Every value is `format u8 | crc32 u32 | payload`, little-endian throughout; that frame is the same in every
+format. The checksum covers key and payload, so a value that ended up under another key is noticed too. Decoders
+raise `CorruptRow` (naming the row) or `UnknownFormat`, nothing else.
 
     header        reviews u64 | sentences u64 | incarnation u64
     published     sequence u64 | count u32 | count * len u32 | the sentence ids | count * digest 16    by rank

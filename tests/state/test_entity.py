@@ -1,0 +1,142 @@
+"""One entity's rows: reviews of any size come back as they were, and nothing of a former state stays."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.state import CorruptRow, MemoryRows
+from worker.state.entity import EntityRows, Review, Sentence, parse_sentence_id, read_header, sentence_id
+from worker.state.rows import CHUNK_BYTES, Header, Published
+
+DIMENSION = 384
+RANDOM = np.random.default_rng(5)
+
+
+def entity(rows=None, incarnation=4):
+    return EntityRows(MemoryRows() if rows is None else rows, b"hotel", incarnation, DIMENSION)
+
+
+def review(count, version=1, text="Fine.", review_id=b"r", **fields):
+    vectors = RANDOM.integers(-3000, 3000, (count, DIMENSION)).astype(np.int16)
+    sentences = [
+        Sentence(2 * i, sentence_id(review_id, 2 * i), f"{text} {i}", v) for i, v in enumerate(vectors)
+    ]
+    return Review(version, sentences=sentences, **fields)
+
+
+def stored(rows, entity_rows, review_id, written):
+    changes = {}
+    entity_rows.put_review(changes, review_id, written)
+    rows.write(changes)
+    return changes
+
+
+def same(one, other):
+    def plain(review):
+        return [(s.ordinal, s.id, s.text, s.vector.tobytes()) for s in review.sentences]
+
+    facts = ("version", "deleted", "rating", "embedded", "chunks")
+    return plain(one) == plain(other) and all(getattr(one, f) == getattr(other, f) for f in facts)
+
+
+def read(entity_rows, review_id):
+    review = entity_rows.review(review_id)
+    entity_rows.load_vectors(review_id, review)
+    return review
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 169, 170, 1000])
+@pytest.mark.parametrize("text", ["Fine.", "é" * 2000])
+def test_a_review_is_read_as_written(count, text):
+    rows = MemoryRows()
+    written = review(count, text=text, rating=4.5, embedded=True)
+    changes = stored(rows, entity(rows), b"r", written)
+    assert same(read(entity(rows), b"r"), written)
+    assert all(len(value) < 2 * CHUNK_BYTES for value in changes.values())
+    ids = [block.id(i) for block in entity(rows).blocks() for i in range(len(block))]
+    assert sorted(ids) == sorted(s.id for s in written.sentences)
+
+
+def test_one_sentence_is_two_rows():
+    changes = {}
+    entity().put_review(changes, b"r", review(1))
+    assert len(changes) == 2
+
+
+def test_a_smaller_review_leaves_nothing_of_the_larger():
+    rows = MemoryRows()
+    large = review(1000, text="x" * 500)
+    stored(rows, entity(rows), b"r", large)
+    assert len(rows) > 8
+    deleted = Review(2, deleted=True, chunks=read(entity(rows), b"r").chunks)
+    stored(rows, entity(rows), b"r", deleted)
+    assert len(rows) == 1
+    assert entity(rows).review(b"r") == Review(2, deleted=True)
+
+
+def test_reviews_whose_ids_begin_alike_are_apart():
+    rows = MemoryRows()
+    reviews = {review_id: review(3, review_id=review_id) for review_id in (b"a", b"a#", b"a\0", b"ab")}
+    for review_id, written in reviews.items():
+        stored(rows, entity(rows), review_id, written)
+    for review_id, written in reviews.items():
+        assert same(read(entity(rows), review_id), written)
+
+
+def test_blocks_are_the_live_sentences():
+    rows = MemoryRows()
+    expected = {}
+    for number in range(700):
+        written = review(1 + number % 7, review_id=b"r%d" % number)
+        stored(rows, entity(rows), b"r%d" % number, written)
+        expected |= {s.id: s.vector.tobytes() for s in written.sentences}
+    stored(rows, entity(rows, incarnation=3), b"r1", review(1))
+    blocks = list(entity(rows).blocks())
+    found = {b.id(i): b.vectors[i].tobytes() for b in blocks for i in range(len(b))}
+    assert len(blocks) > 1
+    assert found == expected
+
+
+def test_missing_vectors_are_noticed():
+    rows = MemoryRows()
+    stored(rows, entity(rows), b"r", review(2))
+    rows.write({entity().keys.vector_chunk(b"r", 0): None})
+    with pytest.raises(CorruptRow, match=r"vectors 'r', chunk 0 .* missing"):
+        read(entity(rows), b"r")
+
+
+def test_vectors_of_other_sentences_are_noticed():
+    rows = MemoryRows()
+    stored(rows, entity(rows), b"r", review(2))
+    other = MemoryRows()
+    stored(other, entity(other), b"r", review(3))
+    key = entity().keys.vector_chunk(b"r", 0)
+    rows.write({key: other.get(key)})
+    with pytest.raises(CorruptRow, match="not the sentences of its review"):
+        read(entity(rows), b"r")
+
+
+def test_header_and_published():
+    rows, changes = MemoryRows(), {}
+    header, published = Header(2, 5, 4), Published(9, {b"r#1": bytes(16), b"r#0": bytes(16)})
+    assert read_header(rows, b"hotel") is None
+    assert entity(rows).published() is None
+    entity(rows).put_header(changes, header)
+    entity(rows).put_published(changes, published)
+    rows.write(changes)
+    assert read_header(rows, b"hotel") == header
+    assert entity(rows).published() == published
+    assert entity(rows, incarnation=5).published() is None
+
+
+@given(st.binary(), st.integers(0, 10**6))
+def test_sentence_ids(review_id, ordinal):
+    assert parse_sentence_id(sentence_id(review_id, ordinal)) == (review_id, ordinal)
+
+
+@pytest.mark.parametrize(
+    "identifier", [b"r", b"", b"r#", b"r#01", b"r#-1", b"r#+1", b"r# 1", b"r#1 ", b"r#\xd9\xa1"]
+)
+def test_what_is_no_sentence_id_of_ours(identifier):
+    assert parse_sentence_id(identifier) is None

@@ -1,0 +1,111 @@
+"""The partition's own rows: applied offset, fingerprint, and the slow removal of deleted entities."""
+
+import pytest
+
+from worker.state import (
+    Applied,
+    Fingerprint,
+    FingerprintMismatch,
+    MemoryRows,
+    check_fingerprint,
+    read_applied,
+    read_fingerprint,
+)
+from worker.state.keys import GARBAGE, IncarnationKeys, header_key
+from worker.state.partition import collect_garbage, put_applied, put_fingerprint, put_garbage
+
+FINGERPRINT = Fingerprint("model@1", 384, "splitter-1", 20, False, 8, "reviews")
+
+
+def with_rows(*puts):
+    rows, changes = MemoryRows(), {}
+    for put, value in puts:
+        put(changes, value)
+    rows.write(changes)
+    return rows
+
+
+def test_applied():
+    assert read_applied(MemoryRows()) is None
+    assert read_applied(with_rows((put_applied, Applied(7, "reviews")))) == Applied(7, "reviews")
+
+
+def test_fingerprint_of_an_empty_partition():
+    assert check_fingerprint(MemoryRows(), FINGERPRINT) is False
+    assert read_fingerprint(MemoryRows()) is None
+
+
+def test_same_fingerprint():
+    rows = with_rows((put_fingerprint, FINGERPRINT), (put_applied, Applied(7, "reviews")))
+    assert check_fingerprint(rows, FINGERPRINT) is True
+    assert read_fingerprint(rows) == FINGERPRINT.fields()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model", "model@2"),
+        ("dimension", 768),
+        ("splitter", "splitter-2"),
+        ("k", 10),
+        ("distinct", True),
+        ("partitions", 16),
+        ("topic", "others"),
+    ],
+)
+def test_another_fingerprint_is_refused(name, value):
+    rows = with_rows((put_fingerprint, FINGERPRINT))
+    configured = Fingerprint(**{**_values(), name: value})
+    with pytest.raises(FingerprintMismatch) as raised:
+        check_fingerprint(rows, configured)
+    message = str(raised.value)
+    assert f"{name}: stored {str(getattr(FINGERPRINT, name))!r}, configured {str(value)!r}" in message
+    assert "coversumm-worker replay" in message
+    assert list(raised.value.differences) == [name]
+    assert raised.value.exit_code == 2
+
+
+def test_rows_without_a_fingerprint_are_refused():
+    with pytest.raises(FingerprintMismatch, match="model: stored None"):
+        check_fingerprint(with_rows((put_applied, Applied(7, "reviews"))), FINGERPRINT)
+
+
+def _values():
+    return {name: getattr(FINGERPRINT, name) for name in FINGERPRINT.__slots__}
+
+
+def test_garbage_goes_in_bounded_batches_and_alone():
+    dead, live = IncarnationKeys(b"e", 3), IncarnationKeys(b"e", 30)
+    kept = {header_key(b"e"): b"h", live.review(b"r0"): b"", IncarnationKeys(b"e2", 3).review(b"r"): b""}
+    rows = MemoryRows({**kept, **{dead.review(b"r%d" % i): b"" for i in range(25)}, dead.published: b"p"})
+    changes = {}
+    put_garbage(changes, b"e", 3)
+    rows.write(changes)
+    rounds = 0
+    more = True
+    while more:
+        changes = {}
+        more = collect_garbage(rows, changes, limit=10)
+        assert len(changes) <= 10
+        rows.write(changes)
+        rounds += 1
+        assert rounds < 10
+    assert rounds == 3
+    assert dict(rows.scan(b"")) == kept
+
+
+def test_several_deleted_entities_share_a_batch():
+    rows = MemoryRows()
+    changes = {}
+    for number in range(5):
+        put_garbage(changes, b"e%d" % number, 0)
+        changes[IncarnationKeys(b"e%d" % number, 0).published] = b"p"
+    rows.write(changes)
+    changes = {}
+    assert collect_garbage(rows, changes, limit=7) is True
+    rows.write(changes)
+    changes = {}
+    assert collect_garbage(rows, changes, limit=7) is False
+    rows.write(changes)
+    assert len(rows) == 0
+    assert list(rows.scan(GARBAGE)) == []

@@ -1,0 +1,154 @@
+"""Row values: what is written is read; what was not written is refused with the row's name."""
+
+import struct
+from contextlib import suppress
+from zlib import crc32
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from worker.state import rows
+from worker.state.errors import CorruptRow, StateError, UnknownFormat
+from worker.state.keys import IncarnationKeys, header_key
+from worker.state.rows import Applied, Header, Published, ReviewRow
+
+KEY = header_key(b"hotel")
+u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
+texts = st.lists(st.tuples(u32, st.text(max_size=20)), max_size=5).map(tuple)
+reviews = st.builds(
+    ReviewRow,
+    u64,
+    st.booleans(),
+    st.one_of(st.none(), st.floats(allow_nan=False)),
+    st.booleans(),
+    u32,
+    u32,
+    texts,
+)
+digests = st.dictionaries(st.binary(max_size=10), st.binary(min_size=16, max_size=16), max_size=5)
+
+
+def decode_vectors(key, value):
+    return rows.decode_vectors(key, value, 3)
+
+
+DECODERS = [
+    rows.decode_header,
+    rows.decode_published,
+    rows.decode_review,
+    rows.decode_text_chunk,
+    decode_vectors,
+    rows.decode_applied,
+    rows.decode_fingerprint,
+]
+
+
+@given(st.builds(Header, u64, u64, u64))
+def test_header(header):
+    assert rows.decode_header(KEY, rows.encode_header(KEY, header)) == header
+
+
+@given(st.builds(Published, u64, digests))
+def test_published_keeps_rank_order(published):
+    read = rows.decode_published(KEY, rows.encode_published(KEY, published))
+    assert read == published
+    assert list(read.digests) == list(published.digests)
+
+
+@given(reviews)
+def test_review(review):
+    assert rows.decode_review(KEY, rows.encode_review(KEY, review)) == review
+
+
+@given(texts)
+def test_texts(chunk):
+    assert rows.decode_text_chunk(KEY, rows.encode_text_chunk(KEY, chunk)) == chunk
+
+
+@given(st.lists(st.tuples(u32, st.tuples(*[st.integers(-32768, 32767)] * 3)), min_size=1, max_size=5))
+def test_vectors(chunk):
+    ordinals = tuple(ordinal for ordinal, _ in chunk)
+    vectors = [np.array(vector, np.int16) for _, vector in chunk]
+    read, data = decode_vectors(KEY, rows.encode_vectors(KEY, ordinals, vectors))
+    assert read == ordinals
+    assert np.array_equal(rows.as_matrix([data], 3), np.stack(vectors))
+
+
+def test_vectors_are_little_endian_int16():
+    value = rows.encode_vectors(KEY, [7], [np.array([1, -2, 258], np.int16)])
+    assert value[5:] == struct.pack("<IIhhh", 1, 7, 1, -2, 258)
+
+
+@given(u64, st.text(max_size=10))
+def test_applied(offset, topic):
+    applied = Applied(offset, topic)
+    assert rows.decode_applied(KEY, rows.encode_applied(KEY, applied)) == applied
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=5))
+def test_fingerprint(fields):
+    read = rows.decode_fingerprint(KEY, rows.encode_fingerprint(KEY, fields))
+    assert list(read.items()) == list(fields.items())
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@given(value=st.binary(max_size=60))
+def test_any_bytes_are_refused_or_read(decode, value):
+    with pytest.raises((CorruptRow, UnknownFormat)):
+        decode(KEY, value)
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@given(payload=st.binary(max_size=60))
+def test_any_payload_under_a_right_checksum_is_refused_or_read(decode, payload):
+    """What a checksum cannot notice still raises nothing but CorruptRow."""
+    with suppress(CorruptRow):
+        decode(KEY, rows.seal(KEY, payload))
+
+
+@given(reviews, st.data())
+def test_every_flipped_bit_is_noticed(review, data):
+    value = bytearray(rows.encode_review(KEY, review))
+    bit = data.draw(st.integers(0, 8 * len(value) - 1))
+    value[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(StateError):
+        rows.decode_review(KEY, bytes(value))
+
+
+@given(reviews, st.data())
+def test_every_truncation_is_noticed(review, data):
+    value = rows.encode_review(KEY, review)
+    cut = data.draw(st.integers(0, len(value) - 1))
+    with pytest.raises(CorruptRow):
+        rows.decode_review(KEY, value[:cut])
+
+
+@given(reviews, st.binary(max_size=8))
+def test_a_value_under_another_key_is_noticed(review, other):
+    assume(other != KEY)
+    with pytest.raises(CorruptRow):
+        rows.decode_review(other, rows.encode_review(KEY, review))
+
+
+def test_another_format_is_named():
+    value = struct.pack("<BI", 2, crc32(b"new", crc32(KEY))) + b"new"
+    with pytest.raises(UnknownFormat, match=r"format 2, this worker knows format 1.*replay"):
+        rows.decode_header(KEY, value)
+
+
+def test_corruption_names_the_row_and_the_remedy():
+    key = IncarnationKeys("caf\u00e9".encode(), 12).vector_chunk(b"r\0", 3)
+    with pytest.raises(CorruptRow) as raised:
+        rows.decode_vectors(key, b"", 3)
+    message = str(raised.value)
+    assert "vectors 'r\\x00', chunk 3 of entity 'café', incarnation 12" in message
+    assert "remove its data directory" in message
+    assert raised.value.exit_code == 2
+
+
+def test_wrong_dimension_is_corrupt():
+    value = rows.encode_vectors(KEY, [0], [np.zeros(4, np.int16)])
+    with pytest.raises(CorruptRow, match="not 1 vectors of dimension 3"):
+        decode_vectors(KEY, value)

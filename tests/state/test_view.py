@@ -1,0 +1,135 @@
+"""Reading entities back: the brute force is the oracle's, and `verify` finds what was tampered with."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.stream.drive import Driver, config, delete, delete_entity, upsert
+from worker.coversumm import brute_force as oracle
+from worker.state import read_view, verify_partition
+from worker.state.entity import EntityRows, read_header
+from worker.state.keys import IncarnationKeys, header_key
+from worker.state.rows import Header, Published
+from worker.state.view import Snapshot, brute_force
+
+vectors = st.tuples(*[st.integers(-2, 2)] * 3).filter(any)
+
+
+@given(
+    st.dictionaries(st.binary(min_size=1, max_size=2), vectors, max_size=30),
+    st.integers(1, 8),
+    st.booleans(),
+)
+def test_brute_force_is_the_oracle(live, k, distinct):
+    exact = {identifier: np.array(vector, np.int16) for identifier, vector in live.items()}
+    matrix = np.array(list(live.values()), np.int16).reshape(-1, 3)
+    ours = brute_force(Snapshot(b"e", ids=list(live), vectors=matrix), k, distinct)
+    if not live:
+        assert (ours.ids, ours.n) == ((), 0)
+        return
+    theirs = oracle(exact, k, distinct=distinct)
+    assert (ours.ids, ours.support, ours.n) == (theirs.ids, theirs.support, theirs.n)
+    assert ours.distances() == theirs.distances()
+
+
+@pytest.fixture
+def driver():
+    driver = Driver(config(k=2))
+    driver.run(
+        upsert(0, "a", ("one", [1, 0, 0]), ("two", [0.9, 0.1, 0]), rating=4),
+        upsert(1, "b", ("three", [1, 0.1, 0]), ("far", [-1, 0, 5])),
+        upsert(2, "gone", ("four", [1, 0, 0.1])),
+        delete(3, "gone"),
+        upsert(4, "z", ("alone", [1, 1, 1]), entity_id="other"),
+    )
+    return driver
+
+
+def problems(driver, entity_id="e"):
+    checks = {c.entity_id: c for c in verify_partition(driver.rows[0], dimension=3, k=2, distinct=False)}
+    return checks[entity_id].problems
+
+
+def entity_rows(driver):
+    rows = driver.rows[0]
+    return EntityRows(rows, b"e", read_header(rows, b"e").incarnation, 3)
+
+
+def test_view(driver):
+    view = read_view(driver.rows[0], "e", dimension=3, k=2, distinct=False)
+    assert (view.review_count, view.deleted_review_count, view.sentence_count) == (2, 1, 4)
+    assert view.sequence == driver.processor.summary(0, "e").sequence == 3
+    assert [s.text for s in view.sentences] == ["three", "two"]
+    assert view.sentences[1].rating == 4
+    assert view.sentences[0].distance < view.sentences[1].distance
+    assert read_view(driver.rows[0], "unknown", dimension=3, k=2, distinct=False) is None
+
+
+def test_view_has_the_distances_of_now(driver):
+    (body,) = driver.bodies(upsert(5, "n", ("new", [1, 0.05, 0])))
+    view = driver.processor.summary(0, "e")
+    assert [(s.sentence_id, s.distance) for s in view.sentences] == [
+        (s["sentence_id"], s["distance"]) for s in body["sentences"]
+    ]
+
+
+def test_a_deleted_entity_has_no_view(driver):
+    driver.run(delete_entity(5))
+    assert driver.processor.summary(0, "e") is None
+
+
+def test_verify_finds_nothing_wrong(driver):
+    checks = list(verify_partition(driver.rows[0], dimension=3, k=2, distinct=False))
+    assert [(c.entity_id, c.reviews, c.sentences, c.ok) for c in checks] == [
+        ("e", 2, 4, True),
+        ("other", 1, 1, True),
+    ]
+
+
+def test_verify_finds_another_published_set(driver):
+    rows = entity_rows(driver)
+    published = rows.published()
+    changes = {}
+    rows.put_published(changes, Published(3, {**published.digests, b"b#1": bytes(16)}))
+    driver.rows[0].write(changes)
+    assert problems(driver) == ("published, but not among the nearest: b#1",)
+    driver.rows[0].write({rows.keys.published: None})
+    assert problems(driver) == ("not published, but among the nearest: a#1, b#0",)
+
+
+def test_verify_finds_another_text(driver):
+    rows = entity_rows(driver)
+    changes = {}
+    rows.put_published(changes, Published(3, dict.fromkeys(rows.published().digests, bytes(16))))
+    driver.rows[0].write(changes)
+    assert problems(driver) == ("published with another text: a#1, b#0",)
+
+
+def test_verify_finds_wrong_counts(driver):
+    changes = {}
+    entity_rows(driver).put_header(changes, Header(7, 8, 0))
+    driver.rows[0].write(changes)
+    assert problems(driver) == (
+        "header counts 7 reviews, rows hold 2",
+        "header counts 8 sentences, rows hold 4",
+    )
+
+
+def test_verify_finds_missing_vectors(driver):
+    driver.rows[0].write({entity_rows(driver).keys.vector_chunk(b"b", 0): None})
+    assert "texts and vectors are not of the same sentences" in problems(driver)
+
+
+def test_verify_finds_orphans(driver):
+    driver.rows[0].write({IncarnationKeys(b"e", 77).published: b"", header_key(b"other"): None})
+    assert problems(driver) == ("1 rows of incarnation 77, which is neither live nor noted for removal",)
+    assert problems(driver, "other")[0].endswith(
+        "of incarnation 4, which is neither live nor noted for removal"
+    )
+
+
+def test_verify_passes_over_what_waits_for_removal(driver):
+    driver.run(delete_entity(5))
+    checks = list(verify_partition(driver.rows[0], dimension=3, k=2, distinct=False))
+    assert [c.entity_id for c in checks] == ["other"]
