@@ -86,6 +86,10 @@ class WorkerProcess:
         self._signal(signal.SIGKILL)
         self.wait(30)
 
+    def interrupt(self) -> None:
+        """SIGINT, as Ctrl-C sends it."""
+        self._signal(signal.SIGINT)
+
     def pause(self) -> None:
         """SIGSTOP: it is there and does nothing, while its session expires."""
         self._signal(signal.SIGSTOP)
@@ -228,21 +232,14 @@ class Pipeline:
             worker.wait_ready()
         return started
 
-    def keep_alive(self) -> list[str]:
-        """Start again what crashed or was killed, as Kubernetes would; what was restarted and why.
+    def restart(self, worker: WorkerProcess) -> None:
+        """Start a worker again that ended by itself, as Kubernetes would.
 
-        Any other end is an error: 0 without SIGTERM, 1, 2 and 4 are no reason to try again.
+        Only a crash or a kill is a reason to: 0 without SIGTERM, 1, 2 and 4 are findings.
         """
-        restarted = []
-        for worker in self.workers:
-            code = worker.exit_code
-            if code is None or worker.alive:
-                continue
-            if code not in RESTARTED:
-                raise WorkerError(f"ended with {code}\n{worker.log_end()}")
-            restarted.append(f"{worker.directory.name}: exit {code}")
-            worker.start()
-        return restarted
+        if worker.exit_code not in RESTARTED:
+            raise WorkerError(f"ended with {worker.exit_code}\n{worker.log_end()}")
+        worker.start()
 
     def targets(self) -> dict[int, int]:
         """Partition -> the offset behind its last committed record: what the group has to commit."""
@@ -262,9 +259,10 @@ class Pipeline:
         targets = self.targets()
 
         def caught_up() -> bool:
-            if restart:
-                self.keep_alive()
-            elif not any(worker.alive for worker in self.workers):
+            for worker in self.workers if restart else ():
+                if worker.exit_code is not None:
+                    self.restart(worker)
+            if not any(worker.alive for worker in self.workers):
                 raise WorkerError("no worker is alive\n" + self.logs())
             return self.lag(targets) == 0
 
