@@ -58,6 +58,7 @@ class CommittedTable(Table):
         self._reader: ChangelogReader | None = None
         self._follower: threading.Thread | None = None
         self._takeover: asyncio.Task[None] | None = None
+        self._leaving = False
         self._epoch = 0  # of assignments: a takeover that was overtaken by a rebalance writes nothing more
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -123,16 +124,16 @@ class CommittedTable(Table):
         await super().on_stop()
 
     async def _let_go(self) -> None:
+        self._leaving = True  # a reader that a takeover opens from here on stops before its first row
         if self._reader is not None:
             self._reader.stop()
         if self._takeover is not None:
             await asyncio.wait({self._takeover})
             self._takeover = None
-        if self._reader is not None:
-            self._reader.stop()
         if self._follower is not None:
             await asyncio.to_thread(self._follower.join)
         self._reader = self._follower = None
+        self._leaving = False
         self._epoch += 1
         self._roles.clear()
         await self.app.delivery.let_go()
@@ -192,8 +193,12 @@ class CommittedTable(Table):
         def apply(partition: int, first: int, changes: Changes, last: int) -> None:
             self._apply(role, epoch, partition, changes, last, after=first)
 
-        self._reader = ChangelogReader(self.app.client_config, self.changelog_topic_name, starts, apply)
-        return self._reader
+        self._reader = reader = ChangelogReader(
+            self.app.client_config, self.changelog_topic_name, starts, apply
+        )
+        if self._leaving:
+            reader.stop()
+        return reader
 
     def _log_bounds(self, partitions: list[int]) -> dict[int, tuple[int, int, int]]:
         """By partition: start of the log, its end to an uncommitted reader, first offset younger than the tombstones' life."""
@@ -227,8 +232,8 @@ class CommittedTable(Table):
         stored = self._stored_offset(partition)
         if stored < 0:
             return low
-        # Tombstones between the stored offset and the horizon may be compacted away already.
-        if stored + 1 > high or stored + 1 < min(horizon, high):
+        # Rows before `low` are gone; tombstones before the horizon may be compacted away already.
+        if stored + 1 > high or stored + 1 < max(low, min(horizon, high)):
             log.warning(
                 "partition %d: local state at changelog offset %d does not belong to the log [%d, %d): rebuilding it",
                 partition,
@@ -238,7 +243,7 @@ class CommittedTable(Table):
             )
             self._wipe(partition)
             return low
-        return max(stored + 1, low)
+        return stored + 1
 
     def _wipe(self, partition: int) -> None:
         path = Path(self.data.partition_path(partition))
