@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm import certificate
 from worker.coversumm.errors import UnknownSentence
+from worker.coversumm.fixed_point import exact
 from worker.coversumm.points import Points, Step, check, no_points
 from worker.coversumm.ranking import Ranking, expand
 from worker.coversumm.reservoir import Reservoir
@@ -24,7 +25,7 @@ from worker.coversumm.single import apply_step
 from worker.coversumm.state import State, View
 
 BULK = 12  # steps from which on the matrix product pays
-LONGEST = 1024  # points in a run: the matrix of running sums stays in the cache
+LONGEST = 512  # points in a run: the matrix of running sums stays in the cache
 BLOCK = 32
 
 
@@ -86,6 +87,10 @@ def _run_end(state: State, steps: Sequence[Step], at: int) -> int:
 
 def _apply_run(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
     run, squared = _lay_out(state, steps)
+    most, longest = int(run.n.max()), float(squared.max(initial=0.0))
+    if not exact(most, max(longest, state.longest)):  # some step will be refused: up to it, one by one
+        return [apply_step(state, steps[0])]
+    state.admit(most, longest)
     if state.reservoir.starved:  # `admit` found the anchor beyond exact comparison
         return [apply_step(state, steps[0])]
     events = _events(state, run, squared)
@@ -110,7 +115,6 @@ def _lay_out(state: State, steps: Sequence[Step]) -> tuple[_Run, NDArray[np.floa
         x *= np.repeat(signs, lengths)[:, None]
     start = np.append(state.sum, state.n)
     sums = running_sums(x, start)
-    state.admit(int(sums[:, -1].max(initial=state.n)), float(squared.max(initial=0.0)))
     ends = list(accumulate([len(step.removed.ids) + len(step.added.ids) for step in steps]))
     if ends != list(range(1, len(points) + 1)):
         sums = np.concatenate((start[None], sums))[ends]

@@ -1,0 +1,72 @@
+"""What the core promises its users besides rankings: NumPy alone, and clear refusals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.coversumm.scripts import adds
+from worker.coversumm import CoverSumm, FlatIndex, Points, Step, VectorError, no_points
+
+FOREIGN = """
+import sys
+before = set(sys.modules)
+import numpy
+theirs = set(sys.modules)
+import worker.coversumm, worker.coversumm.bulk, worker.coversumm.index.flat
+loaded = {name.partition(".")[0] for name in set(sys.modules) - theirs} - set(sys.stdlib_module_names)
+project = {name for name in sys.modules if name.startswith("worker.") and not name.startswith("worker.coversumm")}
+print(loaded, project)
+assert loaded <= {"worker", "numpy"} and not project
+"""
+
+
+def test_imports_numpy_alone() -> None:
+    result = subprocess.run([sys.executable, "-c", FOREIGN], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        np.ones((1, 2)),
+        np.ones((1, 3), np.int16),
+        np.ones((2, 2), np.int16),
+        np.ones(2, np.int16),
+        np.ones((1, 2), np.int32),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 30])
+def test_refuses_vectors_of_another_kind(vectors: np.ndarray, before: int) -> None:
+    core = CoverSumm(2, 2, FlatIndex(2))
+    steps = [*adds(np.ones((before, 2), np.int16)), Step(no_points(2), Points([b"a"], vectors))]
+    with pytest.raises(VectorError, match="int16"):
+        core.apply(steps)
+
+
+def test_refuses_nonsense() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        CoverSumm(0, 2, FlatIndex(2))
+
+
+def test_nothing_at_all() -> None:
+    core = CoverSumm(3, 4, FlatIndex(4))
+    assert core.apply([]) == []
+    assert core.apply([Step(no_points(4), no_points(4))] * 40) == [None] * 40
+    assert core.ranking().ids == ()
+    assert core.ranking().distances() == ()
+    loaded = CoverSumm.load(3, 4, FlatIndex(4, lambda: []))
+    assert (loaded.n, loaded.ranking().ids) == (0, ())
+
+
+def test_rankings_keep_their_moment() -> None:
+    """Distances are made at the first call; by then the entity may be elsewhere."""
+    rng = np.random.default_rng(0)
+    steps = adds(rng.integers(-100, 100, (40, 4)).astype(np.int16))
+    late = [r for r in CoverSumm(3, 4, FlatIndex(4)).apply(steps) if r]
+    core = CoverSumm(3, 4, FlatIndex(4))
+    now = [(r.ids, r.distances()) for step in steps for r in core.apply([step]) if r]
+    assert [(r.ids, r.distances()) for r in late] == now

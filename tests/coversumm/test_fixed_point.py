@@ -1,0 +1,132 @@
+"""Quantizing, its refusals, and the bound of exactness."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from worker.coversumm import (
+    CoverSumm,
+    EntityFull,
+    FlatIndex,
+    Points,
+    Step,
+    VectorError,
+    max_sentences,
+    no_points,
+    quantize,
+    quantize_rows,
+)
+from worker.coversumm.fixed_point import EXACT
+
+
+def test_is_the_formula() -> None:
+    v = np.random.default_rng(0).normal(size=(50, 384)).astype(np.float32)
+    x = quantize(v)
+    v64 = v.astype(np.float64)
+    assert x.dtype == np.int16
+    assert (x == np.rint(32767 * v64 / np.linalg.norm(v64, axis=1)[:, None])).all()
+
+
+def test_halves_go_to_even() -> None:
+    # |v| = 5: 10 * 3/5 = 6, 10 * 4/5 = 8; |v| = 20 with 10 * 5/20 = 2.5 -> 2 and 10 * 15/20 = 7.5 -> 8
+    assert quantize([[3.0, 4.0]], scale=10).tolist() == [[6, 8]]
+    v = [[5.0, 15.0, np.sqrt(400.0 - 250.0), 0.0]]
+    assert quantize(v, scale=10)[0, :2].tolist() == [2, 8]
+
+
+@given(
+    hnp.arrays(np.float64, (3, 5), elements=st.floats(-1e300, 1e300, allow_subnormal=True)),
+    st.integers(-3, 3),
+)
+def test_extremes_are_scaled_not_lost(v: np.ndarray, power: int) -> None:
+    x, invalid = quantize_rows(v)
+    assert invalid.tolist() == (v == 0).all(axis=1).tolist()
+    lengths = [sum(int(c) ** 2 for c in row) for row in x]
+    for length, bad in zip(lengths, invalid, strict=True):
+        assert length == 0 if bad else abs(isqrt(length) - 32767) <= 3
+
+
+def test_batch_does_not_matter() -> None:
+    v = np.random.default_rng(1).normal(size=(64, 129))
+    together = quantize(v)
+    assert all((quantize(v[i : i + 1])[0] == together[i]).all() for i in range(64))
+
+
+@pytest.mark.parametrize(("bad", "word"), [(0.0, "zero"), (np.nan, "not finite"), (np.inf, "not finite")])
+def test_names_the_bad_row(bad: float, word: str) -> None:
+    v = np.ones((4, 3))
+    v[2] = [bad, 0.0, 0.0]
+    with pytest.raises(VectorError, match=f"embedding 2 is {word}"):
+        quantize(v)
+    x, invalid = quantize_rows(v)
+    assert invalid.tolist() == [False, False, True, False]
+    assert not x[2].any()
+    assert x[3].any()
+
+
+@pytest.mark.parametrize("bad", [[1.0, 2.0], [[1.0], [1.0, 2.0]], [["a"]], np.ones((2, 0))])
+def test_refuses_what_is_no_matrix(bad: object) -> None:
+    with pytest.raises(VectorError):
+        quantize(bad)  # type: ignore[arg-type]
+
+
+def test_no_rows() -> None:
+    assert quantize(np.empty((0, 4))).shape == (0, 4)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 100, 384, 8192])
+def test_max_sentences_covers_the_longest_vector(d: int) -> None:
+    """Its n keeps n|x|^2 + 2|x||S| below 2^53 for the longest possible x, and is not far from the largest that does."""
+    longest = Fraction(32767) + Fraction(isqrt(d * 10**12) + 1, 2 * 10**6)
+    n = max_sentences(d)
+    assert 3 * n * longest**2 < EXACT
+    assert 3 * n * Fraction(1001, 1000) * longest**2 > EXACT
+    if d == 384:
+        assert 2_780_000 < n < 2_800_000
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_longest_vector_is_as_long_as_claimed(seed: int) -> None:
+    v = np.random.default_rng(seed).normal(size=(20, 384))
+    x = quantize(v).astype(np.int64)
+    assert ((x**2).sum(axis=1) <= (32767 + isqrt(384) // 2 + 2) ** 2).all()
+
+
+def test_full_entity_refuses_and_stays() -> None:
+    """|x|^2 = 2 * 32767^2: full at the n where 3n|x|^2 would reach 2^53; removals always apply."""
+    limit = (EXACT - 1) // (3 * 2 * 32767**2)
+    x = np.full((1, 2), 32767, np.int16)
+    core = CoverSumm(2, 2, FlatIndex(2))
+    core._state.n, core._state.sum = limit - 1, np.full(2, (limit - 1) * 32767.0)
+    core.apply([Step(no_points(2), Points([b"last"], x))])
+    assert core.n == limit
+    for more in (1, 20):  # one by one, in bulk
+        with pytest.raises(EntityFull, match=str(limit + 1)):
+            core.apply([Step(no_points(2), Points([b"%d" % i], x)) for i in range(more)])
+        assert core.n == limit
+    core.apply([Step(Points([b"last"], x), no_points(2))])
+    assert core.n == limit - 1
+
+
+def test_keys_are_exact_just_below_the_bound() -> None:
+    """The products a float64 must hold: with the longest sums allowed, BLAS and Python integers agree."""
+    rng = np.random.default_rng(3)
+    d = 384
+    n = max_sentences(d)
+    x = quantize(rng.normal(size=(40, d)) + 1.0)
+    total = np.rint(n * (x.astype(np.float64).mean(axis=0)))
+    from worker.coversumm.index.flat import _keys
+
+    exact = [
+        n * sum(c * c for c in row) - 2 * sum(c * int(s) for c, s in zip(row, total, strict=True))
+        for row in x.tolist()
+    ]
+    assert [int(key) for key in _keys(x, n, total)] == exact

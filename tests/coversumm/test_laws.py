@@ -1,0 +1,91 @@
+"""Whatever happens in whatever grouping, the core says what the definition says, byte for byte."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.coversumm.scripts import Disk, Script, in_bulk, one_by_one, scripts, tight
+from worker.coversumm import CoverSumm, FlatIndex
+
+SPARE = st.sampled_from([None, 0, 1, 3])  # rows of the reservoir beyond k
+
+
+@settings(max_examples=200, deadline=None)
+@given(scripts(), SPARE)
+def test_one_by_one_is_the_oracle(script: Script, spare: int | None) -> None:
+    core = script.core(spare)
+    assert one_by_one(core, script.steps) == script.expected()
+    _check_end(core, script)
+
+
+@settings(max_examples=200, deadline=None)
+@given(scripts(), SPARE)
+def test_bulk_is_the_oracle(script: Script, spare: int | None) -> None:
+    core = script.core(spare)
+    assert in_bulk(core, script.steps) == script.expected()
+    _check_end(core, script)
+
+
+@settings(max_examples=150, deadline=None)
+@given(scripts(), SPARE, st.data())
+def test_batches_settling_and_reloading_change_nothing(
+    script: Script, spare: int | None, data: st.DataObject
+) -> None:
+    disk = Disk(script.dimension)
+    index = FlatIndex(script.dimension, disk.scan)
+    core = script.core(spare, index)
+    expected, results = script.expected(), []
+    while len(results) < len(script.steps):
+        at = len(results)
+        steps = script.steps[at : at + data.draw(st.sampled_from([1, 2, 5, 13, 40]))]
+        results += data.draw(st.sampled_from([one_by_one, in_bulk]))(core, steps)
+        if data.draw(st.booleans()):  # stored: the overlay goes
+            disk.live = script.live[len(results) - 1]
+            index.settle()
+            assert index.memory_bytes == FlatIndex(script.dimension, disk.scan).memory_bytes or len(steps)
+            if data.draw(st.booleans()):  # evicted or restarted
+                index = FlatIndex(script.dimension, disk.scan)
+                core = CoverSumm.load(script.k, script.dimension, index, distinct=script.distinct)
+                tight(core, spare)
+    assert results == expected
+    _check_end(core, script)
+
+
+def _check_end(core: CoverSumm, script: Script) -> None:
+    live = script.live[-1] if script.live else {}
+    ranking = core.ranking()
+    assert ranking == script.oracle(-1)
+    assert core.n == len(live)
+    assert core.S.dtype == np.int64
+    assert (
+        core.S.tolist()
+        == sum((v.astype(np.int64) for v in live.values()), np.zeros(script.dimension, np.int64)).tolist()
+    )
+
+
+@pytest.mark.parametrize("path", [one_by_one, in_bulk])
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_long_streams_with_refills(path, distinct: bool, seed: int) -> None:  # type: ignore[no-untyped-def]
+    """A drifting stream of rounded vectors with copies, edits and removals: every certificate and refill at work."""
+    rng = np.random.default_rng(seed)
+    script = Script(3, 5, distinct)
+    grid = [3, 8, 40, 200, 2000, 30000][seed]
+    for t in range(500):
+        live = list(script.live[-1]) if script.live else []
+        removed = [live[rng.integers(len(live))]] if live and rng.random() < 0.3 else []
+        center = grid * np.array([t / 1000, 0, -t / 2000])
+        fresh = {b"%d" % (1000 + t): tuple(np.rint(center + grid / 4 * rng.normal(size=3)).astype(int))}
+        if removed and rng.random() < 0.3:
+            fresh[removed[0]] = tuple(np.rint(center).astype(int))
+        script.add(removed, fresh)
+    core = script.core(1)
+    assert path(core, script.steps) == script.expected()
+    counters = core.counters
+    assert counters.steps == 500 == counters.proved_gap + counters.proved_reservoir + counters.refilled
+    assert counters.refilled >= 2
+    if path is one_by_one and seed > 3:
+        assert counters.proved_gap > 20
