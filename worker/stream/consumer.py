@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from aiokafka.errors import NoOffsetForPartitionError
 from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import TopicPartition
 from faust.transport.drivers import aiokafka as driver
@@ -217,7 +218,14 @@ class GuardedConsumer(driver.Consumer):
         if not (tps and self.flow_active):
             await self.sleep(0.02 if timeout_seconds else 0)
             return {}
-        return dict(await self._getmany(tps, timeout_seconds))
+        try:
+            return dict(await self._getmany(tps, timeout_seconds))
+        except NoOffsetForPartitionError as stale:
+            # aiokafka looked for a committed offset between the assignment and our seek, found none, and kept the error for
+            # the first fetch after it. Every cursor is explicit here; if it came back for ever, the watchdog would end it.
+            log.info("fetching again: %r", stale)
+            self._read_again(dict.fromkeys(tps, []))
+            return {}
 
     def _read_again(self, fetched: Mapping[TP, list[Any]]) -> None:
         """Go back to the cursors after a fetch that is dropped: it may have read on from where the seek had just put them."""
