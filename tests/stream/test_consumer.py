@@ -136,7 +136,7 @@ class Rig:
 
     async def seek(self, starts: dict[int, int]) -> None:
         """What Faust does when the table is restored."""
-        self.consumer._starts = {p: Start(offset, True) for p, offset in starts.items()}
+        self.consumer._starts = {p: Start(offset, True, 10**6) for p, offset in starts.items()}
         self.consumer.resume_partitions(self.thread.assigned)
         await self.consumer.perform_seek()
         self.consumer.resume_flow()
@@ -644,7 +644,7 @@ async def test_the_input_starts_at_the_committed_offset_or_at_the_start_of_the_l
 ) -> None:
     rig = Rig(app, {A: [*range(5, 20)], B: [*range(5, 20)]})
     await rig.assign({A, B, CHANGELOG})
-    assert await rig.consumer.fetch_starts() == {0: Start(7, True), 1: Start(5, False)}
+    assert await rig.consumer.fetch_starts() == {0: Start(7, True, 20), 1: Start(5, False, 20)}
     # A predecessor's pending transaction decides what is committed: only this level waits for it.
     assert broker.config["isolation.level"] == "read_committed"
     assert broker.config["group.id"] == app.conf.id

@@ -19,7 +19,7 @@ from worker.stream.consumer import Start
 from worker.stream.table import ACTIVE, DELETE_RETENTION_MS, ROCKSDB_OPTIONS, STANDBY, CommittedTable
 
 CHANGELOG = "tests-entities-changelog"
-STARTS = {0: Start(5, True)}
+STARTS = {0: Start(5, True, 9)}
 
 
 @pytest.fixture

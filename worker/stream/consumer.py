@@ -37,10 +37,14 @@ OFFSETS_TIMEOUT_SECONDS = 60
 
 
 class Start(NamedTuple):
-    """Where an assigned partition is read from: the group's committed offset, or the log's start where there is none."""
+    """Where an assigned partition is read from: the group's committed offset, or the log's start where there is none.
+
+    `end` is where the log ended for a committed reader.
+    """
 
     offset: int
     committed: bool
+    end: int
 
 
 class Membership(NamedTuple):
@@ -152,7 +156,7 @@ class GuardedConsumer(driver.Consumer):
                         "records were removed before they were read, or the topic was made anew; "
                         "decide with `coversumm-worker reset` where to go on"
                     )
-                starts[found.partition] = Start(offset, committed)
+                starts[found.partition] = Start(offset, committed, high)
             return starts
         finally:
             client.close()

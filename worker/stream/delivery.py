@@ -83,6 +83,7 @@ class Delivery:
         """Begin an assignment whose state is restored; raise SurroundingsError where state and offsets do not fit."""
 
         def check() -> None:
+            self._processor.forget(starts)  # a look at a summary may have come between assignment and restore
             for partition, start in starts.items():
                 self._check_state(partition, start)
 
@@ -100,6 +101,11 @@ class Delivery:
                 f"{self._input_topic}-{partition} is to be read from offset {start.offset}, but the state ends at "
                 f"{applied or 0}: records or rows of the changelog {self._changelog_topic} are gone, or offsets were moved "
                 "forward; put the offsets back, or start over with `coversumm-worker reset`"
+            )
+        if applied > start.end:
+            raise SurroundingsError(
+                f"the state of {self._input_topic}-{partition} ends at offset {applied}, the topic at {start.end}: it was made "
+                "anew, and its records would pass for applied ones; start over with `coversumm-worker reset`"
             )
 
     async def let_go(self) -> None:

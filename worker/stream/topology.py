@@ -15,6 +15,7 @@ import os
 import signal
 import ssl
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ class CoverSummApp(faust.App):
 
     def on_restore_progress(self, rows: int, remaining: int) -> None:
         """A restore has read so many rows and has so many offsets to go."""
+        self.delivery.progressed_at = time.monotonic()  # a restore that stands still ends by itself
         self.metrics.observe_restore(rows, remaining)
 
     async def on_started(self) -> None:
