@@ -1,0 +1,101 @@
+"""The worker as the demo sees it: a child process with settings of its own, its log in a file, its metrics over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from worker.errors import Crash, SurroundingsError
+from worker.settings import environment_with
+
+STOP_SECONDS: Final = 8
+_LOG_LINES: Final = 15
+_ERROR: Final = "coversumm-worker: error: "
+_SAMPLE: Final = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
+
+
+class WorkerProcess:
+    """One `run` with its state, log and port under the demo's directory; a context manager that leaves no process behind."""
+
+    def __init__(self, directory: Path, variables: Mapping[str, str]) -> None:
+        port = _free_port()
+        self.data_dir = directory / "state"
+        self._web = f"http://127.0.0.1:{port}"
+        self._log = directory / "worker.log"
+        mine = {"COVERSUMM_DATA_DIR": str(self.data_dir), "COVERSUMM_WEB_PORT": str(port)}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "worker.demo.child", str(directory)],
+                env=environment_with({**variables, **mine}),
+                stdin=subprocess.PIPE,  # never written to: its end tells the child that the demo is gone
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the demo, which stops the worker in order
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL if that takes long."""
+        assert self._process.stdin is not None
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._process.stdin.close()
+
+    def check(self) -> None:
+        """Raise what the process ended with, if it has ended."""
+        code = self._process.poll()
+        if code == SurroundingsError.exit_code:
+            raise SurroundingsError(self.last_words())
+        if code is not None:
+            raise Crash(f"the demo's worker ended with exit code {code}: {self.last_words()}")
+
+    def last_words(self) -> str:
+        """The error it ended with, else the last lines of its log."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
+        return errors[-1] if errors else " | ".join(lines[-_LOG_LINES:]) or "it did not say anything"
+
+    def is_ready(self) -> bool:
+        """What its `/readyz` says; False while nobody answers."""
+        self.check()
+        return self._get("/readyz") is not None
+
+    def counts(self) -> dict[str, float]:
+        """Its metrics, summed over all labels; empty while nobody answers."""
+        self.check()
+        sums: dict[str, float] = {}
+        for name, value in _SAMPLE.findall(self._get("/metrics") or ""):
+            sums[name] = sums.get(name, 0.0) + float(value)
+        return sums
+
+    def _get(self, path: str) -> str | None:
+        with (
+            contextlib.suppress(OSError),  # not there yet, or a refusal
+            urllib.request.urlopen(self._web + path, timeout=5) as answer,  # noqa: S310 - always http
+        ):
+            text: str = answer.read().decode()
+            return text
+        return None
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
