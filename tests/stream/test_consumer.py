@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.errors import NoOffsetForPartitionError
 from confluent_kafka import KafkaError
 from faust.types import TP
 from hypothesis import given, settings
@@ -387,6 +388,19 @@ async def test_a_full_micro_batch_does_not_linger(app: Any) -> None:
     await rig.join({0: 0})
     app.linger_seconds = 60
     assert offsets(await asyncio.wait_for(rig.poll(), 10)) == [*range(10)]
+
+
+@pytest.mark.asyncio
+async def test_a_stale_no_committed_offset_of_the_driver_is_fetched_past(app: Any) -> None:
+    rig = Rig(app, {A: [*range(5)], B: []})
+    await rig.join({0: 0})
+
+    async def fail() -> None:
+        raise NoOffsetForPartitionError(A)
+
+    rig.thread.after = fail  # with the records read and the position beyond them
+    assert await rig.poll() is None
+    assert offsets(await rig.poll()) == [*range(5)]
 
 
 @pytest.mark.asyncio
