@@ -16,7 +16,7 @@ table restores itself (`worker.stream.changelog`).
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -228,10 +228,10 @@ class GuardedConsumer(driver.Consumer):
             # aiokafka looked for a committed offset between the assignment and our seek, found none, and kept the error for
             # the first fetch after it. Every cursor is explicit here; if it came back for ever, the watchdog would end it.
             log.info("fetching again: %r", stale)
-            self._read_again(dict.fromkeys(tps, []))
+            self._read_again(tps)
             return {}
 
-    def _read_again(self, fetched: Mapping[TP, list[Any]]) -> None:
+    def _read_again(self, fetched: Iterable[TP]) -> None:
         """Go back to the cursors after a fetch that is dropped: it may have read on from where the seek had just put them."""
         for tp in fetched:
             if self.seeked and tp.partition in self.cursors:
