@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import click
 
 from worker import __version__
-from worker.cli import inspect, output, run, send, summarize, topics, verify
+from worker.cli import demo, inspect, output, run, send, summarize, topics, verify
 from worker.errors import CoversummError, Crash, SurroundingsError
 
 PROGRAM = "coversumm-worker"
@@ -42,15 +42,17 @@ def cli() -> None:
     """
 
 
-for module in (run, topics, send, inspect, verify, summarize):
+for module in (demo, run, topics, send, inspect, verify, summarize):
     cli.add_command(module.command)
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
     """Run a command (of `sys.argv` by default); return its exit code, with one line on standard error where it is 2 to 4."""
     try:
-        result = cli.main(arguments, prog_name=PROGRAM, standalone_mode=False)
+        result = _invoke(list(sys.argv[1:] if arguments is None else arguments))
         output.flush()
+    except click.exceptions.Exit as end:  # --help, --version
+        return end.exit_code
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else PROGRAM
         return _fail(f"{error.format_message()} See `{where} --help`.", SurroundingsError.exit_code)
@@ -67,6 +69,12 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         return _fail(f"{type(error).__name__}: {error}", Crash.exit_code)
     return result if isinstance(result, int) else 0
+
+
+def _invoke(arguments: list[str]) -> object:
+    """The command's result. Not by `cli.main`, which has exit codes of its own for Ctrl-C and closed pipes."""
+    with cli.make_context(PROGRAM, arguments) as context:
+        return cli.invoke(context)
 
 
 def _fail(message: str, code: int) -> int:

@@ -42,7 +42,7 @@ def command(file: str, rate: float | None, as_json: bool) -> None:
     try:
         with output.file_progress(events.size) as progress:
             for record in paced(checked(events, settings), rate):
-                sender.send(record)
+                sender.send(record.key, record.value)
                 progress.update(events.position, sender.delivered)
             sender.flush()
     except (KeyboardInterrupt, SurroundingsError) as end:
@@ -115,11 +115,11 @@ class Sender:
             }
         )
 
-    def send(self, record: "Record") -> None:
+    def send(self, key: bytes | None, value: bytes | None) -> None:
         """Hand over one event; SurroundingsError where an earlier one could not be delivered."""
         while True:
             try:
-                self._producer.produce(self._topic, record.value, record.key, on_delivery=self._on_delivery)
+                self._producer.produce(self._topic, value, key, on_delivery=self._on_delivery)
                 break
             except BufferError:  # the queue is full: wait for the broker
                 self._producer.poll(0.1)

@@ -30,7 +30,7 @@ def command(data_dir: Path | None, as_json: bool) -> int:
     started = time.monotonic()
     table = None if as_json else _Table()
     entities = differing = 0
-    for check in _checks(data_dir):
+    for check in checks(data_dir):
         entities += 1
         differing += not check["ok"]
         if table is None:
@@ -46,7 +46,7 @@ def command(data_dir: Path | None, as_json: bool) -> int:
     return FAILED if differing else 0
 
 
-def _checks(data_dir: Path) -> Iterator[dict[str, Any]]:
+def checks(data_dir: Path) -> Iterator[dict[str, Any]]:
     """One result for each entity; a row that does not decode ends its partition with a result of its own."""
     from worker.cli.stored import stored_partitions
     from worker.state import CorruptRow, verify_partition

@@ -1,0 +1,141 @@
+"""Every ending of a command has its exit code and at most one line; nothing heavy is loaded to get there."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import click
+import pytest
+
+from tests.cli.events import lines, sample
+from worker import __version__
+from worker.cli import commands_table
+from worker.cli.group import cli
+from worker.errors import Crash, Fenced, SurroundingsError
+from worker.settings import limit_native_threads
+
+COMMAND = [sys.executable, "-m", "worker"]
+COMMANDS = ["demo", "run", "topics", "send", "inspect", "verify", "summarize"]
+
+
+@pytest.fixture
+def failing(monkeypatch, run):
+    """Run a command that raises this."""
+
+    def failing(error):
+        def raises():
+            raise error
+
+        monkeypatch.setitem(cli.commands, "failing", click.Command("failing", callback=raises))
+        return run("failing")
+
+    return failing
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(SurroundingsError("set this"), 2), (Crash("oh\nno"), 3), (Fenced("two of us"), 4)],
+)
+def test_our_errors_are_one_line(failing, error, code):
+    ended = failing(error)
+    assert ended.code == code
+    assert ended.err == f"coversumm-worker: error: {' '.join(str(error).split())}\n"
+    assert ended.out == ""
+
+
+def test_anything_else_is_a_crash_with_a_traceback(failing):
+    ended = failing(ZeroDivisionError("by zero"))
+    assert ended.code == 3
+    assert "Traceback" in ended.err
+    assert ended.err.endswith("coversumm-worker: error: ZeroDivisionError: by zero\n")
+
+
+def test_interrupt(failing):
+    assert failing(KeyboardInterrupt()) == (130, "", "")
+
+
+@pytest.mark.parametrize("arguments", [["nothing"], ["run", "--fast"], ["send"], ["summarize", "/no/file"]])
+def test_usage(run, arguments):
+    ended = run(*arguments)
+    assert ended.code == 2
+    assert ended.err.startswith("coversumm-worker: error: ")
+    assert "--help`" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command", [["run"], ["topics"], ["send", __file__], ["summarize", __file__], ["verify"]]
+)
+def test_bad_settings(run, monkeypatch, command):
+    monkeypatch.setenv("COVERSUMM_K", "many")
+    ended = run(*command)
+    assert ended.code == 2
+    assert ended.err.startswith("coversumm-worker: error: COVERSUMM_K: 'many'")
+    assert ended.err.count("\n") == 1
+
+
+def test_version(run):
+    assert run("--version") == (0, f"coversumm-worker, version {__version__}\n", "")
+
+
+def test_help_lists_the_commands_in_order(run):
+    ended = run("--help")
+    assert ended.code == 0
+    listed = [line.split()[0] for line in ended.out.partition("Commands:\n")[2].splitlines()]
+    assert listed == COMMANDS
+    assert "..." not in ended.out.partition("Commands:\n")[2]
+
+
+def test_commands_table():
+    rows = commands_table().splitlines()
+    assert rows[:2] == ["| command | does |", "|---|---|"]
+    assert [row.split("`")[1] for row in rows[2:]] == [
+        {"send": "send FILE", "summarize": "summarize FILE", "inspect": "inspect ENTITY"}.get(name, name)
+        for name in COMMANDS
+    ]
+    assert all(row.endswith(" |") and row.count("|") == 3 for row in rows[2:])
+
+
+def test_nothing_heavy_is_imported_for_help():
+    heavy = {"numpy", "faust", "confluent_kafka", "onnxruntime", "rocksdict", "msgspec"}
+    program = (
+        "import sys; from worker.cli.group import execute; execute(['--help']); execute(['send', '--help']); "
+        f"print(sorted({heavy!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_native_threads_are_limited_unless_set(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    monkeypatch.setenv("MKL_NUM_THREADS", "")
+    monkeypatch.delenv("MKL_NUM_THREADS")
+    limit_native_threads()
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "7"
+    assert os.environ["MKL_NUM_THREADS"] == "1"
+
+
+def test_a_reader_that_has_enough_is_no_error(write):
+    """Standard output is closed after one line, long before the last."""
+    path = write("many.jsonl", lines(sample(400)))
+    with subprocess.Popen(
+        [*COMMAND, "summarize", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(30) == 0
+        assert process.stderr.read() == b""
+
+
+def test_ctrl_c(write):
+    with subprocess.Popen(
+        [*COMMAND, "summarize", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdin.writelines(line + b"\n" for line in lines(sample(1001)))
+        process.stdin.flush()
+        assert process.stdout.readline()  # it is at work, and waits for the rest
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors == b""

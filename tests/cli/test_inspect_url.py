@@ -1,0 +1,94 @@
+"""`inspect` of a running worker: what its web server answers, redirects included."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+VIEW = {
+    "entity_id": "a/b é",
+    "review_count": 2,
+    "sentence_count": 3,
+    "sequence": None,
+    "sentences": [
+        {
+            "rank": 0,
+            "sentence_id": "r#0",
+            "review_id": "r",
+            "text": "[bold]Good",
+            "rating": None,
+            "distance": 0.1,
+            "support": 2,
+        }
+    ],
+}
+
+
+ANSWERS = {
+    "/entities/a%2Fb%20%C3%A9/summary": (200, VIEW, {}),
+    "/entities/elsewhere/summary": (307, {}, {"Location": "/entities/a%2Fb%20%C3%A9/summary"}),
+    "/entities/later/summary": (503, {"error": "rebalancing"}, {}),
+    "/entities/odd/summary": (500, "oh", {}),
+}
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        code, body, headers = ANSWERS.get(self.path, (404, {"error": "there is no such entity"}, {}))
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def port(monkeypatch):
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("entity", ["a/b é", "elsewhere"])
+def test_found(run, port, entity):
+    ended = run("inspect", entity, "--url", f"http://127.0.0.1:{port}/")
+    assert (ended.code, json.loads(ended.out), ended.err) == (0, VIEW, "")
+
+
+def test_the_settings_name_the_worker(run, port, monkeypatch):
+    monkeypatch.setenv("COVERSUMM_WEB_PORT", str(port))
+    monkeypatch.setenv("COVERSUMM_WEB_BIND", "0.0.0.0")
+    assert run("inspect", "a/b é").code == 0
+
+
+@pytest.mark.parametrize(
+    ("entity", "code", "told"),
+    [
+        ("nobody", 1, "there is no entity 'nobody'"),
+        ("later", 2, "answers 503: rebalancing"),
+        ("odd", 2, 'answers 500: "oh"'),
+    ],
+)
+def test_refused(run, port, entity, code, told):
+    ended = run("inspect", entity, "--url", f"http://127.0.0.1:{port}")
+    assert (ended.code, ended.out) == (code, "")
+    assert told in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_nobody_there(run):
+    ended = run("inspect", "e", "--url", "http://127.0.0.1:9")
+    assert ended.code == 2
+    assert "no worker answers at http://127.0.0.1:9" in ended.err
+
+
+@pytest.mark.parametrize("options", [["--url", "worker:8080"], ["--url", "http://h", "--data-dir", "."]])
+def test_usage(run, options):
+    assert run("inspect", "e", *options).code == 2

@@ -1,0 +1,155 @@
+"""`verify` and `inspect --data-dir` on the databases that a worker leaves behind."""
+
+import fcntl
+import json
+
+import pytest
+from rocksdict import Options, Rdict
+
+from tests.cli.events import lines, sample
+from tests.stream.drive import config
+from worker.events import Limits, Record, read_line
+from worker.state import MemoryRows
+from worker.state.keys import ENTITY, PUBLISHED, REVIEW, parse_entity_key
+from worker.stream.processor import Processor
+
+K = 3
+
+
+def _rows(events, partition):
+    """What a worker stores after these."""
+    rows = MemoryRows()
+    limits = Limits(dimension=3, embeds=False)
+    processor = Processor(config(k=K, limits={"model": None, "embeds": False}), lambda _: rows, None)
+    assert processor.config.limits == limits
+    for offset, line in enumerate(lines(events)):
+        batch = processor.process([Record("reviews", partition, offset, 0, *read_line(line))])
+        rows.write(batch.rows[partition])
+        processor.committed(batch)
+    return dict(rows.scan(b""))
+
+
+def _store(data_dir, partition, rows):
+    path = data_dir / "v1" / "tables" / f"entities-{partition}.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    database = Rdict(str(path), Options(raw_mode=True))
+    for key, value in rows.items():
+        database[key] = value
+    database[b"__faust\0offset__"] = b"7"
+    database.close()
+
+
+@pytest.fixture(scope="module")
+def stored_rows():
+    events = sample(40)
+    others = [{**event, "entity_id": "other"} for event in events[20:]]
+    return {0: _rows(events[:20], 0), 1: _rows(others, 1), 2: {}}
+
+
+@pytest.fixture
+def data_dir(tmp_path, stored_rows):
+    for partition, rows in stored_rows.items():
+        _store(tmp_path / "data", partition, rows)
+    (tmp_path / "data" / "lock").touch()
+    return tmp_path / "data"
+
+
+def _key(rows, kind):
+    return next(key for key in rows if key.startswith(ENTITY) and parse_entity_key(key).kind == kind)
+
+
+def test_verify_a_sound_state(run, data_dir):
+    ended = run("verify", "--data-dir", data_dir)
+    assert (ended.code, ended.err) == (0, "")
+    first, second = map(json.loads, ended.out.splitlines())
+    assert first == {
+        "partition": 0,
+        "entity_id": sample(1)[0]["entity_id"],
+        "reviews": 20,
+        "sentences": sum(len(event["sentences"]) for event in sample(20)),
+        "ok": True,
+        "problems": [],
+    }
+    assert (second["partition"], second["entity_id"], second["ok"]) == (1, "other", True)
+
+
+def test_verify_takes_the_directory_of_the_settings(run, data_dir):
+    assert run("verify").out == run("verify", "--data-dir", data_dir).out
+
+
+def test_verify_finds_a_wrong_summary(run, data_dir, stored_rows):
+    """The summary is that of an earlier moment: the row itself is sound."""
+    earlier = _rows(sample(3), 0)
+    _store(data_dir, 0, {_key(earlier, PUBLISHED): earlier[_key(earlier, PUBLISHED)]})
+    ended = run("verify", "--data-dir", data_dir, "--json")
+    assert ended.code == 1
+    results = [json.loads(line) for line in ended.out.splitlines()]
+    assert [result["ok"] for result in results] == [False, True]
+    assert any("not published" in problem for problem in results[0]["problems"])
+    assert ended.err == "coversumm-worker: error: 1 of 2 entities differ from the brute-force summary\n"
+
+
+def test_verify_goes_on_after_a_corrupt_row(run, data_dir, stored_rows):
+    key = _key(stored_rows[0], REVIEW)
+    _store(data_dir, 0, {key: stored_rows[0][key][:-1] + b"?"})
+    ended = run("verify", "--data-dir", data_dir)
+    assert ended.code == 1
+    first, second = map(json.loads, ended.out.splitlines())
+    assert first["problems"][0].startswith("corrupt state row (review ")
+    assert second["ok"]
+
+
+def test_inspect(run, data_dir):
+    ended = run("inspect", "other", "--data-dir", data_dir)
+    assert (ended.code, ended.err) == (0, "")
+    view = json.loads(ended.out)
+    assert (view["entity_id"], view["partition"], view["next_offset"], view["review_count"]) == (
+        "other",
+        1,
+        20,
+        20,
+    )
+    assert [one["rank"] for one in view["sentences"]] == list(range(K))
+    assert [one["distance"] for one in view["sentences"]] == sorted(
+        one["distance"] for one in view["sentences"]
+    )
+    assert sum(one["support"] for one in view["sentences"]) >= K
+    assert 1 <= view["reservoir"] <= view["sentence_count"]
+
+
+def test_inspect_an_unknown_entity(run, data_dir):
+    ended = run("inspect", "othe", "--data-dir", data_dir)
+    assert ended == (1, "", "coversumm-worker: error: there is no entity 'othe'\n")
+
+
+@pytest.mark.parametrize("command", [["verify"], ["inspect", "other"]])
+def test_a_directory_in_use(run, data_dir, command):
+    with (data_dir / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ended = run(*command, "--data-dir", data_dir)
+        assert ended.code == 2
+        assert "is running" in ended.err
+        fcntl.flock(lock, fcntl.LOCK_SH)  # another reader
+        assert run(*command, "--data-dir", data_dir).code == 0
+
+
+@pytest.mark.parametrize("command", [["verify"], ["inspect", "other"]])
+def test_a_directory_without_state(run, tmp_path, command):
+    ended = run(*command, "--data-dir", tmp_path)
+    assert ended.code == 2
+    assert ended.err.startswith(f"coversumm-worker: error: there is no state of a worker in {tmp_path}")
+    assert not list(tmp_path.iterdir()), "looking must not create anything"
+
+
+def test_reading_changes_nothing(run, data_dir):
+    def contents():
+        return {
+            path: path.read_bytes()
+            for path in data_dir.rglob("*")
+            if path.is_file() and "LOG" not in path.name
+        }
+
+    before = contents()
+    run("verify", "--data-dir", data_dir)
+    run("inspect", "other", "--data-dir", data_dir)
+    assert contents() == before

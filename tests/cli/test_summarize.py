@@ -1,0 +1,121 @@
+"""`summarize` writes what the contract's model says, whatever form the file has."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.events import delete, lines, sample
+from tests.stream.drive import FakeEngine, config
+from tests.stream.model import Model
+from worker.events import Record, read_line
+
+
+def modelled(content, topic, **changes):
+    """The bodies of the model, for lines of a file processed at once."""
+    model = Model(config(**{"epoch": 1, "k": 20, "limits": {"model": None}, **changes}), FakeEngine.vector)
+    records = [Record(topic, 0, i, -1, *read_line(line)) for i, line in enumerate(content) if line.strip()]
+    messages, _ = model.run(records)
+    return [body for _, body, _ in messages if body is not None]
+
+
+@pytest.fixture(scope="module")
+def content():
+    """Reviews of one stay, then edits, deletions, a deleted entity and its return; blank lines between."""
+    events = sample(150)
+    edit = {**events[3], "sentences": events[4]["sentences"]}
+    gone = {"type": "entity.deleted", "entity_id": events[0]["entity_id"]}
+    unknown = {**gone, "entity_id": "nobody"}
+    told = [*events[:100], edit, *map(delete, events[5:60:3]), unknown, *events[100:], gone, *events[:5]]
+    return [b"", *lines(told)[:20], b"  ", *lines(told)[20:]]
+
+
+def test_equals_the_model(run, write, content):
+    ended = run("summarize", write("told.jsonl", content))
+    assert (ended.code, ended.err) == (0, "")
+    expected = modelled(content, "told.jsonl")
+    assert len(expected) > 40
+    assert ended.out.encode().splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "changes"),
+    [
+        (["--k", "3"], {"k": 3}),
+        (["--k", "4", "--distinct"], {"k": 4, "distinct": True}),
+        (["--emit", "coalesced"], {"emit": "coalesced"}),
+    ],
+)
+def test_options_override_the_settings(run, write, monkeypatch, content, options, changes):
+    monkeypatch.setenv("COVERSUMM_K", "20")
+    monkeypatch.setenv("COVERSUMM_DISTINCT", "false")
+    ended = run("summarize", write("told.jsonl", content), *options)
+    assert ended.code == 0
+    assert ended.out.encode().splitlines() == modelled(content, "told.jsonl", **changes)
+
+
+def test_settings_count(run, write, monkeypatch, content):
+    for name, value in {"K": "2", "EPOCH": "9", "DISTINCT": "true"}.items():
+        monkeypatch.setenv(f"COVERSUMM_{name}", value)
+    ended = run("summarize", write("told.jsonl", content))
+    expected = modelled(content, "told.jsonl", k=2, distinct=True, epoch=9)
+    assert ended.out.encode().splitlines() == expected
+    assert run("summarize", write("told.jsonl", content), "--no-distinct").out != ended.out
+
+
+def test_an_option_may_mend_a_setting(run, write, monkeypatch, content):
+    monkeypatch.delenv("COVERSUMM_EMBEDDER")  # onnx, whose dimension is not 3
+    assert run("summarize", write("told.jsonl", content)).code == 2
+    assert run("summarize", write("told.jsonl", content), "--embedder", "none").code == 0
+
+
+def test_more_lines_than_a_batch(run, write):
+    content = lines(sample(1100))
+    ended = run("summarize", write("long.jsonl", content), "--k", "2")
+    assert ended.out.encode().splitlines() == modelled(content, "long.jsonl", k=2)
+
+
+def test_gzip_whatever_the_name_and_standard_input(run, write, tmp_path, content):
+    expected = modelled(content, "told.jsonl.gz")
+    assert run("summarize", write("told.jsonl.gz", content)).out.encode().splitlines() == expected
+    misnamed = tmp_path / "told.jsonl"
+    misnamed.write_bytes(gzip.compress(b"\n".join(content)))
+    assert run("summarize", misnamed).out.encode().splitlines() == modelled(content, "told.jsonl")
+    command = [sys.executable, "-m", "worker", "summarize", "-"]
+    done = subprocess.run(command, input=b"\n".join(content), capture_output=True, check=True)
+    assert done.stdout.splitlines() == modelled(content, "stdin")
+    assert done.stderr == b""
+
+
+def test_unusable_lines_are_named_and_all_others_processed(run, write):
+    good = lines(sample(3))
+    bad = [b"{", b'{"type":"review.renamed","entity_id":"e"}', b'{"entity_id":"e"}', b"[1]"]
+    content = [good[0], bad[0], b"", bad[1], good[1], bad[2], bad[3], good[2]]
+    ended = run("summarize", write("some.jsonl", content))
+    assert ended.code == 1
+    told = ended.err.splitlines()
+    assert [line.split(": ")[:2] for line in told[:-1]] == [
+        ["line 1 (counted from 0)", "bad_json"],
+        ["line 3 (counted from 0)", "unknown_type"],
+        ["line 5 (counted from 0)", "bad_field"],
+        ["line 6 (counted from 0)", "bad_field"],
+    ]
+    assert told[-1] == "coversumm-worker: error: 4 of 7 lines could not be used"
+    sequences = [json.loads(line)["sequence"] for line in ended.out.splitlines()]
+    assert sequences == [0, 4, 7]
+
+
+def test_a_file_that_ends_early(run, tmp_path, content):
+    path = tmp_path / "cut.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\n".join(content))[:-200])
+    ended = run("summarize", path)
+    assert ended.code == 2
+    assert ended.err.startswith(f"coversumm-worker: error: {path} cannot be read after line ")
+    assert ended.err.count("\n") == 1
+
+
+def test_nothing(run, write):
+    assert run("summarize", write("empty.jsonl", [])) == (0, "", "")
+    assert run("summarize", write("empty.jsonl.gz", [b"", b" "])) == (0, "", "")

@@ -1,0 +1,41 @@
+"""`demo`: everything at once, on this machine alone."""
+
+import click
+
+DEFAULT_REVIEWS = 1500
+DEFAULT_K = 5
+
+
+class ReviewCount(click.ParamType):
+    """A number of reviews, or `all`: None."""
+
+    name = "N|all"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """See `click.ParamType`."""
+        if value == "all":
+            return None
+        count: int = click.IntRange(min=1).convert(value, param, ctx)
+        return count
+
+
+@click.command("demo", short_help="Real reviews through the real worker, in a minute; needs nothing.")
+@click.option(
+    "--reviews",
+    type=ReviewCount(),
+    default=DEFAULT_REVIEWS,
+    show_default=True,
+    help="How many of the 4,771 reviews.",
+)
+@click.option(
+    "--k", type=click.IntRange(1, 1000), default=DEFAULT_K, show_default=True, help="Sentences in a summary."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="The summary changes and the closing figures as JSON lines."
+)
+def command(reviews: int | None, k: int, as_json: bool) -> int:
+    """No broker, no Java, no Docker: embedded broker, the bundled real reviews through the real Faust worker, a live table
+    of summary changes, then exit 0."""
+    from worker.demo import run_demo
+
+    return run_demo(reviews, k, as_json)
