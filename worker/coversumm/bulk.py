@@ -27,6 +27,7 @@ from worker.coversumm.state import State, View
 BULK = 12  # steps from which on the matrix product pays
 LONGEST = 512  # points in a run: the matrix of running sums stays in the cache
 BLOCK = 32
+LARGEST = float(np.finfo(np.float64).max)
 
 
 class _Event(NamedTuple):
@@ -45,6 +46,8 @@ class _Run(NamedTuple):
     n: NDArray[np.float64]  # (m,) live sentences after each step
     sums: NDArray[np.float64]  # (m, D + 1) S and n after each step
     points: NDArray[np.int16]  # (p, D) of all steps in order, of each the removed first
+    squared: NDArray[np.float64]  # (p,) |x|^2
+    anchored: NDArray[np.float64]  # (p,) x.S0
     ends: list[int]  # (m,) where each step's points end
 
 
@@ -86,14 +89,14 @@ def _run_end(state: State, steps: Sequence[Step], at: int) -> int:
 
 
 def _apply_run(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
-    run, squared = _lay_out(state, steps)
-    most, longest = int(run.n.max()), float(squared.max(initial=0.0))
+    run = _lay_out(state, steps)
+    most, longest = int(run.n.max()), float(run.squared.max(initial=0.0))
     if not exact(most, max(longest, state.longest)):  # some step will be refused: up to it, one by one
         return [apply_step(state, steps[0])]
     state.admit(most, longest)
     if state.reservoir.starved:  # `admit` found the anchor beyond exact comparison
         return [apply_step(state, steps[0])]
-    events = _events(state, run, squared)
+    events = _events(state, run)
     lines = _lines(state, run, events)
     end = _first_unproved(state, run, lines, events)
     results, end = _rank(state, run, lines, events, end)
@@ -101,14 +104,14 @@ def _apply_run(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
     return results
 
 
-def _lay_out(state: State, steps: Sequence[Step]) -> tuple[_Run, NDArray[np.float64]]:
-    """The run, and the squared norm of each of its points."""
+def _lay_out(state: State, steps: Sequence[Step]) -> _Run:
     batches = [batch for step in steps for batch in step if batch.ids]
     lengths = [len(batch.ids) for batch in batches]
     points = _join(batches, lengths, state.dimension)
     x = np.empty((len(points), state.dimension + 1))  # the last column counts: its running sum is n
     x[:, :-1] = points
     squared = np.einsum("ij,ij->i", x[:, :-1], x[:, :-1])
+    anchored = x[:, :-1] @ state.reservoir.anchor_sum
     x[:, -1] = 1.0
     if any(step.removed.ids for step in steps):
         signs = [-1.0 if batch is step.removed else 1.0 for step in steps for batch in step if batch.ids]
@@ -118,7 +121,7 @@ def _lay_out(state: State, steps: Sequence[Step]) -> tuple[_Run, NDArray[np.floa
     ends = list(accumulate([len(step.removed.ids) + len(step.added.ids) for step in steps]))
     if ends != list(range(1, len(points) + 1)):
         sums = np.concatenate((start[None], sums))[ends]
-    return _Run(steps, sums[:, -1].copy(), sums, points, ends), squared
+    return _Run(steps, sums[:, -1].copy(), sums, points, squared, anchored, ends)
 
 
 def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[np.int16]:
@@ -155,13 +158,13 @@ def running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[
     return sums.reshape(-1, d)[:p]
 
 
-def _events(state: State, run: _Run, squared: NDArray[np.float64]) -> list[_Event]:
+def _events(state: State, run: _Run) -> list[_Event]:
     """What the run does to the reservoir, in order; new vectors get rows without copies."""
     reservoir = state.reservoir
     if reservoir.radius_key is None:
         inside: Sequence[int] = range(len(run.points))
     else:
-        keys = reservoir.anchor_n * squared - 2.0 * (run.points @ reservoir.anchor_sum)
+        keys = reservoir.anchor_n * run.squared - 2.0 * run.anchored
         inside = np.flatnonzero(keys < reservoir.radius_key).tolist()
     step, start = 0, 0
     events = []
@@ -173,7 +176,7 @@ def _events(state: State, run: _Run, squared: NDArray[np.float64]) -> list[_Even
         removed, added = run.steps[step]
         at = i - start
         if at >= len(removed.ids):
-            row = reservoir.row(vector, float(squared[i]))
+            row = reservoir.row(vector, float(run.squared[i]))
             events.append(_Event(step, row, added.ids[at - len(removed.ids)], None))
         else:
             known = reservoir.slots.get(vector.tobytes())
@@ -186,11 +189,9 @@ def _events(state: State, run: _Run, squared: NDArray[np.float64]) -> list[_Even
 def _lines(state: State, run: _Run, events: list[_Event]) -> _Lines:
     reservoir, k = state.reservoir, state.k
     keys = run.sums @ _columns(reservoir)
-    weights = np.empty(keys.shape, np.int32)
-    weights[:] = reservoir.counts
-    for event in events:
-        weights[event.step :, event.row] += 1 if event.vector is None else -1
-    np.copyto(keys, np.inf, where=weights == 0)
+    weights = _weights(reservoir, events, len(keys))
+    if events:  # without any, every row has copies
+        np.copyto(keys, np.inf, where=weights == 0)
     if state.distinct:
         np.minimum(weights, 1, out=weights)
     if keys.shape[1] < k:
@@ -204,6 +205,15 @@ def _lines(state: State, run: _Run, events: list[_Event]) -> _Lines:
     full = np.flatnonzero(last < k)
     kth[full] = keys[full, order[full, last[full]]]
     return _Lines(keys, kth, weights)
+
+
+def _weights(reservoir: Reservoir, events: list[_Event], m: int) -> NDArray[np.int32]:
+    """(m, r): copies of each row's vector after each step."""
+    weights = np.empty((m, len(reservoir)), np.int32)
+    weights[:] = reservoir.counts
+    for event in events:
+        weights[event.step :, event.row] += 1 if event.vector is None else -1
+    return weights
 
 
 def _columns(reservoir: Reservoir) -> NDArray[np.float64]:
@@ -287,7 +297,7 @@ def _advance(state: State, pending: deque[_Event], step: int) -> int | None:
 def _view(state: State, lines: _Lines, step: int) -> View:
     """What the reservoir ranks at a step, whose events have been applied."""
     keys = lines.keys[step]
-    rows = np.flatnonzero(keys <= min(lines.kth[step], np.finfo(np.float64).max))
+    rows = np.flatnonzero(keys <= min(lines.kth[step], LARGEST))
     order = rows[keys[rows].argsort()]
     low = state.reservoir.low
     ids, owners, chosen = expand(order.tolist(), keys[order].tolist(), low, state.k, state.distinct)

@@ -1,0 +1,222 @@
+"""The core beside brute force and FAISS: `python -m tests.bench.core [--data FILE] [--quick]`.
+
+Every contender takes the same stream, one sentence an event, and must know the k=20 nearest to the centroid after *every*
+event. *exact* is the share of events after which it names the oracle's k sentences in the oracle's order; ours names them
+when the set changed and says so when it did not, which is held against the oracle's sets. Times are processor seconds of
+the one thread for a whole stream, the best of three where one takes less than two. Results go to
+results/core.json, those of another file to results/core_FILE.json.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"  # read when NumPy is loaded
+
+import numpy as np  # noqa: E402
+from numpy.typing import NDArray  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+from tests.bench import streams  # noqa: E402
+from worker.coversumm import CoverSumm, FlatIndex, Points, Step, no_points  # noqa: E402
+from worker.coversumm.core import Ranking  # noqa: E402
+
+RESULTS = Path(__file__).parent / "results"
+K = 20
+
+History = list[NDArray[np.int64]]  # after each event, the rows of the nearest in order
+
+
+def brute_force(vectors: NDArray[np.int16], steps: Sequence[Step]) -> History:
+    """All keys at every event, exact (they are integers below 2^53), equal ones by row, which is the order of the ids."""
+    x = vectors.astype(np.float64)
+    squared = np.einsum("ij,ij->i", x, x)
+    total = np.zeros(x.shape[1])
+    history = []
+    for t in range(len(x)):
+        total += x[t]
+        n = t + 1
+        keys = n * squared[:n] - 2.0 * (x[:n] @ total)
+        near = np.arange(n) if n <= K else np.flatnonzero(keys <= np.partition(keys, K - 1)[K - 1])
+        history.append(near[np.argsort(keys[near], kind="stable")][:K])
+    return history
+
+
+def faiss_flat(vectors: NDArray[np.int16], steps: Sequence[Step]) -> History:
+    """The paper's naive FAISS: add, move the mean, search the flat index."""
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    x = vectors.astype(np.float32)
+    index = faiss.IndexFlatL2(x.shape[1])
+    total = np.zeros(x.shape[1])
+    history = []
+    for t in range(len(x)):
+        index.add(x[t : t + 1])
+        total += x[t]
+        history.append(index.search((total / (t + 1)).astype(np.float32)[None], min(K, t + 1))[1][0])
+    return history
+
+
+class Ours:
+    """CoverSumm, so many steps a call."""
+
+    def __init__(self, size: int | None) -> None:
+        self.size = size
+        self.core: CoverSumm | None = None
+
+    def __call__(self, vectors: NDArray[np.int16], steps: Sequence[Step]) -> list[Ranking | None]:
+        core = self.core = CoverSumm(K, vectors.shape[1], FlatIndex(vectors.shape[1]))
+        if self.size is None:
+            return core.apply(steps)
+        results: list[Ranking | None] = []
+        for at in range(0, len(steps), self.size):
+            results += core.apply(steps[at : at + self.size])
+        return results
+
+
+def exact_share(found: Sequence[object], oracle: History) -> float:
+    right = 0
+    shown: set[int] = set()
+    for said, truth in zip(found, oracle, strict=True):
+        if isinstance(said, Ranking):
+            rows = [int(id_) for id_ in said.ids]
+            shown = set(rows)
+            right += rows == truth.tolist()
+        elif said is None:
+            right += shown == set(truth.tolist())
+        else:
+            right += np.asarray(said).tolist() == truth.tolist()
+    return 100.0 * right / len(oracle)
+
+
+def timed(contender: Callable[..., Sequence[object]], *arguments: object) -> tuple[float, Sequence[object]]:
+    best = np.inf
+    for _ in range(3):
+        start = time.process_time()
+        found = contender(*arguments)
+        best = min(best, time.process_time() - start)
+        if best > 2.0:
+            break
+    return best, found
+
+
+def run(stream: streams.Stream, faiss: bool) -> list[dict[str, object]]:
+    vectors = stream.vectors
+    none = no_points(vectors.shape[1])
+    steps = [Step(none, Points((b"%08d" % t,), vectors[t : t + 1])) for t in range(len(vectors))]
+    contenders: dict[str, Callable[..., Sequence[object]]] = {"brute force": brute_force}
+    if faiss:
+        contenders["FAISS flat, each event"] = faiss_flat
+    contenders |= {
+        "ours, event by event": Ours(1),
+        "ours, 100 events a call": Ours(100),
+        "ours, bulk": Ours(None),
+    }
+    rows: list[dict[str, object]] = []
+    oracle: History = []
+    for name, contender in contenders.items():
+        seconds, found = timed(contender, vectors, steps)
+        oracle = oracle or found  # type: ignore[assignment]
+        row: dict[str, object] = {
+            "stream": stream.name,
+            "contender": name,
+            "seconds": round(seconds, 4),
+            "us_per_event": round(seconds / len(vectors) * 1e6, 2),
+            "exact_percent": round(exact_share(found, oracle), 3),
+        }
+        if isinstance(contender, Ours) and contender.core is not None:
+            row["refills"] = contender.core.counters.refilled
+            row["set_changes"] = sum(r is not None for r in found)
+        rows.append(row)
+    return rows
+
+
+def machine() -> dict[str, object]:
+    cpu = platform.processor()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        cpu = next(
+            (line.partition(": ")[2] for line in info.read_text().splitlines() if "model name" in line), cpu
+        )
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "load_before": [round(x, 2) for x in os.getloadavg()],
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.core", description="The core beside brute force and FAISS."
+    )
+    parser.add_argument(
+        "--data", type=Path, default=streams.BUNDLED, help="reviews, JSONL(.gz); its largest entity is taken"
+    )
+    parser.add_argument("--quick", action="store_true", help="2,000 events a stream")
+    options = parser.parse_args()
+    most = 2000 if options.quick else None
+    try:
+        import faiss  # noqa: F401
+
+        with_faiss = True
+    except ImportError:
+        with_faiss = False
+    size = {"n": most} if most else {}
+    console = Console()
+    console.width = max(console.width, 120)
+    table = Table("stream", "contender", title=f"k={K}, one thread, the set known after every event")
+    for column in ("seconds", "us/event", "exact %", "set changes", "refills"):
+        table.add_column(column, justify="right")
+    record: dict[str, object] = {
+        "machine": machine(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": "python -m tests.bench.core"
+        + ("" if options.data == streams.BUNDLED else f" --data {options.data.name}"),
+    }
+    rows: list[dict[str, object]] = []
+    makers: list[Callable[[], streams.Stream]] = [
+        lambda: streams.uniform(**size),
+        lambda: streams.lda(**size),
+        lambda: streams.drifting(**size),
+        lambda: streams.reviews(options.data, most),
+    ]
+    for make in makers:
+        stream = make()
+        console.print(f"{stream.name} ...", highlight=False)
+        of_stream = run(stream, with_faiss)
+        for row in of_stream:
+            table.add_row(
+                stream.name if row is of_stream[0] else "",
+                str(row["contender"]),
+                f"{row['seconds']:.3f}",
+                f"{row['us_per_event']:.2f}",
+                f"{row['exact_percent']:.2f}",
+                str(row.get("set_changes", "")),
+                str(row.get("refills", "")),
+                end_section=row is of_stream[-1],
+            )
+        rows += of_stream
+    console.print(table)
+    if not with_faiss:
+        console.print("FAISS left out: it is not installed (pip install -e '.[bench]', or make bench)")
+    if not options.quick:
+        bundled = options.data == streams.BUNDLED
+        file = RESULTS / ("core.json" if bundled else f"core_{options.data.name.partition('.')[0]}.json")
+        RESULTS.mkdir(exist_ok=True)
+        file.write_text(json.dumps(record | {"rows": rows}, indent=1) + "\n")
+        console.print(f"recorded in {file}")
+
+
+if __name__ == "__main__":
+    main()
