@@ -147,7 +147,8 @@ class Topics:
                     raise SurroundingsError(
                         f"the topic {name} could not be created: {cause.args[0].str()}"
                     ) from cause
-        self.partitions = self._read() | {spec.name: partitions for spec in specs}
+        # What the broker says goes first: somebody else's topic may have another count.
+        self.partitions = {spec.name: partitions for spec in specs} | self._read()
 
 
 def prepare_topics(settings: Settings) -> int:
