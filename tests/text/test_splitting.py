@@ -1,0 +1,263 @@
+"""Sentences out of reviews: what they are, and that no text can hang, break or bloat the splitter."""
+
+import concurrent.futures
+import gzip
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from worker.text import SPLITTER, cap_sentence, split_sentences
+
+REVIEWS = Path(__file__).parents[2] / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
+CAP = 2000
+LARGEST = 262_144
+
+CASES = [
+    ("", []),
+    (" \t\n\r\u2028\u00a0 ", []),
+    ("Great product", ["Great product"]),
+    ("Loved it. Would buy again!", ["Loved it.", "Would buy again!"]),
+    ("no capitals here. still two. ok", ["no capitals here.", "still two.", "ok"]),
+    # Markup and entities
+    ("Clean room.<br/><BR >Nice host", ["Clean room.", "Nice host"]),
+    ("<p>Good</p><p>Bad <b>smell</b></p>", ["Good", "Bad smell"]),
+    ('See <a href="http://x.y/z?a=1">this. Now</a>', ["See this.", "Now"]),
+    ("I <3 it, and 5 > 4 < 6", ["I <3 it, and 5 > 4 < 6"]),
+    ("Tom &amp; Jerry&#39;s &quot;inn&quot; &#x1F600;", ['Tom & Jerry\'s "inn" 😀']),
+    ("R&B at AT&T &notanentity; &#99999999999;", ["R&B at AT&T &notanentity; &#99999999999;"]),
+    ("&amp;lt;br&amp;gt;", ["&lt;br&gt;"]),
+    # Lines
+    ("First line\nsecond line\r\nthird", ["First line", "second line", "third"]),
+    ("Pros:\n- quiet\n- clean", ["Pros:", "- quiet", "- clean"]),
+    ("too   many\t blanks", ["too many blanks"]),
+    # Glued sentences
+    ("Arrived in 2 days.Seller was nice.", ["Arrived in 2 days.", "Seller was nice."]),
+    ("Works great!I love it", ["Works great!", "I love it"]),
+    ("It was ok...Then it broke", ["It was ok...", "Then it broke"]),
+    ("I give it a 5.Great stay", ["I give it a 5.", "Great stay"]),
+    ("Sold by Amazon.Com and www.Foo.Bar", ["Sold by Amazon.Com and www.Foo.Bar"]),
+    (
+        "Write to me.Name@mail.com or http://x.org/a.Html",
+        ["Write to me.Name@mail.com or http://x.org/a.Html"],
+    ),
+    ("Rated 4.5 out of 5, v2.0 and U.S.A. made", ["Rated 4.5 out of 5, v2.0 and U.S.A. made"]),
+    # Abbreviations, numbers, titles
+    ("Dr. Smith met us at 5 p.m. sharp.", ["Dr. Smith met us at 5 p.m. sharp."]),
+    ("Cables, e.g. for kids, etc. are fine", ["Cables, e.g. for kids, etc. are fine"]),
+    # Punctuation
+    ("Wow!!! So good...", ["Wow!!!", "So good..."]),
+    ("Great! :) \n !!! \n 👍", ["Great! :) !!! 👍"]),
+    ("👍👍", ["👍👍"]),
+    ("!!!", ["!!!"]),
+    ('He said "Stay here." We did.', ['He said "Stay here."', "We did."]),
+    ("Really?! Yes.", ["Really?!", "Yes."]),
+    # Other scripts
+    ("很好。下次再来！谢谢", ["很好。", "下次再来！", "谢谢"]),
+    ("素晴らしい！「最高。」また来ます。", ["素晴らしい！", "「最高。」", "また来ます。"]),
+    ("¡Muy bien! ¿Volveré? Sí.", ["¡Muy bien!", "¿Volveré?", "Sí."]),
+    # Control characters and broken Unicode
+    ("nul\x00 and\x1b[31m red\x7f", ["nul and [31m red"]),
+    ("half \ud83d a pair", ["half a pair"]),
+    ("\ufeffbyte\u200border", ["byte order"]),
+]
+
+
+@pytest.mark.parametrize(("text", "sentences"), CASES)
+def test_sentences(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text, CAP) == sentences
+
+
+def test_cap_cuts_at_a_blank_or_else_at_the_cap() -> None:
+    assert cap_sentence("short", 10) == ["short"]
+    assert cap_sentence("  given as it is ", 17) == ["  given as it is "]
+    assert cap_sentence(" \n", 10) == []
+    assert cap_sentence("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
+    assert cap_sentence("one two three four", 9) == ["one two", "three", "four"]
+    assert cap_sentence("a " + "b" * 12, 10) == ["a bbbbbbbb", "bbbb"], (
+        "a blank near the start is no place to cut"
+    )
+    assert split_sentences("x" * 4500, CAP) == ["x" * 2000, "x" * 2000, "x" * 500]
+    with pytest.raises(ValueError, match="at least 1"):
+        cap_sentence("a", 0)
+
+
+def _fill(pattern: str) -> str:
+    return (pattern * (LARGEST // len(pattern) + 1))[:LARGEST]
+
+
+PATTERNS = [
+    *(
+        "a",
+        ".",
+        "!",
+        "!)",
+        ".)x",
+        '?"',
+        "'.",
+        "--.",
+        "1.",
+        "。",
+        "好。",
+        "a.B",
+        "ab.Cd",
+        "<",
+        "<a",
+        "<br>",
+        "&",
+        "&#1",
+        "&amp;",
+    ),
+    *(
+        ". ",
+        "… ",
+        "a. ",
+        "A. ",
+        "a! ",
+        "! ",
+        "?! ",
+        ". !",
+        ". . a ",
+        "1. ",
+        '." ',
+        "a.) ",
+        "U.S. ",
+        "<a ",
+        "<!-- ",
+        "</ ",
+    ),
+    *("\x00", "\ud800", "\n", "\x0b", "\u2028", "x\n", "!\n", "e\u0301", "😀", "\u202e", "\ufeff. "),
+    "!)" * 23 + " ",
+    ". " * 23 + "a ",
+    "." * 47 + " A",
+]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("pattern", PATTERNS, ids=ascii)
+def test_hostile_text_takes_linear_time(pattern: str) -> None:
+    """The largest text there is takes half a second; anything quadratic in it takes minutes."""
+    started = time.process_time()
+    sentences = split_sentences(_fill(pattern), CAP)
+    assert time.process_time() - started < 8
+    assert all(0 < len(sentence) <= CAP for sentence in sentences)
+
+
+@pytest.mark.timeout(30)
+def test_hostile_numerals_and_blanks() -> None:
+    assert split_sentences("&#" + "9" * LARGEST + ";", CAP)[0].startswith("&#999")
+    assert split_sentences("end." + " " * LARGEST + "Next", CAP) == ["end.", "Next"]
+    assert split_sentences("a<b " + "x" * LARGEST + ">", CAP)[0].startswith("a<b xxx")
+
+
+@pytest.mark.timeout(60)
+def test_hostile_text_leaves_no_memory_behind() -> None:
+    """Words and runs of dots, all different and all long, must not stay in the splitter's memories."""
+    program = """if True:
+        import resource
+        from worker.text import split_sentences
+        split_sentences("Warm up. Now.", 2000)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for i in range(300):
+            split_sentences(f"{'w' * 60_000}{i}. Then {'. ' * (9_000 + i)} {'x.)' * (20_000 + i)} End.", 2000)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    """
+    output = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    kilobytes = int(output) // (1024 if sys.platform == "darwin" else 1)
+    assert kilobytes < 30_000
+
+
+ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=300)
+REVIEW_LIKE = st.lists(
+    st.sampled_from(
+        [
+            "a",
+            "B",
+            "word",
+            "Next",
+            " ",
+            " ",
+            ".",
+            "!",
+            "?",
+            "...",
+            "\n",
+            '"',
+            ")",
+            "5",
+            "Dr.",
+            "。",
+            "é",
+            "😀",
+            "\x00",
+        ]
+    ),
+    max_size=60,
+).map("".join)
+
+
+@given(ANY_TEXT | REVIEW_LIKE, st.integers(1, 80))
+def test_never_raises_and_keeps_the_cap(text: str, cap: int) -> None:
+    sentences = split_sentences(text, cap)
+    assert all(0 < len(sentence) <= cap and sentence == sentence.strip() for sentence in sentences)
+    assert split_sentences(text, cap) == sentences
+
+
+@given(ANY_TEXT | REVIEW_LIKE, st.integers(1, 80))
+def test_no_character_is_lost_or_added(text: str, cap: int) -> None:
+    """Markup aside, what is said is the same: only blanks and what nobody can see differ."""
+    plain = "".join(character for character in text if character not in "<&")
+    visible = [c for c in plain if not c.isspace() and c.isprintable()]
+    kept = [c for c in "".join(split_sentences(plain, cap)) if not c.isspace() and c.isprintable()]
+    assert [c for c in kept if c not in "\u200b\u2060\ufeff"] == visible
+
+
+@given(REVIEW_LIKE)
+def test_sentences_one_a_line_are_the_same_sentences(text: str) -> None:
+    """Once split, a text stays as it is: given sentences and split ones agree."""
+    sentences = split_sentences(text, CAP)
+    assert split_sentences("\n".join(sentences), CAP) == [
+        s for line in sentences for s in split_sentences(line, CAP)
+    ]
+
+
+@settings(max_examples=50)
+@given(st.text(max_size=200), st.integers(1, 50))
+def test_pieces_of_a_capped_sentence_are_its_words(text: str, cap: int) -> None:
+    pieces = cap_sentence(text, cap)
+    assert all(piece.strip() and len(piece) <= cap for piece in pieces)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+
+
+def _reviews(count: int) -> list[str]:
+    with gzip.open(REVIEWS, "rt", encoding="utf-8") as lines:
+        return [json.loads(line)["text"] for line, _ in zip(lines, range(count), strict=False)]
+
+
+def test_real_reviews_keep_their_sentences_when_split_again() -> None:
+    sentences = [sentence for review in _reviews(1500) for sentence in split_sentences(review, CAP)]
+    changed = [sentence for sentence in sentences if split_sentences(sentence, CAP) != [sentence]]
+    assert len(changed) < len(sentences) / 500, changed
+
+
+def test_threads_and_order_do_not_change_the_result() -> None:
+    reviews = _reviews(600)
+    expected = [split_sentences(review, CAP) for review in reviews]
+    order = list(range(len(reviews)))
+    random.Random(7).shuffle(order)
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        found = dict(zip(order, threads.map(lambda i: split_sentences(reviews[i], CAP), order), strict=True))
+    assert [found[i] for i in range(len(reviews))] == expected
+
+
+def test_splitter_names_library_and_rules() -> None:
+    assert SPLITTER.startswith("nupunkt-")
+    assert "/reviews-" in SPLITTER
