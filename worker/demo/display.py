@@ -155,12 +155,12 @@ class Picture:
         head: list[RenderableType] = [
             _line(Text(_title(story), style="bold")),
             _line(Text(ATTRIBUTION, style="dim")),
-            ProgressBar(total=max(1, story.total), completed=story.processed),
+            _bar(story),
             _line(Text(_status(story))),
         ]
         if not story.entities:
             return Group(*head)
-        room = self._console.height - len(head) - (len(story.entities) + 4) - 2
+        room = self._console.height - len(head) - (len(story.entities) + 4) - 3
         newest = list(story.latest)[-room:][::-1] if room > 0 else []
         title = [_line(Text("latest summary changes", style="dim"))] if newest else []
         return Group(*head, _table(story, time.monotonic()), *title, *map(_in_colour, newest))
@@ -198,6 +198,12 @@ def _in_colour(change: Change) -> Text:
     if change.removed:
         line.append(f"- {change.removed[0]}", style="red")
     return _line(line)
+
+
+def _bar(story: Story) -> Table:
+    grid = Table.grid(expand=True)  # the bar alone does not end its line
+    grid.add_row(ProgressBar(total=max(1, story.total), completed=story.processed))
+    return grid
 
 
 def _line(text: Text) -> Text:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ def play(reviews: int | None, k: int, as_json: bool) -> None:
     chosen = bundled_reviews()[:reviews]
     story = Story(k=k, total=len(chosen))
     display = make_display(Console(highlight=False, emoji=False, markup=False), story, as_json)
-    with _ending_signals(), ExitStack() as stage:
+    with _ending_signals(), _farewell(), ExitStack() as stage:
         directory = _temporary_directory(stage)
         settings = Settings(data_dir=directory, k=k)
         topics = {spec.name: PARTITIONS for spec in topic_specs(settings).values()}
@@ -193,6 +194,15 @@ def _temporary_directory(stage: ExitStack) -> Path:
     directory = Path(tempfile.mkdtemp(prefix="coversumm-demo-"))
     stage.callback(shutil.rmtree, directory, ignore_errors=True)
     return directory
+
+
+@contextmanager
+def _farewell() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; everything is removed again\n")
+        raise
 
 
 @contextmanager

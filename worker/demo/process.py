@@ -15,7 +15,7 @@ from typing import Final, Self
 from worker.errors import Crash, SurroundingsError
 from worker.settings import environment_with
 
-STOP_SECONDS: Final = 8
+STOP_SECONDS: Final = 30
 _LOG_LINES: Final = 15
 _ERROR: Final = "coversumm-worker: error: "
 _SAMPLE: Final = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
@@ -44,19 +44,23 @@ class WorkerProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        assert self._process.stdin is not None
+        self._process.kill()  # nothing of it is kept, so there is nothing to wait for
+        self._process.wait()
+        self._process.stdin.close()
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL if that takes long."""
-        assert self._process.stdin is not None
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._process.stdin.close()
+        """An orderly stop, as an operator's. Raises Crash where it does not end as it should."""
+        self.check()
+        self._process.terminate()
+        try:
+            code = self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Crash(
+                f"the demo's worker did not stop within {STOP_SECONDS} s: {self.last_words()}"
+            ) from None
+        if code:
+            raise Crash(f"the demo's worker stopped with exit code {code}: {self.last_words()}")
 
     def check(self) -> None:
         """Raise what the process ended with, if it has ended."""
