@@ -89,8 +89,12 @@ def _policy_complaints(topics: "Topics", created: set[str]) -> list[str]:
         return []
     try:
         return topics.check_policies()
-    except KafkaException as cause:  # no permission, or no such request on this broker
-        output.note(f"the cleanup policies were not checked: {cause.args[0].str()}")
+    except (
+        KafkaException,
+        TimeoutError,
+    ) as cause:  # no permission, or a broker that does not know the request
+        why = cause.args[0].str() if isinstance(cause, KafkaException) else "no answer from the broker"
+        output.note(f"the cleanup policies were not checked: {why}")
         return []
 
 

@@ -1,0 +1,102 @@
+"""`run` as an operator would: started, asked, stopped, and its state looked at."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.cli.events import lines, sample
+from tests.kafka.broker import free_port
+from tests.kafka.topics import read_topic
+from worker.settings import Settings
+from worker.stream.topics import topic_specs
+
+COMMAND = [sys.executable, "-m", "worker", "run"]
+
+
+@pytest.fixture
+def worker(embedded_broker, monkeypatch, tmp_path):
+    """Start a worker on a broker of its own."""
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
+    monkeypatch.setenv("COVERSUMM_WEB_PORT", str(free_port()))
+    monkeypatch.setenv("COVERSUMM_K", "3")
+    monkeypatch.setenv("COVERSUMM_LOG_FORMAT", "json")
+    for spec in topic_specs(Settings.from_environment()).values():
+        embedded_broker.create_topic(spec.name, 2)
+    log = tmp_path / "worker.log"
+    with log.open("wb") as output, subprocess.Popen(COMMAND, stdout=output, stderr=output) as process:
+        try:
+            _wait(process, log)
+            yield process
+        finally:
+            process.kill()
+
+
+def _wait(process, log):
+    url = f"http://127.0.0.1:{Settings.from_environment().web_port}/readyz"
+    for _ in range(600):
+        assert process.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def test_the_commands_together(worker, run, write, tmp_path, embedded_broker):
+    events = sample(30)
+    path = write("some.jsonl", lines(events))
+    assert run("send", path).code == 0
+    expected = [json.loads(line) for line in run("summarize", path).out.splitlines()]
+    topic = Settings.from_environment().output_topic
+    entity = events[0]["entity_id"]
+    for _ in range(300):
+        found = run("inspect", entity)
+        if found.code == 0 and json.loads(found.out)["review_count"] == len(events):
+            break
+        time.sleep(0.1)
+    running = json.loads(found.out)
+    assert sorted(one["text"] for one in running["sentences"]) == sorted(
+        one["text"] for one in expected[-1]["sentences"]
+    )
+    published = [
+        json.loads(message.value) for message in read_topic(embedded_broker.bootstrap_servers, topic)
+    ]
+    assert list(map(_comparable, published)) == list(map(_comparable, expected))
+
+    assert run("verify").code == 2, "it is still running"
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(30) == 0
+    assert run("verify").code == 0
+    stored = json.loads(run("inspect", entity, "--data-dir", tmp_path / "data").out)
+    assert stored.items() >= running.items()
+    entries = [json.loads(line) for line in (tmp_path / "worker.log").read_text().splitlines()]
+    assert {entry["level"] for entry in entries} <= {"INFO"}
+
+
+def _comparable(body):
+    """What two runs over the same events have in common."""
+    return {
+        key: value for key, value in body.items() if key not in ("sequence", "previous_sequence", "cause")
+    }
+
+
+def test_ctrl_c(worker):
+    worker.send_signal(signal.SIGINT)
+    assert worker.wait(30) == 130
+
+
+def test_no_input_topic(embedded_broker, monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
+    done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        "coversumm-worker: error: the input topic marketplace.reviews.v1 does not exist"
+    )
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,110 @@
+"""`topics`: what is missing is created, what is there is checked."""
+
+import json
+import time
+import uuid
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+import worker.stream.topics
+
+ROLES = ("input", "output", "dead letters", "changelog")
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """Topics of this test alone, by role."""
+    one = uuid.uuid4().hex[:8]
+    for variable in ("INPUT_TOPIC", "OUTPUT_TOPIC", "APP_ID"):
+        monkeypatch.setenv(f"COVERSUMM_{variable}", f"{variable.lower()}-{one}")
+    names = (
+        f"input_topic-{one}",
+        f"output_topic-{one}",
+        f"input_topic-{one}.dlq",
+        f"app_id-{one}-entities-changelog",
+    )
+    return dict(zip(ROLES, names, strict=True))
+
+
+@pytest.fixture
+def admin(kafka, monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
+    return AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+
+
+def _create(admin, name, partitions, **config):
+    config = {key.replace("_", "."): value for key, value in config.items()}
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+    while name not in admin.list_topics().topics:  # made by the controller, soon known to the broker
+        time.sleep(0.05)
+
+
+def _rows(ended):
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+@pytest.mark.kafka
+def test_created_once_then_found(run, admin, names):
+    planned = run("topics", "--partitions", "3", "--dry-run")
+    assert [row["status"] for row in _rows(planned)] == ["missing"] * 4
+    assert not set(names.values()) & set(admin.list_topics().topics)
+    made = run("topics", "--partitions", "3", "--replication-factor", "1")
+    assert (made.code, made.err) == (0, "")
+    assert {row["role"]: (row["topic"], row["partitions"], row["status"]) for row in _rows(made)} == {
+        role: (name, 3, "created") for role, name in names.items()
+    }
+    found = run("topics")
+    assert (found.code, found.err) == (0, "")
+    assert [row["status"] for row in _rows(found)] == ["exists"] * 4
+    policies = {role: _config(admin, name)["cleanup.policy"].value for role, name in names.items()}
+    assert policies == {
+        "input": "delete",
+        "output": "compact",
+        "dead letters": "delete",
+        "changelog": "compact",
+    }
+    assert int(_config(admin, names["changelog"])["delete.retention.ms"].value) >= 30 * 24 * 3600 * 1000
+
+
+def _config(admin, name):
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+    return admin.describe_configs([resource])[resource].result(30)
+
+
+@pytest.mark.kafka
+def test_the_input_decides_the_partitions(run, admin, names):
+    _create(admin, names["input"], 5)
+    assert run("topics", "--partitions", "4").code == 2
+    assert set(names.values()) & set(admin.list_topics().topics) == {names["input"]}
+    made = run("topics")
+    assert made.code == 0
+    assert [row["partitions"] for row in _rows(made)] == [5] * 4
+
+
+@pytest.mark.kafka
+def test_wrong_partition_count_and_policy(run, admin, names):
+    _create(admin, names["input"], 2, cleanup_policy="compact")
+    _create(admin, names["output"], 3, cleanup_policy="compact")
+    ended = run("topics", "--dry-run")
+    assert ended.code == 1
+    assert f"the output topic {names['output']} has 3 partitions, the input topic has 2" in ended.err
+    assert f"the input topic {names['input']} has cleanup.policy=compact" in ended.err
+    assert len(ended.err.splitlines()) == 2
+
+
+def test_an_input_that_is_not_there_needs_a_number(run, embedded_broker, names, monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
+    ended = run("topics")
+    assert ended.code == 2
+    assert "--partitions N" in ended.err
+
+
+def test_a_broker_that_tells_no_policies(run, embedded_broker, names, monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
+    for name in names.values():
+        embedded_broker.create_topic(name, 2)
+    monkeypatch.setattr(worker.stream.topics, "METADATA_TIMEOUT_SECONDS", 1)
+    ended = run("topics")
+    assert ended.code == 0
+    assert ended.err.startswith("the cleanup policies were not checked: ")
