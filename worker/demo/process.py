@@ -29,7 +29,11 @@ class WorkerProcess:
         self.data_dir = directory / "state"
         self._web = f"http://127.0.0.1:{port}"
         self._log = directory / "worker.log"
-        mine = {"COVERSUMM_DATA_DIR": str(self.data_dir), "COVERSUMM_WEB_PORT": str(port)}
+        mine = {
+            "COVERSUMM_DATA_DIR": str(self.data_dir),
+            "COVERSUMM_WEB_PORT": str(port),
+            "TMPDIR": str(directory),  # libraries leave files there
+        }
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "worker.demo.child", str(directory)],

@@ -1,0 +1,147 @@
+"""The demo as its audience has it: a process that is started, watched, interrupted, killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+CODE = """
+import sys
+from worker.demo import run_demo
+from worker.errors import CoversummError
+try:
+    sys.exit(run_demo(int(sys.argv[1]), 3, sys.argv[2] == "json"))
+except KeyboardInterrupt:
+    sys.exit(130)
+except CoversummError as error:
+    sys.exit(f"{error.exit_code} {error}")
+"""
+SECONDS = 120
+
+
+class Demo:
+    """A demo whose temporary files are all in one directory."""
+
+    def __init__(self, directory, reviews, form, **environment):
+        self.directory = directory
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CODE, str(reviews), form],
+            env={**os.environ, "TMPDIR": str(directory), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self):
+        out, err = self.process.communicate(timeout=SECONDS)
+        return self.process.returncode, out, err
+
+    def wait_for_a_change(self):
+        """Until the first summary change is told."""
+        line = self.process.stdout.readline()
+        assert json.loads(line)["type"] == "summary.changed"
+
+    def children(self):
+        """Its worker's process id, by what it was started with."""
+        found = subprocess.run(
+            ["pgrep", "-f", f"worker.demo.child {self.directory}/"], capture_output=True, text=True
+        )
+        return [int(pid) for pid in found.stdout.split()]
+
+    def wait_until_nothing_is_left(self):
+        deadline = time.monotonic() + 20
+        while (left := [*self.children(), *self.directory.iterdir()]) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not left
+
+
+@pytest.fixture
+def start(tmp_path):
+    started = []
+
+    def begin(reviews, form="json", **environment):
+        started.append(Demo(tmp_path, reviews, form, **environment))
+        return started[-1]
+
+    yield begin
+    for demo in started:
+        demo.process.kill()
+        demo.process.communicate()
+
+
+def test_reviews_become_summaries_and_some_are_taken_down(start):
+    demo = start(60)
+    code, out, err = demo.finish()
+    assert (code, err) == (0, "")
+    *changes, done = map(json.loads, out.splitlines())
+    last = {}
+    for change in changes:
+        assert change["previous_sequence"] == last.get(change["entity_id"], {}).get("sequence")
+        assert change["k"] == 3
+        last[change["entity_id"]] = change
+    deletions = [c for c in changes if c["cause"]["type"] == "review.deleted"]
+    assert deletions
+    for deletion in deletions:
+        final = last[deletion["entity_id"]]["sentences"]
+        assert deletion["cause"]["review_id"] not in {sentence["review_id"] for sentence in final}
+    assert done["events"] > 60
+    assert done["dead_letters"] == 0
+    assert done["summary_changes"] == len(changes)
+    assert done["entities_verified"] == len(done["entities"]) == len(last)
+    told = Counter(change["entity_id"] for change in changes)
+    assert {entity["entity_id"]: entity["changes"] for entity in done["entities"]} == told
+    demo.wait_until_nothing_is_left()
+
+
+def test_a_second_demo_in_plain_lines(start):
+    code, out, err = start(20, "lines").finish()
+    assert (code, err) == (0, "")
+    assert "CC BY 4.0" in out
+    assert "Verified: the stored summaries of all" in out
+    assert "coversumm-worker run" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name)
+def test_an_interrupted_demo_leaves_nothing_behind(start, number):
+    demo = start(1000)
+    demo.wait_for_a_change()
+    assert demo.children()
+    demo.process.send_signal(number)
+    code, _, err = demo.finish()
+    assert code == 130
+    assert err == "interrupted; everything is removed again\n"
+    demo.wait_until_nothing_is_left()
+
+
+def test_a_killed_demo_leaves_nothing_behind(start):
+    demo = start(1000)
+    demo.wait_for_a_change()
+    demo.process.kill()
+    demo.wait_until_nothing_is_left()
+
+
+def test_a_killed_worker_ends_the_demo(start):
+    demo = start(1000)
+    demo.wait_for_a_change()
+    (worker,) = demo.children()
+    os.kill(worker, signal.SIGKILL)
+    code, _, err = demo.finish()
+    assert code == 1
+    assert err.startswith("3 the demo's worker ended with exit code -9")
+    demo.wait_until_nothing_is_left()
+
+
+def test_what_the_worker_complains_about_is_told(start):
+    demo = start(10, COVERSUMM_BATCH_SIZ="7")
+    code, _, err = demo.finish()
+    assert code == 1
+    assert err == (
+        "2 COVERSUMM_BATCH_SIZ: there is no such setting; COVERSUMM_BATCH_SIZE is the nearest: rename or unset\n"
+    )
+    demo.wait_until_nothing_is_left()
