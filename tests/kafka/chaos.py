@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -45,6 +46,7 @@ class Chaos:
     total: int
     faults: Sequence[Fault]
     history: list[str] = field(default_factory=list)
+    struck: Counter[Kind] = field(default_factory=Counter)
     _due: list[Fault] = field(default_factory=list)
     _later: list[tuple[float, Fault]] = field(default_factory=list)
     _down: set[int] = field(default_factory=set)

@@ -304,8 +304,7 @@ def send(
         _flush(sender)
         total += len(part)
         tick(total)
-        if events_per_s:
-            time.sleep(max(0.0, total / events_per_s - (time.monotonic() - started_s)))
+        _hold_back(total, events_per_s, started_s)
     return total
 
 
@@ -317,13 +316,14 @@ def send_in_transactions(
     seed: int = 0,
     abort_share: float = 0.3,
     chunk: int = 50,
+    events_per_s: float | None = None,
     tick: Callable[[int], None] = lambda sent: None,
 ) -> int:
     """Send `events` in transactions, and between them aborted ones that would delete what was sent. Their number."""
     chance = random.Random(seed)
     sender = producer(bootstrap_servers, **{"transactional.id": f"load-{topic}"})
     sender.init_transactions(60)
-    total = 0
+    started_s, total = time.monotonic(), 0
     for part in batched_lists(events, chunk):
         for committed in (True, False) if chance.random() < abort_share else (True,):
             sender.begin_transaction()
@@ -334,10 +334,16 @@ def send_in_transactions(
             (sender.commit_transaction if committed else sender.abort_transaction)(60)
         total += len(part)
         tick(total)
+        _hold_back(total, events_per_s, started_s)
     return total
 
 
 _IN_ORDER = {"enable.idempotence": True, "delivery.timeout.ms": 300_000}
+
+
+def _hold_back(sent: int, events_per_s: float | None, started_s: float) -> None:
+    if events_per_s:
+        time.sleep(max(0.0, sent / events_per_s - (time.monotonic() - started_s)))
 
 
 def _flush(sender: Any) -> None:

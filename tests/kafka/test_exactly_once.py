@@ -208,6 +208,8 @@ def test_a_standby_takes_over_without_a_restore(site: Pipeline) -> None:
     feed(site, load[600:])
     site.wait_caught_up(60)
     left.wait_ready()
+    assert left.restored_rows()[-1] < 100
+    assert len(rows(left.data_dir)) > 500
     lost.start()
     assert check(site)["records"] == len(load)
 
