@@ -105,20 +105,23 @@ def _apply_run(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
 
 
 def _lay_out(state: State, steps: Sequence[Step]) -> _Run:
-    batches = [batch for step in steps for batch in step if batch.ids]
-    lengths = [len(batch.ids) for batch in batches]
+    """The points of all steps as one matrix, and what runs along it."""
+    removing = any(step.removed.ids for step in steps)
+    batches = [batch for step in steps for batch in step] if removing else [step[1] for step in steps]
+    lengths = [len(batch[0]) for batch in batches]
     points = _join(batches, lengths, state.dimension)
     x = np.empty((len(points), state.dimension + 1))  # the last column counts: its running sum is n
     x[:, :-1] = points
     squared = np.einsum("ij,ij->i", x[:, :-1], x[:, :-1])
     anchored = x[:, :-1] @ state.reservoir.anchor_sum
     x[:, -1] = 1.0
-    if any(step.removed.ids for step in steps):
-        signs = [-1.0 if batch is step.removed else 1.0 for step in steps for batch in step if batch.ids]
-        x *= np.repeat(signs, lengths)[:, None]
+    if removing:
+        x *= np.repeat([-1.0, 1.0] * len(steps), lengths)[:, None]
     start = np.append(state.sum, state.n)
     sums = running_sums(x, start)
-    ends = list(accumulate([len(step.removed.ids) + len(step.added.ids) for step in steps]))
+    ends = list(accumulate(lengths))
+    if removing:
+        ends = ends[1::2]
     if ends != list(range(1, len(points) + 1)):
         sums = np.concatenate((start[None], sums))[ends]
     return _Run(steps, sums[:, -1].copy(), sums, points, squared, anchored, ends)

@@ -1,4 +1,7 @@
-"""What the core refuses, each with a message that names the culprit. Refusals come before any change of state."""
+"""What the core refuses, each with a message that names the culprit.
+
+VectorError and EntityFull come before any change of state; the other two mean that the caller's state is broken.
+"""
 
 
 class CoreError(ValueError):

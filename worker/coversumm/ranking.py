@@ -104,6 +104,9 @@ def expand(
     owners: list[int] = []
     values: list[float] = []
     if len(set(keys)) == len(keys):  # nothing equal: most often
+        first = [low[row] for row in rows[:k]]
+        if distinct or max(map(len, first), default=1) == 1:  # no copies either
+            return [copies[0] for copies in first], list(rows[:k]), list(keys[:k])
         for row, key in zip(rows, keys, strict=True):
             copies = low[row]
             room = min(take, len(copies), k - len(ids))
