@@ -1,4 +1,4 @@
-"""Which sentences run together, so that none depends on the others.
+"""What both engines do before a model runs: make texts well-formed, and choose which of them run together.
 
 A matrix product's bits depend on its shape, never on the values of other rows: a sentence padded to a length that is a
 function of that sentence alone keeps its bits in any company.
@@ -9,6 +9,11 @@ from typing import NamedTuple
 
 TOKEN_BUDGET = 512
 """Padded tokens of a batch: beyond it nothing gets faster, and memory grows."""
+
+
+def well_formed(text: str) -> str:
+    """`text` with "?" for lone surrogates, which are no UTF-8: tokenizers raise on them."""
+    return text.encode("utf-8", "replace").decode()
 
 
 class Batch(NamedTuple):

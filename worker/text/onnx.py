@@ -8,6 +8,7 @@ of other rows. So a sentence is padded to a length that is a function of that se
 (ONNX Runtime has other kernels for it), a batch runs on one thread, and pooling is done here, row by row.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.text.batching import Batch, batches
+from worker.text.batching import Batch, batches, well_formed
 from worker.text.errors import EngineError
 from worker.text.layout import Layout, digest, read_layout
 
@@ -74,8 +75,7 @@ class OnnxEngine:
             pass  # raises what a batch raised
 
     def _tokens(self, text: str) -> list[int]:
-        # Lone surrogates are no UTF-8. Every other character is the tokenizer's business.
-        text = text.strip().encode("utf-8", "replace").decode()
+        text = well_formed(text).strip()
         ids: list[int] = self._tokenizer.encode(text.lower() if self._layout.lower_case else text).ids
         return ids
 
@@ -144,6 +144,8 @@ def load_hub(spec: str, threads: int, cache_dir: Path | None) -> OnnxEngine:
 
 def open_session(graph: str | bytes, weights: dict[str, NDArray[np.float32]] | None = None) -> Any:
     """An ONNX Runtime session that runs in the calling thread; `weights` are the graph's external initializers."""
+    # ONNX Runtime reports to Microsoft unless told not to before its import; a stream of reviews is nobody's business.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

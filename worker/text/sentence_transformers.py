@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.text.batching import batches
+from worker.text.batching import batches, well_formed
 from worker.text.errors import EngineError
 
 _INSTALL = (
@@ -47,6 +47,7 @@ class SentenceTransformersEngine:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One row per text, `(len(texts), dimension)`."""
+        texts = [well_formed(text) for text in texts]
         tokens = [self._count(text) for text in texts]
         vectors = np.empty((len(texts), self.dimension), np.float32)
         for batch in batches(tokens, step=1, longest=max(tokens, default=1)):
