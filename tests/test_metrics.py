@@ -1,0 +1,152 @@
+"""Metrics: what a committed batch adds, what is looked up at each scrape, and the README's table."""
+
+import platform
+from collections import Counter
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from worker import __version__
+from worker.coversumm import Counters
+from worker.events import Reason
+from worker.metrics import Metrics, metrics_table
+from worker.stream.processor import Stats
+
+
+class Moment:
+    """A worker's state, to be changed between scrapes."""
+
+    def __init__(self):
+        self.is_ready, self.lags, self.open = True, {0: 0}, {0: 0}
+
+    def ready(self):
+        return self.is_ready, ""
+
+    def lag(self):
+        return self.lags
+
+    def undecided(self):
+        return self.open
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+def samples(metrics, moment=None):
+    """By name, and by name and the values of the labels in the order of their names."""
+    found = {}
+    for family in text_string_to_metric_families(metrics.page(moment or Moment()).decode()):
+        for sample in family.samples:
+            found[
+                (sample.name, *(value for _, value in sorted(sample.labels.items())))
+                if sample.labels
+                else sample.name
+            ] = sample.value
+    return found
+
+
+def stats(**changes):
+    outcomes = Counter(
+        {
+            ("review.upserted", "applied"): 5,
+            ("review.deleted", "ignored:not_newer"): 2,
+            ("unreadable", "dead_letter:bad_json"): 3,
+        }
+    )
+    core = Counters(steps=9, proved_gap=4, proved_reservoir=3, refilled=2, evaluations=6, visited=1000)
+    given = {
+        "outcomes": outcomes,
+        "changes": 4,
+        "tombstones": 1,
+        "sentences_embedded": 8,
+        "embed_seconds": 0.3,
+        "process_seconds": 0.4,
+        "core": core,
+        "cached_entities": 7,
+        "cache_bytes": 12345,
+    }
+    return Stats(**(given | changes))
+
+
+def test_batches_add_up(metrics):
+    metrics.observe_batch(stats())
+    metrics.observe_batch(stats(cache_bytes=99, sentences_embedded=0))
+    found = samples(metrics)
+    assert found["coversumm_events_total", "applied", "review.upserted"] == 10
+    assert found["coversumm_events_total", "ignored:not_newer", "review.deleted"] == 4
+    assert found["coversumm_events_total", "dead_letter:bad_json", "unreadable"] == 6
+    assert found["coversumm_dead_letters_total", "bad_json"] == 6
+    assert found["coversumm_summary_changes_total"] == 8
+    assert found["coversumm_tombstones_total"] == 2
+    decided = {
+        name: found["coversumm_steps_total", name] for name in ("proved_gap", "proved_reservoir", "refilled")
+    }
+    assert decided == {"proved_gap": 8, "proved_reservoir": 6, "refilled": 4}
+    assert found["coversumm_refills_total"] == 4
+    assert found["coversumm_refill_sentences_total"] == 2000
+    assert found["coversumm_evaluations_total"] == 12
+    assert found["coversumm_batch_events_sum"] == 20
+    assert found["coversumm_process_seconds_sum"] == pytest.approx(0.8)
+    assert found["coversumm_cache_bytes"] == 99
+    assert found["coversumm_cache_entities"] == 7
+
+
+def test_only_batches_that_embed_are_timed_as_such(metrics):
+    metrics.observe_batch(stats(sentences_embedded=0))
+    assert samples(metrics)["coversumm_embed_seconds_count"] == 0
+    metrics.observe_batch(stats())
+    found = samples(metrics)
+    assert (found["coversumm_embed_seconds_count"], found["coversumm_embed_seconds_sum"]) == (1, 0.3)
+    assert found["coversumm_embedded_sentences_total"] == 8
+
+
+def test_commits_and_restores(metrics):
+    metrics.observe_commit(0.02)
+    metrics.observe_restore(500, 20)
+    found = samples(metrics)
+    assert found["coversumm_commit_seconds_bucket", "0.025"] == 1
+    assert found["coversumm_commit_seconds_bucket", "0.01"] == 0
+    assert (found["coversumm_restore_rows"], found["coversumm_restore_remaining"]) == (500, 20)
+
+
+def test_the_moment_is_looked_up_at_each_scrape(metrics):
+    moment = Moment()
+    moment.lags, moment.open = {0: 3, 1: None, 2: 7}, {0: 11}
+    found = samples(metrics, moment)
+    assert found["coversumm_ready"] == 1
+    assert (found["coversumm_lag_records", "0"], found["coversumm_lag_records", "2"]) == (3, 7)
+    assert ("coversumm_lag_records", "1") not in found
+    assert found["coversumm_upstream_open_transaction_records", "0"] == 11
+    moment.is_ready, moment.lags, moment.open = False, {2: 1}, {}
+    found = samples(metrics, moment)
+    assert found["coversumm_ready"] == 0
+    assert ("coversumm_lag_records", "0") not in found
+    assert found["coversumm_lag_records", "2"] == 1
+
+
+def test_every_reason_is_there_before_it_happens(metrics):
+    found = samples(metrics)
+    assert all(found["coversumm_dead_letters_total", reason.value] == 0 for reason in Reason)
+
+
+def test_the_build_is_named(metrics):
+    assert ("coversumm_build_info", platform.python_version(), __version__) in samples(metrics)
+
+
+def test_two_workers_in_a_process_share_nothing(metrics):
+    metrics.observe_batch(stats())
+    assert samples(Metrics())["coversumm_summary_changes_total"] == 0
+
+
+def test_the_table_has_every_metric(metrics):
+    lines = metrics_table().splitlines()
+    assert lines[:2] == ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    assert len(lines) - 2 == len(metrics.described)
+    assert any(
+        line.startswith("| `coversumm_events_total` | counter | `type`, `outcome` |") for line in lines
+    )
+    exposed = {family.name for family in text_string_to_metric_families(metrics.page(Moment()).decode())}
+    ours = {name for name in exposed if name.startswith("coversumm_")}
+    assert ours == {one.name.removesuffix("_total") for one in metrics.described}

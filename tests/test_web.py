@@ -1,0 +1,216 @@
+"""The worker's pages: what each answers in each state of the worker, ids with any bytes, and a port that is taken."""
+
+import asyncio
+import socket
+from urllib.parse import quote
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from yarl import URL
+
+from worker.errors import SurroundingsError
+from worker.metrics import Metrics
+from worker.state import SummaryView, ViewSentence
+from worker.web import add_pages, bind, check_port, install_web
+
+ELSEWHERE = "http://worker-1.example:8080"
+VIEW = SummaryView(
+    entity_id="x",
+    incarnation=0,
+    review_count=2,
+    sentence_count=3,
+    sequence=17,
+    sentences=(ViewSentence(0, "r#0", "r", "Grün.", 4.0, 0.25, 2),),
+)
+
+
+class FakeState:
+    """A worker of which everything can be chosen."""
+
+    def __init__(self):
+        self.metrics = Metrics()
+        self.is_ready = True
+        self.owner = (True, "http://127.0.0.1:8080")
+        self.entities = {"x": VIEW}
+        self.asked = []
+
+    def ready(self):
+        return self.is_ready, "because"
+
+    def lag(self):
+        return {0: 5, 1: None}
+
+    def undecided(self):
+        return {0: 0}
+
+    def stall(self):
+        return None
+
+    def owner_of(self, entity_id):
+        return self.owner
+
+    async def summary(self, entity_id):
+        self.asked.append(entity_id)
+        return self.entities.get(entity_id)
+
+
+@pytest.fixture
+def state():
+    return FakeState()
+
+
+def get(state, *paths):
+    """Status, headers and body of each path, asked for exactly as written."""
+
+    async def ask():
+        application = web.Application()
+        add_pages(application, state)
+        answers = []
+        async with TestClient(TestServer(application)) as client:
+            for path in paths:
+                url = URL(f"{client.make_url('/')}".rstrip("/") + path, encoded=True)
+                async with client.session.get(url, allow_redirects=False) as answer:
+                    body = await (answer.json() if "json" in answer.content_type else answer.text())
+                    answers.append((answer.status, answer.headers, body))
+        return answers
+
+    return asyncio.run(ask())
+
+
+def test_health_and_readiness(state):
+    (health, _, _), (ready, _, body) = get(state, "/healthz", "/readyz")
+    assert (health, ready, body) == (200, 200, {"ready": True, "reason": "because"})
+    state.is_ready = False
+    (health, _, _), (ready, _, body) = get(state, "/healthz", "/readyz")
+    assert (health, ready, body) == (200, 503, {"ready": False, "reason": "because"})
+
+
+def test_metrics_are_those_of_this_moment(state):
+    ((status, headers, page),) = get(state, "/metrics")
+    assert status == 200
+    assert headers["Content-Type"].startswith("text/plain; version=")
+    assert 'coversumm_lag_records{partition="0"} 5.0\n' in page
+    assert "coversumm_ready 1.0\n" in page
+
+
+def test_a_summary(state):
+    ((status, headers, body),) = get(state, "/entities/x/summary")
+    assert status == 200
+    assert headers["Content-Type"] == "application/json; charset=utf-8"
+    assert body["sequence"] == 17
+    assert body["sentences"] == [
+        {
+            "rank": 0,
+            "sentence_id": "r#0",
+            "review_id": "r",
+            "text": "Grün.",
+            "rating": 4.0,
+            "distance": 0.25,
+            "support": 2,
+        }
+    ]
+
+
+def test_an_unknown_entity(state):
+    ((status, _, body),) = get(state, "/entities/y/summary")
+    assert (status, body) == (404, {"error": "there is no such entity"})
+
+
+@pytest.mark.parametrize(
+    "entity_id",
+    [
+        "a/b",
+        "/",
+        "a%2Fb",
+        "%",
+        "a b+c",
+        "é😀",
+        "\x00",
+        "..",
+        "../x",
+        "a?b#c",
+        "x/summary",
+        "",
+        'quote"',
+        "z" * 1024,
+    ],
+)
+def test_ids_are_just_ids(state, entity_id):
+    get(state, f"/entities/{quote(entity_id, safe='')}/summary")
+    assert state.asked == [entity_id]
+
+
+def test_an_id_that_is_not_utf8(state):
+    ((status, _, body),) = get(state, "/entities/%ff/summary")
+    assert (status, body["error"]) == (400, "the entity id is not UTF-8")
+    assert state.asked == []
+
+
+def test_an_entity_of_another_worker(state):
+    state.owner = (False, ELSEWHERE + "/")
+    ((status, headers, _),) = get(state, "/entities/%C3%A9%2F%25/summary")
+    assert (status, headers["Location"]) == (307, f"{ELSEWHERE}/entities/%C3%A9%2F%25/summary")
+    assert state.asked == []
+
+
+def test_no_summary_while_it_may_be_wrong(state):
+    state.is_ready = False
+    ((status, _, body),) = get(state, "/entities/x/summary")
+    assert (status, body["error"]) == (503, "because")
+    state.is_ready, state.owner = True, (False, None)
+    ((status, _, _),) = get(state, "/entities/x/summary")
+    assert (status, state.asked) == (503, [])
+
+
+def test_a_busy_worker_says_so(state, monkeypatch):
+    async def never(_entity_id):
+        await asyncio.sleep(60)
+
+    state.summary = never
+    monkeypatch.setattr("worker.web.SUMMARY_TIMEOUT_SECONDS", 0.05)
+    ((status, _, body),) = get(state, "/entities/x/summary")
+    assert (status, body["error"]) == (503, "the worker is busy")
+
+
+def test_the_root_is_harmless_and_the_rest_is_not_there(state):
+    (root, _, text), (tables, _, _), (router, _, _), (graph, _, _) = get(
+        state, "/", "/table/", "/router/", "/graph"
+    )
+    assert (root, tables, router, graph) == (200, 404, 404, 404)
+    assert "/readyz" in text
+
+
+def test_a_port_that_is_taken_is_said_in_one_line():
+    with bind("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SurroundingsError) as refused:
+            check_port("127.0.0.1", port)
+    assert str(refused.value) == (
+        f"the web server cannot listen on 127.0.0.1:{port} (Address already in use): set COVERSUMM_WEB_PORT or "
+        "COVERSUMM_WEB_BIND to an address that is free on this machine"
+    )
+    check_port("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+def test_an_address_that_is_not_here_is_said_in_one_line(host):
+    with pytest.raises(SurroundingsError, match="COVERSUMM_WEB_BIND"):
+        check_port(host, 18080)
+
+
+def test_the_port_is_held_from_the_moment_the_pages_are_installed(state):
+    import faust
+
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    app = faust.App("test-web", web_bind="127.0.0.1", web_port=port, autodiscover=False)
+    install_web(app, state)
+    try:
+        with pytest.raises(SurroundingsError):
+            check_port("127.0.0.1", port)
+        app.web.init_server()
+        routes = {resource.canonical for resource in app.web.web_app.router.resources()}
+        assert routes == {"/", "/healthz", "/readyz", "/metrics", "/entities/{id}/summary"}
+    finally:
+        app.web._bound.close()
