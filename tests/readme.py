@@ -21,7 +21,9 @@ def render(text: str) -> str:
     """The README's text with every generated table as the code has it now."""
     for name, table in TABLES.items():
         block = f"<!-- {name} -->\n{table().rstrip()}\n<!-- /{name} -->"
-        text, found = re.subn(rf"<!-- {name} -->\n.*?<!-- /{name} -->", lambda _, block=block: block, text, flags=re.S)
+        text, found = re.subn(
+            rf"<!-- {name} -->\n.*?<!-- /{name} -->", lambda _, block=block: block, text, flags=re.S
+        )
         assert found == 1, f"README.md has {found} places for the {name} table"
     return text
 
