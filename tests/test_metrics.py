@@ -39,11 +39,8 @@ def samples(metrics, moment=None):
     found = {}
     for family in text_string_to_metric_families(metrics.page(moment or Moment()).decode()):
         for sample in family.samples:
-            found[
-                (sample.name, *(value for _, value in sorted(sample.labels.items())))
-                if sample.labels
-                else sample.name
-            ] = sample.value
+            labels = [value for _, value in sorted(sample.labels.items())]
+            found[(sample.name, *labels) if labels else sample.name] = sample.value
     return found
 
 
