@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import sys
 from typing import NamedTuple
 
 import pytest
@@ -39,6 +40,17 @@ def run(capfd):
         return Ended(code, *capfd.readouterr())
 
     return run
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Commands believe that standard output is a terminal, wide enough for every cell."""
+
+    def begin():
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    monkeypatch.setenv("COLUMNS", "200")
+    return begin
 
 
 @pytest.fixture

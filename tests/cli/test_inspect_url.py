@@ -16,7 +16,7 @@ VIEW = {
             "rank": 0,
             "sentence_id": "r#0",
             "review_id": "r",
-            "text": "[bold]Good",
+            "text": "[bold]Good\x1b[2J",
             "rating": None,
             "distance": 0.1,
             "support": 2,
@@ -92,3 +92,20 @@ def test_nobody_there(run):
 @pytest.mark.parametrize("options", [["--url", "worker:8080"], ["--url", "http://h", "--data-dir", "."]])
 def test_usage(run, options):
     assert run("inspect", "e", *options).code == 2
+
+
+def test_on_a_terminal_it_is_a_table_that_no_text_can_spoil(run, port, terminal):
+    terminal()
+    ended = run("inspect", "a/b é", "--url", f"http://127.0.0.1:{port}")
+    assert ended.code == 0
+    (row,) = [line for line in ended.out.splitlines() if "r#0" in line]
+    assert "[bold]Good\N{REPLACEMENT CHARACTER}[2J" in row
+    assert "0.100000" in row
+    assert "\x1b[2J" not in ended.out
+    assert run("inspect", "a/b é", "--url", f"http://127.0.0.1:{port}", "--json").out.startswith("{")
+
+
+def test_an_id_that_is_no_text(run):
+    ended = run("inspect", b"\xff".decode(errors="surrogateescape"))
+    assert ended.code == 2
+    assert "not UTF-8" in ended.err

@@ -8,6 +8,7 @@ from rocksdict import Options, Rdict
 
 from tests.cli.events import lines, sample
 from tests.stream.drive import config
+from worker.cli import verify
 from worker.events import Limits, Record, read_line
 from worker.state import MemoryRows
 from worker.state.keys import ENTITY, PUBLISHED, REVIEW, parse_entity_key
@@ -153,3 +154,17 @@ def test_reading_changes_nothing(run, data_dir):
     run("verify", "--data-dir", data_dir)
     run("inspect", "other", "--data-dir", data_dir)
     assert contents() == before
+
+
+def test_verify_on_a_terminal(run, data_dir, stored_rows, terminal, monkeypatch):
+    monkeypatch.setattr(verify, "SHOWN_SOUND", 0)
+    terminal()
+    ended = run("verify")
+    assert ended.code == 0
+    assert "... and 2 more that are equal" in ended.out
+    assert "2 entities, 0 differ" in ended.out
+    earlier = _rows(sample(3), 0)
+    _store(data_dir, 0, {_key(earlier, PUBLISHED): earlier[_key(earlier, PUBLISHED)]})
+    ended = run("verify")
+    assert ended.code == 1
+    assert "published, but not among the nearest" in ended.out

@@ -2,7 +2,7 @@
 
 import click
 
-DEFAULT_REVIEWS = 1500
+DEFAULT_REVIEWS = 1000
 DEFAULT_K = 5
 
 

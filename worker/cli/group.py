@@ -79,7 +79,7 @@ def _invoke(arguments: list[str]) -> object:
 
 def _fail(message: str, code: int) -> int:
     line = " ".join(message.split())
-    sys.stderr.write(f"{PROGRAM}: error: {line}\n")
+    output.note(f"{PROGRAM}: error: {line}")
     return code
 
 

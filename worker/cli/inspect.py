@@ -15,6 +15,14 @@ from worker.settings import Settings
 
 UNKNOWN = 1
 TIMEOUT_SECONDS = 30
+COLUMNS = {
+    "rank": "rank",
+    "sentence": "sentence_id",
+    "text": "text",
+    "rating": "rating",
+    "distance": "distance",
+    "support": "support",
+}
 
 
 @click.command("inspect", short_help="An entity's summary, counts and offsets.")
@@ -31,6 +39,10 @@ def command(entity: str, url: str | None, data_dir: Path | None, as_json: bool) 
 
     Exit code 1 where the entity is unknown.
     """
+    try:
+        entity.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError("ENTITY is not UTF-8.") from None
     if url is not None and data_dir is not None:
         raise click.UsageError("--url and --data-dir exclude each other.")
     if data_dir is not None:
@@ -118,20 +130,10 @@ def _show(view: dict[str, Any]) -> None:
     facts = [(name, value) for name, value in view.items() if name != "sentences"]
     about = Table(show_header=False, box=None)
     for name, value in facts:
-        about.add_row(
-            name.replace("_", " "),
-            "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value),
-        )
+        about.add_row(name.replace("_", " "), output.cell(value))
     console.print(about)
-    table = Table("rank", "sentence", "text", "rating", "distance", "support")
+    table = Table(*COLUMNS)
     for one in view["sentences"]:
-        rating = "-" if one["rating"] is None else f"{one['rating']:g}"
-        table.add_row(
-            str(one["rank"]),
-            one["sentence_id"],
-            one["text"],
-            rating,
-            f"{one['distance']:.6f}",
-            str(one["support"]),
-        )
+        shown = {**one, "distance": f"{one['distance']:.6f}"}
+        table.add_row(*(output.cell(shown[name]) for name in COLUMNS.values()))
     console.print(table)

@@ -43,7 +43,17 @@ def print_json(value: Any) -> None:
 
 def note(line: str) -> None:
     """One line on standard error."""
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(printable(line) + "\n")
+
+
+def cell(value: object) -> str:
+    """A value in a table."""
+    return "-" if value is None else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """The text without what could move a terminal's cursor: reviews and ids are other people's."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def flush() -> None:

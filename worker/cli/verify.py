@@ -94,13 +94,10 @@ class _Table:
         self._sound += check["ok"]
         if check["ok"] and self._sound > SHOWN_SOUND:
             return
-        cells = [
-            "-" if check[name] is None else str(check[name])
-            for name in ("partition", "entity_id", "reviews", "sentences")
-        ]
-        self._table.add_row(
-            *cells, "\n".join(check["problems"]) or "equal", style=None if check["ok"] else "red"
-        )
+        names = ("partition", "entity_id", "reviews", "sentences")
+        result = "\n".join(map(output.cell, check["problems"])) or "equal"
+        cells = (output.cell(check[name]) for name in names)
+        self._table.add_row(*cells, result, style=None if check["ok"] else "red")
 
     def show(self, entities: int, differing: int, seconds: float) -> None:
         console = output.console()

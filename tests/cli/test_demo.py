@@ -1,0 +1,42 @@
+"""`demo`: its options; what it does is in tests/demo."""
+
+import pytest
+
+import worker.demo
+from worker.cli.demo import DEFAULT_K, DEFAULT_REVIEWS
+from worker.errors import Crash
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the demo is run with."""
+    asked = []
+    monkeypatch.setattr(worker.demo, "run_demo", lambda *arguments: asked.append(arguments) or 0)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], (DEFAULT_REVIEWS, DEFAULT_K, False)),
+        (["--reviews", "all"], (None, DEFAULT_K, False)),
+        (["--reviews", "7", "--k", "3", "--json"], (7, 3, True)),
+    ],
+)
+def test_options(run, asked, options, expected):
+    assert run("demo", *options).code == 0
+    assert asked == [expected]
+
+
+@pytest.mark.parametrize("reviews", ["0", "-1", "some", ""])
+def test_no_number_of_reviews(run, asked, reviews):
+    assert run("demo", "--reviews", reviews).code == 2
+    assert asked == []
+
+
+def test_a_failure_is_told(run, monkeypatch):
+    def fails(*_):
+        raise Crash("the worker ended with 3")
+
+    monkeypatch.setattr(worker.demo, "run_demo", fails)
+    assert run("demo") == (3, "", "coversumm-worker: error: the worker ended with 3\n")
