@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,3 +57,40 @@ def test_copies_are_cut_at_k() -> None:
     assert expand([3, 0], [1.0, 2.0], LOW, 2, distinct=False)[0] == [b"e", b"f"]
     assert expand([3, 0], [1.0, 2.0], LOW, 4, distinct=False)[0] == [b"e", b"f", b"g", b"d"]
     assert expand([3, 0], [1.0, 2.0], LOW, 2, distinct=True)[0] == [b"e", b"d"]
+
+
+@pytest.mark.parametrize("n", [1, 17, 1000, 2_000_000])
+def test_rounding_is_decided_by_integers(n: int) -> None:
+    """Long vectors, small distances and a unit that shows them: float64 alone would often round the wrong way.
+
+    A distance of m millionths is right iff (m - 1/2)^2 <= d^2 * 10^12 < (m + 1/2)^2.
+    """
+    rng = np.random.default_rng(n)
+    wrong = 0
+    for spread in (1, 30, 1000, 30_000):
+        for _ in range(500):
+            x = rng.integers(-32767, 32768, 8)
+            total = n * x + rng.integers(-spread * n, spread * n + 1, 8)
+            key = n * int(x @ x) - 2 * int(x @ total)
+            numerator = n * key + sum(int(s) ** 2 for s in total)
+            (found,) = distances([float(key)], n, total.astype(np.float64), 1)
+            doubled = 2 * round(found * 10**6)
+            assert (doubled - 1) ** 2 * n * n <= 4 * 10**12 * numerator < (doubled + 1) ** 2 * n * n
+            mean = total / n
+            naive = np.sqrt(max(key / n + float(mean @ mean), 0.0))
+            wrong += round(float(naive), 6) != found
+    assert n == 1 or wrong > 0
+
+
+def test_exact_halves_go_up_whatever_float64_says() -> None:
+    """The centroid is an odd number of units from x, half-millionths at this scale; |S|^2 is far beyond 2^53."""
+    rng = np.random.default_rng(0)
+    n = 2_000_000
+    for _ in range(200):
+        x = rng.integers(-32767, 32768, 8)
+        away = 2 * int(rng.integers(0, 1000)) + 1
+        total = n * x
+        total[0] += n * away
+        key = n * int(x @ x) - 2 * int(x @ total)
+        found = distances([float(key)], n, total.astype(np.float64), 2_000_000)
+        assert found == ((away + 1) // 2 / 10**6,)
