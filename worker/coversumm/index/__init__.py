@@ -43,7 +43,11 @@ class Index(Protocol):
     """All live sentences of one entity."""
 
     scan_cost: float  # what visiting a sentence costs, in units of a row of the reservoir
-    memory_bytes: int
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it holds in memory, roughly."""
+        ...
 
     def totals(self) -> Totals:
         """Count and sum of the live sentences, by a pass over all of them."""
