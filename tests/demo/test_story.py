@@ -117,6 +117,7 @@ def test_the_last_json_line_has_the_figures(story):
 
 def test_one_line_is_one_line():
     assert one_line(" a\r\n\tb\x00\x9b\u2028c ") == "a b c"
+    assert one_line("Très bien 👍🏼, e\u0301té ❤\ufe0f 日本!") == "Très bien , été 日本!"
 
 
 def test_reviews_are_events_in_the_order_of_their_days():

@@ -5,6 +5,7 @@ Filled from the output topic alone, as any consumer would, and from the worker's
 
 from __future__ import annotations
 
+import unicodedata
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -130,5 +131,14 @@ class Story:
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks and control characters: terminals obey those."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    """The text in one line, as every terminal shows it in the same width.
+
+    Without control characters, which terminals obey, and without emoji and combining characters, about whose width they disagree:
+    a line that is longer than it was thought to be breaks the picture.
+    """
+    composed = unicodedata.normalize("NFC", text)
+    return " ".join("".join(char if _has_sure_width(char) else " " for char in composed).split())
+
+
+def _has_sure_width(char: str) -> bool:
+    return char.isprintable() and unicodedata.category(char) not in ("So", "Sk", "Mn", "Me")
