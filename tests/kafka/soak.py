@@ -58,7 +58,7 @@ def settings_for(vectors: Vectors) -> dict[str, str]:
     """Small micro-batches and short sessions: more commits to be hit, more rebalances."""
     return {
         "COVERSUMM_EMBEDDER": "onnx" if isinstance(vectors, NoVectors) else "none",
-        "COVERSUMM_DIMENSION": str(vectors.dimension),
+        "COVERSUMM_DIMENSION": "" if isinstance(vectors, NoVectors) else str(vectors.dimension),
         "COVERSUMM_SESSION_TIMEOUT_MS": "6000",
         "COVERSUMM_BATCH_SIZE": "200",
         "COVERSUMM_WEB_BIND": "127.0.0.1",

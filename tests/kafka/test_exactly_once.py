@@ -15,7 +15,16 @@ from rocksdict import AccessType, Options, Rdict
 
 from tests.kafka.broker import KafkaBroker
 from tests.kafka.chaos import Chaos, Fault
-from tests.kafka.load import CODECS, HashedVectors, Sent, Stream, read_reviews, send, send_in_transactions
+from tests.kafka.load import (
+    CODECS,
+    HashedVectors,
+    NoVectors,
+    Sent,
+    Stream,
+    read_reviews,
+    send,
+    send_in_transactions,
+)
 from tests.kafka.poison import ENTITY, KEY, packed, poisons
 from tests.kafka.topics import consumer, read_topic
 from tests.kafka.workers import Pipeline, pipeline, wait_for
@@ -127,6 +136,37 @@ def upsert(entity_id: str, review_id: str, text: str, vector: list[float]) -> Se
     }
     assert entity_id != ENTITY or entity_id.encode() == KEY
     return Sent(entity_id.encode(), json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"COVERSUMM_EMIT": "coalesced"},
+        {"COVERSUMM_DISTINCT": "true", "COVERSUMM_CACHE_BYTES": "0", "COVERSUMM_BATCH_SIZE": "7"},
+    ],
+    ids=["coalesced", "distinct, nothing cached, small batches"],
+)
+def test_other_settings(kafka: KafkaBroker, tmp_path: Path, more: dict[str, str]) -> None:
+    name = f"other-settings-{len(more)}"
+    with pipeline(kafka, name, tmp_path, partitions=2, settings=SETTINGS | more) as site:
+        load = events(150)
+        feed(site, load)
+        site.start(1)
+        site.wait_caught_up(60)
+        report = check(site)
+        assert report["records"] == len(load)
+        assert ("COVERSUMM_EMIT" in more) == (report["published"] < report["changes"] + report["tombstones"])
+
+
+def test_text_is_split_and_embedded_by_the_default_engine(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """The verifier embeds the same texts by itself, one by one: other batches, same bits."""
+    settings = {**SETTINGS, "COVERSUMM_EMBEDDER": "onnx", "COVERSUMM_DIMENSION": ""}
+    with pipeline(kafka, "text", tmp_path, partitions=2, settings=settings) as site:
+        load = list(Stream(read_reviews(limit=80), NoVectors()))
+        site.start(1)
+        feed(site, load, codecs=["zstd"])
+        site.wait_caught_up(120)
+        assert check(site)["changes"] > 30
 
 
 def test_rewound_offsets_publish_nothing_new(site: Pipeline) -> None:
