@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from concurrent.futures import Future
 from pathlib import Path
@@ -32,7 +33,7 @@ class FakeAdmin:
 
     def __init__(self, **partitions: int) -> None:
         self.partitions = {name.replace("_", "."): count for name, count in partitions.items()}
-        self.policies: dict[str, str] = {}
+        self.policies = {"summaries": "compact", "app-entities-changelog": "compact"}
         self.made: list[Any] = []
         self.others: dict[str, int] = {}
         self.refusal: int | None = None
@@ -141,14 +142,31 @@ def test_cleanup_policies_that_lose_data_are_told(monkeypatch: pytest.MonkeyPatc
     admin = on(monkeypatch, FakeAdmin())
     admin.partitions = dict.fromkeys(ALL, 1)
     admin.policies = dict.fromkeys(ALL, "compact")
-    assert Topics(SETTINGS).check_policies() == [
-        "the input topic reviews has cleanup.policy=compact, it should be delete"
-    ]
-    admin.policies = {}
+    assert Topics(SETTINGS).check_policies() == {
+        "input": "the input topic reviews has cleanup.policy=compact, it should be delete"
+    }
+    admin.policies.clear()
     complaints = Topics(SETTINGS).check_policies()
-    assert len(complaints) == 2
-    assert "summaries" in complaints[0]
-    assert "changelog" in complaints[1]
+    assert set(complaints) == {"output", "changelog"}
+    assert "summaries" in complaints["output"]
+
+
+def test_a_changelog_that_forgets_ends_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[BaseException] = []
+    ended = threading.Event()
+
+    def die(cause: BaseException) -> None:
+        ends.append(cause)
+        ended.set()
+
+    monkeypatch.setattr(module, "die", die)
+    admin = on(monkeypatch, FakeAdmin())
+    admin.partitions = dict.fromkeys(ALL, 1)
+    admin.policies.clear()
+    assert prepare_topics(SETTINGS) == 1
+    assert ended.wait(10)
+    assert isinstance(ends[0], SurroundingsError)
+    assert "app-entities-changelog has cleanup.policy=delete" in str(ends[0])
 
 
 def test_an_unreachable_broker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def _policy_complaints(topics: "Topics", created: set[str]) -> list[str]:
     if created.issuperset(spec.name for spec in topics.specs.values()):
         return []
     try:
-        return topics.check_policies()
+        return list(topics.check_policies().values())
     except (
         KafkaException,
         TimeoutError,

@@ -128,8 +128,10 @@ class Delivery:
             self.busy_since = time.monotonic()
             for part in self._within_bytes(batch):
                 await self._commit(part, batch.membership)
+                self.progressed_at = time.monotonic()
             self.positions.update(batch.ends)
-            self.progressed_at = time.monotonic()
+        except asyncio.CancelledError:
+            raise  # the app is stopping: what is under way commits or not, as a whole
         except BaseException as cause:
             die(cause)
         finally:

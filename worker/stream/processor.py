@@ -36,6 +36,7 @@ from worker.state import Applied, Fingerprint, Rows, SummaryView, check_fingerpr
 from worker.state.entity import EntityRows, Pending, read_header
 from worker.state.partition import collect_garbage, put_applied, put_fingerprint, put_garbage
 from worker.state.rows import Header, Published
+from worker.state.view import view_sentences
 from worker.stream.processing.embed import Embedder
 from worker.stream.processing.hot import Cache, EntityKey, HotEntity
 from worker.stream.processing.plan import Outcome, Plan, Run
@@ -141,6 +142,7 @@ class Processor:
         self._engine = engine
         self._cache = Cache(config.cache_bytes)
         self._partitions: dict[int, _Partition] = {}
+        self._settled = True  # what is in memory is committed
         self._output = Output(
             config.output_topic,
             config.epoch,
@@ -176,6 +178,7 @@ class Processor:
 
     def process(self, records: Sequence[Record]) -> Batch:
         """The results of these records, in offset order within each partition. Raises StateError; never for bad input."""
+        self._settled = False
         with _no_collection():
             return self._process(records)
 
@@ -208,6 +211,7 @@ class Processor:
             partition.next_offset = next_offset
             partition.has_fingerprint = True
         self._cache.settle(batch.touched)
+        self._settled = True
         batch.stats.cached_entities = len(self._cache)
         batch.stats.cache_bytes = self._cache.memory_bytes
 
@@ -334,8 +338,23 @@ class Processor:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def summary(self, partition: int, entity_id: str) -> SummaryView | None:
-        """The entity as of the last commit, read from its rows; None where it is unknown. Takes time with its size."""
+        """The entity as of the last commit, None where it is unknown; between micro-batches, in their thread.
+
+        At once where the entity is in memory, else all of its vectors are read.
+        """
         config = self.config
+        entity = self._cache.get((partition, entity_id)) if self._settled else None
+        if entity is not None and entity.is_loaded:
+            ranking = entity.core.ranking()
+            members = map(entity.member, ranking.ids)
+            return SummaryView(
+                entity_id,
+                entity.rows.incarnation,
+                entity.reviews,
+                entity.sentences,
+                entity.sequence,
+                view_sentences(ranking, ((member.text, member.rating) for member in members)),
+            )
         rows = self._partition(partition).rows
         return read_view(rows, entity_id, dimension=config.dimension, k=config.k, distinct=config.distinct)
 

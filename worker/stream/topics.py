@@ -5,6 +5,7 @@ partition number. The input topic belongs to its producers: it is never created 
 """
 
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,7 +15,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from worker.errors import SurroundingsError
 from worker.settings import Settings
+from worker.stream.fatal import die
 from worker.stream.table import DELETE_RETENTION_MS
+
+log = logging.getLogger(__name__)
 
 TABLE_NAME = "entities"
 # What a record batch of one message takes besides the message.
@@ -106,8 +110,12 @@ class Topics:
                     "or name another one"
                 )
 
-    def check_policies(self) -> list[str]:
-        """Sentences about cleanup policies that lose data: a compacted input, a changelog or output that deletes."""
+    def check_policies(self) -> dict[str, str]:
+        """By role, sentences about cleanup policies that lose data: a compacted input, an output or changelog that deletes.
+
+        Raises:
+            KafkaException, TimeoutError: the broker does not tell.
+        """
         existing = [spec for spec in self.specs.values() if spec.name in self.partitions]
         futures = self._admin.describe_configs(
             [ConfigResource(ConfigResource.Type.TOPIC, s.name) for s in existing]
@@ -115,14 +123,13 @@ class Topics:
         found = {
             resource.name: future.result(METADATA_TIMEOUT_SECONDS) for resource, future in futures.items()
         }
-        complaints = []
+        complaints = {}
         for spec in existing:
-            for name, wanted in spec.config.items():
-                value = found[spec.name][name].value
-                if value != wanted and name == "cleanup.policy" and spec.role != "dead letters":
-                    complaints.append(
-                        f"the {spec.role} topic {spec.name} has {name}={value}, it should be {wanted}"
-                    )
+            wanted, policy = spec.config["cleanup.policy"], found[spec.name]["cleanup.policy"].value
+            if policy != wanted and spec.role != "dead letters":
+                complaints[spec.role] = (
+                    f"the {spec.role} topic {spec.name} has cleanup.policy={policy}, it should be {wanted}"
+                )
         return complaints
 
     def create(self, specs: list[TopicSpec], partitions: int, replication_factor: int = -1) -> None:
@@ -157,4 +164,18 @@ def prepare_topics(settings: Settings) -> int:
     partitions = topics.input_partitions
     topics.create(topics.missing(), partitions)
     topics.check()
+    threading.Thread(target=_watch_policies, args=[topics], name="policies", daemon=True).start()
     return partitions
+
+
+def _watch_policies(topics: Topics) -> None:
+    """Beside the start, which need not wait for it: an answer may take its time, or never come."""
+    try:
+        complaints = topics.check_policies()
+    except (KafkaException, TimeoutError) as cause:
+        log.info("the broker does not tell the topics' cleanup policies: %r", cause)
+        return
+    for role, complaint in complaints.items():
+        if role == "changelog":
+            die(SurroundingsError(f"{complaint}: the state cannot be restored from a log that forgets"))
+        log.warning("%s", complaint)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 
 from worker.coversumm import Counters, CoverSumm, FlatIndex, Index
-from worker.state.entity import EntityRows, parse_sentence_id
+from worker.state.entity import EntityRows
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe
 from worker.state.rows import text_digest
@@ -94,19 +94,14 @@ class HotEntity:
         """A live sentence of the set, as of the last commit. Raises CorruptRow where it is not stored."""
         member = self.members.get(identifier)
         if member is None:
-            member = self.members[identifier] = self._stored_member(identifier)
+            member = Member.of(identifier, *self.rows.text_and_rating(identifier))
+            self.members[identifier] = member
         return member
 
-    def _stored_member(self, identifier: bytes) -> Member:
-        parsed = parse_sentence_id(identifier)
-        assert parsed is not None
-        review_id, ordinal = parsed
-        review = self.rows.review(review_id)
-        for sentence in review.sentences if review is not None else ():
-            if sentence.ordinal == ordinal:
-                assert review is not None
-                return Member.of(identifier, sentence.text, review.rating)
-        raise CorruptRow(describe(self.rows.keys.review(review_id)), f"no sentence {ordinal}")
+    @property
+    def is_loaded(self) -> bool:
+        """The core is in memory."""
+        return self._core is not None
 
     def count(self, counters: Counters) -> None:
         """Add what the core has counted since the last call."""
