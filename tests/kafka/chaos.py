@@ -84,6 +84,7 @@ class Chaos:
             worker.kill()
         elif (code := worker.terminate()) not in (0, *RESTARTED):  # a crash may come first
             raise WorkerError(f"ended with {code} after SIGTERM\n{worker.log_end()}")
+        self.struck[fault.kind] += 1
         self._note(
             f"{fault.kind} {'' if fault.kind == 'kill broker' else fault.worker} for {fault.seconds:g} s"
         )

@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from tests.kafka.poison import Poison, poisons
 from tests.kafka.topics import producer
+from worker.text import load_engine
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
@@ -61,7 +63,10 @@ class HashedVectors:
 
 
 class EngineVectors:
-    """Vectors of the worker's default engine, computed once for a set of reviews and kept in `.cache`."""
+    """Vectors of the worker's default engine, computed once for a set of reviews and kept in `.cache`.
+
+    The few sentences that only disturbances make are embedded when they are asked for.
+    """
 
     def __init__(self, reviews: Sequence[Review]):
         sentences = sorted({sentence for review in reviews for sentence in review.sentences})
@@ -75,6 +80,8 @@ class EngineVectors:
 
     def of(self, sentence: str) -> str:
         """The sentence's vector."""
+        if sentence not in self._rows:
+            self._rows[sentence] = _engine().embed([sentence])[0].astype("<f4")
         return base64.b64encode(self._rows[sentence].tobytes()).decode()
 
 
@@ -87,12 +94,13 @@ class NoVectors:
         """None, always."""
 
 
-def _embed(sentences: list[str], path: Path) -> None:
-    from worker.text import load_engine
+@cache
+def _engine() -> Any:
+    return load_engine("onnx")
 
-    engine = load_engine("onnx")
-    assert engine is not None
-    matrix = np.concatenate([engine.embed(chunk) for chunk in batched_lists(sentences, 512)]).astype("<f4")
+
+def _embed(sentences: list[str], path: Path) -> None:
+    matrix = np.concatenate([_engine().embed(chunk) for chunk in batched_lists(sentences, 512)]).astype("<f4")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial.npy")
     np.save(partial, matrix)
