@@ -161,7 +161,9 @@ def cold_touch(folder, sentences):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the events; nothing is recorded")
-    parser.add_argument("--profile", action="store_true", help="show where the time goes; nothing is recorded")
+    parser.add_argument(
+        "--profile", action="store_true", help="show where the time goes; nothing is recorded"
+    )
     arguments = parser.parse_args()
     scale = 10 if arguments.quick else 1
     with tempfile.TemporaryDirectory() as folder:

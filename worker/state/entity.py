@@ -113,6 +113,16 @@ class EntityRows:
             (row.text_chunks, row.vector_chunks),
         )
 
+    def text_and_rating(self, identifier: bytes) -> tuple[str, float | None]:
+        """Text of a stored sentence, rating of its review. Raises CorruptRow where it is not stored."""
+        review_id, _, ordinal = identifier.rpartition(b"#")
+        review = self.review(review_id)
+        for sentence in () if review is None else review.sentences:
+            if sentence.ordinal == int(ordinal):
+                assert review is not None
+                return sentence.text, review.rating
+        raise CorruptRow(describe(self.keys.review(review_id)), f"no sentence {ordinal.decode()}")
+
     def load_vectors(self, review_id: bytes, review: Review) -> None:
         """Fill in the vectors of a stored review."""
         at = 0

@@ -1,6 +1,6 @@
 """Where rows are kept: the `Rows` protocol, in memory for tests and files, in RocksDB for the worker."""
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -25,6 +25,8 @@ class MemoryRows:
     def __init__(self, rows: Mapping[bytes, bytes] | None = None) -> None:
         self._values = dict(rows or {})
         self._keys = sorted(self._values)
+        self._new: set[bytes] = set()  # keys that are not among the sorted ones yet
+        self._gone = False  # some of the sorted keys have no row any more
 
     def get(self, key: bytes) -> bytes | None:
         """See `Rows`."""
@@ -32,6 +34,7 @@ class MemoryRows:
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """See `Rows`."""
+        self._sort()
         start = bisect_left(self._keys, prefix)
         upper = successor(prefix)
         end = len(self._keys) if upper is None else bisect_left(self._keys, upper, lo=start)
@@ -43,13 +46,24 @@ class MemoryRows:
         for key, value in changes.items():
             if value is not None:
                 if key not in self._values:
-                    insort(self._keys, key)
+                    self._new.add(key)
                 self._values[key] = value
             elif self._values.pop(key, None) is not None:
-                del self._keys[bisect_left(self._keys, key)]
+                self._new.discard(key)
+                self._gone = True
+
+    def _sort(self) -> None:
+        """Bring the keys up to date, once after many writes: sorting two sorted runs is one merge."""
+        if self._gone:
+            self._keys = [key for key in self._keys if key in self._values and key not in self._new]
+            self._gone = False
+        if self._new:
+            self._keys += sorted(self._new)
+            self._keys.sort()
+            self._new.clear()
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._values)
 
 
 class RocksRows:

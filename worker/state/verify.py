@@ -65,7 +65,7 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
 
 def _summary_problems(snapshot: Snapshot, k: int, distinct: bool) -> list[str]:
     """The published set must be the brute-force summary, with the stored texts."""
-    expected = set(brute_force(snapshot, k, distinct).ids)
+    expected = set(brute_force(snapshot.ids, snapshot.vectors, k, distinct=distinct).ids)
     digests = snapshot.published.digests if snapshot.published is not None else {}
     problems = []
     if missing := sorted(expected - digests.keys()):

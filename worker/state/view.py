@@ -5,7 +5,7 @@ A scan is a consistent view, so this may run beside the worker that writes the r
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm import SCALE, Ranking
 from worker.state import rows as codec
-from worker.state.entity import sentence_id
+from worker.state.entity import EntityRows, read_header, sentence_id
 from worker.state.errors import CorruptRow
 from worker.state.keys import (
     ENTITY,
@@ -23,7 +23,6 @@ from worker.state.keys import (
     TEXTS,
     VECTORS,
     describe,
-    header_key,
     parse_entity_key,
 )
 from worker.state.rows import Header, Published, ReviewRow
@@ -99,18 +98,16 @@ def _finish(snapshot: Snapshot, matrices: list[bytes], dimension: int) -> Snapsh
     return snapshot
 
 
-def brute_force(snapshot: Snapshot, k: int, distinct: bool) -> Ranking:
-    """The snapshot's summary by sorting everything, in int64 alone: nothing of the stream's algorithm.
+def brute_force(ids: Sequence[bytes], vectors: NDArray[np.int16], k: int, *, distinct: bool) -> Ranking:
+    """The summary of these sentences by sorting everything, in int64 alone: nothing of the stream's algorithm.
 
     Keys `n*|x|^2 - 2*x.S` stay below 2^63 for every entity the core accepts (its own bound is 2^53).
     """
-    vectors, ids = snapshot.vectors, snapshot.ids
     total = vectors.sum(axis=0, dtype=np.int64)
-    keys = _keys(vectors, total)
-    order = np.argsort(keys, kind="stable").tolist()
+    keys = _keys(vectors, total).tolist()
     shown: list[int] = []
     support: list[int] = []
-    for _, tied in groupby(order, key=keys.tolist().__getitem__):
+    for _, tied in groupby(sorted(range(len(ids)), key=keys.__getitem__), key=keys.__getitem__):
         if len(shown) >= k:
             break
         rows = sorted(tied, key=ids.__getitem__)
@@ -121,8 +118,7 @@ def brute_force(snapshot: Snapshot, k: int, distinct: bool) -> Ranking:
         shown += rows
         support += [copies[vectors[row].tobytes()] for row in rows]
     shown, support = shown[:k], support[:k]
-    chosen = [int(keys[row]) for row in shown]
-    named = tuple(ids[row] for row in shown)
+    named, chosen = tuple(ids[row] for row in shown), [keys[row] for row in shown]
     return Ranking(named, tuple(support), len(ids), chosen, total.astype(np.float64), SCALE)
 
 
@@ -153,8 +149,8 @@ class SummaryView:
 
     entity_id: str
     incarnation: int
+    """Source offset of the event that created it."""
     review_count: int
-    deleted_review_count: int
     sentence_count: int
     sequence: int | None
     """Source offset of the last published change, None before the first."""
@@ -162,28 +158,41 @@ class SummaryView:
 
 
 def read_view(rows: Rows, entity_id: str, *, dimension: int, k: int, distinct: bool) -> SummaryView | None:
-    """The entity as of the last commit; None where it is unknown. A scan of all of its rows: do not call it
-    on an event loop."""
-    entity = entity_id.encode()
-    for snapshot in read_snapshots(rows, dimension, header_key(entity)):
-        if snapshot.header is None:
-            return None
-        ranking = brute_force(snapshot, k, distinct)
-        numbered = enumerate(zip(ranking.ids, ranking.distances(), ranking.support, strict=True))
-        return SummaryView(
-            entity_id,
-            snapshot.header.incarnation,
-            snapshot.header.reviews,
-            len(snapshot.reviews) - snapshot.live_reviews,
-            snapshot.header.sentences,
-            snapshot.published.sequence if snapshot.published is not None else None,
-            tuple(_shown(snapshot, rank, *rest) for rank, rest in numbered),
+    """The entity as of the last commit; None where it is unknown. Reads all of its vectors, not while they are written."""
+    header = read_header(rows, entity_id.encode())
+    if header is None:
+        return None
+    entity = EntityRows(rows, entity_id.encode(), header.incarnation, dimension)
+    published = entity.published()
+    ids: list[bytes] = []
+    parts = [np.empty((0, dimension), np.int16)]
+    for block in entity.blocks():
+        ids += [block.id(row) for row in range(len(block))]
+        parts.append(block.vectors)
+    ranking = brute_force(ids, np.concatenate(parts), k, distinct=distinct)
+    texts = (entity.text_and_rating(identifier) for identifier in ranking.ids)
+    return SummaryView(
+        entity_id,
+        header.incarnation,
+        header.reviews,
+        header.sentences,
+        None if published is None else published.sequence,
+        view_sentences(ranking, texts),
+    )
+
+
+def view_sentences(ranking: Ranking, texts: Iterable[tuple[str, float | None]]) -> tuple[ViewSentence, ...]:
+    """A ranking with the text and rating of each of its sentences."""
+    facts = zip(ranking.ids, texts, ranking.distances(), ranking.support, strict=True)
+    return tuple(
+        ViewSentence(
+            rank,
+            identifier.decode(),
+            identifier.rpartition(b"#")[0].decode(),
+            text,
+            rating,
+            distance,
+            support,
         )
-    return None
-
-
-def _shown(snapshot: Snapshot, rank: int, identifier: bytes, distance: float, support: int) -> ViewSentence:
-    review_id = identifier.rpartition(b"#")[0]
-    rating = snapshot.reviews[review_id].rating
-    text = snapshot.texts[identifier]
-    return ViewSentence(rank, identifier.decode(), review_id.decode(), text, rating, distance, support)
+        for rank, (identifier, (text, rating), distance, support) in enumerate(facts)
+    )
