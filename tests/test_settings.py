@@ -261,4 +261,5 @@ def test_only_settings_reads_the_environment() -> None:
         if (isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv", "expandvars"))
         or (isinstance(node, ast.ImportFrom) and {"environ", "getenv"} & {name.name for name in node.names})
     }
-    assert readers == {"settings.py"}
+    # text/onnx.py only sets a variable for a library that is about to be imported.
+    assert readers == {"settings.py", "text/onnx.py"}
