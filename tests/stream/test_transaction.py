@@ -88,6 +88,9 @@ class FakeProducer:
     def commit_transaction(self, timeout: float) -> None:
         self._step("commit")
 
+    def abort_transaction(self, timeout: float) -> None:
+        self._step("abort")
+
 
 class Clock:
     """`time.monotonic` that goes on when it is told to, and at every look by `tick`."""
@@ -213,6 +216,21 @@ def test_another_holder_of_the_transactional_id_is_told_from_a_crash(
 def test_a_fenced_delivery_report_is_a_fenced_producer(producer: TransactionalProducer, clock: Clock) -> None:
     fake(producer).refused = {"changelog": KafkaError(KafkaError._FENCED)}
     with pytest.raises(Fenced):
+        commit(producer)
+
+
+@pytest.mark.parametrize(("told", "ending"), [(KafkaError._FENCED, Fenced), (None, Crash)])
+def test_a_fatal_error_that_flush_loses_is_asked_for(
+    producer: TransactionalProducer, clock: Clock, told: int | None, ending: type[Exception]
+) -> None:
+    broker = fake(producer)
+    broker.failures = {} if told is None else {"abort": KafkaError(told)}
+
+    def flush(timeout: float) -> int:
+        raise SystemError("returned NULL without setting an exception")
+
+    broker.flush = flush
+    with pytest.raises(ending):
         commit(producer)
 
 

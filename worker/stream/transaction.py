@@ -139,6 +139,8 @@ class TransactionalProducer:
             self._producer.commit_transaction(self._deadline_seconds)
         except KafkaException as cause:
             raise self._failure(cause, time.monotonic() - started) from cause
+        except SystemError as cause:
+            raise self._failure(self._lost_error(), time.monotonic() - started) from cause
         return last_changelog_offsets
 
     def _produce(
@@ -187,6 +189,14 @@ class TransactionalProducer:
                 if time.monotonic() > give_up:
                     raise Crash("the producer's queue did not drain before the commit deadline") from None
                 self._producer.poll(0.1)
+
+    def _lost_error(self) -> KafkaException:
+        """The fatal error that confluent-kafka's `flush` and `poll` lose: they return nothing and set no exception."""
+        try:
+            self._producer.abort_transaction(1)
+        except KafkaException as found:
+            return found
+        return KafkaException(KafkaError(KafkaError._FAIL))
 
     def _failure(self, cause: KafkaException, elapsed_seconds: float) -> Crash | Fenced:
         error = cause.args[0]
