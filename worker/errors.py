@@ -1,9 +1,9 @@
 """Every error the worker ends with, and its exit code.
 
-    CoversummError
-    |-- SurroundingsError   2  settings, files or the broker are not as they must be: one line says what to do
-    |-- Crash               3  something unexpected: nothing was half done, restart the process
-    `-- Fenced              4  another worker has this instance id: nothing was lost, stop one of the two
+CoversummError
+|-- SurroundingsError   2  settings, files or the broker are not as they must be: one line says what to do
+|-- Crash               3  something unexpected: nothing was half done, restart the process
+`-- Fenced              4  another worker has this instance id: nothing was lost, stop one of the two
 """
 
 

@@ -95,7 +95,7 @@ def _reason(refusal: urllib.error.HTTPError) -> str:
 
 def _from_data_dir(entity: str, data_dir: Path) -> list[dict[str, Any]]:
     """One view, or several if producers put the entity's events into several partitions."""
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from worker.cli.stored import stored_partitions
     from worker.state import read_view
@@ -105,9 +105,13 @@ def _from_data_dir(entity: str, data_dir: Path) -> list[dict[str, Any]]:
         for part in partitions:
             view = read_view(part.rows, entity, dimension=part.dimension, k=part.k, distinct=part.distinct)
             if view is not None:
-                reservoir = _reservoir_size(part, entity, view.incarnation)
-                where = {"partition": part.number, "next_offset": part.next_offset, "reservoir": reservoir}
-                views.append(asdict(view) | where)
+                view = replace(
+                    view,
+                    partition=part.number,
+                    next_offset=part.next_offset,
+                    reservoir=_reservoir_size(part, entity, view.incarnation),
+                )
+                views.append(asdict(view))
     return views
 
 

@@ -63,8 +63,8 @@ def _processor(settings: Settings, topic: str) -> "tuple[MemoryRows, Processor]"
     from dataclasses import replace
 
     from worker.state import MemoryRows
+    from worker.stream.configuration import processor_config
     from worker.stream.processor import Processor
-    from worker.stream.topology import processor_config
     from worker.text import load_engine
 
     engine = load_engine(

@@ -155,6 +155,13 @@ class SummaryView:
     sequence: int | None
     """Source offset of the last published change, None before the first."""
     sentences: tuple[ViewSentence, ...]
+    partition: int | None = None
+    next_offset: int | None = None
+    """Of the input partition: everything below is in this view."""
+    reservoir: int | None = None
+    """Distinct vectors in the reservoir; None while the entity is not in memory."""
+    refills: int | None = None
+    """Since it came into memory."""
 
 
 def read_view(rows: Rows, entity_id: str, *, dimension: int, k: int, distinct: bool) -> SummaryView | None:

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from worker.coversumm import Counters as CoreCounters
@@ -342,6 +342,12 @@ class Processor:
 
         At once where the entity is in memory, else all of its vectors are read.
         """
+        view = self._view(partition, entity_id)
+        if view is None:
+            return None
+        return replace(view, partition=partition, next_offset=self._partition(partition).next_offset)
+
+    def _view(self, partition: int, entity_id: str) -> SummaryView | None:
         config = self.config
         entity = self._cache.get((partition, entity_id)) if self._settled else None
         if entity is not None and entity.is_loaded:
@@ -354,6 +360,8 @@ class Processor:
                 entity.sentences,
                 entity.sequence,
                 view_sentences(ranking, ((member.text, member.rating) for member in members)),
+                reservoir=entity.core.reservoir_size,
+                refills=entity.core.counters.refilled,
             )
         rows = self._partition(partition).rows
         return read_view(rows, entity_id, dimension=config.dimension, k=config.k, distinct=config.distinct)

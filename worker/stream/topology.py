@@ -23,15 +23,14 @@ import faust
 from faust.auth import SASLCredentials, SSLCredentials
 from faust.worker import Worker
 
-from worker import __version__
 from worker.errors import Crash, SurroundingsError
-from worker.events import Limits
 from worker.metrics import Metrics
 from worker.settings import Settings
+from worker.stream.configuration import processor_config
 from worker.stream.consumer import GuardedTransport
 from worker.stream.delivery import Delivery
 from worker.stream.fatal import die
-from worker.stream.processor import Processor, ProcessorConfig
+from worker.stream.processor import Processor
 from worker.stream.status import WorkerState
 from worker.stream.table import ROCKSDB_OPTIONS, CommittedTable
 from worker.stream.topics import TABLE_NAME, changelog_topic, prepare_topics
@@ -195,36 +194,6 @@ def _faust_app(settings: Settings, partitions: int) -> CoverSummApp:
 def librdkafka_config(settings: Settings) -> dict[str, Any]:
     """What every librdkafka client of the worker starts from; its own log goes where the worker's goes."""
     return {**settings.kafka_client_config(), "logger": logging.getLogger("librdkafka")}
-
-
-def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngine | None) -> ProcessorConfig:
-    """The part of the settings that the pure processor depends on."""
-    dimension = engine.dimension if engine is not None else settings.dimension
-    model = engine.model if engine is not None else "none"
-    return ProcessorConfig(
-        input_topic=settings.input_topic,
-        output_topic=settings.output_topic,
-        dlq_topic=settings.dlq_topic,
-        epoch=settings.epoch,
-        k=settings.k,
-        distinct=settings.distinct,
-        emit="coalesced" if settings.emit == "coalesced" else "every",
-        limits=Limits(
-            max_text_bytes=settings.max_text_bytes,
-            max_sentence_chars=settings.max_sentence_chars,
-            max_sentences_per_review=settings.max_sentences_per_review,
-            max_event_bytes=settings.max_event_bytes,
-            dimension=dimension,
-            model=model if engine is not None else None,
-            embeds=engine is not None,
-        ),
-        cache_bytes=settings.cache_bytes,
-        dimension=dimension,
-        model=model,
-        partitions=partitions,
-        worker_version=__version__,
-        max_message_bytes=settings.max_message_bytes,
-    )
 
 
 def broker_credentials(settings: Settings) -> Any:
