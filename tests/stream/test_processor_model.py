@@ -48,6 +48,11 @@ def _body(entity_id, body):
 
 
 upserts = st.builds(_upsert, entity_ids, review_ids, st.lists(sentences, max_size=4), fields)
+sentence_deletions = st.builds(
+    lambda e, ids: _body(e, {"type": "sentences.deleted", "sentence_ids": ids}),
+    entity_ids,
+    st.lists(st.builds(lambda r, i: f"{r}#{i}", review_ids, st.sampled_from([0, 1, 2, "00"])), max_size=5),
+)
 operations = st.one_of(
     upserts,
     upserts,
@@ -59,13 +64,8 @@ operations = st.one_of(
         review_ids,
         versions,
     ),
-    st.builds(
-        lambda e, ids: _body(e, {"type": "sentences.deleted", "sentence_ids": ids}),
-        entity_ids,
-        st.lists(
-            st.builds(lambda r, i: f"{r}#{i}", review_ids, st.sampled_from([0, 1, 2, "00"])), max_size=3
-        ),
-    ),
+    sentence_deletions,
+    sentence_deletions,
     st.builds(lambda e: _body(e, {"type": "entity.deleted"}), entity_ids),
     st.builds(lambda e: (e, None), entity_ids),
     st.builds(

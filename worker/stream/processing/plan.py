@@ -112,9 +112,7 @@ class Run:
         added: Sequence[Sentence],
     ) -> None:
         """Take note of what an event did."""
-        for review_id, review in changes.items():
-            self.reviews[review_id] = review
-            self._unread.discard(review_id)
+        self.reviews |= changes
         self.sentence_count += len(added) - len(removed)
         if removed or added:
             rating = event.rating if isinstance(event, ReviewUpserted) else None
