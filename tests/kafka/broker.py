@@ -171,7 +171,8 @@ class KafkaBroker:
         if not properties.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
             properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
-            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            # A first byte below 0x80: the tool would take an id that begins with a dash for an option.
+            cluster_id = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
             tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
             if self._java(*tool).wait(timeout_s):
                 raise BrokerError(f"the broker's storage could not be formatted\n{self._log_end()}")

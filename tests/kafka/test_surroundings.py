@@ -31,7 +31,7 @@ def refused(worker: WorkerProcess, *words: str, code: int = 2, timeout_s: float 
     assert worker.wait(timeout_s) == code, worker.log_end()
     log = worker.log_text()
     assert "Traceback" not in log, log
-    lines = [line for line in log.splitlines() if "error:" in line]
+    lines = [line for line in log.splitlines() if line.startswith("coversumm-worker: error:")]
     assert len(lines) == 1, log
     for word in words:
         assert word in lines[0], lines[0]
