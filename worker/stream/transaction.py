@@ -72,6 +72,7 @@ class TransactionalProducer:
         max_message_bytes: int,
     ) -> None:
         self._group = group
+        self._transactional_id = transactional_id
         self._transaction_timeout_seconds = transaction_timeout_ms / 1000
         self._deadline_seconds = deadline_seconds
         self._producer = Producer(
@@ -202,7 +203,8 @@ class TransactionalProducer:
         error = cause.args[0]
         if error.code() in _FENCED_CODES and elapsed_seconds < self._transaction_timeout_seconds:
             return Fenced(
-                f"another worker has this instance id ({_text(cause)}): give each its own COVERSUMM_INSTANCE_ID"
+                f"another worker has this instance id: the transactional id {self._transactional_id} was taken over "
+                f"({_text(cause)}); give each worker its own COVERSUMM_INSTANCE_ID"
             )
         return Crash(
             f"the transaction of a micro-batch failed ({_text(cause)}); nothing of it is visible unless it committed"
