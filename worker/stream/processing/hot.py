@@ -70,7 +70,7 @@ class HotEntity:
         self.published: dict[bytes, bytes] = {}
         """`{sentence id: text digest}` of the set last published, in rank order."""
         self.members: dict[bytes, Member] = {}
-        """Members of the current set that were looked up; stored rows have the others."""
+        """Live sentences that are in the set, or were lately; stored rows have the others."""
         self.memory_bytes = 0
         self._core: CoverSumm | None = None
         self._counted = Counters()
@@ -118,7 +118,7 @@ class HotEntity:
             self._index.settle()
         core_bytes = self._core.memory_bytes if self._core is not None else 0
         texts = sum([len(member.text) for member in self.members.values()])
-        self.memory_bytes = ENTITY_BYTES + MEMBER_BYTES * len(self.published) + texts + core_bytes
+        self.memory_bytes = ENTITY_BYTES + MEMBER_BYTES * len(self.members) + texts + core_bytes
 
 
 class Cache:

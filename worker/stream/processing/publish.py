@@ -26,6 +26,10 @@ from worker.stream.processing.hot import HotEntity, Member
 from worker.stream.processing.plan import PlannedStep, Run
 
 
+SPARE_MEMBERS = 32
+"""How many sentences that left the set an entity may keep at hand: at the set's edge, they come and go."""
+
+
 class Output(NamedTuple):
     """Where summaries go, and what all of them carry."""
 
@@ -83,6 +87,8 @@ def _changes(run: Run) -> Iterator[_Change]:
     added: dict[bytes, tuple[Sentence, float | None]] = {}
     steps = [Step(_points(step.removed, dimension), _points(step.added, dimension)) for step in run.steps]
     for step, ranking in zip(run.steps, entity.core.apply(steps), strict=True):
+        for sentence in step.removed:
+            entity.members.pop(sentence.id, None)
         for sentence in step.added:
             added[sentence.id] = sentence, step.rating
         if ranking is None:
@@ -96,7 +102,7 @@ def _changes(run: Run) -> Iterator[_Change]:
         if digests != current:  # equal whatever the order
             yield _Change(step, ranking, members, digests)
             current = digests
-    if members is not None:
+    if members is not None and len(entity.members) > len(members) + SPARE_MEMBERS:
         entity.members = {member.id: member for member in members}
 
 
