@@ -306,6 +306,18 @@ def test_removed_is_in_the_rank_order_last_published(driver):
     assert body["removed"] == order
 
 
+def test_a_sentence_edited_outside_of_the_set_comes_back_as_it_is_then():
+    driver = Driver(config(k=1))
+    sides = [upsert(0, "b", ("b", [0.9, 0.5, 0])), upsert(1, "c", ("c", [0.9, -0.5, 0]))]
+    assert ids(driver.bodies(*sides, upsert(2, "a", ("old", [1, 0, 0]), rating=1))[-1]) == ["a#0"]
+    (body,) = driver.bodies(upsert(3, "a", ("new", [-1, 0, 0]), rating=2))
+    assert (body["added"], body["removed"]) == (["b#0"], ["a#0"])
+    (*_, body) = driver.bodies(delete(4, "b"), delete(5, "c"))
+    assert body["sentences"][0]["text"] == "new"
+    (sentence,) = driver.processor.summary(0, "e").sentences
+    assert (sentence.text, sentence.rating) == ("new", 2)
+
+
 def test_distinct_shows_each_vector_once_and_counts_every_copy():
     driver = Driver(config(distinct=True))
     copies = [upsert(i, f"r{i}", ("same", [1, 0, 0])) for i in range(3)]

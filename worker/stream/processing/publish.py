@@ -25,7 +25,6 @@ from worker.state.entity import Sentence
 from worker.stream.processing.hot import HotEntity, Member
 from worker.stream.processing.plan import PlannedStep, Run
 
-
 SPARE_MEMBERS = 32
 """How many sentences that left the set an entity may keep at hand: at the set's edge, they come and go."""
 
