@@ -10,6 +10,7 @@ ends in one clear line and exit code 2.
 
 import asyncio
 import fcntl
+import gc
 import logging
 import os
 import signal
@@ -286,6 +287,8 @@ def run_worker(settings: Settings) -> int:
     asyncio.set_event_loop(uvloop.new_event_loop())
     app = build_app(settings)
     app.finalize()
+    gc.freeze()  # what is loaded by now lives as long as the process
+    gc.set_threshold(50_000, 20, 20)  # events make many objects and next to no cycles
     worker = _SignalledWorker(
         app, loop=asyncio.get_event_loop(), override_logging=False, redirect_stdouts=False, quiet=True
     )
