@@ -212,6 +212,7 @@ class KafkaBroker:
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = ["java", f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC", "-cp", f"{jars()}/*"]
         command += [
+            f"-Djava.io.tmpdir={self.directory}",  # a killed broker leaves its unpacked libraries behind
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
         ]
