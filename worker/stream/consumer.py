@@ -191,6 +191,9 @@ class GuardedConsumer(driver.Consumer):
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
         """Changelogs are not read through this consumer: nothing to seek."""
 
+    def on_buffer_full(self, tp: TP) -> None:
+        """Nothing: a full queue holds the next micro-batch back by itself, whatever partitions it is of."""
+
     async def _drain_messages(self, fetcher: Any) -> None:
         """Run the fetch loop (Faust calls it from its fetcher service)."""
         try:

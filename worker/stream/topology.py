@@ -52,6 +52,7 @@ _FAUST_NAMES = {
         "_new_offset",
         "earliest_offsets",
         "highwaters",
+        "on_buffer_full",
         "on_partitions_assigned",
         "on_partitions_revoked",
         "perform_seek",
