@@ -19,7 +19,14 @@ from hypothesis import strategies as st
 from tests.stream.faust_app import INPUT, End, die, make_app
 from worker.errors import Crash, SurroundingsError
 from worker.stream import consumer as module
-from worker.stream.consumer import GuardedConsumer, Membership, MicroBatch, Start, _ConsumerThread
+from worker.stream.consumer import (
+    FETCH_MAX_WAIT_MS,
+    GuardedConsumer,
+    Membership,
+    MicroBatch,
+    Start,
+    _ConsumerThread,
+)
 
 A, B, CHANGELOG = TP(INPUT, 0), TP(INPUT, 1), TP("tests-entities-changelog", 0)
 
@@ -623,6 +630,7 @@ async def test_the_input_is_read_committed_and_never_reset(app: Any) -> None:
         assert made._isolation_level == "read_committed"
         assert made._auto_offset_reset == "none"
         assert made._enable_auto_commit is False
+        assert made._fetch_max_wait_ms == FETCH_MAX_WAIT_MS
         assert rig.consumer.in_transaction is False  # Faust's own transactions stay off
     finally:
         await made.stop()

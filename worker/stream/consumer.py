@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 # How long the broker may take to answer for committed offsets; it waits for a predecessor's transaction to be decided.
 OFFSETS_TIMEOUT_SECONDS = 60
+# How long the broker may hold a fetch that finds nothing.
+FETCH_MAX_WAIT_MS = 100
 
 
 class Start(NamedTuple):
@@ -76,7 +78,10 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> Any:
         self.consumer.in_transaction = True  # the only switch Faust has for isolation_level=read_committed
         try:
-            return super()._create_worker_consumer(transport)
+            consumer = super()._create_worker_consumer(transport)
+            # Faust says 1.5 s: a partition without news would hold back the next fetch of its neighbours for so long.
+            consumer._fetch_max_wait_ms = FETCH_MAX_WAIT_MS
+            return consumer
         finally:
             self.consumer.in_transaction = False
 
