@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from unittest import mock
 
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from worker.coversumm import CoverSumm, FlatIndex, Points, Ranking, Step, brute_force
-from worker.coversumm.bulk import apply_steps
+from worker.coversumm import CoverSumm, FlatIndex, Points, Ranking, Step, brute_force, bulk
 from worker.coversumm.single import apply_step
 
 Vector = tuple[int, ...]
@@ -79,8 +79,14 @@ def one_by_one(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
     return [apply_step(core._state, step) for step in steps]
 
 
-def in_bulk(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
-    return apply_steps(core._state, steps)
+def in_bulk(core: CoverSumm, steps: Sequence[Step], pruned: int = bulk.PRUNED) -> list[Ranking | None]:
+    """`pruned`: from how many steps a run leaves out rows of the reservoir."""
+    with mock.patch.object(bulk, "PRUNED", pruned):
+        return bulk.apply_steps(core._state, steps)
+
+
+def in_pruned_bulk(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
+    return in_bulk(core, steps, pruned=1)
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.coversumm.scripts import adds, in_bulk, one_by_one, tight
+from tests.coversumm.scripts import Script, adds, in_bulk, in_pruned_bulk, one_by_one, tight
 from worker.coversumm import CoverSumm, FlatIndex, Points, Step, brute_force, certificate, no_points, quantize
 from worker.coversumm.state import View
 
@@ -56,6 +56,13 @@ def test_outside_and_kth_err_on_the_safe_side(seed: int, d: int, spread: int) ->
         assert abs(Fraction(key / n + mean_squared) - true) <= Fraction(error) / 2
         assert Fraction(certificate.upper(key / n + mean_squared, error)) >= root(true, up=True)
         assert Fraction(certificate.lower(key / n + mean_squared, error)) <= root(true, up=False)
+
+
+def test_within_reach_leaves_out_only_what_is_farther() -> None:
+    """d <= d_k + 2 * drift, to the last bit; an error of the squares only ever lets more in."""
+    squared = np.array([0.0, 16.0, 81.0, 81.0 * (1 + 1e-12), 1e6])
+    assert certificate.within_reach(squared, 9.0, 9.0, 0.0).tolist() == [True, True, True, False, False]
+    assert certificate.within_reach(squared, 9.0, 9.0, 1e-9).tolist() == [True, True, True, True, False]
 
 
 @pytest.mark.parametrize("path", [one_by_one, in_bulk])
@@ -104,7 +111,7 @@ def test_equality_is_no_proof() -> None:
     assert certificate.proved(kth, drift, 10.0, 1e-2).tolist() == [False, False]
 
 
-@pytest.mark.parametrize("path", [one_by_one, in_bulk])
+@pytest.mark.parametrize("path", [one_by_one, in_bulk, in_pruned_bulk])
 @pytest.mark.parametrize("seed", range(8))
 def test_mirror_images_at_the_edge(path, seed: int) -> None:  # type: ignore[no-untyped-def]
     """Every vector comes with its negative, so that distances left and right of the centroid are equal, rank after rank:
@@ -124,6 +131,28 @@ def test_mirror_images_at_the_edge(path, seed: int) -> None:  # type: ignore[no-
         changed = set(expected.ids) != before or step.added.ids[0] in expected.ids
         assert result == (expected if changed else None)
         before = set(expected.ids)
+
+
+def test_fewer_rows_than_k_with_copies_enough() -> None:
+    """Two vectors of four copies each are the whole reservoir: the one nearer to the centroid is shown whole, and which
+    one that is changes by sentences far outside."""
+    near = [(-10, 0)] * 4 + [(10, 0)] * 4
+    far = [(-20000, i) for i in range(201)] + [(20000, i) for i in range(200)]
+    script = Script(2, 5, distinct=False)
+    for i, vector in enumerate(near + far):
+        script.add([], {b"%03d" % i: vector})
+    for i in range(30):
+        script.add([], {b"r%02d" % i: (20000 if 5 < i < 20 else -20000, 300 + i)})
+    core, expected = script.core(0), script.expected()
+    before = len(near + far)
+    assert in_bulk(core, script.steps[:before]) == expected[:before]
+    core._state.target = 1
+    core._state.refill()
+    assert core.reservoir_size == 2
+    refilled = core.counters.refilled
+    assert in_bulk(core, script.steps[before:]) == expected[before:]
+    assert core.counters.refilled == refilled
+    assert sum(ranking is not None for ranking in expected[before:]) >= 2
 
 
 def test_copies_at_the_centre_cost_no_more() -> None:

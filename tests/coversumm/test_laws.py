@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.coversumm.scripts import Disk, Script, in_bulk, one_by_one, scripts, tight
-from worker.coversumm import CoverSumm, FlatIndex
+from tests.coversumm.scripts import Disk, Script, in_bulk, in_pruned_bulk, one_by_one, scripts, tight
+from worker.coversumm import CoverSumm, FlatIndex, Ranking, Step
 
+Path = Callable[[CoverSumm, Sequence[Step]], list[Ranking | None]]
 SPARE = st.sampled_from([None, 0, 1, 3])  # rows of the reservoir beyond k
 
 
@@ -22,10 +25,10 @@ def test_one_by_one_is_the_oracle(script: Script, spare: int | None) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(scripts(), SPARE)
-def test_bulk_is_the_oracle(script: Script, spare: int | None) -> None:
+@given(scripts(), SPARE, st.sampled_from([in_bulk, in_pruned_bulk]))
+def test_bulk_is_the_oracle(script: Script, spare: int | None, path: Path) -> None:
     core = script.core(spare)
-    assert in_bulk(core, script.steps) == script.expected()
+    assert path(core, script.steps) == script.expected()
     _check_end(core, script)
 
 
@@ -41,7 +44,7 @@ def test_batches_settling_and_reloading_change_nothing(
     while len(results) < len(script.steps):
         at = len(results)
         steps = script.steps[at : at + data.draw(st.sampled_from([1, 2, 5, 13, 40]))]
-        results += data.draw(st.sampled_from([one_by_one, in_bulk]))(core, steps)
+        results += data.draw(st.sampled_from([one_by_one, in_bulk, in_pruned_bulk]))(core, steps)
         if data.draw(st.booleans()):  # stored: the overlay goes
             disk.live = script.live[len(results) - 1]
             index.settle()
@@ -66,10 +69,10 @@ def _check_end(core: CoverSumm, script: Script) -> None:
     )
 
 
-@pytest.mark.parametrize("path", [one_by_one, in_bulk])
+@pytest.mark.parametrize("path", [one_by_one, in_bulk, in_pruned_bulk])
 @pytest.mark.parametrize("distinct", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_long_streams_with_refills(path, distinct: bool, seed: int) -> None:  # type: ignore[no-untyped-def]
+def test_long_streams_with_refills(path: Path, distinct: bool, seed: int) -> None:
     """A drifting stream of rounded vectors with copies, edits and removals: every certificate and refill at work."""
     rng = np.random.default_rng(seed)
     script = Script(3, 5, distinct)

@@ -6,6 +6,7 @@ asked for all steps together. Up to the first step it fails at, only the steps w
 at that step the reservoir is refilled.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,9 +26,11 @@ from worker.coversumm.single import apply_step
 from worker.coversumm.state import State, View
 
 BULK = 12  # steps from which on the matrix product pays
-LONGEST = 512  # points in a run: the matrix of running sums stays in the cache
-BLOCK = 32
+LONGEST = 512  # points laid out at once: the matrix of running sums stays in the cache
+BLOCK = 16
+PRUNED = 48  # steps in a run from which on it pays to leave out rows
 LARGEST = float(np.finfo(np.float64).max)
+TRIANGLE = np.tri(BLOCK)
 
 
 class _Event(NamedTuple):
@@ -40,62 +43,100 @@ class _Event(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """The steps of a run as matrices."""
+    """Consecutive steps as matrices; nothing here depends on the reservoir."""
 
     steps: Sequence[Step]
     n: NDArray[np.float64]  # (m,) live sentences after each step
     sums: NDArray[np.float64]  # (m, D + 1) S and n after each step
+    mean_squared: NDArray[np.float64]  # (m,) |S/n|^2
     points: NDArray[np.int16]  # (p, D) of all steps in order, of each the removed first
     squared: NDArray[np.float64]  # (p,) |x|^2
-    anchored: NDArray[np.float64]  # (p,) x.S0
-    ends: list[int]  # (m,) where each step's points end
+    ends: NDArray[np.int64]  # (m,) where each step's points end
+
+    def part(self, start: int, stop: int) -> "_Run":
+        """The steps from `start` to before `stop`."""
+        if start == 0 and stop == len(self.steps):
+            return self
+        first, last = (int(self.ends[start - 1]) if start else 0), int(self.ends[stop - 1])
+        return _Run(
+            self.steps[start:stop],
+            self.n[start:stop],
+            self.sums[start:stop],
+            self.mean_squared[start:stop],
+            self.points[first:last],
+            self.squared[first:last],
+            self.ends[start:stop] - first,
+        )
+
+    def drift_squared(self, point: NDArray[np.float64], squared: float) -> NDArray[np.float64]:
+        """(m,) |S/n - point|^2, `squared` being |point|^2."""
+        products = self.sums[:, :-1] @ point
+        products *= -2.0
+        products /= np.maximum(self.n, 1.0)
+        products += self.mean_squared
+        products += squared
+        return products
 
 
 class _Lines(NamedTuple):
-    """What the reservoir says of each step."""
+    """What the reservoir says of each step: of its rows those that can come near enough."""
 
-    keys: NDArray[np.float64]  # (m, r), infinite where a row has no copies
+    rows: NDArray[np.int64]  # (c,) which rows
+    keys: NDArray[np.float64]  # (m, c), infinite where a row has no copies
     kth: NDArray[np.float64]  # (m,) key of the k-th sentence, infinite if there are fewer
-    weights: NDArray[np.int32]  # (m, r) how many places a row can take
+    weights: NDArray[np.int32]  # (m, c) how many places a row can take
 
 
 def apply_steps(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
     """Apply steps in order; the same results as `apply_step` one by one."""
+    removing = any(step[0][0] for step in steps)
+    batches = [batch for step in steps for batch in step] if removing else [step[1] for step in steps]
+    each = 2 if removing else 1
+    lengths = [len(batch[0]) for batch in batches]
+    ends = list(accumulate(lengths, initial=0))[::each]
     results: list[Ranking | None] = []
     while len(results) < len(steps):
         at = len(results)
-        end = _run_end(state, steps, at)
-        if end - at < 4 or state.reservoir.starved:
+        stop = max(bisect_right(ends, ends[at] + LONGEST) - 1, at + 1)
+        if stop - at < 4:
             results.append(apply_step(state, steps[at]))
         else:
-            results += _apply_run(state, steps[at:end])
+            part = slice(each * at, each * stop)
+            results += _apply_laid_out(state, _lay_out(state, steps[at:stop], batches[part], lengths[part]))
     return results
 
 
-def _run_end(state: State, steps: Sequence[Step], at: int) -> int:
-    """How many steps to take at once: as many as the last runs went without a refill, and not too many points.
+def _apply_laid_out(state: State, laid_out: _Run) -> list[Ranking | None]:
+    """By runs as long as the last ones went without a refill."""
+    results: list[Ranking | None] = []
+    m = len(laid_out.steps)
+    while len(results) < m:
+        at = len(results)
+        end = _run_end(state, laid_out, at)
+        if end - at < 4 or state.reservoir.starved:
+            results.append(apply_step(state, laid_out.steps[at]))
+        else:
+            results += _apply_run(state, laid_out.part(at, end))
+    return results
 
-    A reservoir that holds everything takes in every point: it must not swell before it is trimmed.
-    """
-    room = LONGEST
+
+def _run_end(state: State, laid_out: _Run, at: int) -> int:
+    """A reservoir that holds everything takes in every point: it must not swell before it is trimmed."""
+    end = min(len(laid_out.steps), at + state.stride)
     if state.reservoir.radius_key is None:
         room = max(2 * state.target - len(state.reservoir), state.target)
-    last = min(len(steps), at + state.stride)
-    end = at
-    while end < last and room > 0:
-        room -= len(steps[end].removed.ids) + len(steps[end].added.ids)
-        end += 1
+        before = laid_out.ends[at - 1] if at else 0
+        end = min(end, int(laid_out.ends.searchsorted(before + room)) + 1)
     return end
 
 
-def _apply_run(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
-    run = _lay_out(state, steps)
+def _apply_run(state: State, run: _Run) -> list[Ranking | None]:
     most, longest = int(run.n.max()), float(run.squared.max(initial=0.0))
     if not exact(most, max(longest, state.longest)):  # some step will be refused: up to it, one by one
-        return [apply_step(state, steps[0])]
+        return [apply_step(state, run.steps[0])]
     state.admit(most, longest)
     if state.reservoir.starved:  # `admit` found the anchor beyond exact comparison
-        return [apply_step(state, steps[0])]
+        return [apply_step(state, run.steps[0])]
     events = _events(state, run)
     lines = _lines(state, run, events)
     end = _first_unproved(state, run, lines, events)
@@ -104,27 +145,27 @@ def _apply_run(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
     return results
 
 
-def _lay_out(state: State, steps: Sequence[Step]) -> _Run:
-    """The points of all steps as one matrix, and what runs along it."""
-    removing = any(step.removed.ids for step in steps)
-    batches = [batch for step in steps for batch in step] if removing else [step[1] for step in steps]
-    lengths = [len(batch[0]) for batch in batches]
+def _lay_out(state: State, steps: Sequence[Step], batches: list[Points], lengths: list[int]) -> _Run:
+    """The points of all steps as one matrix, and what runs along it; the batches are the steps', or what they add."""
+    removing = len(batches) > len(steps)
     points = _join(batches, lengths, state.dimension)
-    x = np.empty((len(points), state.dimension + 1))  # the last column counts: its running sum is n
-    x[:, :-1] = points
-    squared = np.einsum("ij,ij->i", x[:, :-1], x[:, :-1])
-    anchored = x[:, :-1] @ state.reservoir.anchor_sum
-    x[:, -1] = 1.0
+    x = np.empty((-(-len(points) // BLOCK) * BLOCK, state.dimension + 1))
+    x[: len(points), :-1] = points
+    x[: len(points), -1] = 1.0  # the last column counts: its running sum is n
+    x[len(points) :] = 0.0
+    squared = np.einsum("ij,ij->i", x[:, :-1], x[:, :-1])[: len(points)]
     if removing:
-        x *= np.repeat([-1.0, 1.0] * len(steps), lengths)[:, None]
+        x[: len(points)] *= np.repeat([-1.0, 1.0] * len(steps), lengths)[:, None]
     start = np.append(state.sum, state.n)
-    sums = running_sums(x, start)
-    ends = list(accumulate(lengths))
+    sums = running_sums(x, start)[: len(points)]
+    ends = np.cumsum(lengths)
     if removing:
         ends = ends[1::2]
-    if ends != list(range(1, len(points) + 1)):
+    if not np.array_equal(ends, np.arange(1, len(points) + 1)):
         sums = np.concatenate((start[None], sums))[ends]
-    return _Run(steps, sums[:, -1].copy(), sums, points, squared, anchored, ends)
+    n, totals = sums[:, -1].copy(), sums[:, :-1]
+    mean_squared = np.einsum("ij,ij->i", totals, totals) / np.maximum(n * n, 1.0)
+    return _Run(steps, n, sums, mean_squared, points, squared, ends)
 
 
 def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[np.int16]:
@@ -143,87 +184,109 @@ def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[
 
 
 def running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
-    """start + x[0], start + x[0] + x[1], ...: (p, D).
+    """start + x[0], start + x[0] + x[1], ...: (p, D), p a multiple of BLOCK.
 
-    By blocks of a triangular product, which BLAS does three times as fast as `cumsum` walks down columns; sums of
+    By blocks of a triangular product, which BLAS does several times as fast as `cumsum` walks down columns; sums of
     integers are exact either way.
     """
     p, d = x.shape
-    blocks = -(-p // BLOCK)
-    padded = np.zeros((blocks, BLOCK, d))
-    padded.reshape(-1, d)[:p] = x
-    sums = np.tri(BLOCK) @ padded
-    before = start.copy()
-    for block in sums:
-        total = block[-1].copy()
-        block += before
-        before += total
-    return sums.reshape(-1, d)[:p]
+    sums = TRIANGLE @ x.reshape(-1, BLOCK, d)
+    before = sums[:, -1].cumsum(axis=0)
+    before -= sums[:, -1]
+    before += start
+    sums += before[:, None]
+    return sums.reshape(p, d)
 
 
 def _events(state: State, run: _Run) -> list[_Event]:
     """What the run does to the reservoir, in order; new vectors get rows without copies."""
     reservoir = state.reservoir
-    if reservoir.radius_key is None:
-        inside: Sequence[int] = range(len(run.points))
-    else:
-        keys = reservoir.anchor_n * run.squared - 2.0 * run.anchored
-        inside = np.flatnonzero(keys < reservoir.radius_key).tolist()
-    step, start = 0, 0
+    inside = np.arange(len(run.points))
+    if reservoir.radius_key is not None:
+        keys = reservoir.anchor_n * run.squared - 2.0 * (run.points @ reservoir.anchor_sum)
+        inside = np.flatnonzero(keys < reservoir.radius_key)
+    at_step = run.ends.searchsorted(inside, side="right")
+    starts = np.concatenate(([0], run.ends))[at_step]
+    vectors, squared = run.points[inside], run.squared[inside].tolist()
     events = []
-    for i in inside:
-        while run.ends[step] <= i:
-            start = run.ends[step]
-            step += 1
-        vector = run.points[i]
+    for i, step, at in zip(range(len(inside)), at_step.tolist(), (inside - starts).tolist(), strict=True):
         removed, added = run.steps[step]
-        at = i - start
         if at >= len(removed.ids):
-            row = reservoir.row(vector, float(run.squared[i]))
+            row = reservoir.row(vectors[i], squared[i])
             events.append(_Event(step, row, added.ids[at - len(removed.ids)], None))
         else:
-            known = reservoir.slots.get(vector.tobytes())
+            known = reservoir.slots.get(vectors[i].tobytes())
             if known is None:
                 raise UnknownSentence(f"sentence {removed.ids[at]!r} is not live with this vector")
-            events.append(_Event(step, known, removed.ids[at], vector))
+            events.append(_Event(step, known, removed.ids[at], vectors[i]))
     return events
+
+
+def _contenders(state: State, run: _Run, events: list[_Event]) -> NDArray[np.int64]:
+    """The rows that can be among the nearest at some step.
+
+    Seen from the centroid of the run's middle step: of the rows that keep enough copies throughout, the k-th is at
+    d_k; no step's centroid is farther than some drift; what is beyond d_k + 2 * drift is behind those k at any step.
+    """
+    reservoir, middle = state.reservoir, len(run.steps) // 2
+    rows = np.arange(len(reservoir))
+    if len(run.steps) < PRUNED:
+        return rows
+    n, total, mean_squared = run.n[middle], run.sums[middle, :-1], run.mean_squared[middle]
+    keys = reservoir.keys(n, total)
+    kept = np.array(reservoir.counts)
+    for event in events:
+        kept[event.row] -= event.vector is not None
+    np.clip(kept, 0, 1 if state.distinct else None, out=kept)
+    order = keys.argsort()
+    kth = int(kept[order].cumsum().searchsorted(state.k))
+    if kth == len(rows):
+        return rows
+    drift_squared = float(run.drift_squared(total / n, mean_squared).max())
+    error = certificate.slack(state.dimension, state.longest)
+    squared = keys / n + mean_squared
+    return np.flatnonzero(certificate.within_reach(squared, squared[order[kth]], drift_squared, error))
 
 
 def _lines(state: State, run: _Run, events: list[_Event]) -> _Lines:
     reservoir, k = state.reservoir, state.k
-    keys = run.sums @ _columns(reservoir)
-    weights = _weights(reservoir, events, len(keys))
+    rows = _contenders(state, run, events)
+    keys = run.sums @ _columns(reservoir, rows)
+    weights = _weights(reservoir, rows, events, len(keys))
     if events:  # without any, every row has copies
         np.copyto(keys, np.inf, where=weights == 0)
     if state.distinct:
         np.minimum(weights, 1, out=weights)
-    if keys.shape[1] < k:
-        return _Lines(keys, np.full(len(keys), np.inf), weights)
-    if weights.max() <= 1:  # no copies
-        return _Lines(keys, np.partition(keys, k - 1, axis=1)[:, k - 1], weights)
+    if keys.shape[1] >= k and weights.max() <= 1:  # no copies
+        return _Lines(rows, keys, np.partition(keys, k - 1, axis=1)[:, k - 1], weights)
     order = keys.argsort(axis=1)[:, :k]
     places = np.take_along_axis(weights, order, axis=1).cumsum(axis=1)
     last = (places < k).sum(axis=1)
     kth = np.full(len(keys), np.inf)
-    full = np.flatnonzero(last < k)
+    full = np.flatnonzero(last < order.shape[1])
     kth[full] = keys[full, order[full, last[full]]]
-    return _Lines(keys, kth, weights)
+    return _Lines(rows, keys, kth, weights)
 
 
-def _weights(reservoir: Reservoir, events: list[_Event], m: int) -> NDArray[np.int32]:
-    """(m, r): copies of each row's vector after each step."""
-    weights = np.empty((m, len(reservoir)), np.int32)
-    weights[:] = reservoir.counts
+def _weights(
+    reservoir: Reservoir, rows: NDArray[np.int64], events: list[_Event], m: int
+) -> NDArray[np.int32]:
+    """(m, c): copies of each row's vector after each step."""
+    weights = np.empty((m, len(rows)), np.int32)
+    weights[:] = np.array(reservoir.counts)[rows]
+    columns = {row: column for column, row in enumerate(rows.tolist())} if events else {}
     for event in events:
-        weights[event.step :, event.row] += 1 if event.vector is None else -1
+        column = columns.get(event.row)
+        if column is not None:
+            weights[event.step :, column] += 1 if event.vector is None else -1
     return weights
 
 
-def _columns(reservoir: Reservoir) -> NDArray[np.float64]:
-    """(D + 1, r): (S, n) times a column is the row's key -2*x.S + |x|^2*n."""
-    columns = np.empty((len(reservoir), reservoir.matrix.shape[1] + 1))
-    np.multiply(reservoir.matrix, -2.0, out=columns[:, :-1])
-    columns[:, -1] = reservoir.norms
+def _columns(reservoir: Reservoir, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(D + 1, c): (S, n) times a column is the row's key -2*x.S + |x|^2*n."""
+    columns = np.empty((len(rows), reservoir.matrix.shape[1] + 1))
+    np.multiply(reservoir.matrix[rows], -2.0, out=columns[:, :-1])
+    columns[:, -1] = reservoir.norms[rows]
     return columns.T
 
 
@@ -238,10 +301,10 @@ def _first_unproved(state: State, run: _Run, lines: _Lines, events: list[_Event]
     for event in events:
         live[event.step] += 1 if event.vector is None else -1
     complete = reservoir.live + live.cumsum() == run.n
-    n, sums, ball = np.maximum(run.n, 1.0), run.sums[:, :-1], state.ball()
-    mean_squared = np.einsum("ij,ij->i", sums, sums) / (n * n)
-    drift_squared = mean_squared - 2.0 * (sums @ ball.anchor) / n + ball.anchor_squared
-    proved = certificate.proved(lines.kth / n + mean_squared, drift_squared, ball.radius, ball.error)
+    ball = state.ball()
+    kth_squared = lines.kth / np.maximum(run.n, 1.0) + run.mean_squared
+    drift_squared = run.drift_squared(ball.anchor, ball.anchor_squared)
+    proved = certificate.proved(kth_squared, drift_squared, ball.radius, ball.error)
     failed = np.flatnonzero(~(proved | complete))
     return int(failed[0]) if len(failed) else m
 
@@ -254,15 +317,18 @@ def _suspects(lines: _Lines, events: list[_Event], k: int, end: int) -> list[int
     always a suspect.
     """
     keys, kth = lines.keys[:end], lines.kth[:end, None]
-    shown = (keys <= kth) & (keys < np.inf)
-    suspect = np.ones(end, np.bool_)
-    np.any(shown[1:] != shown[:-1], axis=1, out=suspect[1:])
+    shown = keys <= np.minimum(kth, LARGEST)
+    suspect = np.zeros(end, np.bool_)
+    suspect[:1] = True
+    suspect[1 + np.flatnonzero(shown[1:] != shown[:-1]) // max(keys.shape[1], 1)] = True
     cut = np.einsum("ij,ij->i", lines.weights[:end], shown) > k
     if cut.any():
         edge = keys == kth
         suspect[1:] |= cut[1:] & (np.any(edge[1:] != edge[:-1], axis=1) | ~cut[:-1])
+    columns = {row: column for column, row in enumerate(lines.rows.tolist())} if events else {}
     for event in events:
-        if event.step < end and shown[event.step, event.row]:
+        column = columns.get(event.row)
+        if event.step < end and column is not None and shown[event.step, column]:
             suspect[event.step] = True
     return np.flatnonzero(suspect).tolist()
 
@@ -273,14 +339,29 @@ def _rank(
     """Apply the events before `end` and rank the suspects among them; ends earlier where the reservoir starves."""
     results: list[Ranking | None] = [None] * end
     pending = deque(events)
-    for step in _suspects(lines, events, state.k, end):
+    suspects = _suspects(lines, events, state.k, end)
+    for step, rows, keys in zip(suspects, *_nearest(lines, suspects), strict=True):
         starved = _advance(state, pending, step)
         if starved is not None:
             return results[:starved], starved
-        view = _view(state, lines, step)
+        ids, owners, chosen = expand(rows, keys, state.reservoir.low, state.k, state.distinct)
+        view = View(ids, owners, chosen, np.inf)
         results[step] = state.show(view, run.steps[step].added.ids, int(run.n[step]), run.sums[step, :-1])
     starved = _advance(state, pending, end - 1)
     return (results, end) if starved is None else (results[:starved], starved)
+
+
+def _nearest(lines: _Lines, steps: list[int]) -> tuple[list[list[int]], list[list[float]]]:
+    """For each of the steps, the rows up to the k-th key and their keys, ascending."""
+    keys = lines.keys[steps]
+    shown = (keys <= np.minimum(lines.kth[steps], LARGEST)[:, None]).sum(axis=1)
+    order = keys.argsort(axis=1)[:, : shown.max(initial=0)]
+    keys = keys[np.arange(len(keys))[:, None], order]
+    rows, values, ends = lines.rows[order].tolist(), keys.tolist(), shown.tolist()
+    if len(set(ends)) > 1:
+        rows = [line[:end] for line, end in zip(rows, ends, strict=True)]
+        values = [line[:end] for line, end in zip(values, ends, strict=True)]
+    return rows, values
 
 
 def _advance(state: State, pending: deque[_Event], step: int) -> int | None:
@@ -297,16 +378,6 @@ def _advance(state: State, pending: deque[_Event], step: int) -> int | None:
     return None
 
 
-def _view(state: State, lines: _Lines, step: int) -> View:
-    """What the reservoir ranks at a step, whose events have been applied."""
-    keys = lines.keys[step]
-    rows = np.flatnonzero(keys <= min(lines.kth[step], LARGEST))
-    order = rows[keys[rows].argsort()]
-    low = state.reservoir.low
-    ids, owners, chosen = expand(order.tolist(), keys[order].tolist(), low, state.k, state.distinct)
-    return View(ids, owners, chosen, np.inf)
-
-
 def _commit(state: State, run: _Run, end: int, results: list[Ranking | None]) -> None:
     """Make the steps before `end` the state, and that step by a refill if there is one."""
     reservoir, counters = state.reservoir, state.counters
@@ -320,12 +391,13 @@ def _commit(state: State, run: _Run, end: int, results: list[Ranking | None]) ->
     counters.proved_reservoir += end
     if end < m:
         step = run.steps[end]
+        state.stride = min(LONGEST, max(16, state.since_refill))
         results.append(state.show(state.refill(), step.added.ids, state.n, state.sum))
-        state.stride = max(16, 2 * end)
         return
-    for row in range(len(reservoir) - 1, -1, -1):
-        if not reservoir.counts[row]:
-            reservoir.drop(row)
+    if 0 in reservoir.counts:
+        for row in range(len(reservoir) - 1, -1, -1):
+            if not reservoir.counts[row]:
+                reservoir.drop(row)
     state.stride = min(LONGEST, 2 * state.stride)
     state.trim()
 
@@ -333,9 +405,9 @@ def _commit(state: State, run: _Run, end: int, results: list[Ranking | None]) ->
 def _update(state: State, run: _Run, stop: int) -> None:
     """Tell the index of the steps before `stop`: at once if they only add."""
     steps = run.steps[:stop]
-    if any(step.removed.ids for step in steps):
+    if any(step[0][0] for step in steps):
         for step in steps:
             state.index.update(*step)
     else:
-        ids = [id_ for step in steps for id_ in step.added.ids]
-        state.index.update(no_points(state.dimension), Points(ids, run.points[: run.ends[stop - 1]]))
+        ids = [id_ for step in steps for id_ in step[1][0]]
+        state.index.update(no_points(state.dimension), Points(ids, run.points[: int(run.ends[stop - 1])]))

@@ -48,3 +48,14 @@ def proved(
         np.maximum(drift_squared, 0.0) + 4 * error
     )
     return reach < radius * ROOTS
+
+
+def within_reach(
+    squared: NDArray[np.float64], kth_squared: float, drift_squared: float, error: float
+) -> NDArray[np.bool_]:
+    """Per sentence, whether `d <= d_k + 2 * drift`: it can be as near as the k-th once the centroid has drifted so far.
+
+    Any other is farther than d_k + drift from the new centroid, and the k nearest are within that.
+    """
+    reach = upper(kth_squared, error) + 2.0 * upper(drift_squared, 4 * error)
+    return np.sqrt(np.maximum(squared - error, 0.0)) * ROOTS <= reach
