@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from worker.coversumm import CoverSumm, FlatIndex, Points, Ranking, Step, brute_force, bulk
+from worker.coversumm.bulk import apply_steps
 from worker.coversumm.single import apply_step
 
 Vector = tuple[int, ...]
@@ -79,14 +80,14 @@ def one_by_one(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
     return [apply_step(core._state, step) for step in steps]
 
 
-def in_bulk(core: CoverSumm, steps: Sequence[Step], pruned: int = bulk.PRUNED) -> list[Ranking | None]:
-    """`pruned`: from how many steps a run leaves out rows of the reservoir."""
-    with mock.patch.object(bulk, "PRUNED", pruned):
-        return bulk.apply_steps(core._state, steps)
+def in_bulk(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
+    return apply_steps(core._state, steps)
 
 
-def in_pruned_bulk(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
-    return in_bulk(core, steps, pruned=1)
+def in_small_runs(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
+    """Runs so short that a script has many, and spans that leave out rows though steps are few and grids are coarse."""
+    with mock.patch.multiple(bulk, LONGEST=60, SPAN=3):
+        return apply_steps(core._state, steps)
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.coversumm.scripts import Disk, Script, in_bulk, in_pruned_bulk, one_by_one, scripts, tight
+from tests.coversumm.scripts import Disk, Script, in_bulk, in_small_runs, one_by_one, scripts, tight
 from worker.coversumm import CoverSumm, FlatIndex, Ranking, Step
 
 Path = Callable[[CoverSumm, Sequence[Step]], list[Ranking | None]]
@@ -25,7 +25,7 @@ def test_one_by_one_is_the_oracle(script: Script, spare: int | None) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(scripts(), SPARE, st.sampled_from([in_bulk, in_pruned_bulk]))
+@given(scripts(), SPARE, st.sampled_from([in_bulk, in_small_runs]))
 def test_bulk_is_the_oracle(script: Script, spare: int | None, path: Path) -> None:
     core = script.core(spare)
     assert path(core, script.steps) == script.expected()
@@ -44,7 +44,7 @@ def test_batches_settling_and_reloading_change_nothing(
     while len(results) < len(script.steps):
         at = len(results)
         steps = script.steps[at : at + data.draw(st.sampled_from([1, 2, 5, 13, 40]))]
-        results += data.draw(st.sampled_from([one_by_one, in_bulk, in_pruned_bulk]))(core, steps)
+        results += data.draw(st.sampled_from([one_by_one, in_bulk, in_small_runs]))(core, steps)
         if data.draw(st.booleans()):  # stored: the overlay goes
             disk.live = script.live[len(results) - 1]
             index.settle()
@@ -69,7 +69,7 @@ def _check_end(core: CoverSumm, script: Script) -> None:
     )
 
 
-@pytest.mark.parametrize("path", [one_by_one, in_bulk, in_pruned_bulk])
+@pytest.mark.parametrize("path", [one_by_one, in_bulk, in_small_runs])
 @pytest.mark.parametrize("distinct", [False, True])
 @pytest.mark.parametrize("seed", range(6))
 def test_long_streams_with_refills(path: Path, distinct: bool, seed: int) -> None:
@@ -89,6 +89,6 @@ def test_long_streams_with_refills(path: Path, distinct: bool, seed: int) -> Non
     assert path(core, script.steps) == script.expected()
     counters = core.counters
     assert counters.steps == 500 == counters.proved_gap + counters.proved_reservoir + counters.refilled
-    assert counters.refilled >= 2
+    assert counters.refilled >= 2 or path is in_bulk
     if path is one_by_one and seed > 3:
         assert counters.proved_gap > 20

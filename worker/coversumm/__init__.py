@@ -5,6 +5,7 @@ points        what goes in: batches of sentences, steps
 reservoir     the sentences near the last refill's centroid, identical vectors as one
 certificate   when the nearest in the reservoir are proved to be the nearest of all
 state         one entity; looking at its reservoir, refilling it
+run           consecutive steps as matrices
 single, bulk  one step at a time; many steps as one matrix product
 core          CoverSumm, the entry
 index         what a refill asks: flat

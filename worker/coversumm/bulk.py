@@ -1,15 +1,15 @@
-"""Many steps of one entity at once: all centroids by running sums, all keys as one matrix product, the set after every step.
+"""Many steps of one entity at once: all keys as one matrix product, the set after every step.
 
-A run of m steps is laid out as an m x r matrix of keys, r the rows of the reservoir and those the run adds to it; a
-vector without copies at a step is infinitely far there. Sorting each line gives the k-th key; the certificate is
-asked for all steps together. Up to the first step it fails at, only the steps whose set can have changed are ranked;
-at that step the reservoir is refilled.
+A run of m steps becomes m lines of keys, m x c, one product of the running sums with those rows of the reservoir that
+can be among the nearest at all: seen from the centroid in the middle of every SPAN steps, those within d_k + 2 *
+drift, the drift being the farthest the centroid moves within the span. A vector without copies at a step is infinitely
+far there. The certificate is asked for all steps together. Up to the first it fails at, only the steps whose set can
+have changed are ranked; at that step the reservoir is refilled.
 """
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -19,18 +19,17 @@ from numpy.typing import NDArray
 from worker.coversumm import certificate
 from worker.coversumm.errors import UnknownSentence
 from worker.coversumm.fixed_point import exact
-from worker.coversumm.points import Points, Step, check, no_points
+from worker.coversumm.points import Points, Step, no_points
 from worker.coversumm.ranking import Ranking, expand
 from worker.coversumm.reservoir import Reservoir
+from worker.coversumm.run import Run, lay_out
 from worker.coversumm.single import apply_step
 from worker.coversumm.state import State, View
 
 BULK = 12  # steps from which on the matrix product pays
-LONGEST = 512  # points laid out at once: the matrix of running sums stays in the cache
-BLOCK = 16
-PRUNED = 48  # steps in a run from which on it pays to leave out rows
+LONGEST = 1024  # points laid out at once: the matrix of running sums stays near
+SPAN = 32
 LARGEST = float(np.finfo(np.float64).max)
-TRIANGLE = np.tri(BLOCK)
 
 
 class _Event(NamedTuple):
@@ -42,46 +41,10 @@ class _Event(NamedTuple):
     vector: NDArray[np.int16] | None  # of a removed sentence
 
 
-class _Run(NamedTuple):
-    """Consecutive steps as matrices; nothing here depends on the reservoir."""
-
-    steps: Sequence[Step]
-    n: NDArray[np.float64]  # (m,) live sentences after each step
-    sums: NDArray[np.float64]  # (m, D + 1) S and n after each step
-    mean_squared: NDArray[np.float64]  # (m,) |S/n|^2
-    points: NDArray[np.int16]  # (p, D) of all steps in order, of each the removed first
-    squared: NDArray[np.float64]  # (p,) |x|^2
-    ends: NDArray[np.int64]  # (m,) where each step's points end
-
-    def part(self, start: int, stop: int) -> "_Run":
-        """The steps from `start` to before `stop`."""
-        if start == 0 and stop == len(self.steps):
-            return self
-        first, last = (int(self.ends[start - 1]) if start else 0), int(self.ends[stop - 1])
-        return _Run(
-            self.steps[start:stop],
-            self.n[start:stop],
-            self.sums[start:stop],
-            self.mean_squared[start:stop],
-            self.points[first:last],
-            self.squared[first:last],
-            self.ends[start:stop] - first,
-        )
-
-    def drift_squared(self, point: NDArray[np.float64], squared: float) -> NDArray[np.float64]:
-        """(m,) |S/n - point|^2, `squared` being |point|^2."""
-        products = self.sums[:, :-1] @ point
-        products *= -2.0
-        products /= np.maximum(self.n, 1.0)
-        products += self.mean_squared
-        products += squared
-        return products
-
-
 class _Lines(NamedTuple):
-    """What the reservoir says of each step: of its rows those that can come near enough."""
+    """What the reservoir says of each step, in the rows that contend."""
 
-    rows: NDArray[np.int64]  # (c,) which rows
+    rows: NDArray[np.int64]  # (c,)
     keys: NDArray[np.float64]  # (m, c), infinite where a row has no copies
     kth: NDArray[np.float64]  # (m,) key of the k-th sentence, infinite if there are fewer
     weights: NDArray[np.int32]  # (m, c) how many places a row can take
@@ -102,11 +65,12 @@ def apply_steps(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
             results.append(apply_step(state, steps[at]))
         else:
             part = slice(each * at, each * stop)
-            results += _apply_laid_out(state, _lay_out(state, steps[at:stop], batches[part], lengths[part]))
+            laid_out = lay_out(state.n, state.sum, steps[at:stop], batches[part], lengths[part])
+            results += _apply_laid_out(state, laid_out)
     return results
 
 
-def _apply_laid_out(state: State, laid_out: _Run) -> list[Ranking | None]:
+def _apply_laid_out(state: State, laid_out: Run) -> list[Ranking | None]:
     """By runs as long as the last ones went without a refill."""
     results: list[Ranking | None] = []
     m = len(laid_out.steps)
@@ -120,7 +84,7 @@ def _apply_laid_out(state: State, laid_out: _Run) -> list[Ranking | None]:
     return results
 
 
-def _run_end(state: State, laid_out: _Run, at: int) -> int:
+def _run_end(state: State, laid_out: Run, at: int) -> int:
     """A reservoir that holds everything takes in every point: it must not swell before it is trimmed."""
     end = min(len(laid_out.steps), at + state.stride)
     if state.reservoir.radius_key is None:
@@ -130,7 +94,7 @@ def _run_end(state: State, laid_out: _Run, at: int) -> int:
     return end
 
 
-def _apply_run(state: State, run: _Run) -> list[Ranking | None]:
+def _apply_run(state: State, run: Run) -> list[Ranking | None]:
     most, longest = int(run.n.max()), float(run.squared.max(initial=0.0))
     if not exact(most, max(longest, state.longest)):  # some step will be refused: up to it, one by one
         return [apply_step(state, run.steps[0])]
@@ -145,60 +109,7 @@ def _apply_run(state: State, run: _Run) -> list[Ranking | None]:
     return results
 
 
-def _lay_out(state: State, steps: Sequence[Step], batches: list[Points], lengths: list[int]) -> _Run:
-    """The points of all steps as one matrix, and what runs along it; the batches are the steps', or what they add."""
-    removing = len(batches) > len(steps)
-    points = _join(batches, lengths, state.dimension)
-    x = np.empty((-(-len(points) // BLOCK) * BLOCK, state.dimension + 1))
-    x[: len(points), :-1] = points
-    x[: len(points), -1] = 1.0  # the last column counts: its running sum is n
-    x[len(points) :] = 0.0
-    squared = np.einsum("ij,ij->i", x[:, :-1], x[:, :-1])[: len(points)]
-    if removing:
-        x[: len(points)] *= np.repeat([-1.0, 1.0] * len(steps), lengths)[:, None]
-    start = np.append(state.sum, state.n)
-    sums = running_sums(x, start)[: len(points)]
-    ends = np.cumsum(lengths)
-    if removing:
-        ends = ends[1::2]
-    if not np.array_equal(ends, np.arange(1, len(points) + 1)):
-        sums = np.concatenate((start[None], sums))[ends]
-    n, totals = sums[:, -1].copy(), sums[:, :-1]
-    mean_squared = np.einsum("ij,ij->i", totals, totals) / np.maximum(n * n, 1.0)
-    return _Run(steps, n, sums, mean_squared, points, squared, ends)
-
-
-def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[np.int16]:
-    """All vectors as one matrix; raises VectorError like `check`."""
-    parts = [batch.vectors for batch in batches]
-    if not parts:
-        return no_points(dimension).vectors
-    if list(map(len, parts)) == lengths:
-        with suppress(ValueError):
-            joined = np.concatenate(parts)
-            if joined.dtype == np.int16 and joined.ndim == 2 and joined.shape[1] == dimension:
-                return joined
-    for batch in batches:
-        check(batch, dimension)
-    raise AssertionError("each batch is well formed, together they are not")
-
-
-def running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
-    """start + x[0], start + x[0] + x[1], ...: (p, D), p a multiple of BLOCK.
-
-    By blocks of a triangular product, which BLAS does several times as fast as `cumsum` walks down columns; sums of
-    integers are exact either way.
-    """
-    p, d = x.shape
-    sums = TRIANGLE @ x.reshape(-1, BLOCK, d)
-    before = sums[:, -1].cumsum(axis=0)
-    before -= sums[:, -1]
-    before += start
-    sums += before[:, None]
-    return sums.reshape(p, d)
-
-
-def _events(state: State, run: _Run) -> list[_Event]:
+def _events(state: State, run: Run) -> list[_Event]:
     """What the run does to the reservoir, in order; new vectors get rows without copies."""
     reservoir = state.reservoir
     inside = np.arange(len(run.points))
@@ -222,79 +133,87 @@ def _events(state: State, run: _Run) -> list[_Event]:
     return events
 
 
-def _contenders(state: State, run: _Run, events: list[_Event]) -> NDArray[np.int64]:
-    """The rows that can be among the nearest at some step.
-
-    Seen from the centroid of the run's middle step: of the rows that keep enough copies throughout, the k-th is at
-    d_k; no step's centroid is farther than some drift; what is beyond d_k + 2 * drift is behind those k at any step.
-    """
-    reservoir, middle = state.reservoir, len(run.steps) // 2
-    rows = np.arange(len(reservoir))
-    if len(run.steps) < PRUNED:
-        return rows
-    n, total, mean_squared = run.n[middle], run.sums[middle, :-1], run.mean_squared[middle]
-    keys = reservoir.keys(n, total)
-    kept = np.array(reservoir.counts)
-    for event in events:
-        kept[event.row] -= event.vector is not None
-    np.clip(kept, 0, 1 if state.distinct else None, out=kept)
-    order = keys.argsort()
-    kth = int(kept[order].cumsum().searchsorted(state.k))
-    if kth == len(rows):
-        return rows
-    drift_squared = float(run.drift_squared(total / n, mean_squared).max())
+def _contenders(
+    state: State, run: Run, events: list[_Event], columns: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """The rows that can be among the nearest at some step."""
+    m, reservoir = len(run.steps), state.reservoir
+    starts = np.arange(0, m, SPAN)
+    middles = np.minimum(starts + SPAN // 2, m - 1)
+    n, mean_squared = np.maximum(run.n[middles], 1.0)[:, None], run.mean_squared[middles]
+    keys = run.sums[middles] @ columns
+    kept = _kept(reservoir, events, len(starts))
+    if state.distinct:
+        np.minimum(kept, 1, out=kept)
+    kth = _kth_keys(np.where(kept > 0, keys, np.inf), kept, state.k)
+    centroids = np.repeat(run.sums[middles, :-1] / n, SPAN, axis=0)[:m]
+    drift_squared = run.drift_squared(centroids, np.repeat(mean_squared, SPAN)[:m])
     error = certificate.slack(state.dimension, state.longest)
-    squared = keys / n + mean_squared
-    return np.flatnonzero(certificate.within_reach(squared, squared[order[kth]], drift_squared, error))
+    contends = certificate.contends(
+        certificate.lowers(keys / n + mean_squared[:, None], error),
+        certificate.uppers(kth[:, None] / n + mean_squared[:, None], error),
+        certificate.uppers(np.maximum.reduceat(drift_squared, starts)[:, None], 4 * error),
+    )
+    return np.flatnonzero(contends.any(axis=0))
 
 
-def _lines(state: State, run: _Run, events: list[_Event]) -> _Lines:
-    reservoir, k = state.reservoir, state.k
-    rows = _contenders(state, run, events)
-    keys = run.sums @ _columns(reservoir, rows)
-    weights = _weights(reservoir, rows, events, len(keys))
+def _kept(reservoir: Reservoir, events: list[_Event], spans: int) -> NDArray[np.int32]:
+    """(spans, r): the copies that a row keeps throughout each span, at least."""
+    kept = np.empty((spans, len(reservoir)), np.int32)
+    kept[:] = reservoir.counts
+    for event in events:
+        span = event.step // SPAN
+        if event.vector is None:
+            kept[span + 1 :, event.row] += 1
+        else:
+            kept[span:, event.row] -= 1
+    return np.maximum(kept, 0, out=kept)
+
+
+def _lines(state: State, run: Run, events: list[_Event]) -> _Lines:
+    columns = _columns(state.reservoir)
+    rows = _contenders(state, run, events, columns)
+    keys = run.sums @ columns[:, rows]
+    state.counters.evaluations += len(keys)
+    weights = np.empty(keys.shape, np.int32)
+    weights[:] = np.array(state.reservoir.counts)[rows]
+    column_of = {row: column for column, row in enumerate(rows.tolist())}
+    for event in events:
+        column = column_of.get(event.row)
+        if column is not None:
+            weights[event.step :, column] += 1 if event.vector is None else -1
     if events:  # without any, every row has copies
         np.copyto(keys, np.inf, where=weights == 0)
     if state.distinct:
         np.minimum(weights, 1, out=weights)
-    if keys.shape[1] >= k and weights.max() <= 1:  # no copies
-        return _Lines(rows, keys, np.partition(keys, k - 1, axis=1)[:, k - 1], weights)
+    return _Lines(rows, keys, _kth_keys(keys, weights, state.k), weights)
+
+
+def _kth_keys(keys: NDArray[np.float64], weights: NDArray[np.int32], k: int) -> NDArray[np.float64]:
+    """(m,) the k-th lowest key of each line, a key counting as often as it weighs; infinite if there are fewer."""
+    if keys.shape[1] >= k and weights.max(initial=0) <= 1:  # no copies
+        return np.partition(keys, k - 1, axis=1)[:, k - 1]
     order = keys.argsort(axis=1)[:, :k]
     places = np.take_along_axis(weights, order, axis=1).cumsum(axis=1)
     last = (places < k).sum(axis=1)
     kth = np.full(len(keys), np.inf)
     full = np.flatnonzero(last < order.shape[1])
     kth[full] = keys[full, order[full, last[full]]]
-    return _Lines(rows, keys, kth, weights)
+    return kth
 
 
-def _weights(
-    reservoir: Reservoir, rows: NDArray[np.int64], events: list[_Event], m: int
-) -> NDArray[np.int32]:
-    """(m, c): copies of each row's vector after each step."""
-    weights = np.empty((m, len(rows)), np.int32)
-    weights[:] = np.array(reservoir.counts)[rows]
-    columns = {row: column for column, row in enumerate(rows.tolist())} if events else {}
-    for event in events:
-        column = columns.get(event.row)
-        if column is not None:
-            weights[event.step :, column] += 1 if event.vector is None else -1
-    return weights
-
-
-def _columns(reservoir: Reservoir, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(D + 1, c): (S, n) times a column is the row's key -2*x.S + |x|^2*n."""
-    columns = np.empty((len(rows), reservoir.matrix.shape[1] + 1))
-    np.multiply(reservoir.matrix[rows], -2.0, out=columns[:, :-1])
-    columns[:, -1] = reservoir.norms[rows]
+def _columns(reservoir: Reservoir) -> NDArray[np.float64]:
+    """(D + 1, r): (S, n) times a column is the row's key -2*x.S + |x|^2*n."""
+    columns = np.empty((len(reservoir), reservoir.matrix.shape[1] + 1))
+    np.multiply(reservoir.matrix, -2.0, out=columns[:, :-1])
+    columns[:, -1] = reservoir.norms
     return columns.T
 
 
-def _first_unproved(state: State, run: _Run, lines: _Lines, events: list[_Event]) -> int:
+def _first_unproved(state: State, run: Run, lines: _Lines, events: list[_Event]) -> int:
     """The first step at which the certificate fails; m if none."""
     reservoir = state.reservoir
     m = len(run.steps)
-    state.counters.evaluations += m
     if reservoir.radius_key is None:
         return m
     live = np.zeros(m)
@@ -302,10 +221,9 @@ def _first_unproved(state: State, run: _Run, lines: _Lines, events: list[_Event]
         live[event.step] += 1 if event.vector is None else -1
     complete = reservoir.live + live.cumsum() == run.n
     ball = state.ball()
-    kth_squared = lines.kth / np.maximum(run.n, 1.0) + run.mean_squared
-    drift_squared = run.drift_squared(ball.anchor, ball.anchor_squared)
-    proved = certificate.proved(kth_squared, drift_squared, ball.radius, ball.error)
-    failed = np.flatnonzero(~(proved | complete))
+    kth = certificate.uppers(lines.kth / np.maximum(run.n, 1.0) + run.mean_squared, ball.error)
+    drift = certificate.uppers(run.drift_squared(ball.anchor, ball.anchor_squared), 4 * ball.error)
+    failed = np.flatnonzero(~(certificate.proved(kth, drift, ball.radius) | complete))
     return int(failed[0]) if len(failed) else m
 
 
@@ -325,16 +243,16 @@ def _suspects(lines: _Lines, events: list[_Event], k: int, end: int) -> list[int
     if cut.any():
         edge = keys == kth
         suspect[1:] |= cut[1:] & (np.any(edge[1:] != edge[:-1], axis=1) | ~cut[:-1])
-    columns = {row: column for column, row in enumerate(lines.rows.tolist())} if events else {}
+    column_of = {row: column for column, row in enumerate(lines.rows.tolist())}
     for event in events:
-        column = columns.get(event.row)
+        column = column_of.get(event.row)
         if event.step < end and column is not None and shown[event.step, column]:
             suspect[event.step] = True
     return np.flatnonzero(suspect).tolist()
 
 
 def _rank(
-    state: State, run: _Run, lines: _Lines, events: list[_Event], end: int
+    state: State, run: Run, lines: _Lines, events: list[_Event], end: int
 ) -> tuple[list[Ranking | None], int]:
     """Apply the events before `end` and rank the suspects among them; ends earlier where the reservoir starves."""
     results: list[Ranking | None] = [None] * end
@@ -378,7 +296,7 @@ def _advance(state: State, pending: deque[_Event], step: int) -> int | None:
     return None
 
 
-def _commit(state: State, run: _Run, end: int, results: list[Ranking | None]) -> None:
+def _commit(state: State, run: Run, end: int, results: list[Ranking | None]) -> None:
     """Make the steps before `end` the state, and that step by a refill if there is one."""
     reservoir, counters = state.reservoir, state.counters
     m = len(run.steps)
@@ -402,10 +320,10 @@ def _commit(state: State, run: _Run, end: int, results: list[Ranking | None]) ->
     state.trim()
 
 
-def _update(state: State, run: _Run, stop: int) -> None:
+def _update(state: State, run: Run, stop: int) -> None:
     """Tell the index of the steps before `stop`: at once if they only add."""
     steps = run.steps[:stop]
-    if any(step[0][0] for step in steps):
+    if run.removing:
         for step in steps:
             state.index.update(*step)
     else:

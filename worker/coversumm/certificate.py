@@ -36,26 +36,31 @@ def lower(squared: float, error: float) -> float:
     return sqrt(max(squared - error, 0.0)) * ROOTS
 
 
-def proved(
-    kth_squared: NDArray[np.float64], drift_squared: NDArray[np.float64], radius: float, error: float
-) -> NDArray[np.bool_]:
+def uppers(squared: NDArray[np.float64], error: float) -> NDArray[np.float64]:
+    """`upper` of many."""
+    return np.sqrt(np.maximum(squared, 0.0) + error)
+
+
+def lowers(squared: NDArray[np.float64], error: float) -> NDArray[np.float64]:
+    """`lower` of many."""
+    return np.sqrt(np.maximum(squared - error, 0.0)) * ROOTS
+
+
+def proved(kth: NDArray[np.float64], drift: NDArray[np.float64], radius: float) -> NDArray[np.bool_]:
     """Per step, whether `d_k + delta < radius`: every sentence left out is farther than the k-th inside.
 
-    A sentence y outside has d(y, mu) >= d(y, anchor) - delta >= radius - delta. `radius` is a lower bound of the
-    radius.
+    A sentence y outside has d(y, mu) >= d(y, anchor) - delta >= radius - delta. `kth` and `drift` are upper bounds,
+    `radius` is a lower one.
     """
-    reach = np.sqrt(np.maximum(kth_squared, 0.0) + error) + np.sqrt(
-        np.maximum(drift_squared, 0.0) + 4 * error
-    )
-    return reach < radius * ROOTS
+    return kth + drift < radius * ROOTS
 
 
-def within_reach(
-    squared: NDArray[np.float64], kth_squared: float, drift_squared: float, error: float
+def contends(
+    distance: NDArray[np.float64], kth: NDArray[np.float64], drift: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Per sentence, whether `d <= d_k + 2 * drift`: it can be as near as the k-th once the centroid has drifted so far.
+    """Whether `d <= d_k + 2 * drift`: a sentence can be as near as the k-th once the centroid has drifted so far.
 
-    Any other is farther than d_k + drift from the new centroid, and the k nearest are within that.
+    Any other is farther than d_k + drift from the new centroid, and the k nearest are within that. `distance` is a
+    lower bound, the others are upper ones.
     """
-    reach = upper(kth_squared, error) + 2.0 * upper(drift_squared, 4 * error)
-    return np.sqrt(np.maximum(squared - error, 0.0)) * ROOTS <= reach
+    return distance * ROOTS <= kth + 2.0 * drift
