@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import certificate
-from worker.coversumm.errors import UnknownSentence
 from worker.coversumm.fixed_point import exact
 from worker.coversumm.points import Points, Step, no_points
 from worker.coversumm.ranking import Ranking, expand
@@ -32,19 +31,23 @@ SPAN = 32
 LARGEST = float(np.finfo(np.float64).max)
 
 
-class _Event(NamedTuple):
-    """A step's effect on the reservoir."""
+_Sentence = tuple[int, int, bytes, NDArray[np.int16] | None]  # step, row, id, the vector if it is removed
 
-    step: int
-    row: int
-    id: bytes
-    vector: NDArray[np.int16] | None  # of a removed sentence
+
+class _Events(NamedTuple):
+    """What a run does to the reservoir, in order."""
+
+    steps: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    change: NDArray[np.int32]  # one copy more or less
+    sentences: list[_Sentence]
 
 
 class _Lines(NamedTuple):
     """What the reservoir says of each step, in the rows that contend."""
 
     rows: NDArray[np.int64]  # (c,)
+    column: NDArray[np.int64]  # (r,) the column of each row, -1 if it has none
     keys: NDArray[np.float64]  # (m, c), infinite where a row has no copies
     kth: NDArray[np.float64]  # (m,) key of the k-th sentence, infinite if there are fewer
     weights: NDArray[np.int32]  # (m, c) how many places a row can take
@@ -109,33 +112,30 @@ def _apply_run(state: State, run: Run) -> list[Ranking | None]:
     return results
 
 
-def _events(state: State, run: Run) -> list[_Event]:
-    """What the run does to the reservoir, in order; new vectors get rows without copies."""
+def _events(state: State, run: Run) -> _Events:
+    """The points inside; new vectors get rows without copies."""
     reservoir = state.reservoir
     inside = np.arange(len(run.points))
     if reservoir.radius_key is not None:
         keys = reservoir.anchor_n * run.squared - 2.0 * (run.points @ reservoir.anchor_sum)
         inside = np.flatnonzero(keys < reservoir.radius_key)
-    at_step = run.ends.searchsorted(inside, side="right")
-    starts = np.concatenate(([0], run.ends))[at_step]
-    vectors, squared = run.points[inside], run.squared[inside].tolist()
-    events = []
-    for i, step, at in zip(range(len(inside)), at_step.tolist(), (inside - starts).tolist(), strict=True):
+    vectors = run.points[inside]
+    rows = reservoir.rows(vectors, run.squared[inside].tolist())
+    steps = run.ends.searchsorted(inside, side="right")
+    at = inside - np.concatenate(([0], run.ends))[steps]
+    sentences: list[_Sentence] = []
+    for step, row, i, vector in zip(steps.tolist(), rows, at.tolist(), vectors, strict=True):
         removed, added = run.steps[step]
-        if at >= len(removed.ids):
-            row = reservoir.row(vectors[i], squared[i])
-            events.append(_Event(step, row, added.ids[at - len(removed.ids)], None))
+        gone = len(removed.ids)
+        if i < gone:
+            sentences.append((step, row, removed.ids[i], vector))
         else:
-            known = reservoir.slots.get(vectors[i].tobytes())
-            if known is None:
-                raise UnknownSentence(f"sentence {removed.ids[at]!r} is not live with this vector")
-            events.append(_Event(step, known, removed.ids[at], vectors[i]))
-    return events
+            sentences.append((step, row, added.ids[i - gone], None))
+    change = np.array([1 if sentence[3] is None else -1 for sentence in sentences], np.int32)
+    return _Events(steps, np.array(rows, np.int64), change, sentences)
 
 
-def _contenders(
-    state: State, run: Run, events: list[_Event], columns: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def _contenders(state: State, run: Run, events: _Events, columns: NDArray[np.float64]) -> NDArray[np.int64]:
     """The rows that can be among the nearest at some step."""
     m, reservoir = len(run.steps), state.reservoir
     starts = np.arange(0, m, SPAN)
@@ -157,36 +157,37 @@ def _contenders(
     return np.flatnonzero(contends.any(axis=0))
 
 
-def _kept(reservoir: Reservoir, events: list[_Event], spans: int) -> NDArray[np.int32]:
+def _kept(reservoir: Reservoir, events: _Events, spans: int) -> NDArray[np.int32]:
     """(spans, r): the copies that a row keeps throughout each span, at least."""
-    kept = np.empty((spans, len(reservoir)), np.int32)
-    kept[:] = reservoir.counts
-    for event in events:
-        span = event.step // SPAN
-        if event.vector is None:
-            kept[span + 1 :, event.row] += 1
-        else:
-            kept[span:, event.row] -= 1
+    kept = np.zeros((spans + 1, len(reservoir)), np.int32)
+    kept[0] = reservoir.counts
+    # what a span adds is there throughout from the next one on, what it removes is not even in this one
+    since = events.steps // SPAN + (events.change > 0)
+    np.add.at(kept, (since, events.rows), events.change)
+    kept = kept.cumsum(axis=0, dtype=np.int32)[:spans]
     return np.maximum(kept, 0, out=kept)
 
 
-def _lines(state: State, run: Run, events: list[_Event]) -> _Lines:
+def _lines(state: State, run: Run, events: _Events) -> _Lines:
     columns = _columns(state.reservoir)
     rows = _contenders(state, run, events, columns)
     keys = run.sums @ columns[:, rows]
     state.counters.evaluations += len(keys)
     weights = np.empty(keys.shape, np.int32)
     weights[:] = np.array(state.reservoir.counts)[rows]
-    column_of = {row: column for column, row in enumerate(rows.tolist())}
-    for event in events:
-        column = column_of.get(event.row)
-        if column is not None:
-            weights[event.step :, column] += 1 if event.vector is None else -1
-    if events:  # without any, every row has copies
+    column = np.full(len(state.reservoir), -1)
+    column[rows] = np.arange(len(rows))
+    columns_of = column[events.rows]
+    for step, at, change in zip(
+        events.steps.tolist(), columns_of.tolist(), events.change.tolist(), strict=True
+    ):
+        if at >= 0:
+            weights[step:, at] += change
+    if len(events.steps):  # without any, every row has copies
         np.copyto(keys, np.inf, where=weights == 0)
     if state.distinct:
         np.minimum(weights, 1, out=weights)
-    return _Lines(rows, keys, _kth_keys(keys, weights, state.k), weights)
+    return _Lines(rows, column, keys, _kth_keys(keys, weights, state.k), weights)
 
 
 def _kth_keys(keys: NDArray[np.float64], weights: NDArray[np.int32], k: int) -> NDArray[np.float64]:
@@ -210,16 +211,14 @@ def _columns(reservoir: Reservoir) -> NDArray[np.float64]:
     return columns.T
 
 
-def _first_unproved(state: State, run: Run, lines: _Lines, events: list[_Event]) -> int:
+def _first_unproved(state: State, run: Run, lines: _Lines, events: _Events) -> int:
     """The first step at which the certificate fails; m if none."""
     reservoir = state.reservoir
     m = len(run.steps)
     if reservoir.radius_key is None:
         return m
-    live = np.zeros(m)
-    for event in events:
-        live[event.step] += 1 if event.vector is None else -1
-    complete = reservoir.live + live.cumsum() == run.n
+    change = np.bincount(events.steps, weights=events.change, minlength=m)
+    complete = reservoir.live + change.cumsum() == run.n
     ball = state.ball()
     kth = certificate.uppers(lines.kth / np.maximum(run.n, 1.0) + run.mean_squared, ball.error)
     drift = certificate.uppers(run.drift_squared(ball.anchor, ball.anchor_squared), 4 * ball.error)
@@ -227,7 +226,7 @@ def _first_unproved(state: State, run: Run, lines: _Lines, events: list[_Event])
     return int(failed[0]) if len(failed) else m
 
 
-def _suspects(lines: _Lines, events: list[_Event], k: int, end: int) -> list[int]:
+def _suspects(lines: _Lines, events: _Events, k: int, end: int) -> list[int]:
     """The steps before `end` after which the set may differ from the one before.
 
     The set is a function of the rows up to the k-th key and of their ids; where those rows hold more than k
@@ -243,20 +242,19 @@ def _suspects(lines: _Lines, events: list[_Event], k: int, end: int) -> list[int
     if cut.any():
         edge = keys == kth
         suspect[1:] |= cut[1:] & (np.any(edge[1:] != edge[:-1], axis=1) | ~cut[:-1])
-    column_of = {row: column for column, row in enumerate(lines.rows.tolist())}
-    for event in events:
-        column = column_of.get(event.row)
-        if event.step < end and column is not None and shown[event.step, column]:
-            suspect[event.step] = True
+    columns = lines.column[events.rows]
+    before = np.flatnonzero((columns >= 0) & (events.steps < end))
+    steps = events.steps[before]
+    suspect[steps[shown[steps, columns[before]]]] = True
     return np.flatnonzero(suspect).tolist()
 
 
 def _rank(
-    state: State, run: Run, lines: _Lines, events: list[_Event], end: int
+    state: State, run: Run, lines: _Lines, events: _Events, end: int
 ) -> tuple[list[Ranking | None], int]:
     """Apply the events before `end` and rank the suspects among them; ends earlier where the reservoir starves."""
     results: list[Ranking | None] = [None] * end
-    pending = deque(events)
+    pending = deque(events.sentences)
     suspects = _suspects(lines, events, state.k, end)
     for step, rows, keys in zip(suspects, *_nearest(lines, suspects), strict=True):
         starved = _advance(state, pending, step)
@@ -282,17 +280,17 @@ def _nearest(lines: _Lines, steps: list[int]) -> tuple[list[list[int]], list[lis
     return rows, values
 
 
-def _advance(state: State, pending: deque[_Event], step: int) -> int | None:
+def _advance(state: State, pending: deque[_Sentence], step: int) -> int | None:
     """Apply the events up to a step; the step at which the reservoir starves, if it does."""
     reservoir = state.reservoir
-    while pending and pending[0].step <= step:
-        event = pending.popleft()
-        if event.vector is None:
-            reservoir.add(event.row, event.id)
+    while pending and pending[0][0] <= step:
+        at, row, id_, removed = pending.popleft()
+        if removed is None:
+            reservoir.add(row, id_)
         else:
-            reservoir.remove(event.vector, event.id)
+            reservoir.remove(removed, id_)
         if reservoir.starved:
-            return event.step
+            return at
     return None
 
 

@@ -10,6 +10,7 @@ copies cost one row.
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,26 +69,32 @@ class Reservoir:
         products += self._norms[:r] * n
         return products
 
-    def row(self, vector: NDArray[np.int16], squared: float) -> int:
-        """The row of a vector; a new one, without copies yet, if it has none."""
-        data = vector.tobytes()
-        row = self.slots.get(data)
-        if row is None:
-            row = len(self.counts)
-            if row == len(self._norms):
-                self._grow(2 * row)
-            self._matrix[row] = vector
-            self._norms[row] = squared
-            self.slots[data] = row
-            self._vectors.append(data)
-            self.counts.append(0)
-            self.low.append([])
-        return row
+    def rows(self, vectors: NDArray[np.int16], squared: Sequence[float]) -> list[int]:
+        """The row of each vector (m, D); new ones, without copies yet, for those that have none."""
+        data, width = vectors.tobytes(), 2 * vectors.shape[1]
+        rows, new = [], []
+        for i in range(len(vectors)):
+            vector = data[i * width : (i + 1) * width]
+            row = self.slots.get(vector)
+            if row is None:
+                row = self.slots[vector] = len(self.counts)
+                self._vectors.append(vector)
+                self.counts.append(0)
+                self.low.append([])
+                new.append(i)
+            rows.append(row)
+        if new:
+            start, end = len(self.counts) - len(new), len(self.counts)
+            if end > len(self._norms):
+                self._grow(start, max(2 * start, end))
+            self._matrix[start:end] = vectors[new]
+            self._norms[start:end] = [squared[i] for i in new]
+        return rows
 
-    def _grow(self, capacity: int) -> None:
+    def _grow(self, r: int, capacity: int) -> None:
+        """Room for `capacity` rows; the first r are kept."""
         matrix = np.empty((capacity, self._matrix.shape[1]), np.int16)
         norms = np.empty(capacity)
-        r = len(self.counts)
         matrix[:r] = self._matrix[:r]
         norms[:r] = self._norms[:r]
         self._matrix, self._norms = matrix, norms
@@ -149,7 +156,7 @@ class Reservoir:
         self.starved = False
         self.anchor_n, self.anchor_sum, self.radius_key = n, total.copy(), found.radius_key
         if r == 0:
-            self._grow(8)
+            self._grow(0, 8)
 
     def tighten(self, target: int, n: int, total: NDArray[np.float64]) -> None:
         """Keep the `target` rows nearest to the anchor, equal keys together, without asking the index.

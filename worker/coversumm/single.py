@@ -74,8 +74,12 @@ def _take_in(state: State, added: Points, x: NDArray[np.float64], squared: list[
         products = (x @ reservoir.anchor_sum).tolist()
         n, radius_key = reservoir.anchor_n, reservoir.radius_key
         inside = [i for i in inside if n * squared[i] - 2.0 * products[i] < radius_key]
-    for i in inside:
-        reservoir.add(reservoir.row(added.vectors[i], squared[i]), added.ids[i])
+    if len(inside) == len(squared):
+        rows = reservoir.rows(added.vectors, squared)
+    else:
+        rows = reservoir.rows(added.vectors[inside], [squared[i] for i in inside]) if inside else []
+    for i, row in zip(inside, rows, strict=True):
+        reservoir.add(row, added.ids[i])
     if gap is not None:
         nearest = min(map(float.__sub__, squared, (2.0 * (x @ gap.mean)).tolist())) + gap.mean_squared
         error = 4 * certificate.slack(state.dimension, state.longest)
