@@ -142,10 +142,6 @@ def _embedder() -> Kind:
     )
 
 
-def _index() -> Kind:
-    return Kind("flat: sgtree and graphgrove are not in this version", _choice("flat").parse)
-
-
 def _milliseconds() -> Kind:
     return _integer(100, 86_400_000)
 
@@ -217,7 +213,13 @@ class Settings:
         _choice("every", "coalesced"),
         "`every` change, or `coalesced`: an entity's net change in each micro-batch",
     )
-    index: str = _setting("INDEX", "flat", _index(), "Index for refills; this version has `flat` alone")
+    index: str = _setting(
+        "INDEX",
+        "flat",
+        _choice("flat", "sgtree", "graphgrove"),
+        "What refills search, all with the same results: `flat` reads the stored rows; `sgtree`, or `graphgrove` if that "
+        "library is installed, keeps the vectors in memory in a tree",
+    )
     embedder: str = _setting(
         "EMBEDDER",
         "onnx",

@@ -75,6 +75,17 @@ def test_bad_settings(run, monkeypatch, command):
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", [["run"], ["summarize", __file__]])
+def test_an_index_without_its_library(run, monkeypatch, command):
+    monkeypatch.setenv("COVERSUMM_INDEX", "graphgrove")
+    monkeypatch.setitem(sys.modules, "graphgrove", None)
+    ended = run(*command)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("coversumm-worker: error: COVERSUMM_INDEX=graphgrove: graphgrove cannot be ")
+    assert ended.err.endswith("; or set COVERSUMM_INDEX=sgtree\n")
+    assert ended.err.count("\n") == 1
+
+
 def test_version(run):
     assert run("--version") == (0, f"coversumm-worker, version {__version__}\n", "")
 

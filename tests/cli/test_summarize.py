@@ -65,6 +65,15 @@ def test_settings_count(run, write, monkeypatch, content):
     assert run("summarize", write("told.jsonl", content), "--no-distinct").out != ended.out
 
 
+def test_the_index_changes_nothing(run, write, monkeypatch):
+    content = lines(sample(200))
+    flat = run("summarize", write("told.jsonl", content), "--k", "2")
+    monkeypatch.setenv("COVERSUMM_INDEX", "sgtree")
+    assert run("summarize", write("told.jsonl", content), "--k", "2") == flat
+    assert flat.code == 0
+    assert flat.out
+
+
 def test_an_option_may_mend_a_setting(run, write, monkeypatch, content):
     monkeypatch.delenv("COVERSUMM_EMBEDDER")  # onnx, whose dimension is not 3
     assert run("summarize", write("told.jsonl", content)).code == 2

@@ -81,6 +81,7 @@ setups = st.fixed_dictionaries(
         "distinct": st.booleans(),
         "emit": st.sampled_from(["every", "coalesced"]),
         "cache_bytes": st.sampled_from([0, 6000, 10**8]),
+        "index": st.sampled_from(["flat", "sgtree"]),
     }
 )
 

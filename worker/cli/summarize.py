@@ -63,10 +63,11 @@ def _processor(settings: Settings, topic: str) -> "tuple[MemoryRows, Processor]"
     from dataclasses import replace
 
     from worker.state import MemoryRows
-    from worker.stream.configuration import processor_config
+    from worker.stream.configuration import check_index, processor_config
     from worker.stream.processor import Processor
     from worker.text import load_engine
 
+    check_index(settings.index)
     engine = load_engine(
         settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
     )

@@ -8,7 +8,7 @@ state         one entity; looking at its reservoir, refilling it
 run           consecutive steps as matrices
 single, bulk  one step at a time; many steps as one matrix product
 core          CoverSumm, the entry
-index         what a refill asks: flat
+index         what a refill asks: flat, sgtree, graphgrove
 ranking       what comes out
 oracle        the definition, by brute force
 """
@@ -16,7 +16,7 @@ oracle        the definition, by brute force
 from worker.coversumm.core import CoverSumm
 from worker.coversumm.errors import CoreError, DuplicateSentence, EntityFull, UnknownSentence, VectorError
 from worker.coversumm.fixed_point import SCALE, max_sentences, quantize, quantize_rows
-from worker.coversumm.index import Block, Index, Neighborhood, Totals
+from worker.coversumm.index import Block, Index, Neighborhood, NewIndex, Totals
 from worker.coversumm.index.flat import FlatIndex
 from worker.coversumm.oracle import brute_force
 from worker.coversumm.points import Points, Step, no_points
@@ -34,6 +34,7 @@ __all__ = [
     "FlatIndex",
     "Index",
     "Neighborhood",
+    "NewIndex",
     "Points",
     "Ranking",
     "Step",

@@ -1,6 +1,8 @@
 """From the settings to what the pure processor depends on."""
 
 from worker import __version__
+from worker.coversumm.index import IndexUnavailable, index_class
+from worker.errors import SurroundingsError
 from worker.events import Limits
 from worker.settings import Settings
 from worker.stream.processor import ProcessorConfig
@@ -34,4 +36,13 @@ def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngin
         partitions=partitions,
         worker_version=__version__,
         max_message_bytes=settings.max_message_bytes,
+        index=settings.index,
     )
+
+
+def check_index(name: str) -> None:
+    """Raise SurroundingsError unless the setting's index can be used here."""
+    try:
+        index_class(name)
+    except IndexUnavailable as error:
+        raise SurroundingsError(f"COVERSUMM_INDEX={name}: {error}; or set COVERSUMM_INDEX=sgtree") from error

@@ -22,6 +22,7 @@ from typing import Literal
 
 from worker.coversumm import Counters as CoreCounters
 from worker.coversumm import CoverSumm
+from worker.coversumm.index import index_class
 from worker.events import (
     EVENT_TYPES,
     Ignored,
@@ -70,6 +71,8 @@ class ProcessorConfig:
     worker_version: str
     max_message_bytes: int = 1_000_000
     """Largest message the dead-letter topic takes."""
+    index: str = "flat"
+    """Of `worker.coversumm.index.NAMES`. The results do not depend on it, nor do the rows."""
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -136,10 +139,11 @@ class Processor:
     def __init__(
         self, config: ProcessorConfig, rows: Callable[[int], Rows], engine: EmbeddingEngine | None
     ) -> None:
-        """`rows` gives the committed rows of a partition."""
+        """`rows` gives the committed rows of a partition. Raises IndexUnavailable."""
         self.config = config
         self._rows = rows
         self._engine = engine
+        self._new_index = index_class(config.index)
         self._cache = Cache(config.cache_bytes)
         self._partitions: dict[int, _Partition] = {}
         self._settled = True  # what is in memory is committed
@@ -270,7 +274,10 @@ class Processor:
         rows = EntityRows(self._partition(key[0]).rows, key[1].encode(), incarnation, config.dimension)
         make = CoverSumm if is_new else CoverSumm.load
         return HotEntity(
-            key[1], rows, lambda index: make(config.k, config.dimension, index, distinct=config.distinct)
+            key[1],
+            rows,
+            self._new_index,
+            lambda index: make(config.k, config.dimension, index, distinct=config.distinct),
         )
 
     # -- results ---------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from faust.worker import Worker
 from worker.errors import Crash, SurroundingsError
 from worker.metrics import Metrics
 from worker.settings import Settings
-from worker.stream.configuration import processor_config
+from worker.stream.configuration import check_index, processor_config
 from worker.stream.consumer import GuardedTransport
 from worker.stream.delivery import Delivery
 from worker.stream.fatal import die
@@ -111,6 +111,7 @@ def build_app(settings: Settings) -> CoverSummApp:
         SurroundingsError: a setting, the data directory, the model or the broker is not as it must be.
     """
     check_faust()
+    check_index(settings.index)
     check_port(settings.web_bind, settings.web_port)
     lock_data_dir(settings.data_dir)
     engine = load_engine(

@@ -1,6 +1,11 @@
-"""What a refill asks: of all live sentences, those nearest to the centroid. `flat` scans; others may search a tree."""
+"""What a refill asks: of all live sentences, those nearest to the centroid. The answer is the same whichever index gives it.
 
-from collections.abc import Sequence
+flat        looks at every sentence; stored ones stay where they are
+sgtree      searches a tree in memory
+graphgrove  searches a tree of the graphgrove library in memory
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -67,6 +72,39 @@ class Index(Protocol):
     def settle(self) -> None:
         """The stored rows now include every update so far."""
         ...
+
+
+class NewIndex(Protocol):
+    """Makes the index of one entity. `scan`: the stored sentences as of the last `settle`; None: there are none."""
+
+    def __call__(self, dimension: int, scan: Callable[[], Iterable[Block]] | None = None, /) -> Index:
+        """An index of vectors of this dimension."""
+        ...
+
+
+class IndexUnavailable(Exception):
+    """An index needs a library that is not there. The message says why and what to do."""
+
+
+NAMES = ("flat", "sgtree", "graphgrove")
+
+
+def index_class(name: str) -> NewIndex:
+    """The index of this name, one of NAMES. Raises IndexUnavailable."""
+    if name == "flat":
+        from worker.coversumm.index.flat import FlatIndex
+
+        return FlatIndex
+    if name == "sgtree":
+        from worker.coversumm.index.sgtree import SGTreeIndex
+
+        return SGTreeIndex
+    if name == "graphgrove":
+        from worker.coversumm.index.graphgrove import GraphgroveIndex, library
+
+        library()
+        return GraphgroveIndex
+    raise ValueError(f"no index is named {name!r}: one of {', '.join(NAMES)}")
 
 
 def lowest(ids: Sequence[bytes], hold: int) -> list[bytes]:

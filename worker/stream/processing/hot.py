@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 
-from worker.coversumm import Counters, CoverSumm, FlatIndex, Index
+from worker.coversumm import Counters, CoverSumm, Index, NewIndex
 from worker.state.entity import EntityRows
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe
@@ -50,6 +50,7 @@ class HotEntity:
         "_counted",
         "_index",
         "_new_core",
+        "_new_index",
         "entity_id",
         "members",
         "memory_bytes",
@@ -60,7 +61,13 @@ class HotEntity:
         "sequence",
     )
 
-    def __init__(self, entity_id: str, rows: EntityRows, new_core: Callable[[Index], CoverSumm]) -> None:
+    def __init__(
+        self,
+        entity_id: str,
+        rows: EntityRows,
+        new_index: NewIndex,
+        new_core: Callable[[Index], CoverSumm],
+    ) -> None:
         self.entity_id = entity_id
         self.rows = rows
         self.reviews = 0
@@ -75,13 +82,14 @@ class HotEntity:
         self._core: CoverSumm | None = None
         self._counted = Counters()
         self._index: Index | None = None
+        self._new_index = new_index
         self._new_core = new_core
 
     @property
     def core(self) -> CoverSumm:
         """The entity's algorithm; the first use reads all stored vectors. Raises CorruptRow."""
         if self._core is None:
-            self._index = FlatIndex(self.rows.dimension, self.rows.blocks)
+            self._index = self._new_index(self.rows.dimension, self.rows.blocks)
             core = self._new_core(self._index)
             if core.n != self.sentences:
                 raise CorruptRow(

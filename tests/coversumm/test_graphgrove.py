@@ -1,0 +1,487 @@
+"""graphgrove as an index: what the library says in float32 becomes what the flat index says, or is refused.
+
+Held to a stand-in with all of the library's limits, and to the real one where a CPython has it (tests/coversumm/libraries).
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.bench.paper import graphgrove_real
+from tests.coversumm import libraries
+from tests.coversumm.libraries import LIBRARIES, StandIn, install, tree_class
+from tests.coversumm.scripts import Disk, Script, in_bulk, one_by_one, points, scripts, tight
+from worker.coversumm import (
+    CoverSumm,
+    DuplicateSentence,
+    FlatIndex,
+    Neighborhood,
+    Points,
+    UnknownSentence,
+    no_points,
+    quantize,
+)
+from worker.coversumm.index import NAMES, IndexUnavailable, index_class
+from worker.coversumm.index.graphgrove import GraphgroveIndex, LibraryAnswer, library
+
+MANY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(params=LIBRARIES)
+def graphgrove(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The library is one of those there are."""
+    tree = tree_class(request.param)
+    install(monkeypatch, tree)
+    return tree
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, StandIn)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes_end() -> Iterator[None]:
+    yield
+    gc.collect()
+    libraries.close_remotes()
+
+
+def as_sets(found: Neighborhood) -> tuple[dict[bytes, tuple[int, list[bytes]]], float | None]:
+    vectors = found.vectors
+    assert vectors.dtype == np.int16
+    return {
+        v.tobytes(): (count, low) for v, count, low in zip(vectors, found.counts, found.low, strict=True)
+    }, found.radius_key
+
+
+def agree(index: GraphgroveIndex, flat: FlatIndex, count: int, hold: int = 3) -> None:
+    """Both say the same, and the answer is as small as it can be."""
+    totals, expected = index.totals(), flat.totals()
+    assert (totals.n, totals.sum.tolist(), totals.longest) == (
+        expected.n,
+        expected.sum.tolist(),
+        expected.longest,
+    )
+    if totals.n:
+        asked = totals.n, totals.sum, count, hold
+        assert as_sets(index.nearest(*asked)) == as_sets(flat.nearest(*asked))
+
+
+@MANY
+@given(
+    st.integers(0, 2**32), st.sampled_from([1, 3, 50, 32767]), st.sampled_from([1, 4, 90]), st.integers(1, 9)
+)
+def test_nearest_is_the_flat_indexs(graphgrove: Any, seed: int, grid: int, size: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    disk = Disk(2)
+    disk.live = {
+        b"%d" % i: v for i, v in enumerate(rng.integers(-grid, grid + 1, (size, 2)).astype(np.int16))
+    }
+    live = dict(disk.live)
+    index, flat = GraphgroveIndex(2, disk.scan), FlatIndex(2, disk.scan)
+    for round_ in range(3):
+        for i in rng.permutation(size)[: size // 3 + 1]:  # removed, edited, back again
+            id_ = b"%d" % i
+            removed = points([(id_, live.pop(id_))] if id_ in live else [], 2)
+            fresh = {id_: rng.integers(-grid, grid + 1, 2).astype(np.int16)} if i % 3 or round_ == 2 else {}
+            live |= fresh
+            for one in (index, flat):
+                one.update(removed, points(fresh.items(), 2))
+        agree(index, flat, count)
+
+
+@MANY
+@given(scripts(), st.sampled_from([0, 1, 3]), st.sampled_from([one_by_one, in_bulk]), st.data())
+def test_the_core_over_it_is_the_oracle(
+    graphgrove: Any, script: Script, spare: int, path: Any, data: st.DataObject
+) -> None:
+    disk = Disk(script.dimension)
+    index = GraphgroveIndex(script.dimension, disk.scan)
+    core = tight(CoverSumm(script.k, script.dimension, index, distinct=script.distinct), spare)
+    results: list[Any] = []
+    while len(results) < len(script.steps):
+        at = len(results)
+        results += path(core, script.steps[at : at + data.draw(st.sampled_from([1, 5, 40]))])
+        disk.live = script.live[len(results) - 1]
+        index.settle()
+        if data.draw(st.booleans()):  # evicted or restarted
+            index = GraphgroveIndex(script.dimension, disk.scan)
+            core = CoverSumm.load(script.k, script.dimension, index, distinct=script.distinct)
+            tight(core, spare)
+    assert results == script.expected()
+    assert core.ranking() == script.oracle(-1)
+
+
+@pytest.mark.parametrize("d", [3, 64])
+def test_near_ties_that_float32_cannot_tell_apart(graphgrove: Any, d: int) -> None:
+    """Long vectors a few units apart: the library's error is as large as their distances to the centroid."""
+    rng = np.random.default_rng(d)
+    middle = quantize(rng.normal(size=(1, d)))[0].astype(int)
+    clump = np.unique(middle + rng.integers(-2, 3, (400, d)), axis=0)
+    far = quantize(rng.normal(size=(400, d)))
+    vectors = np.concatenate([clump, far]).astype(np.int16)
+    ids = [b"%d" % i for i in rng.permutation(len(vectors))]
+    index, flat = GraphgroveIndex(d), FlatIndex(d)
+    for one in (index, flat):
+        one.update(no_points(d), Points(ids, vectors))
+    for count in (1, 5, 40):
+        agree(index, flat, count)
+        total = middle.astype(np.float64) * 7 + rng.integers(-3, 4, d)  # a centroid inside the clump
+        assert as_sets(index.nearest(7, total, count, 2)) == as_sets(flat.nearest(7, total, count, 2))
+
+
+def test_it_asks_for_few_of_many(graphgrove: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where distances differ clearly one question is enough, and the exact keys of few vectors are computed."""
+    asked: list[int] = []
+    plain = graphgrove.kNearestNeighbours
+
+    def counted(self: Any, query: Any, k: int, use_multi_core: int) -> Any:
+        asked.append(k)
+        return plain(self, query, k=k, use_multi_core=use_multi_core)
+
+    monkeypatch.setattr(graphgrove, "kNearestNeighbours", counted)
+    rng = np.random.default_rng(5)
+    vectors = quantize(rng.normal(size=(1, 16)) + rng.normal(size=(900, 16)))
+    index, flat = GraphgroveIndex(16), FlatIndex(16)
+    for one in (index, flat):
+        one.update(no_points(16), Points([b"%d" % i for i in range(900)], vectors))
+    asked.clear()
+    agree(index, flat, 20)
+    assert len(asked) == 1
+    assert asked[0] < 50
+
+
+def test_vectors_of_any_length_stay_inside_the_frame(graphgrove: Any) -> None:
+    """Longer and longer ones, to the longest there is: the tree begins again in a wider frame, its root is never raised."""
+    d = 40
+    index, flat = GraphgroveIndex(d), FlatIndex(d)
+    rng = np.random.default_rng(1)
+    number = 0
+    for size in (0, 1, 1, 90, 3000, 32767):
+        batch = rng.integers(-size, size + 1, (12, d)).astype(np.int16)
+        if size == 32767:
+            batch[0], batch[1] = -32768, 32767
+        batch = batch[:1] if size == 0 else batch
+        ids = [b"%d" % i for i in range(number, number + len(batch))]
+        number += len(batch)
+        for one in (index, flat):
+            one.update(no_points(d), Points(ids, batch))
+        agree(index, flat, 3)
+
+
+def test_the_tree_is_built_again_when_more_than_half_is_gone(graphgrove: Any) -> None:
+    d = 6
+    vectors = quantize(np.random.default_rng(0).normal(size=(200, d)))
+    ids = [b"%d" % i for i in range(200)]
+    index, flat = GraphgroveIndex(d), FlatIndex(d)
+    for one in (index, flat):
+        one.update(no_points(d), Points(ids, vectors))
+    agree(index, flat, 5)
+    full = index.memory_bytes
+    for at in range(0, 190, 10):
+        gone = Points(ids[at : at + 10], vectors[at : at + 10])
+        for one in (index, flat):
+            one.update(gone, no_points(d))
+        agree(index, flat, 5)
+        if at == 90:
+            assert index.memory_bytes > full * 0.8  # half are gone, and still there
+        if at == 100:
+            assert index.memory_bytes < full * 0.6
+    for one in (index, flat):  # back again, and out again for good
+        one.update(no_points(d), Points(ids[:190], vectors[:190]))
+    agree(index, flat, 5)
+    index.update(Points(ids, vectors), no_points(d))
+    assert index.totals().n == 0
+    assert index.memory_bytes == 0
+
+
+def test_copies_are_one_point(stand_in: None) -> None:
+    """The stand-in refuses equal points. A hundred copies come and go, the lowest ids are told."""
+    vectors = np.array([[3, 4]] * 100 + [[5, 0], [0, 9]], np.int16)
+    ids = [b"%03d" % i for i in range(102)]
+    index, flat = GraphgroveIndex(2), FlatIndex(2)
+    for one in (index, flat):
+        one.update(no_points(2), Points(ids, vectors))
+        one.nearest(102, vectors.sum(axis=0).astype(float), 2, 3)
+        one.update(Points(ids[:99], vectors[:99]), no_points(2))
+    agree(index, flat, 1)
+    for one in (index, flat):
+        one.update(Points(ids[99:100], vectors[99:100]), no_points(2))
+        one.update(no_points(2), Points(ids[7:9], vectors[7:9]))
+    agree(index, flat, 1)
+
+
+def test_copies_do_not_keep_what_is_gone(stand_in: None) -> None:
+    """Rows are counted, not sentences: a hundred copies of one do not outweigh forty that went."""
+    vectors = quantize(np.random.default_rng(0).normal(size=(41, 3)))
+    index = GraphgroveIndex(3)
+    index.update(no_points(3), Points([b"%d" % i for i in range(41)], vectors))
+    index.update(no_points(3), Points([b"c%d" % i for i in range(100)], vectors[40:].repeat(100, axis=0)))
+    index.nearest(1, vectors[0].astype(float), 3, 1)
+    before = index.memory_bytes
+    index.update(Points([b"%d" % i for i in range(40)], vectors[:40]), no_points(3))
+    assert index.memory_bytes < before - 40 * 400
+
+
+def test_nothing_is_printed(stand_in: None, capfd: pytest.CaptureFixture[str]) -> None:
+    """The library writes to the process's own standard output and error."""
+    d = 5
+    index = GraphgroveIndex(d)
+    vectors = quantize(np.random.default_rng(0).normal(size=(100, d)))
+    index.update(no_points(d), Points([b"%d" % i for i in range(100)], vectors))
+    index.nearest(100, vectors.sum(axis=0).astype(float), 3, 1)
+    print("still here")
+    assert capfd.readouterr() == ("still here\n", "")
+
+
+def test_memory_counts_sentences_and_tree(stand_in: None) -> None:
+    d = 100
+    vectors = quantize(np.random.default_rng(0).normal(size=(1000, d)))
+    index = GraphgroveIndex(d)
+    core = CoverSumm(5, d, index)
+    empty = core.memory_bytes
+    index.update(no_points(d), Points([b"%d" % i for i in range(1000)], vectors))
+    before = index.memory_bytes
+    assert before > 1000 * 2 * d
+    index.nearest(1000, vectors.sum(axis=0).astype(float), 3, 1)
+    assert index.memory_bytes >= before + 1000 * 4 * d
+    assert core.memory_bytes - empty == index.memory_bytes
+    settled = index.memory_bytes
+    index.settle()
+    assert index.memory_bytes == settled
+
+
+def test_refusals_name_the_sentence(stand_in: None) -> None:
+    x = np.ones((1, 2), np.int16)
+    stored = Disk(2)
+    stored.live = {b"s": x[0]}
+    index = GraphgroveIndex(2, stored.scan)
+    with pytest.raises(UnknownSentence, match="b'a'"):
+        index.update(Points([b"a"], x), no_points(2))
+    with pytest.raises(DuplicateSentence, match="b's'"):
+        index.update(no_points(2), Points([b"s"], x))
+
+
+class Forgetful(StandIn):
+    """Drops every tenth point it is given."""
+
+    def insert(self, points: Any, ids: Any = None, use_multi_core: int = -1) -> None:
+        keep = np.arange(len(points)) % 10 != 3
+        super().insert(points[keep], ids[keep], use_multi_core)
+
+
+class Ids(StandIn):
+    """Makes every id 1, as the real one does with single vectors."""
+
+    def insert(self, points: Any, ids: Any = None, use_multi_core: int = -1) -> None:
+        super().insert(points, np.ones_like(ids), use_multi_core)
+
+
+class Shorter(StandIn):
+    """Measures something else."""
+
+    factor = np.float32(0.9)
+
+    def kNearestNeighbours(self, query: Any, **options: Any) -> Any:
+        ids, distances = super().kNearestNeighbours(query, **options)
+        return ids, distances * self.factor
+
+
+class Longer(Shorter):
+    factor = np.float32(1.1)
+
+
+class Repeats(StandIn):
+    """Names one point twice."""
+
+    def kNearestNeighbours(self, query: Any, **options: Any) -> Any:
+        ids, distances = super().kNearestNeighbours(query, **options)
+        ids[0, -1] = ids[0, 0]
+        return ids, distances
+
+
+@pytest.mark.parametrize("tree", [Forgetful, Ids, Shorter, Longer, Repeats])
+def test_a_library_that_contradicts_itself_is_not_believed(
+    tree: type[StandIn], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, tree)
+    vectors = quantize(np.random.default_rng(0).normal(size=(100, 8)))
+    index = GraphgroveIndex(8)
+    index.update(no_points(8), Points([b"%d" % i for i in range(100)], vectors))
+    with pytest.raises(LibraryAnswer):
+        index.nearest(100, vectors.sum(axis=0).astype(float), 3, 1)
+
+
+class Double(StandIn):
+    """Built with float64."""
+
+    def kNearestNeighbours(self, query: Any, **options: Any) -> Any:
+        ids, distances = super().kNearestNeighbours(query, **options)
+        return ids, distances.astype(np.float64)
+
+
+def test_a_build_for_another_type_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, Double)
+    with pytest.raises(IndexUnavailable, match="float64"):
+        index_class("graphgrove")
+
+
+def _files(folder: Path, **files: str) -> None:
+    package = folder / "graphgrove"
+    package.mkdir()
+    for name, text in files.items():
+        (package / f"{name}.py").write_text(text)
+
+
+SHELL = {"__init__": '__version__ = "0.0.1"\n', "main": "\ndef mult(x, y):\n  return x @ y\n"}
+"""All that graphgrove 0.0.1 installs."""
+
+
+@pytest.mark.parametrize(
+    ("files", "what"),
+    [
+        (SHELL, "the empty package"),
+        ({**SHELL, "sgtree": "import sgtreec\n"}, "No module named 'sgtreec'"),
+        ({**SHELL, "sgtree": "raise ImportError('numpy.core.multiarray failed to import')\n"}, "multiarray"),
+        ({**SHELL, "sgtree": ""}, "NNS_L2"),
+        (None, "No module named 'graphgrove'"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_what_to_do(
+    files: dict[str, str] | None, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "graphgrove"]:
+        monkeypatch.delitem(sys.modules, name)
+    if files is None:
+        monkeypatch.setitem(sys.modules, "graphgrove", None)
+        what = "import of graphgrove halted"
+    else:
+        _files(tmp_path, **files)
+        monkeypatch.syspath_prepend(tmp_path)
+    for refused in (library, lambda: GraphgroveIndex(3), lambda: index_class("graphgrove")):
+        with pytest.raises(IndexUnavailable) as caught:
+            refused()
+        message = str(caught.value)
+        assert what in message
+        assert "github.com/nmonath/graphgrove" in message
+        assert "\n" not in message
+    for name in [name for name in sys.modules if name.split(".")[0] == "graphgrove"]:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def test_every_name_makes_an_index(stand_in: None) -> None:
+    for name in NAMES:
+        index = index_class(name)(3, None)
+        index.update(no_points(3), points([(b"a", (1, 2, 3))], 3))
+        assert index.totals().sum.tolist() == [1, 2, 3]
+        assert index.nearest(1, np.array([1.0, 2, 3]), 5, 1).low == [[b"a"]]
+    with pytest.raises(ValueError, match="no index is named 'tree'"):
+        index_class("tree")
+
+
+# --- The process for `make paper` -------------------------------------------------------------------------------
+
+
+def _pretend(folder: Path, name: str, body: str) -> Path:
+    """An executable that runs this Python with a module `graphgrove` made of these lines."""
+    package = folder / "lib" / "graphgrove"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text('__version__ = "0.0.11"\n')
+    (package / "sgtree.py").write_text(body)
+    path = folder / name
+    path.write_text(
+        f"#!{sys.executable}\nimport subprocess, sys\n"
+        f"arguments = [one for one in sys.argv[1:] if one != '-E']\n"
+        f"env = {{'PYTHONPATH': {str(folder / 'lib') + ':' + str(Path.cwd())!r}}}\n"
+        "sys.exit(subprocess.run([sys.executable, *arguments], env=env).returncode)\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+def test_a_python_with_the_library_is_found_by_variable_and_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(graphgrove_real.VARIABLE, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    python, why = graphgrove_real.find_python()
+    assert python is None
+    assert "neither python3.8 nor python3.7 has it" in why
+    assert "pip install graphgrove==0.0.11" in why
+    (tmp_path / "with").mkdir()
+    good = _pretend(tmp_path / "with", "python3.7", "class NNS_L2: pass\n")
+    (tmp_path / "without").mkdir()
+    bad = _pretend(tmp_path / "without", "python3.8", "")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'without'}:{tmp_path / 'with'}")
+    assert graphgrove_real.find_python()[0] == str(good)
+    assert graphgrove_real.find_python()[1].startswith("graphgrove 0.0.11 on CPython 3.")
+    monkeypatch.setenv(graphgrove_real.VARIABLE, str(bad))
+    python, why = graphgrove_real.find_python()
+    assert python is None
+    assert f"{graphgrove_real.VARIABLE}={bad}: ImportError: cannot import name 'NNS_L2'" in why
+    monkeypatch.setenv(graphgrove_real.VARIABLE, str(tmp_path / "nothing"))
+    assert "No such file" in graphgrove_real.find_python()[1]
+
+
+def _rounds(vectors: NDArray[np.float32], k: int) -> list[int]:
+    """The k nearest to the centroid of all."""
+    far = np.linalg.norm(vectors - vectors.mean(axis=0, dtype=np.float64), axis=1)
+    return list(np.argsort(far)[:k])
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_the_process_measures_every_step(name: str, tmp_path: Path) -> None:
+    if name == "real":
+        assert libraries.PYTHON is not None
+        python = libraries.PYTHON
+    else:
+        body = "from tests.coversumm.libraries import StandIn as NNS_L2\n"
+        python = str(_pretend(tmp_path, "python", body))
+    vectors = np.random.default_rng(3).normal(size=(60, 6)).astype(np.float32)
+    result = graphgrove_real.measure(python, vectors, 5, budget=60)
+    assert result["graphgrove"] == "0.0.11"
+    assert result["steps"] == len(result["insert_seconds"]) == len(result["knn_seconds"]) == 60
+    assert min(result["insert_seconds"] + result["knn_seconds"]) > 0
+    assert result["dropped"] == 0
+    assert sorted(result["nearest"]) == sorted(_rounds(vectors, 5))
+    assert graphgrove_real.measure(python, vectors, 5, budget=0)["steps"] == 1
+
+
+def test_a_process_that_fails_says_why(tmp_path: Path) -> None:
+    python = _pretend(tmp_path, "python", "class NNS_L2:\n  def from_matrix(points, use_multi_core): 1 / 0\n")
+    with pytest.raises(RuntimeError, match="ended with 1: ZeroDivisionError: division by zero"):
+        graphgrove_real.measure(str(python), np.ones((3, 2)), 2, budget=1)
+
+
+def test_what_the_library_gets_wrong(tmp_path: Path) -> None:
+    """The reason for the frame, on the real library: with its root raised it misses the nearest point."""
+    if libraries.PYTHON is None:
+        assert "graphgrove is not measured" in libraries.WHY
+        return
+    code = (
+        "import json, os, sys, numpy as np\n"
+        "out = os.fdopen(os.dup(1), 'w'); os.dup2(2, 1)\n"
+        "from graphgrove.sgtree import NNS_L2\n"
+        "tree = NNS_L2.from_matrix(np.array([[0, 0], [10, 0], [-10, 0], [0, -9]], np.float32), use_multi_core=0)\n"
+        "tree.insert(np.array([[0, 10.5]], np.float32), np.array([4]), use_multi_core=0)\n"
+        "tree.insert(np.array([[0, 14.9]], np.float32), np.array([5]), use_multi_core=0)\n"
+        "ids, _ = tree.kNearestNeighbours(np.array([[0, 12.5]], np.float32), 1, use_multi_core=1)\n"
+        "one = np.array([1, 1], np.float32); tree.insert(one, 77)\n"
+        "last, _ = tree.kNearestNeighbours(one[None], 1, use_multi_core=1)\n"
+        "json.dump([int(ids[0, 0]), int(last[0, 0]), tree.remove(one)], out)\n"
+    )
+    run = subprocess.run([libraries.PYTHON, "-E", "-c", code], capture_output=True, text=True, timeout=60)
+    assert json.loads(run.stdout) == [5, 1, False], "the nearest is 4, the id was 77"

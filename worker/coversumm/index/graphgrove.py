@@ -1,0 +1,333 @@
+"""The graphgrove library's SG tree as an index: the paper's own search, its float32 answers made exact.
+
+What graphgrove 0.0.11 does, found out on its wheel for CPython 3.8, and what is done about it here (the tests run this
+module on that wheel in a process of its own; inside one process with the worker only a build from source could run):
+
+- Arrays are taken as they lie in memory: they must be float32, contiguous, a matrix. Ids must be int64, and come
+  back only from the batch form of `insert`: the form for one vector turns every id into 1. Only batches are used.
+- Equal vectors are dropped, with a line on standard output. Copies are one point here, so none are ever inserted.
+- There is no deletion (`remove` does nothing). Removed vectors stay in the tree and are left out of its answers;
+  when more than half are gone the tree is built again.
+- A query for more neighbours than there are points reads past the end, `RangeSearch` writes past it. The first is
+  never asked for, the second not used.
+- A vector far outside the tree becomes a new root above the old one, whose radius nobody has kept: from then on the
+  nearest neighbour may be missed. So a tree starts from a frame of three points, none of them a sentence, that is wide
+  enough for all vectors: the first root stays the root, and a root is never pruned.
+- `from_matrix` prints; so does a query on one core by its own thread (`use_multi_core=0`), but not one on one other
+  thread (1). The frame is built in silence, once, and every tree begins as a copy of it (`from_string`).
+
+Distances are float32, and the error is bounded. With u = 2^-24, D the dimension and r the width of the frame, which no
+distance in it exceeds: int16 vectors are exact in float32, a computed distance is off by less than (D/2 + 4)u of itself
+(a difference, a square, D terms in any order, half of all that by the root), and the rounded centroid is within ur of
+the centroid. A subtree is pruned by d(q, c) - max d(c, y), three such distances and a subtraction. So a sentence that
+is not in an answer, whose last distance is d, is farther from the centroid than d - (3D/2 + 14)ur. `error` is
+2(D + 8)ur. Sentences nearer than that are compared by their exact keys, and where they do not suffice more are asked
+for, at last all. An answer that contradicts the exact distances is refused.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from math import frexp, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.coversumm import certificate
+from worker.coversumm.errors import DuplicateSentence, UnknownSentence
+from worker.coversumm.index import Block, IndexUnavailable, Neighborhood, Totals, lowest
+from worker.coversumm.points import Points
+
+TILE = 4096  # rows computed, or given to the library, at once
+FRAME = 3  # points of the frame; the library's id of a row is the row's number plus this
+NODE_BYTES = 200  # of the library's node besides its vector
+ROW_BYTES = 450  # what Python needs for a row: a set, two dictionary entries, the vector's bytes object
+ID_BYTES = 150
+
+SOURCE = "build graphgrove 0.0.11 or newer from https://github.com/nmonath/graphgrove for this Python"
+
+Floats = NDArray[np.float64]
+
+
+class LibraryAnswer(RuntimeError):
+    """The library said something that cannot be true; nothing it says can be used."""
+
+
+def library() -> Any:
+    """The library's tree class. Raises IndexUnavailable, which says why and what to do, where it cannot be used."""
+    try:
+        import_module("graphgrove")
+    except ImportError as error:
+        raise IndexUnavailable(
+            f"graphgrove cannot be imported ({error}), and PyPI has wheels for CPython 3.6 to 3.8 alone: {SOURCE}"
+        ) from error
+    try:
+        tree: Any = import_module("graphgrove.sgtree").NNS_L2
+    except ModuleNotFoundError as error:
+        if error.name != "graphgrove.sgtree":
+            raise IndexUnavailable(f"graphgrove cannot be used ({error}): {SOURCE}") from error
+        raise IndexUnavailable(
+            "the installed graphgrove is the empty package (0.0.1) that PyPI has for this Python, without a tree: "
+            f"{SOURCE}"
+        ) from None
+    except (ImportError, AttributeError) as error:
+        raise IndexUnavailable(f"graphgrove cannot be used ({error}): {SOURCE}") from error
+    _check_float32(tree)
+    return tree
+
+
+@cache
+def _check_float32(tree: Any) -> None:
+    """Refuse a build for another type, which would read float32 arrays as something else."""
+    room = np.zeros((4, 2), np.float32)  # a float64 build reads twice as far
+    room[1:] = 1
+    with _silence():
+        _, distances = tree.from_matrix(room[:2], use_multi_core=0).kNearestNeighbours(
+            room[:1], k=1, use_multi_core=1
+        )
+    if distances.dtype != np.float32:
+        raise IndexUnavailable(
+            f"graphgrove is built for {distances.dtype} in place of float32: {SOURCE}, without options"
+        )
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Standard output and error of the whole process go nowhere: the library prints from C++."""
+    kept = [(stream, os.dup(stream)) for stream in (1, 2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for stream, _ in kept:
+            os.dup2(nowhere, stream)
+        yield
+    finally:
+        for stream, copy in kept:
+            os.dup2(copy, stream)
+            os.close(copy)
+        os.close(nowhere)
+
+
+@cache
+def _frame(tree: Any, dimension: int, half: float) -> bytes:
+    """A tree of three points on a line, `half` apart, as a string. No int16 vector is equal to any of them."""
+    points = np.zeros((FRAME, dimension), np.float32)
+    points[:, 0] = 0.5, 0.5 + half, 0.5 - half  # the library takes the one in the middle as the root
+    with _silence():
+        packed: bytes = tree.from_matrix(points, use_multi_core=0).serialize()
+    return packed
+
+
+class _Answer(NamedTuple):
+    """What the library says is near."""
+
+    rows: NDArray[np.int64]  # without the frame
+    distances: Floats
+    certain: float  # every point that is not among them is farther from the centroid than this
+
+
+class _Tree:
+    """The library's tree over rows of a matrix, numbered as they are inserted."""
+
+    def __init__(self, tree: Any, dimension: int, longest: float) -> None:
+        # The root covers vectors up to `half` from it, which is near the origin: a tenth is room for all roundings.
+        self._half = 2.0 ** frexp(1.1 * (sqrt(longest) + 1))[1]
+        self._tree = tree.from_string(_frame(tree, dimension, self._half))
+        self._dimension = dimension
+        self.size = 0
+        self.error = 2 * (dimension + 8) * 2.0**-24 * (2 * self._half + 1)
+
+    def covers(self, longest: float) -> bool:
+        """Whether vectors of this squared length lie inside the frame."""
+        return 1.1 * (sqrt(longest) + 1) <= self._half
+
+    def insert(self, vectors: NDArray[np.int16]) -> None:
+        """Add rows; distinct, and inside the frame."""
+        points = np.ascontiguousarray(vectors, np.float32)
+        start = self.size + FRAME
+        self._tree.insert(points, np.arange(start, start + len(points), dtype=np.int64), use_multi_core=0)
+        self.size += len(points)
+        if len(self._tree) != self.size + FRAME:
+            raise LibraryAnswer(
+                f"graphgrove holds {len(self._tree)} points after {self.size + FRAME} were inserted"
+            )
+
+    def nearest(self, centroid: Floats, count: int) -> _Answer:
+        """At least the `count` nearest rows, as far as the library knows; `count` is at most `size`."""
+        query = centroid.astype(np.float32).reshape(1, -1)
+        ids, distances = self._tree.kNearestNeighbours(query, k=count + FRAME, use_multi_core=1)
+        numbers, far = ids[0].astype(np.int64), distances[0].astype(np.float64)
+        rows = numbers - FRAME
+        if rows.max() >= self.size or numbers.min() < 0 or len(set(numbers.tolist())) < len(numbers):
+            raise LibraryAnswer(f"graphgrove names points that it was not given, or one twice: {numbers[:5]}")
+        return _Answer(rows[rows >= 0], far[rows >= 0], float(far.max()) - self.error)
+
+
+class GraphgroveIndex:
+    """All live sentences of one entity in memory, and in a tree of the library as of the last question."""
+
+    scan_cost = 1.0
+
+    def __init__(self, dimension: int, scan: Callable[[], Iterable[Block]] | None = None) -> None:
+        """`scan` is read once, at the first use. Raises IndexUnavailable without the library."""
+        self._library = library()
+        self._dimension = dimension
+        self._scan = scan
+        self._matrix = np.empty((0, dimension), np.int16)
+        self._ids: list[set[bytes]] = []  # of each row; none left: the row is gone
+        self._row_of: dict[bytes, int] = {}
+        self._row_of_vector: dict[bytes, int] = {}
+        self._live = 0  # rows with ids
+        self._longest = 0.0  # squared length of the longest row
+        self._tree: _Tree | None = None  # has the first rows, gone ones too
+
+    @property
+    def memory_bytes(self) -> int:
+        """Roughly what sentences and tree take."""
+        in_tree = self._tree.size if self._tree is not None else 0
+        return (
+            self._matrix.nbytes
+            + (ROW_BYTES + 2 * self._dimension) * len(self._ids)
+            + ID_BYTES * len(self._row_of)
+            + (NODE_BYTES + 4 * self._dimension) * in_tree
+        )
+
+    def update(self, removed: Points, added: Points) -> None:
+        """See `Index`. The tree learns of it at the next question."""
+        self._read()
+        for id_ in removed.ids:
+            row = self._row_of.pop(id_, None)
+            if row is None:
+                raise UnknownSentence(f"sentence {id_!r} is not live")
+            self._ids[row].discard(id_)
+            self._live -= not self._ids[row]
+        self._add(added.ids, added.vectors)
+        if len(self._ids) > 2 * self._live:
+            self._compact()
+
+    def settle(self) -> None:
+        """See `Index`. Everything is in memory: there is nothing to give up."""
+
+    def totals(self) -> Totals:
+        """See `Index`."""
+        self._read()
+        counts = np.array([len(ids) for ids in self._ids], np.float64)
+        total, longest = np.zeros(self._dimension), 0.0
+        for at in range(0, len(counts), TILE):
+            v = self._matrix[at : min(at + TILE, len(counts))].astype(np.float64)
+            weights = counts[at : at + TILE]
+            total += weights @ v
+            longest = max(longest, float((np.einsum("ij,ij->i", v, v) * (weights > 0)).max()))
+        return Totals(len(self._row_of), total, longest)
+
+    def nearest(self, n: int, total: Floats, count: int, hold: int) -> Neighborhood:
+        """See `Index`."""
+        self._read()
+        tree = self._plant()
+        slack = certificate.slack(self._dimension, self._longest)
+        mean_squared = float(total @ total) / (n * n)
+        ask = (count + 8) * tree.size // self._live  # as many are gone near the centroid as anywhere, say
+        while ask < tree.size:
+            answer = tree.nearest(total / n, ask)
+            keys = self._keys(answer.rows, n, total)
+            squared = keys / n + mean_squared
+            if (
+                (answer.distances - tree.error > certificate.uppers(squared, slack))
+                | (answer.distances + tree.error < certificate.lowers(squared, slack))
+            ).any():
+                raise LibraryAnswer("graphgrove's distances are not those of the vectors it was given")
+            live = np.array([bool(self._ids[row]) for row in answer.rows.tolist()], bool)
+            rows, keys = answer.rows[live], keys[live]
+            limit = _first_beyond(keys, count)
+            if limit is not None:
+                farthest = certificate.upper(limit / n + mean_squared, slack)
+                if farthest < answer.certain * certificate.ROOTS:
+                    return self._neighborhood(rows, keys, limit, hold)
+            ask *= 2
+        rows = np.flatnonzero([bool(ids) for ids in self._ids])
+        keys = self._keys(rows, n, total)
+        return self._neighborhood(rows, keys, _first_beyond(keys, count), hold)
+
+    def _read(self) -> None:
+        """Take the stored sentences into memory, once."""
+        scan, self._scan = self._scan, None
+        if scan is not None:
+            for block in scan():
+                vectors = block.vectors
+                self._add([block.id(row) for row in range(len(vectors))], vectors)
+
+    def _add(self, ids: Iterable[bytes], vectors: NDArray[np.int16]) -> None:
+        data, width = vectors.tobytes(), 2 * self._dimension
+        new = []
+        for i, id_ in enumerate(ids):
+            if id_ in self._row_of:
+                raise DuplicateSentence(f"a sentence to add is live already: {id_!r}")
+            vector = data[i * width : (i + 1) * width]
+            row = self._row_of_vector.get(vector)
+            if row is None:
+                row = self._row_of_vector[vector] = len(self._ids)
+                self._ids.append(set())
+                new.append(i)
+            self._live += not self._ids[row]
+            self._ids[row].add(id_)
+            self._row_of[id_] = row
+        if new:
+            self._append(vectors[new])
+
+    def _append(self, vectors: NDArray[np.int16]) -> None:
+        """Room for new rows, and the rows; `_ids` has them already."""
+        end = len(self._ids)
+        start = end - len(vectors)
+        if end > len(self._matrix):
+            grown = np.empty((max(8, 2 * start, end), self._dimension), np.int16)
+            grown[:start] = self._matrix[:start]
+            self._matrix = grown
+        self._matrix[start:end] = vectors
+        for at in range(0, len(vectors), TILE):
+            v = vectors[at : at + TILE].astype(np.float64)
+            self._longest = max(self._longest, float(np.einsum("ij,ij->i", v, v).max()))
+
+    def _compact(self) -> None:
+        """Forget the rows that are gone, and the tree with them."""
+        rows = [row for row, ids in enumerate(self._ids) if ids]
+        self._matrix = self._matrix[rows]
+        self._ids = [self._ids[row] for row in rows]
+        self._row_of = {id_: row for row, ids in enumerate(self._ids) for id_ in ids}
+        self._row_of_vector = {vector.tobytes(): row for row, vector in enumerate(self._matrix)}
+        self._tree = None
+
+    def _plant(self) -> _Tree:
+        """The tree, with every row in it."""
+        if self._tree is None or not self._tree.covers(self._longest):
+            self._tree = _Tree(self._library, self._dimension, self._longest)
+        tree = self._tree
+        while tree.size < len(self._ids):
+            tree.insert(self._matrix[tree.size : min(tree.size + TILE, len(self._ids))])
+        return tree
+
+    def _keys(self, rows: NDArray[np.int64], n: int, total: Floats) -> Floats:
+        """The exact keys of rows, computed a tile at a time."""
+        keys = np.empty(len(rows))
+        for at in range(0, len(rows), TILE):
+            v = self._matrix[rows[at : at + TILE]].astype(np.float64)
+            keys[at : at + TILE] = n * np.einsum("ij,ij->i", v, v) - 2.0 * (v @ total)
+        return keys
+
+    def _neighborhood(
+        self, rows: NDArray[np.int64], keys: Floats, limit: float | None, hold: int
+    ) -> Neighborhood:
+        inside = rows if limit is None else rows[keys < limit]
+        ids = [self._ids[row] for row in inside.tolist()]
+        return Neighborhood(
+            self._matrix[inside], [len(one) for one in ids], [lowest(list(one), hold) for one in ids], limit
+        )
+
+
+def _first_beyond(keys: Floats, count: int) -> float | None:
+    """The lowest key above the `count` lowest ones and all that are equal to the last of these; None without any."""
+    if len(keys) <= count:
+        return None
+    beyond = keys[keys > np.partition(keys, count - 1)[count - 1]]
+    return float(beyond.min()) if len(beyond) else None
