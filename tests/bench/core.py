@@ -25,28 +25,16 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from tests.bench import streams  # noqa: E402
-from worker.coversumm import CoverSumm, FlatIndex, Points, Step, no_points  # noqa: E402
+from tests.bench.judge import History, added, brute_force, percent, right_steps  # noqa: E402
+from worker.coversumm import CoverSumm, FlatIndex, Step  # noqa: E402
 from worker.coversumm.core import Ranking  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 K = 20
 
-History = list[NDArray[np.int64]]  # after each event, the rows of the nearest in order
 
-
-def brute_force(vectors: NDArray[np.int16], steps: Sequence[Step]) -> History:
-    """All keys at every event, exact (they are integers below 2^53), equal ones by row, which is the order of the ids."""
-    x = vectors.astype(np.float64)
-    squared = np.einsum("ij,ij->i", x, x)
-    total = np.zeros(x.shape[1])
-    history = []
-    for t in range(len(x)):
-        total += x[t]
-        n = t + 1
-        keys = n * squared[:n] - 2.0 * (x[:n] @ total)
-        near = np.arange(n) if n <= K else np.flatnonzero(keys <= np.partition(keys, K - 1)[K - 1])
-        history.append(near[np.argsort(keys[near], kind="stable")][:K])
-    return history
+def by_brute_force(vectors: NDArray[np.int16], steps: Sequence[Step]) -> History:
+    return brute_force(vectors, K)
 
 
 def faiss_flat(vectors: NDArray[np.int16], steps: Sequence[Step]) -> History:
@@ -82,21 +70,6 @@ class Ours:
         return results
 
 
-def exact_share(found: Sequence[object], oracle: History) -> float:
-    right = 0
-    shown: set[int] = set()
-    for said, truth in zip(found, oracle, strict=True):
-        if isinstance(said, Ranking):
-            rows = [int(id_) for id_ in said.ids]
-            shown = set(rows)
-            right += rows == truth.tolist()
-        elif said is None:
-            right += shown == set(truth.tolist())
-        else:
-            right += np.asarray(said).tolist() == truth.tolist()
-    return 100.0 * right / len(oracle)
-
-
 def timed(contender: Callable[..., Sequence[object]], *arguments: object) -> tuple[float, Sequence[object]]:
     best = np.inf
     for _ in range(3):
@@ -110,9 +83,8 @@ def timed(contender: Callable[..., Sequence[object]], *arguments: object) -> tup
 
 def run(stream: streams.Stream, faiss: bool) -> list[dict[str, object]]:
     vectors = stream.vectors
-    none = no_points(vectors.shape[1])
-    steps = [Step(none, Points((b"%08d" % t,), vectors[t : t + 1])) for t in range(len(vectors))]
-    contenders: dict[str, Callable[..., Sequence[object]]] = {"brute force": brute_force}
+    steps = added(vectors)
+    contenders: dict[str, Callable[..., Sequence[object]]] = {"brute force": by_brute_force}
     if faiss:
         contenders["FAISS flat, each event"] = faiss_flat
     contenders |= {
@@ -130,7 +102,7 @@ def run(stream: streams.Stream, faiss: bool) -> list[dict[str, object]]:
             "contender": name,
             "seconds": round(seconds, 4),
             "us_per_event": round(seconds / len(vectors) * 1e6, 2),
-            "exact_percent": round(exact_share(found, oracle), 3),
+            "exact_percent": percent(right_steps(found, oracle), len(oracle)),
         }
         if isinstance(contender, Ours) and contender.core is not None:
             row["refills"] = contender.core.counters.refilled

@@ -25,27 +25,59 @@ class Stream(NamedTuple):
     vectors: NDArray[np.int16]
 
 
-def uniform(n: int = 10_000, dimension: int = 100) -> Stream:
+def uniform(n: int = 10_000, dimension: int = 100, seed: int = 1) -> Stream:
     """Coordinates uniform in [0, 1)."""
-    return Stream(f"uniform, {n:,} x {dimension}", _fixed(np.random.default_rng(1).random((n, dimension))))
+    return Stream(f"uniform, {n:,} x {dimension}", _fixed(np.random.default_rng(seed).random((n, dimension))))
 
 
-def lda(n: int = 10_000, words: int = 100, topics: int = 10, length: int = 150) -> Stream:
-    """The paper's LDA process: mean of one-hot words, flat Dirichlet topics and words, Poisson lengths."""
-    rng = np.random.default_rng(2)
-    phi = rng.dirichlet(np.ones(words), topics)
+def uniform_blocks(n: int, dimension: int = 100, seed: int = 1) -> NDArray[np.int16]:
+    """A uniform stream of any length: none longer than a quantized embedding is, so that keys stay exact for millions.
+
+    Made in pieces; as floating point a long one would not fit in memory.
+    """
+    rng = np.random.default_rng(seed)
+    vectors = np.empty((n, dimension), np.int16)
+    for at in range(0, n, 10_000):
+        piece = rng.random((min(10_000, n - at), dimension))
+        vectors[at : at + 10_000] = np.rint(SCALE / np.sqrt(dimension) * piece)
+    return vectors
+
+
+def lda(
+    n: int = 10_000,
+    words: int = 100,
+    topics: int = 10,
+    length: float = 150,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    seed: int = 2,
+) -> Stream:
+    """The paper's LDA process: each review the mean of one-hot words.
+
+    `topics` have Dirichlet(`beta`) distributions of `words`, reviews Dirichlet(`alpha`) distributions of topics and
+    Poisson(`length`) words, but at least one.
+    """
+    rng = np.random.default_rng(seed)
+    phi = rng.dirichlet(np.full(words, beta), topics)
     lengths = np.maximum(rng.poisson(length, n), 1)
     # drawing a topic and then a word, word by word, is drawing words from the mixture of the topics' words
-    counts = rng.multinomial(lengths, rng.dirichlet(np.ones(topics), n) @ phi)
+    counts = rng.multinomial(lengths, rng.dirichlet(np.full(topics, alpha), n) @ phi)
     return Stream(f"LDA, {n:,} x {words}", _fixed(counts / lengths[:, None]))
 
 
-def drifting(n: int = 10_000, dimension: int = 100) -> Stream:
+def drifting(n: int = 10_000, dimension: int = 100, seed: int = 3) -> Stream:
     """The paper's adversarial stream: x_i ~ N((i/n) 1, I)."""
     means = np.arange(n)[:, None] / n
-    return Stream(
-        f"drifting, {n:,} x {dimension}", _fixed(means + np.random.default_rng(3).normal(size=(n, dimension)))
-    )
+    noise = np.random.default_rng(seed).normal(size=(n, dimension))
+    return Stream(f"drifting, {n:,} x {dimension}", _fixed(means + noise))
+
+
+def mixture(modes: int, n: int = 10_000, dimension: int = 100, seed: int = 5) -> Stream:
+    """The paper's multi-modal stream: each x from one of N(i 1, I), i = 1 ... modes, all as likely."""
+    rng = np.random.default_rng(seed)
+    means = rng.integers(1, modes + 1, size=(n, 1))
+    return Stream(f"mixture of {modes}, {n:,} x {dimension}", _fixed(means + rng.normal(size=(n, dimension))))
 
 
 def clusters(n: int = 26_864, dimension: int = 384) -> Stream:
@@ -58,19 +90,24 @@ def clusters(n: int = 26_864, dimension: int = 384) -> Stream:
     return Stream(f"clusters, {n:,} x {dimension}", quantize(v))
 
 
-def reviews(path: Path, most: int | None = None) -> Stream:
+def reviews(path: Path, most: int | None = None, rank: int = 0) -> Stream:
     """The sentences of the entity with the most reviews in a JSONL(.gz) file, in order, embedded by the default engine.
 
-    Vectors are kept in .cache/bench under a name made of the texts, the model and the splitter.
+    `rank` 1 takes the entity with the second most, and so on (IndexError where there are not as many). Vectors are kept
+    in .cache/bench under a name made of the texts, the model and the splitter.
     """
     texts: dict[str, list[str]] = {}
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
         for line in lines:
             review = json.loads(line)
             texts.setdefault(review["entity_id"], []).append(review.get("text") or "")
-    entity, count = Counter({entity: len(of) for entity, of in texts.items()}).most_common(1)[0]
-    sentences = [s for text in texts[entity] for s in split_sentences(text, 2000)][:most]
-    vectors = _embedded(sentences)
+    entity, count = Counter({entity: len(of) for entity, of in texts.items()}).most_common()[rank]
+    sentences: list[str] = []
+    for text in texts[entity]:
+        if most is not None and len(sentences) >= most:
+            break
+        sentences += split_sentences(text, 2000)
+    vectors = _embedded(sentences[:most])
     name = f"{path.name.split('.')[0]}: {entity}, {count:,} reviews, {len(vectors):,} x {vectors.shape[1]}"
     return Stream(name, vectors)
 

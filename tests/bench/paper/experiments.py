@@ -1,0 +1,230 @@
+"""What is measured besides the runtime table's cells: how searches, reservoir and times grow, and what a deletion costs."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.bench import streams
+from tests.bench.judge import added, brute_force_removing, percent, removed, right_steps
+from tests.bench.paper.measure import Contender, Outcome, run_once
+from tests.bench.paper.naive import library
+from worker.coversumm import CoverSumm, FlatIndex
+
+Row = dict[str, object]
+Advance = Callable[[int], None]
+POINTS = 60  # of a curve that are kept
+
+
+def trace(
+    contender: Contender, vectors: NDArray[np.int16], advance: Advance, done: int = 0
+) -> Iterator[tuple[int, int, int]]:
+    """(n, searches so far, reservoir size) after each event of a stream; `done` events were told of before."""
+    for t, step in enumerate(added(vectors), 1):
+        contender.take([step])
+        advance(done + t)
+        yield t, contender.reservoir_searches, contender.reservoir_size
+
+
+def thinned(curve: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """POINTS of a long curve, the last among them."""
+    if len(curve) <= POINTS:
+        return list(curve)
+    at = np.unique(np.linspace(0, len(curve) - 1, POINTS).round().astype(int))
+    return [curve[i] for i in at.tolist()]
+
+
+def searches(
+    make: Callable[[int], Contender], method: str, dimensions: Sequence[int], n: int, advance: Advance
+) -> list[Row]:
+    """Cumulative reservoir searches on uniform streams, a row a dimension; `make` takes the dimension."""
+    rows: list[Row] = []
+    for done, dimension in enumerate(dimensions):
+        vectors = streams.uniform(n, dimension).vectors
+        curve = [(t, count) for t, count, _ in trace(make(dimension), vectors, advance, done * n)]
+        rows.append({"method": method, "dimension": dimension, "n": n, "searches": thinned(curve)})
+    return rows
+
+
+def reservoir(
+    make: Callable[[int], Contender],
+    method: str,
+    ks: Sequence[int],
+    vectors: NDArray[np.int16],
+    advance: Advance,
+) -> list[Row]:
+    """The reservoir's size on one stream, a row a k; `make` takes k. The mean is of the second half of the stream."""
+    rows: list[Row] = []
+    for done, k in enumerate(ks):
+        curve = [(t, size) for t, _, size in trace(make(k), vectors, advance, done * len(vectors))]
+        sizes = [size for _, size in curve]
+        rows.append(
+            {
+                "method": method,
+                "k": k,
+                "n": len(vectors),
+                "mean": round(float(np.mean(sizes[len(sizes) // 2 :])), 1),
+                "largest": max(sizes),
+                "size": thinned(curve),
+            }
+        )
+    return rows
+
+
+# ---- time per event as n grows
+
+
+def last(n: int) -> int:
+    """How many events up to `n` the time per event is the mean of."""
+    return min(1_000, n // 2)
+
+
+def from_curve(method: str, outcome: Outcome, marks: Sequence[int]) -> list[Row]:
+    """The time per event in the last events before each mark a run has passed."""
+    at = dict(outcome.curve) | {0: 0.0}
+    rows: list[Row] = []
+    for n in marks:
+        if n in at and n - last(n) in at:
+            us = (at[n] - at[n - last(n)]) / last(n) * 1e6
+            rows.append({"method": method, "n": n, "events": last(n), "us_per_event": round(us, 2)})
+    return rows
+
+
+def grow_ours(vectors: NDArray[np.int16], marks: Sequence[int], k: int, advance: Advance) -> list[Row]:
+    """Ours up to each mark: in bulk, the last events of them one by one, those before as one call.
+
+    `exact-bulk, amortised` is every event since the mark before in calls of 10,000, with all refills among them: they are
+    too rare for the last events to show.
+    """
+    core = CoverSumm(k, vectors.shape[1], FlatIndex(vectors.shape[1]))
+    rows: list[Row] = []
+    done = 0
+
+    def bulk(end: int) -> float:
+        nonlocal done
+        seconds = 0.0
+        while done < end:
+            steps = added(vectors[done : min(end, done + 10_000)], done)
+            start = time.process_time()
+            core.apply(steps)
+            seconds += time.process_time() - start
+            done += len(steps)
+            advance(done)
+        return seconds
+
+    for n in marks:
+        since, count = done, last(n)
+        amortised = bulk(n - 2 * count)
+        before = done
+        one_call = bulk(n - count)
+        amortised += one_call
+        in_bulk, events = done - before, done - since
+        steps = added(vectors[done:n], done)
+        start = time.process_time()
+        for step in steps:
+            core.apply([step])
+        one_by_one = time.process_time() - start
+        done = n
+        for method, seconds, of in (
+            ("exact", one_by_one, count),
+            ("exact-bulk", one_call, in_bulk),
+            ("exact-bulk, amortised", amortised, events),
+        ):
+            rows.append(
+                {"method": method, "n": n, "events": of, "us_per_event": round(seconds / of * 1e6, 2)}
+            )
+    return rows
+
+
+def grow_flat(
+    vectors: NDArray[np.int16], marks: Sequence[int], k: int, advance: Advance, budget: float = 5.0
+) -> list[Row]:
+    """Flat search at each mark, as many events up to it as the budget allows: FAISS where it is installed, else NumPy."""
+    try:
+        faiss = library("faiss", "faiss-cpu")
+    except ImportError:
+        flat: _FlatFaiss | _FlatNumpy = _FlatNumpy(vectors)
+    else:
+        faiss.omp_set_num_threads(1)
+        flat = _FlatFaiss(faiss.IndexFlatL2(vectors.shape[1]))
+    rows: list[Row] = []
+    total = np.zeros(vectors.shape[1])
+    done = 0
+    for n in marks:
+        first = n - min(300, last(n))
+        flat.add(vectors[done:first])
+        total += vectors[done:first].sum(axis=0, dtype=np.float64)
+        done, start, at = n, time.process_time(), first
+        while at < n and time.process_time() - start < budget:
+            flat.add(vectors[at : at + 1])
+            total += vectors[at]
+            at += 1
+            flat.nearest(total, at, k)
+        seconds, count = time.process_time() - start, at - first
+        rows.append(
+            {"method": flat.name, "n": n, "events": count, "us_per_event": round(seconds / count * 1e6, 2)}
+        )
+        flat.add(vectors[at:n])
+        total += vectors[at:n].sum(axis=0, dtype=np.float64)
+        advance(n)
+    return rows
+
+
+class _FlatFaiss:
+    name = "flat (FAISS)"
+
+    def __init__(self, index: object) -> None:
+        self.index: object = index
+
+    def add(self, vectors: NDArray[np.int16]) -> None:
+        for at in range(0, len(vectors), 50_000):  # in float32 all at once would be twice the memory
+            self.index.add(vectors[at : at + 50_000].astype(np.float32))  # type: ignore[attr-defined]
+
+    def nearest(self, total: NDArray[np.float64], n: int, k: int) -> None:
+        self.index.search((total / n).astype(np.float32)[None], min(k, n))  # type: ignore[attr-defined]
+
+
+class _FlatNumpy:
+    name = "flat (NumPy)"
+
+    def __init__(self, vectors: NDArray[np.int16]) -> None:
+        self.vectors = vectors  # all of the stream; the first n are asked
+
+    def add(self, vectors: NDArray[np.int16]) -> None:
+        pass
+
+    def nearest(self, total: NDArray[np.float64], n: int, k: int) -> None:
+        keys = np.empty(n)
+        for at in range(0, n, 512):
+            x = self.vectors[at : min(at + 512, n)].astype(np.float64)
+            keys[at : at + 512] = n * np.einsum("ij,ij->i", x, x) - 2.0 * (x @ total)
+        np.argpartition(keys, min(k, n) - 1)
+
+
+# ---- deletion
+
+
+def deletions(
+    contender: Contender,
+    vectors: NDArray[np.int16],
+    rows: Sequence[int],
+    k: int,
+    budget: float,
+    advance: Advance,
+) -> Row | None:
+    """What removing `rows` one by one costs once all vectors are there; None where it is not the method's to remove."""
+    before = contender.take(added(vectors))
+    try:
+        outcome = run_once(contender, removed(vectors, rows), budget, advance)
+    except NotImplementedError:
+        return None
+    count = len(outcome.said)
+    right = right_steps(outcome.said, brute_force_removing(vectors, rows[:count], k), before)
+    return {
+        "stored": len(vectors),
+        "deletions": count,
+        "us_per_deletion": round(outcome.us_per_event, 2),
+        "accuracy": percent(right, count),
+        "reservoir_searches": outcome.searches,
+    }
