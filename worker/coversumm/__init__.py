@@ -11,6 +11,7 @@ core          CoverSumm, the entry
 index         what a refill asks: flat, sgtree, graphgrove
 ranking       what comes out
 oracle        the definition, by brute force
+variants      the paper's algorithms, to compare with
 """
 
 from worker.coversumm.core import CoverSumm
