@@ -96,7 +96,9 @@ class Metrics:
         for name in _CERTIFICATES:
             self._certificates.labels(name)
         self._refills = self._add(Counter, "refills_total", "Reservoirs filled again from the index")
-        self._visited = self._add(Counter, "refill_sentences_total", "Sentences looked at by refills")
+        self._visited = self._add(
+            Counter, "refill_sentences_total", "Live sentences when refills searched them, added up"
+        )
         self._evaluations = self._add(Counter, "evaluations_total", "Times a whole reservoir was ranked")
         self._embedded = self._add(Counter, "embedded_sentences_total", "Sentences given to the embedder")
         self._embed_seconds = self._add(

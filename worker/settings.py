@@ -217,8 +217,9 @@ class Settings:
         "INDEX",
         "flat",
         _choice("flat", "sgtree", "graphgrove"),
-        "What refills search, all with the same results: `flat` reads the stored rows; `sgtree`, or `graphgrove` if that "
-        "library is installed, keeps the vectors in memory in a tree",
+        "What refills search, all with the same results. `flat` reads the stored rows: right for embeddings. `sgtree` keeps "
+        "all vectors of an entity in use in a tree in memory (they count in the cache): for few dimensions. `graphgrove` "
+        "does so with that library, which has wheels for Python 3.8 and older alone",
     )
     embedder: str = _setting(
         "EMBEDDER",

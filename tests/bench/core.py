@@ -26,8 +26,9 @@ from rich.table import Table  # noqa: E402
 
 from tests.bench import streams  # noqa: E402
 from tests.bench.judge import History, added, brute_force, percent, right_steps  # noqa: E402
-from worker.coversumm import CoverSumm, FlatIndex, Step  # noqa: E402
+from worker.coversumm import CoverSumm, Step  # noqa: E402
 from worker.coversumm.core import Ranking  # noqa: E402
+from worker.coversumm.index import index_class  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 K = 20
@@ -54,14 +55,15 @@ def faiss_flat(vectors: NDArray[np.int16], steps: Sequence[Step]) -> History:
 
 
 class Ours:
-    """CoverSumm, so many steps a call."""
+    """CoverSumm over an index, so many steps a call."""
 
-    def __init__(self, size: int | None) -> None:
+    def __init__(self, size: int | None, index: str = "flat") -> None:
         self.size = size
+        self.index = index_class(index)
         self.core: CoverSumm | None = None
 
     def __call__(self, vectors: NDArray[np.int16], steps: Sequence[Step]) -> list[Ranking | None]:
-        core = self.core = CoverSumm(K, vectors.shape[1], FlatIndex(vectors.shape[1]))
+        core = self.core = CoverSumm(K, vectors.shape[1], self.index(vectors.shape[1]))
         if self.size is None:
             return core.apply(steps)
         results: list[Ranking | None] = []
@@ -91,6 +93,7 @@ def run(stream: streams.Stream, faiss: bool) -> list[dict[str, object]]:
         "ours, event by event": Ours(1),
         "ours, 100 events a call": Ours(100),
         "ours, bulk": Ours(None),
+        "ours, bulk, SG tree": Ours(None, "sgtree"),
     }
     rows: list[dict[str, object]] = []
     oracle: History = []

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from worker.cli.logs import set_up_logging
+from worker.cli.logs import LIBRARIES, set_up_logging
 from worker.settings import Settings
 
 
@@ -15,7 +15,9 @@ def told(capsys):
     """Set logging up, let something happen, and give what was written to standard error."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
-    levels = {name: logging.getLogger(name).level for name in ("faust", "aiokafka", "librdkafka", "mode")}
+    levels = {name: logging.getLogger(name).level for name in LIBRARIES}
+    for name in LIBRARIES:  # a command that ran in this process may have quietened them
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
     def told(act, **settings):
         set_up_logging(Settings(**settings))

@@ -37,6 +37,7 @@ def test_imports_numpy_alone() -> None:
         np.ones((2, 2), np.int16),
         np.ones(2, np.int16),
         np.ones((1, 2), np.int32),
+        np.ones((1, 2), np.int8),
     ],
 )
 @pytest.mark.parametrize("before", [0, 30])

@@ -275,6 +275,24 @@ def test_refusals_name_the_sentence(stand_in: None) -> None:
         index.update(no_points(2), Points([b"s"], x))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scan_that_fails_is_made_again(stand_in: None, name: str) -> None:
+    disk, failing = Disk(2), [True]
+    disk.live = {b"%d" % i: np.array([i, -i], np.int16) for i in range(9)}
+
+    def scan() -> Iterator[Any]:
+        for i, block in enumerate(disk.scan()):
+            if i == 2 and failing:
+                failing.pop()
+                raise OSError("unreadable")
+            yield block
+
+    index = index_class(name)(2, scan)
+    with pytest.raises(OSError, match="unreadable"):
+        index.totals()
+    assert (index.totals().n, index.totals().sum.tolist()) == (9, [36.0, -36.0])
+
+
 class Forgetful(StandIn):
     """Drops every tenth point it is given."""
 

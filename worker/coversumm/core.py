@@ -19,7 +19,8 @@ class CoverSumm:
 
     The result is a function of the *set* of live sentences: not of their order, of how steps are grouped into calls,
     nor of when the object was made. An UnknownSentence or DuplicateSentence means that the caller's state is broken:
-    throw the object away. VectorError and EntityFull leave it as it was before the step.
+    throw the object away. EntityFull leaves it as it was before the step; so does VectorError, or as it was some steps
+    before in a call of many.
     """
 
     def __init__(

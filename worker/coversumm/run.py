@@ -88,9 +88,9 @@ def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[
     if not parts:
         return no_points(dimension).vectors
     if list(map(len, parts)) == lengths:
-        with suppress(ValueError):
-            joined = np.concatenate(parts)
-            if joined.dtype == np.int16 and joined.ndim == 2 and joined.shape[1] == dimension:
+        with suppress(ValueError, TypeError):
+            joined = np.concatenate(parts, dtype=np.int16, casting="no")
+            if joined.ndim == 2 and joined.shape[1] == dimension:
                 return joined
     for batch in batches:
         check(batch, dimension)

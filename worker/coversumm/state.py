@@ -27,7 +27,7 @@ class Counters:
     proved_reservoir: int = 0  # the nearest in the reservoir are the nearest of all
     refilled: int = 0  # neither: the index was asked
     evaluations: int = 0  # times the distances of the whole reservoir were computed
-    visited: int = 0  # sentences looked at by refills
+    visited: int = 0  # live sentences at each refill, added up
 
 
 class View(NamedTuple):

@@ -1,5 +1,6 @@
 """The whole evaluation, one part after another."""
 
+import subprocess
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,11 @@ class Evaluation:
         """The real library's tree in a process of its own, where there is one. It says what it found at the end alone."""
         if self.graphgrove is None:
             return
-        found = graphgrove_real.measure(self.graphgrove, data.vectors, K, budget=self.plan.budget)
+        try:
+            found = graphgrove_real.measure(self.graphgrove, data.vectors, K, budget=self.plan.budget)
+        except (RuntimeError, subprocess.SubprocessError) as error:
+            self.screen.say(f"  graphgrove left out: {error}")
+            return
         n, inserting, searching = found["steps"], sum(found["insert_seconds"]), sum(found["knn_seconds"])
         row = {
             "stream": stream,

@@ -252,11 +252,15 @@ class GraphgroveIndex:
 
     def _read(self) -> None:
         """Take the stored sentences into memory, once."""
-        scan, self._scan = self._scan, None
-        if scan is not None:
-            for block in scan():
-                vectors = block.vectors
-                self._add([block.id(row) for row in range(len(vectors))], vectors)
+        if self._scan is None:
+            return
+        ids: list[bytes] = []
+        parts = [np.empty((0, self._dimension), np.int16)]
+        for block in self._scan():  # all of them, or none: a failure leaves the index as it was
+            parts.append(block.vectors)
+            ids += [block.id(row) for row in range(len(block.vectors))]
+        self._scan = None
+        self._add(ids, np.concatenate(parts))
 
     def _add(self, ids: Iterable[bytes], vectors: NDArray[np.int16]) -> None:
         data, width = vectors.tobytes(), 2 * self._dimension
