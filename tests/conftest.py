@@ -7,6 +7,7 @@ proves nothing.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from typing import Any
 
@@ -16,6 +17,12 @@ from tests.kafka.broker import INSTALL, missing_tools
 
 NO_SKIP = os.environ.get("COVERSUMM_TESTS_NO_SKIP") == "1"
 _notice: list[str] = []
+
+
+def pytest_configure() -> None:
+    """Where the run itself was started with SIGINT ignored (`make test &` in a script), the children it starts must not be."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import worker
+from worker.coversumm.index import NAMES
 from worker.errors import SurroundingsError
 from worker.settings import Settings, environment_with, settings_by_field, settings_table
 
@@ -236,6 +237,10 @@ def test_a_child_gets_the_given_settings_alone(monkeypatch: pytest.MonkeyPatch) 
     child = environment_with({"COVERSUMM_EPOCH": "2"})
     assert child["UNRELATED"] == "kept"
     assert Settings.from_environment(child).redacted() == Settings(epoch=2).redacted()
+
+
+def test_every_index_can_be_chosen() -> None:
+    assert settings_by_field()["index"].kind.accepts == f"one of {', '.join(NAMES)}"
 
 
 def test_the_table_has_every_setting() -> None:

@@ -27,9 +27,8 @@ from worker.coversumm.state import State, View
 
 BULK = 12  # steps from which on the matrix product pays
 LONGEST = 1024  # points laid out at once: the matrix of running sums stays near
-SPAN = 32
+SPAN = 32  # steps seen from one centroid: shorter ones cost more products than the rows they leave out save
 LARGEST = float(np.finfo(np.float64).max)
-
 
 _Sentence = tuple[int, int, bytes, NDArray[np.int16] | None]  # step, row, id, the vector if it is removed
 

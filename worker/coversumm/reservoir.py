@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm.errors import DuplicateSentence, UnknownSentence
-from worker.coversumm.index import Neighborhood
+from worker.coversumm.index import Neighborhood, first_beyond
 
 
 class Reservoir:
@@ -166,11 +166,11 @@ class Reservoir:
         if self.radius_key is None:
             self.anchor_n, self.anchor_sum = n, total.copy()
         keys = self.keys(self.anchor_n, self.anchor_sum)
-        beyond = keys[keys > np.partition(keys, target - 1)[target - 1]]
-        if not len(beyond):
+        radius_key = first_beyond(keys, target)
+        if radius_key is None:
             return
-        self.radius_key = float(beyond.min())
-        keep = np.flatnonzero(keys < self.radius_key)
+        self.radius_key = radius_key
+        keep = np.flatnonzero(keys < radius_key)
         rows = keep.tolist()
         self._matrix = self._matrix[keep]
         self._norms = self._norms[keep]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.coversumm.points import Points, Step, check, no_points
+from worker.coversumm.points import Points, Step, check
 
 BLOCK = 16
 TRIANGLE = np.tri(BLOCK)
@@ -57,7 +57,7 @@ class Run(NamedTuple):
 def lay_out(
     n: int, total: NDArray[np.float64], steps: Sequence[Step], batches: list[Points], lengths: list[int]
 ) -> Run:
-    """The steps from a state (n, S) on. `batches`: what each step removes and adds, or what each adds if none removes.
+    """One step or more from a state (n, S) on. `batches`: what each removes and adds, or what each adds if none removes.
 
     Raises VectorError if a batch is not well formed.
     """
@@ -85,8 +85,6 @@ def lay_out(
 def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[np.int16]:
     """All vectors as one matrix; raises VectorError like `check`."""
     parts = [batch.vectors for batch in batches]
-    if not parts:
-        return no_points(dimension).vectors
     if list(map(len, parts)) == lengths:
         with suppress(ValueError, TypeError):
             joined = np.concatenate(parts, dtype=np.int16, casting="no")

@@ -5,9 +5,9 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from tests.bench.paper.measure import Contender
-from worker.coversumm import CoverSumm, FlatIndex, Step
+from worker.coversumm import Step
 from worker.coversumm.core import Ranking
-from worker.coversumm.variants import ALPHA, C_MAX, VARIANTS, Variant
+from worker.coversumm.variants import ALPHA, C_MAX, VARIANTS, Ours, Variant
 
 
 class Setting(NamedTuple):
@@ -41,21 +41,13 @@ class EachStep:
         return [apply(step) for step in steps]
 
 
-class AllSteps:
+class AllSteps(Ours):
     """Ours, all steps in one call."""
 
     bulk = True
 
     def __init__(self, setting: Setting) -> None:
-        self.core = CoverSumm(setting.k, setting.dimension, FlatIndex(setting.dimension))
-
-    @property
-    def reservoir_searches(self) -> int:
-        return self.core.counters.refilled
-
-    @property
-    def reservoir_size(self) -> int:
-        return self.core.reservoir_size
+        super().__init__(setting.k, setting.dimension)
 
     def take(self, steps: Sequence[Step]) -> list[Ranking | None]:
         return self.core.apply(steps)

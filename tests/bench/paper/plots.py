@@ -93,15 +93,7 @@ class Plots:
 
     def modes(self, rows: Sequence[Mapping[str, Any]]) -> None:
         figure, (axes,) = self._figure(1)
-        for method in dict.fromkeys(row["method"] for row in rows):
-            of = [row for row in rows if row["method"] == method]
-            axes.plot(
-                [row["modes"] for row in of],
-                [row["us_per_event"] for row in of],
-                "o-",
-                label=method,
-                **self._style(method),
-            )
+        self._times(axes, rows, "modes")
         axes.set_yscale("log")
         self._finish(
             figure,
@@ -114,15 +106,7 @@ class Plots:
 
     def growth(self, rows: Sequence[Mapping[str, Any]]) -> None:
         figure, (axes,) = self._figure(1)
-        for method in dict.fromkeys(row["method"] for row in rows):
-            of = [row for row in rows if row["method"] == method]
-            axes.plot(
-                [row["n"] for row in of],
-                [row["us_per_event"] for row in of],
-                "o-",
-                label=method,
-                **self._style(method),
-            )
+        self._times(axes, rows, "n")
         axes.set_xscale("log")
         axes.set_yscale("log")
         self._finish(
@@ -154,6 +138,13 @@ class Plots:
         )
 
     # ---- how
+
+    def _times(self, axes: Any, rows: Sequence[Mapping[str, Any]], key: str) -> None:
+        """Each method's time per event against a field of its rows."""
+        for method in dict.fromkeys(row["method"] for row in rows):
+            of = [row for row in rows if row["method"] == method]
+            times = [row["us_per_event"] for row in of]
+            axes.plot([row[key] for row in of], times, "o-", label=method, **self._style(method))
 
     def _figure(self, columns: int) -> tuple[Any, Sequence[Any]]:
         from matplotlib import pyplot

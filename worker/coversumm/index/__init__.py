@@ -8,8 +8,8 @@ Why `flat` is the default. A refill is rare: over 10,000 sentences, 2 to 4 of th
 15 on one whose mean drifts, 5 on 27,000 sentences of real reviews, where the paper's lambda, tuned, searches about a hundred
 times on 10,000 uniform ones. So what a search costs hardly shows, and what it takes to be able to search does: in 100
 dimensions and more a tree prunes nothing (see `sgtree`), its construction costs more than all the scans it replaces (in
-bulk it doubles the time of the uniform stream, and takes seven times that of the LDA and the drifting one), and it keeps
-every vector in memory, where `flat` behind stored rows keeps none. In few dimensions the tree visits a tenth.
+bulk the uniform stream takes over twice as long, the drifting one seven, the LDA one nine times), and it keeps every
+vector in memory, where `flat` behind stored rows keeps none. In few dimensions the tree visits a tenth.
 
 Why the reservoir is sized by rank and not by the paper's lambda. The certificate tests the data at hand, `d_k + drift <
 radius`; lambda bounds the drift of independent draws and needs a factor, alpha, found on held-out data. A reservoir of
@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm.points import Points
+
+TILE = 512  # rows computed at once: small enough for the cache, large enough to forget the overhead
 
 
 class Block(Protocol):
@@ -117,6 +119,14 @@ def index_class(name: str) -> NewIndex:
         library()
         return GraphgroveIndex
     raise ValueError(f"no index is named {name!r}: one of {', '.join(NAMES)}")
+
+
+def first_beyond(keys: NDArray[np.float64], count: int) -> float | None:
+    """The lowest key above the `count` lowest ones and all that are equal to the last of these; None without any."""
+    if len(keys) <= count:
+        return None
+    beyond = keys[keys > np.partition(keys, count - 1)[count - 1]]
+    return float(beyond.min()) if len(beyond) else None
 
 
 def lowest(ids: Sequence[bytes], hold: int) -> list[bytes]:

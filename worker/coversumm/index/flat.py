@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm.errors import DuplicateSentence, UnknownSentence
-from worker.coversumm.index import Block, Neighborhood, Totals, lowest
+from worker.coversumm.index import TILE, Block, Neighborhood, Totals, lowest
 from worker.coversumm.points import Points
-
-TILE = 512  # rows computed at once: small enough for the cache, large enough to forget the overhead
 
 
 class _Tile(NamedTuple):

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm import certificate
 from worker.coversumm.errors import DuplicateSentence, UnknownSentence
-from worker.coversumm.index import Block, IndexUnavailable, Neighborhood, Totals, lowest
+from worker.coversumm.index import Block, IndexUnavailable, Neighborhood, Totals, first_beyond, lowest
 from worker.coversumm.points import Points
 
 TILE = 4096  # rows computed, or given to the library, at once
@@ -240,7 +240,7 @@ class GraphgroveIndex:
                 raise LibraryAnswer("graphgrove's distances are not those of the vectors it was given")
             live = np.array([bool(self._ids[row]) for row in answer.rows.tolist()], bool)
             rows, keys = answer.rows[live], keys[live]
-            limit = _first_beyond(keys, count)
+            limit = first_beyond(keys, count)
             if limit is not None:
                 farthest = certificate.upper(limit / n + mean_squared, slack)
                 if farthest < answer.certain * certificate.ROOTS:
@@ -248,7 +248,7 @@ class GraphgroveIndex:
             ask *= 2
         rows = np.flatnonzero([bool(ids) for ids in self._ids])
         keys = self._keys(rows, n, total)
-        return self._neighborhood(rows, keys, _first_beyond(keys, count), hold)
+        return self._neighborhood(rows, keys, first_beyond(keys, count), hold)
 
     def _read(self) -> None:
         """Take the stored sentences into memory, once."""
@@ -327,11 +327,3 @@ class GraphgroveIndex:
         return Neighborhood(
             self._matrix[inside], [len(one) for one in ids], [lowest(list(one), hold) for one in ids], limit
         )
-
-
-def _first_beyond(keys: Floats, count: int) -> float | None:
-    """The lowest key above the `count` lowest ones and all that are equal to the last of these; None without any."""
-    if len(keys) <= count:
-        return None
-    beyond = keys[keys > np.partition(keys, count - 1)[count - 1]]
-    return float(beyond.min()) if len(beyond) else None

@@ -49,11 +49,10 @@ from numpy.typing import NDArray
 
 from worker.coversumm import certificate
 from worker.coversumm.errors import DuplicateSentence, UnknownSentence
-from worker.coversumm.index import Block, Neighborhood, Totals, lowest
+from worker.coversumm.index import TILE, Block, Neighborhood, Totals, lowest
 from worker.coversumm.points import Points, check
 
 BASE = 1.3
-TILE = 512  # rows computed at once: small enough for the cache, large enough to forget the overhead
 BATCH = 4096  # vectors inserted together: enough to fill the products, few enough to hold as float64
 WIDTH = 64  # nodes of the frontier whose children are looked at together
 CENTERS = 256  # vectors of a batch that may become children of one node at a time
