@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.coversumm.scripts import Disk, Script, in_bulk, in_small_runs, one_by_one, scripts, tight
-from worker.coversumm import CoverSumm, FlatIndex, Ranking, Step
+from tests.coversumm.scripts import Disk, Script, adds, in_bulk, in_small_runs, one_by_one, scripts, tight
+from worker.coversumm import CoverSumm, FlatIndex, Ranking, Step, bulk
 
 Path = Callable[[CoverSumm, Sequence[Step]], list[Ranking | None]]
 SPARE = st.sampled_from([None, 0, 1, 3])  # rows of the reservoir beyond k
@@ -92,3 +93,39 @@ def test_long_streams_with_refills(path: Path, distinct: bool, seed: int) -> Non
     assert counters.refilled >= 2 or path is in_bulk
     if path is one_by_one and seed > 3:
         assert counters.proved_gap > 20
+
+
+@pytest.mark.parametrize("path", [in_bulk, in_small_runs])
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("spread", [4, 12, 3000])
+def test_rows_that_are_sentences(path: Path, distinct: bool, spread: int) -> None:
+    """No copies and no removals: rows are ranked without being expanded, those with equal keys by id.
+
+    Every vector is followed by its negative, so that at every other step any two are as far from the centroid.
+    """
+    rng = np.random.default_rng(spread)
+    script = Script(3, 5, distinct)
+    half = np.unique(
+        rng.integers(1, 6, (400, 3)) * spread + rng.integers(0, spread // 4 + 1, (400, 3)), axis=0
+    )
+    for i, vector in enumerate(rng.permutation(half)[:150]):
+        for sign in (1, -1):
+            script.add([], {b"%03d" % (7 * (2 * i + (sign > 0)) % 300): tuple(sign * vector)})
+    core = script.core(2)
+    with mock.patch.object(bulk, "expand", side_effect=AssertionError):
+        assert path(core, script.steps) == script.expected()
+    assert core.counters.refilled
+    _check_end(core, script)
+
+
+def test_a_refill_is_foreseen() -> None:
+    """A run ends where the next refill is likely to be due: little is computed beyond it in vain, and nothing singly."""
+    n = 3000
+    noise = np.random.default_rng(3).normal(size=(n, 8))
+    steps = adds(np.rint(5000 * (np.linspace(0, 2, n)[:, None] + noise)).astype(np.int16))
+    core = CoverSumm(5, 8, FlatIndex(8))
+    in_bulk(core, steps)
+    counters = core.counters
+    assert counters.refilled > 3
+    assert n <= counters.evaluations < 1.1 * n
+    assert counters.proved_gap == 0

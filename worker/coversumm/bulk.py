@@ -7,10 +7,8 @@ far there. The certificate is asked for all steps together. Up to the first it f
 have changed are ranked; at that step the reservoir is refilled.
 """
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +19,7 @@ from worker.coversumm.fixed_point import exact
 from worker.coversumm.points import Points, Step, no_points
 from worker.coversumm.ranking import Ranking, expand
 from worker.coversumm.reservoir import Reservoir
-from worker.coversumm.run import Run, lay_out
+from worker.coversumm.run import Run, lay_out, take
 from worker.coversumm.single import apply_step
 from worker.coversumm.state import State, View
 
@@ -30,7 +28,7 @@ LONGEST = 1024  # points laid out at once: the matrix of running sums stays near
 SPAN = 32  # steps seen from one centroid: shorter ones cost more products than the rows they leave out save
 LARGEST = float(np.finfo(np.float64).max)
 
-_Sentence = tuple[int, int, bytes, NDArray[np.int16] | None]  # step, row, id, the vector if it is removed
+_Event = tuple[int, int, int, bytes]  # step, row, change, id
 
 
 class _Events(NamedTuple):
@@ -39,7 +37,13 @@ class _Events(NamedTuple):
     steps: NDArray[np.int64]
     rows: NDArray[np.int64]
     change: NDArray[np.int32]  # one copy more or less
-    sentences: list[_Sentence]
+    ids: list[bytes]
+
+    def pending(self) -> deque[_Event]:
+        """One by one."""
+        return deque(
+            zip(self.steps.tolist(), self.rows.tolist(), self.change.tolist(), self.ids, strict=True)
+        )
 
 
 class _Lines(NamedTuple):
@@ -49,26 +53,33 @@ class _Lines(NamedTuple):
     column: NDArray[np.int64]  # (r,) the column of each row, -1 if it has none
     keys: NDArray[np.float64]  # (m, c), infinite where a row has no copies
     kth: NDArray[np.float64]  # (m,) key of the k-th sentence, infinite if there are fewer
-    weights: NDArray[np.int32]  # (m, c) how many places a row can take
+    weights: NDArray[np.int32] | None  # (m, c) how many places a row can take; None: one, once it is there
+
+
+class _Nearest(NamedTuple):
+    """The columns nearest at some steps, up to the k-th key, ascending."""
+
+    columns: NDArray[np.int64]  # (s, w)
+    keys: NDArray[np.float64]  # (s, w)
+    counts: NDArray[np.int64]  # (s,) how many they are, the first of each line
+
+    def tied(self) -> list[bool]:
+        """(s,) whether any of the keys are equal."""
+        keys = self.keys
+        equal: list[bool] = np.any((keys[:, 1:] == keys[:, :-1]) & (keys[:, 1:] < np.inf), axis=1).tolist()
+        return equal
 
 
 def apply_steps(state: State, steps: Sequence[Step]) -> list[Ranking | None]:
     """Apply steps in order; the same results as `apply_step` one by one."""
-    removing = any(step[0][0] for step in steps)
-    batches = [batch for step in steps for batch in step] if removing else [step[1] for step in steps]
-    each = 2 if removing else 1
-    lengths = [len(batch[0]) for batch in batches]
-    ends = list(accumulate(lengths, initial=0))[::each]
     results: list[Ranking | None] = []
     while len(results) < len(steps):
         at = len(results)
-        stop = max(bisect_right(ends, ends[at] + LONGEST) - 1, at + 1)
-        if stop - at < 4:
+        batches = take(steps[at : at + LONGEST], LONGEST)
+        if len(batches.steps) < 4:
             results.append(apply_step(state, steps[at]))
         else:
-            part = slice(each * at, each * stop)
-            laid_out = lay_out(state.n, state.sum, steps[at:stop], batches[part], lengths[part])
-            results += _apply_laid_out(state, laid_out)
+            results += _apply_laid_out(state, lay_out(state.n, state.sum, batches))
     return results
 
 
@@ -87,13 +98,21 @@ def _apply_laid_out(state: State, laid_out: Run) -> list[Ranking | None]:
 
 
 def _run_end(state: State, laid_out: Run, at: int) -> int:
-    """A reservoir that holds everything takes in every point: it must not swell before it is trimmed."""
+    """As far as the last runs went without a refill, but not beyond where the next one is likely to be due.
+
+    A reservoir that holds everything takes in every point: it must not swell before it is trimmed.
+    """
     end = min(len(laid_out.steps), at + state.stride)
     if state.reservoir.radius_key is None:
         room = max(2 * state.target - len(state.reservoir), state.target)
         before = laid_out.ends[at - 1] if at else 0
-        end = min(end, int(laid_out.ends.searchsorted(before + room)) + 1)
-    return end
+        return min(end, int(laid_out.ends.searchsorted(before + room)) + 1)
+    if state.complete():
+        return end
+    ball = state.ball()
+    drift_squared = laid_out.drift_squared(ball.anchor, ball.anchor_squared, slice(at, end, SPAN))
+    due = np.flatnonzero(state.kth + certificate.uppers(drift_squared, 0.0) >= ball.radius)
+    return at + SPAN * int(due[0]) if len(due) else end
 
 
 def _apply_run(state: State, run: Run) -> list[Ranking | None]:
@@ -107,6 +126,9 @@ def _apply_run(state: State, run: Run) -> list[Ranking | None]:
     lines = _lines(state, run, events)
     end = _first_unproved(state, run, lines, events)
     results, end = _rank(state, run, lines, events, end)
+    if end:
+        last = end - 1
+        state.kth = certificate.upper(lines.kth[last] / max(run.n[last], 1.0) + run.mean_squared[last], 0.0)
     _commit(state, run, end, results)
     return results
 
@@ -118,20 +140,10 @@ def _events(state: State, run: Run) -> _Events:
     if reservoir.radius_key is not None:
         keys = reservoir.anchor_n * run.squared - 2.0 * (run.points @ reservoir.anchor_sum)
         inside = np.flatnonzero(keys < reservoir.radius_key)
-    vectors = run.points[inside]
-    rows = reservoir.rows(vectors, run.squared[inside].tolist())
+    rows = reservoir.rows(run.points[inside], run.squared[inside])
     steps = run.ends.searchsorted(inside, side="right")
-    at = inside - np.concatenate(([0], run.ends))[steps]
-    sentences: list[_Sentence] = []
-    for step, row, i, vector in zip(steps.tolist(), rows, at.tolist(), vectors, strict=True):
-        removed, added = run.steps[step]
-        gone = len(removed.ids)
-        if i < gone:
-            sentences.append((step, row, removed.ids[i], vector))
-        else:
-            sentences.append((step, row, added.ids[i - gone], None))
-    change = np.array([1 if sentence[3] is None else -1 for sentence in sentences], np.int32)
-    return _Events(steps, np.array(rows, np.int64), change, sentences)
+    ids = [run.ids[i] for i in inside.tolist()]
+    return _Events(steps, np.array(rows, np.int64), run.change[inside], ids)
 
 
 def _contenders(state: State, run: Run, events: _Events, columns: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -145,8 +157,7 @@ def _contenders(state: State, run: Run, events: _Events, columns: NDArray[np.flo
     if state.distinct:
         np.minimum(kept, 1, out=kept)
     kth = _kth_keys(np.where(kept > 0, keys, np.inf), kept, state.k)
-    centroids = np.repeat(run.sums[middles, :-1] / n, SPAN, axis=0)[:m]
-    drift_squared = run.drift_squared(centroids, np.repeat(mean_squared, SPAN)[:m])
+    drift_squared = run.drifts_squared(run.sums[middles, :-1] / n, mean_squared, SPAN)
     error = certificate.slack(state.dimension, state.longest)
     contends = certificate.contends(
         certificate.lowers(keys / n + mean_squared[:, None], error),
@@ -172,26 +183,38 @@ def _lines(state: State, run: Run, events: _Events) -> _Lines:
     rows = _contenders(state, run, events, columns)
     keys = run.sums @ columns[:, rows]
     state.counters.evaluations += len(keys)
-    weights = np.empty(keys.shape, np.int32)
-    weights[:] = np.array(state.reservoir.counts)[rows]
     column = np.full(len(state.reservoir), -1)
     column[rows] = np.arange(len(rows))
     columns_of = column[events.rows]
-    for step, at, change in zip(
-        events.steps.tolist(), columns_of.tolist(), events.change.tolist(), strict=True
-    ):
-        if at >= 0:
-            weights[step:, at] += change
-    if len(events.steps):  # without any, every row has copies
+    changes = zip(events.steps.tolist(), columns_of.tolist(), events.change.tolist(), strict=True)
+    weights = None
+    if _no_copies(state.reservoir, events):
+        for step, at, _ in changes:
+            if at >= 0:
+                keys[:step, at] = np.inf
+    else:
+        weights = np.empty(keys.shape, np.int32)
+        weights[:] = np.array(state.reservoir.counts)[rows]
+        for step, at, change in changes:
+            if at >= 0:
+                weights[step:, at] += change
         np.copyto(keys, np.inf, where=weights == 0)
-    if state.distinct:
-        np.minimum(weights, 1, out=weights)
+        if state.distinct:
+            np.minimum(weights, 1, out=weights)
     return _Lines(rows, column, keys, _kth_keys(keys, weights, state.k), weights)
 
 
-def _kth_keys(keys: NDArray[np.float64], weights: NDArray[np.int32], k: int) -> NDArray[np.float64]:
+def _no_copies(reservoir: Reservoir, events: _Events) -> bool:
+    """Whether no vector has two copies at any step, and none is removed: one event at most a row, none if it has a copy."""
+    touched = np.array(reservoir.counts) + np.bincount(events.rows, minlength=len(reservoir))
+    return bool(touched.max(initial=0) <= 1)
+
+
+def _kth_keys(keys: NDArray[np.float64], weights: NDArray[np.int32] | None, k: int) -> NDArray[np.float64]:
     """(m,) the k-th lowest key of each line, a key counting as often as it weighs; infinite if there are fewer."""
-    if keys.shape[1] >= k and weights.max(initial=0) <= 1:  # no copies
+    if weights is None or weights.max(initial=0) <= 1:  # no copies
+        if keys.shape[1] < k:
+            return np.full(len(keys), np.inf)
         return np.partition(keys, k - 1, axis=1)[:, k - 1]
     order = keys.argsort(axis=1)[:, :k]
     places = np.take_along_axis(weights, order, axis=1).cumsum(axis=1)
@@ -216,13 +239,14 @@ def _first_unproved(state: State, run: Run, lines: _Lines, events: _Events) -> i
     m = len(run.steps)
     if reservoir.radius_key is None:
         return m
-    change = np.bincount(events.steps, weights=events.change, minlength=m)
-    complete = reservoir.live + change.cumsum() == run.n
     ball = state.ball()
     kth = certificate.uppers(lines.kth / np.maximum(run.n, 1.0) + run.mean_squared, ball.error)
     drift = certificate.uppers(run.drift_squared(ball.anchor, ball.anchor_squared), 4 * ball.error)
-    failed = np.flatnonzero(~(certificate.proved(kth, drift, ball.radius) | complete))
-    return int(failed[0]) if len(failed) else m
+    failed = ~certificate.proved(kth, drift, ball.radius)
+    if failed.any():  # a reservoir that holds every sentence needs no proof
+        live = reservoir.live + np.bincount(events.steps, weights=events.change, minlength=m).cumsum()
+        failed &= live != run.n
+    return int(failed.argmax()) if failed.any() else m
 
 
 def _suspects(lines: _Lines, events: _Events, k: int, end: int) -> list[int]:
@@ -237,7 +261,10 @@ def _suspects(lines: _Lines, events: _Events, k: int, end: int) -> list[int]:
     suspect = np.zeros(end, np.bool_)
     suspect[:1] = True
     suspect[1 + np.flatnonzero(shown[1:] != shown[:-1]) // max(keys.shape[1], 1)] = True
-    cut = np.einsum("ij,ij->i", lines.weights[:end], shown) > k
+    if lines.weights is None:
+        cut = np.einsum("ij->i", shown, dtype=np.int32) > k
+    else:
+        cut = np.einsum("ij,ij->i", lines.weights[:end], shown) > k
     if cut.any():
         edge = keys == kth
         suspect[1:] |= cut[1:] & (np.any(edge[1:] != edge[:-1], axis=1) | ~cut[:-1])
@@ -253,41 +280,70 @@ def _rank(
 ) -> tuple[list[Ranking | None], int]:
     """Apply the events before `end` and rank the suspects among them; ends earlier where the reservoir starves."""
     results: list[Ranking | None] = [None] * end
-    pending = deque(events.sentences)
+    pending = events.pending()
     suspects = _suspects(lines, events, state.k, end)
-    for step, rows, keys in zip(suspects, *_nearest(lines, suspects), strict=True):
+    nearest = _nearest(lines, suspects)
+    if lines.weights is None:
+        _advance(state, pending, end - 1)
+        _rank_rows(state, run, lines, suspects, nearest, results)
+        return results, end
+    lists = lines.rows[nearest.columns].tolist(), nearest.keys.tolist(), nearest.counts.tolist()
+    for step, rows, keys, count in zip(suspects, *lists, strict=True):
         starved = _advance(state, pending, step)
         if starved is not None:
             return results[:starved], starved
-        ids, owners, chosen = expand(rows, keys, state.reservoir.low, state.k, state.distinct)
+        ids, owners, chosen = expand(rows[:count], keys[:count], state.reservoir.low, state.k, state.distinct)
         view = View(ids, owners, chosen, np.inf)
         results[step] = state.show(view, run.steps[step].added.ids, int(run.n[step]), run.sums[step, :-1])
     starved = _advance(state, pending, end - 1)
     return (results, end) if starved is None else (results[:starved], starved)
 
 
-def _nearest(lines: _Lines, steps: list[int]) -> tuple[list[list[int]], list[list[float]]]:
-    """For each of the steps, the rows up to the k-th key and their keys, ascending."""
+def _rank_rows(
+    state: State,
+    run: Run,
+    lines: _Lines,
+    suspects: list[int],
+    nearest: _Nearest,
+    results: list[Ranking | None],
+) -> None:
+    """Rank the suspects where every row is one sentence.
+
+    Without equal keys each but the first did change the set, or adds a member.
+    """
+    low = state.reservoir.low
+    ids = np.array([(*low[row], b"")[0] for row in lines.rows.tolist()], object)  # b"": added later
+    lists = ids[nearest.columns].tolist(), nearest.keys.tolist(), nearest.counts.tolist()
+    tied = nearest.tied()
+    sure, shown = not any(tied), state.shown
+    for step, names, keys, count, equal in zip(suspects, *lists, tied, strict=True):
+        del names[count:], keys[count:]
+        if equal:
+            ordered = sorted(zip(keys, names, strict=True))[: state.k]
+            keys, names = [key for key, _ in ordered], [id_ for _, id_ in ordered]
+        shown = tuple(names)
+        if (sure and step) or state.news(shown, run.steps[step].added.ids):
+            total = run.sums[step, :-1].copy()
+            results[step] = Ranking(shown, (1,) * len(shown), int(run.n[step]), keys, total, state.scale)
+    state.news(shown, ())
+
+
+def _nearest(lines: _Lines, steps: list[int]) -> _Nearest:
     keys = lines.keys[steps]
-    shown = (keys <= np.minimum(lines.kth[steps], LARGEST)[:, None]).sum(axis=1)
-    order = keys.argsort(axis=1)[:, : shown.max(initial=0)]
-    keys = keys[np.arange(len(keys))[:, None], order]
-    rows, values, ends = lines.rows[order].tolist(), keys.tolist(), shown.tolist()
-    if len(set(ends)) > 1:
-        rows = [line[:end] for line, end in zip(rows, ends, strict=True)]
-        values = [line[:end] for line, end in zip(values, ends, strict=True)]
-    return rows, values
+    counts = (keys <= np.minimum(lines.kth[steps], LARGEST)[:, None]).sum(axis=1)
+    columns = keys.argsort(axis=1)[:, : counts.max(initial=0)]
+    return _Nearest(columns, keys[np.arange(len(keys))[:, None], columns], counts)
 
 
-def _advance(state: State, pending: deque[_Sentence], step: int) -> int | None:
+def _advance(state: State, pending: deque[_Event], step: int) -> int | None:
     """Apply the events up to a step; the step at which the reservoir starves, if it does."""
     reservoir = state.reservoir
     while pending and pending[0][0] <= step:
-        at, row, id_, removed = pending.popleft()
-        if removed is None:
+        at, row, change, id_ = pending.popleft()
+        if change > 0:
             reservoir.add(row, id_)
         else:
-            reservoir.remove(removed, id_)
+            reservoir.remove(row, id_)
         if reservoir.starved:
             return at
     return None
@@ -324,5 +380,5 @@ def _update(state: State, run: Run, stop: int) -> None:
         for step in steps:
             state.index.update(*step)
     else:
-        ids = [id_ for step in steps for id_ in step[1][0]]
-        state.index.update(no_points(state.dimension), Points(ids, run.points[: int(run.ends[stop - 1])]))
+        end = int(run.ends[stop - 1])
+        state.index.update(no_points(state.dimension), Points(run.ids[:end], run.points[:end]))

@@ -11,6 +11,7 @@ copies cost one row.
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,26 +70,19 @@ class Reservoir:
         products += self._norms[:r] * n
         return products
 
-    def rows(self, vectors: NDArray[np.int16], squared: Sequence[float]) -> list[int]:
+    def rows(self, vectors: NDArray[np.int16], squared: Sequence[float] | NDArray[np.float64]) -> list[int]:
         """The row of each vector (m, D); new ones, without copies yet, for those that have none."""
-        data, width = vectors.tobytes(), 2 * vectors.shape[1]
-        rows, new = [], []
-        for i in range(len(vectors)):
-            vector = data[i * width : (i + 1) * width]
-            row = self.slots.get(vector)
-            if row is None:
-                row = self.slots[vector] = len(self.counts)
-                self._vectors.append(vector)
-                self.counts.append(0)
-                self.low.append([])
-                new.append(i)
-            rows.append(row)
+        data, width, slots, start = vectors.tobytes(), 2 * vectors.shape[1], self.slots, len(self.slots)
+        rows = [slots.setdefault(data[at : at + width], len(slots)) for at in range(0, len(data), width)]
+        new = len(slots) - start
         if new:
-            start, end = len(self.counts) - len(new), len(self.counts)
-            if end > len(self._norms):
-                self._grow(start, max(2 * start, end))
-            self._matrix[start:end] = vectors[new]
-            self._norms[start:end] = [squared[i] for i in new]
+            self._vectors.extend(islice(slots, start, None))  # a dict keeps the order in which keys came
+            self.counts += [0] * new
+            self.low += [[] for _ in range(new)]
+            if len(slots) > len(self._norms):
+                self._grow(start, max(2 * start, len(slots)))
+            self._matrix[rows] = vectors
+            self._norms[rows] = squared
         return rows
 
     def _grow(self, r: int, capacity: int) -> None:
@@ -114,11 +108,8 @@ class Reservoir:
         self.counts[row] = count + 1
         self.live += 1
 
-    def remove(self, vector: NDArray[np.int16], id_: bytes) -> int:
-        """One copy less; returns the row, which stays, empty perhaps, until `drop`."""
-        row = self.slots.get(vector.tobytes())
-        if row is None:
-            raise UnknownSentence(f"sentence {id_!r} is not live with this vector")
+    def remove(self, row: int, id_: bytes) -> None:
+        """One copy of a row's vector less; the row stays, empty perhaps, until `drop`."""
         low, count = self.low[row], self.counts[row]
         at = bisect_left(low, id_)
         if at < len(low) and low[at] == id_:
@@ -129,7 +120,6 @@ class Reservoir:
             raise UnknownSentence(f"sentence {id_!r} is not live with this vector")
         self.counts[row] = count - 1
         self.live -= 1
-        return row
 
     def drop(self, row: int) -> None:
         """Forget a row without copies; the last row takes its place."""

@@ -1,7 +1,9 @@
 """Consecutive steps as matrices: all centroids by running sums. Nothing here knows the reservoir."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +15,16 @@ BLOCK = 16
 TRIANGLE = np.tri(BLOCK)
 
 
+class Batches(NamedTuple):
+    """What consecutive steps remove and add, a batch each in turn; or what each adds, where none removes."""
+
+    steps: Sequence[Step]
+    batches: list[Points]
+    ids: list[Sequence[bytes]]
+    lengths: list[int]
+    removing: bool  # whether any step removes
+
+
 class Run(NamedTuple):
     """m steps with p points."""
 
@@ -20,8 +32,10 @@ class Run(NamedTuple):
     n: NDArray[np.float64]  # (m,) live sentences after each step
     sums: NDArray[np.float64]  # (m, D + 1) S and n after each step
     mean_squared: NDArray[np.float64]  # (m,) |S/n|^2
-    points: NDArray[np.int16]  # (p, D) of all steps in order, of each the removed first
+    ids: list[bytes]  # (p,) of all steps in order, of each the removed first
+    points: NDArray[np.int16]  # (p, D) their vectors
     squared: NDArray[np.float64]  # (p,) |x|^2
+    change: NDArray[np.int32]  # (p,) 1 if added, -1 if removed
     ends: NDArray[np.int64]  # (m,) where each step's points end
     removing: bool  # whether any step removes
 
@@ -35,42 +49,79 @@ class Run(NamedTuple):
             self.n[start:stop],
             self.sums[start:stop],
             self.mean_squared[start:stop],
+            self.ids[first:last],
             self.points[first:last],
             self.squared[first:last],
+            self.change[first:last],
             self.ends[start:stop] - first,
             self.removing,
         )
 
     def drift_squared(
-        self, centroids: NDArray[np.float64], squared: NDArray[np.float64] | float
+        self, centroid: NDArray[np.float64], squared: float, steps: slice = slice(None)
     ) -> NDArray[np.float64]:
-        """(m,) |S/n - c|^2, of one centroid (D,) or of one each (m, D); `squared` is |c|^2."""
-        totals = self.sums[:, :-1]
-        products = totals @ centroids if centroids.ndim == 1 else np.einsum("ij,ij->i", totals, centroids)
-        products *= -2.0
-        products /= np.maximum(self.n, 1.0)
-        products += self.mean_squared
-        products += squared
-        return products
+        """(m,) |S/n - c|^2, or of some steps; `squared` is |c|^2."""
+        products = self.sums[steps, :-1] @ centroid
+        return _distance_squared(products, self.n[steps], self.mean_squared[steps], squared)
+
+    def drifts_squared(
+        self, centroids: NDArray[np.float64], squared: NDArray[np.float64], span: int
+    ) -> NDArray[np.float64]:
+        """(m,) the same with a centroid c for every `span` steps, (m / span, D), and |c|^2 of each."""
+        totals, products = self.sums[:, :-1], np.empty(len(self.n))
+        whole = len(products) // span
+        end = whole * span
+        spans = totals[:end].reshape(whole, span, totals.shape[1])
+        np.matmul(spans, centroids[:whole, :, None], out=products[:end].reshape(whole, span, 1))
+        products[end:] = totals[end:] @ centroids[-1]
+        return _distance_squared(
+            products, self.n, self.mean_squared, np.repeat(squared, span)[: len(products)]
+        )
 
 
-def lay_out(
-    n: int, total: NDArray[np.float64], steps: Sequence[Step], batches: list[Points], lengths: list[int]
-) -> Run:
-    """One step or more from a state (n, S) on. `batches`: what each removes and adds, or what each adds if none removes.
+def _distance_squared(
+    products: NDArray[np.float64],
+    n: NDArray[np.float64],
+    mean_squared: NDArray[np.float64],
+    squared: NDArray[np.float64] | float,
+) -> NDArray[np.float64]:
+    """|S/n - c|^2 from S.c, |S/n|^2 and |c|^2; overwrites the products."""
+    products *= -2.0
+    products /= np.maximum(n, 1.0)
+    products += mean_squared
+    products += squared
+    return products
 
-    Raises VectorError if a batch is not well formed.
-    """
-    removing = len(batches) > len(steps)
-    points = _join(batches, lengths, len(total))
+
+def take(steps: Sequence[Step], most: int) -> Batches:
+    """The first of the steps, as many as have `most` points; one at least."""
+    gone = [step[0][0] for step in steps]
+    removing = any(gone)
+    batches = [batch for step in steps for batch in step] if removing else [step[1] for step in steps]
+    ids = [batch[0] for batch in batches]
+    lengths = list(map(len, ids))
+    if sum(lengths) <= most:
+        return Batches(steps, batches, ids, lengths, removing)
+    each = 1 + removing
+    stop = max(bisect_right(list(accumulate(lengths))[each - 1 :: each], most), 1)
+    end = stop * each
+    return Batches(steps[:stop], batches[:end], ids[:end], lengths[:end], removing)
+
+
+def lay_out(n: int, total: NDArray[np.float64], batches: Batches) -> Run:
+    """One step or more from a state (n, S) on. Raises VectorError if a batch is not well formed."""
+    steps, removing, lengths = batches.steps, batches.removing, batches.lengths
+    points = _join(batches.batches, lengths, len(total))
     p = len(points)
     x = np.empty((-(-p // BLOCK) * BLOCK, len(total) + 1))
     x[:p, :-1] = points
     x[:p, -1] = 1.0  # the last column counts: its running sum is n
     x[p:] = 0.0
-    squared = np.einsum("ij,ij->i", x[:p, :-1], x[:p, :-1])
+    squared = np.vecdot(x[:p, :-1], x[:p, :-1])
+    change = np.ones(p, np.int32)
     if removing:
-        x[:p] *= np.repeat([-1.0, 1.0] * len(steps), lengths)[:, None]
+        change = np.repeat(np.array([-1, 1] * len(steps), np.int32), lengths)
+        x[:p] *= change[:, None]
     start = np.append(total, n)
     sums = _running_sums(x, start)[:p]
     ends = np.arange(1, p + 1)
@@ -78,8 +129,9 @@ def lay_out(
         ends = np.cumsum(lengths)[removing :: 1 + removing]
         sums = np.concatenate((start[None], sums))[ends]
     live, totals = sums[:, -1].copy(), sums[:, :-1]
-    mean_squared = np.einsum("ij,ij->i", totals, totals) / np.maximum(live * live, 1.0)
-    return Run(steps, live, sums, mean_squared, points, squared, ends, removing)
+    mean_squared = np.vecdot(totals, totals) / np.maximum(live * live, 1.0)
+    ids = list(chain.from_iterable(batches.ids))
+    return Run(steps, live, sums, mean_squared, ids, points, squared, change, ends, removing)
 
 
 def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[np.int16]:
@@ -96,14 +148,12 @@ def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[
 
 
 def _running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
-    """start + x[0], start + x[0] + x[1], ...: (p, D), p a multiple of BLOCK.
+    """start + x[0], start + x[0] + x[1], ...: (p, D), p a multiple of BLOCK; x is overwritten.
 
-    By blocks of a triangular product, which BLAS does several times as fast as `cumsum` walks down columns; sums of
-    integers are exact either way.
+    By triangular products, of the blocks and within each of them, which BLAS does several times as fast as `cumsum`
+    walks down columns; sums of integers are exact either way.
     """
-    sums = TRIANGLE @ x.reshape(-1, BLOCK, x.shape[1])
-    before = sums[:, -1].cumsum(axis=0)
-    before -= sums[:, -1]
-    before += start
-    sums += before[:, None]
-    return sums.reshape(x.shape)
+    blocks = x.reshape(-1, BLOCK, x.shape[1])
+    m = len(blocks)
+    blocks[:, 0] += np.tri(m, m + 1) @ np.concatenate((start[None], (TRIANGLE[-1:] @ blocks)[:, 0]))
+    return (TRIANGLE @ blocks).reshape(x.shape)

@@ -56,8 +56,9 @@ def _take_out(state: State, removed: Points) -> None:
     reservoir = state.reservoir
     for id_, vector in zip(removed.ids, removed.vectors, strict=True):
         state.sum -= vector
-        if vector.tobytes() in reservoir.slots:
-            row = reservoir.remove(vector, id_)
+        row = reservoir.slots.get(vector.tobytes())
+        if row is not None:
+            reservoir.remove(row, id_)
             if not reservoir.counts[row]:
                 reservoir.drop(row)
     if not state.members.isdisjoint(removed.ids):

@@ -82,6 +82,7 @@ class State:
         self.gap: Gap | None = None
         self._ball: Ball | None = None
         self.stride = 64  # steps a bulk run tries at once
+        self.kth = 0.0  # d_k when last computed: tells where a bulk run is likely to need a refill
 
     # ---- limits
 
@@ -171,7 +172,7 @@ class State:
         if self.complete():
             return True
         mean_squared = float(self.sum @ self.sum) / (self.n * self.n)
-        kth = certificate.upper(view.keys[-1] / self.n + mean_squared, self.ball().error)
+        self.kth = kth = certificate.upper(view.keys[-1] / self.n + mean_squared, self.ball().error)
         return kth < self.outside(mean_squared) * certificate.ROOTS
 
     # ---- refilling
@@ -215,16 +216,16 @@ class State:
 
     def show(self, view: View, added: Sequence[bytes], n: int, total: NDArray[np.float64]) -> Ranking | None:
         """The ranking at total/n if its ids are not those shown last, or one of them was added in this step."""
-        ids = tuple(view.ids)
+        return self.ranking(view, n, total) if self.news(tuple(view.ids), added) else None
+
+    def news(self, ids: tuple[bytes, ...], added: Sequence[bytes]) -> bool:
+        """Whether ids now shown are not those shown last, order aside, or one of them was added in this step."""
+        changed = False
         if ids != self.shown:
             members = frozenset(ids)
             changed = members != self.members
             self.shown, self.members = ids, members
-        else:
-            changed = False
-        if not changed and self.members.isdisjoint(added):
-            return None
-        return self.ranking(view, n, total)
+        return changed or not self.members.isdisjoint(added)
 
     def ranking(self, view: View, n: int, total: NDArray[np.float64]) -> Ranking:
         """A view as what goes out."""

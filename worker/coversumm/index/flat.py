@@ -141,27 +141,28 @@ def _add_up(
     for at in range(0, len(vectors), TILE):
         v = vectors[at : at + TILE].astype(np.float64)
         total = total + v.sum(axis=0)
-        longest = max(longest, float(np.einsum("ij,ij->i", v, v).max()))
+        longest = max(longest, float(np.vecdot(v, v).max()))
     return n + len(vectors), total, longest
 
 
 def _keys(vectors: NDArray[np.int16], n: int, total: NDArray[np.float64]) -> NDArray[np.float64]:
     """Each vector's key, exact, computed a tile at a time."""
     keys = np.empty(len(vectors))
+    tile = np.empty((TILE, vectors.shape[1]))
     for at in range(0, len(vectors), TILE):
-        v = vectors[at : at + TILE].astype(np.float64)
-        keys[at : at + TILE] = n * np.einsum("ij,ij->i", v, v) - 2.0 * (v @ total)
+        v = tile[: len(vectors) - at]
+        v[:] = vectors[at : at + TILE]
+        keys[at : at + TILE] = n * np.vecdot(v, v) - 2.0 * (v @ total)
     return keys
 
 
 class _Group:
     """The copies of one vector seen so far; the ids are cut to the lowest from time to time."""
 
-    __slots__ = ("count", "ids", "key", "vector")
+    __slots__ = ("count", "ids", "key")
 
-    def __init__(self, key: float, vector: NDArray[np.int16]) -> None:
+    def __init__(self, key: float) -> None:
         self.key = key
-        self.vector = vector
         self.count = 0
         self.ids: list[bytes] = []
 
@@ -174,7 +175,7 @@ class _Pool:
         self._hold = hold
         self._gone = gone
         self._limit = np.inf
-        self._groups: dict[bytes, _Group] = {}
+        self._groups: dict[bytes, _Group] = {}  # by the vector's bytes
 
     def offer(
         self,
@@ -192,11 +193,10 @@ class _Pool:
         for key, row, id_ in zip(keys[rows].tolist(), rows.tolist(), ids_of(rows), strict=True):
             if gone and id_ in gone:
                 continue
-            vector = vectors[row]
-            data = vector.tobytes()
+            data = vectors[row].tobytes()
             group = self._groups.get(data)
             if group is None:
-                group = self._groups[data] = _Group(key, vector.copy())
+                group = self._groups[data] = _Group(key)
             group.count += 1
             group.ids.append(id_)
             if len(group.ids) >= 8 * self._hold:
@@ -230,10 +230,10 @@ class _Pool:
 
     def neighborhood(self, dimension: int) -> Neighborhood:
         self._prune()
-        groups = [group for group in self._groups.values() if group.key < self._limit]
-        vectors = np.array([group.vector for group in groups], np.int16).reshape(-1, dimension)
+        near = {data: group for data, group in self._groups.items() if group.key < self._limit}
+        groups = near.values()
         return Neighborhood(
-            vectors,
+            np.frombuffer(b"".join(near), np.int16).reshape(-1, dimension).copy(),
             [group.count for group in groups],
             [lowest(group.ids, self._hold) for group in groups],
             None if self._limit == np.inf else self._limit,
