@@ -1,0 +1,212 @@
+"""What must hold of a world in the end, found out by brute force from the logs alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from tests.kafka.compare import Difference, compare_changes, compare_dead_letters
+from tests.kafka.history import History, RecordModel, history
+from tests.kafka.topics import Message
+from tests.simulation.broker import Entry, Log, Transaction
+from tests.simulation.clients import BOOKKEEPING, File
+from tests.simulation.process import Process
+from tests.simulation.world import TOMBSTONE_SECONDS, Violation, World
+from worker.events import Reason, Record
+from worker.state import verify_partition
+from worker.stream.configuration import processor_config
+
+REASONS = frozenset(str(reason) for reason in Reason)
+
+
+def check(world: World) -> None:
+    """All invariants on a world that has caught up. Raises Violation."""
+    published = _messages(world, world.settings.output_topic)
+    letters = _messages(world, world.settings.dlq_topic)
+    wanted = history(_messages(world, world.settings.input_topic), world.settings)
+    if world.setup.emit == "every":
+        _raise_first(compare_changes(wanted.changes, published))
+    _raise_first(compare_dead_letters(wanted.dead_letters, letters))
+    world.seen["changes published"] += len(published)
+    world.seen["dead letters"] += len(letters)
+    _check_transactions(world, _expected(world, wanted))
+    _check_state(world)
+    _check_certificates(world)
+
+
+def _raise_first(differences: Iterable[Difference]) -> None:
+    for difference in differences:
+        raise Violation(difference.invariant, f"{difference.kind} {difference.where}: {difference.detail}")
+
+
+def _messages(world: World, topic: str) -> list[Message]:
+    """All that a committed reader sees."""
+    return [
+        Message(topic, partition, *_record(entry), entry.headers)
+        for partition in world.partitions
+        for entry in world.broker.log(topic, partition).committed()
+    ]
+
+
+def _record(entry: Entry) -> tuple[int, int, bytes | None, bytes | None]:
+    return entry.offset, int(entry.at * 1000), entry.key, entry.value
+
+
+# -- I4, I5: each transaction by itself -------------------------------------------------------------------------------
+
+Identity = tuple[str, bytes | None]
+"""What says which message it is, and its value where it is not known otherwise what that must be."""
+
+
+def _check_transactions(world: World, expected: Callable[[int, int, int], list[Identity]]) -> None:
+    """A transaction's offsets say which records it is about: it must hold what these lead to, and nothing else."""
+    found = {p: _by_transaction(world, p) for p in world.partitions}
+    done: dict[int, int] = defaultdict(int)
+    for transaction in world.broker.decided:
+        for partition, end in sorted(transaction.offsets.items()):
+            wanted = expected(partition, done[partition], end)
+            done[partition] = max(done[partition], end)
+            if found[partition][transaction] != wanted:
+                raise Violation(
+                    "I5",
+                    f"partition {partition}: the transaction up to {end} holds {found[partition][transaction]}, not {wanted}",
+                )
+
+
+def _by_transaction(world: World, partition: int) -> dict[Transaction | None, list[Identity]]:
+    """The messages of each transaction: summary changes, then dead letters."""
+    found: dict[Transaction | None, list[Identity]] = defaultdict(list)
+    for topic, header in (
+        (world.settings.output_topic, "ce_id"),
+        (world.settings.dlq_topic, "dlq.source.offset"),
+    ):
+        for entry in world.broker.log(topic, partition).history:
+            if not entry.is_marker:
+                value = entry.value if world.setup.emit == "coalesced" else None
+                found[entry.transaction].append((dict(entry.headers)[header].decode(), value))
+    return found
+
+
+def _expected(world: World, wanted: History) -> Callable[[int, int, int], list[Identity]]:
+    """(partition, first offset, end) -> what the records between lead to."""
+    if world.setup.emit == "coalesced":
+        return _coalesced(world)
+
+    def every(partition: int, first: int, end: int) -> list[Identity]:
+        changes = [c.ce_id for c in wanted.changes if c.partition == partition and first <= c.sequence < end]
+        sources = [letter.source for letter in wanted.dead_letters]
+        letters = [str(s.offset) for s in sources if s.partition == partition and first <= s.offset < end]
+        return [(identity, None) for identity in changes + letters]
+
+    return every
+
+
+def _coalesced(world: World) -> Callable[[int, int, int], list[Identity]]:
+    """Which changes there are depends on the micro-batches: the model gets the same ones."""
+    model = RecordModel(processor_config(world.settings, world.setup.partitions, None), lambda _: [])
+
+    def coalesced(partition: int, first: int, end: int) -> list[Identity]:
+        log = world.broker.log(world.settings.input_topic, partition)
+        changes: list[Identity] = []
+        letters: list[Identity] = []
+        records = [
+            Record(world.settings.input_topic, partition, *_record(entry))
+            for entry in log.committed()
+            if first <= entry.offset < end
+        ]
+        messages, outcomes = model.run(records)
+        for _, value, identity in messages:
+            if identity not in REASONS:
+                changes.append((identity, value))
+        for record, outcome in zip(records, outcomes, strict=True):
+            if outcome.startswith("dead_letter:"):
+                letters.append((str(record.offset), record.value))
+        return changes + letters
+
+    return coalesced
+
+
+# -- I8 ---------------------------------------------------------------------------------------------------------------
+
+
+def state_of(entries: Iterable[Entry]) -> dict[bytes, bytes]:
+    """The rows that changelog records lead to."""
+    rows: dict[bytes, bytes] = {}
+    for entry in entries:
+        assert entry.key is not None
+        if entry.value is None:
+            rows.pop(entry.key, None)
+        else:
+            rows[entry.key] = entry.value
+    return rows
+
+
+def _stored(file: File | None) -> dict[bytes, bytes]:
+    rows = () if file is None else file.rows.scan(b"")
+    return {key: value for key, value in rows if not key.startswith(BOOKKEEPING)}
+
+
+def check_restored(world: World, process: Process) -> None:
+    """Who takes over holds what was ever committed. Raises Violation."""
+    assert process.held is not None
+    for partition in process.held.actives:
+        _compare_rows(
+            f"partition {partition} as taken over by {process.name}",
+            state_of(world.broker.log(world.changelog, partition).committed()),
+            _stored(process.disk.get(partition)),
+        )
+
+
+def _check_state(world: World) -> None:
+    """Owners, standbys and the compacted changelog have the same rows, which a brute-force look finds sound."""
+    for partition in world.partitions:
+        log = world.broker.log(world.changelog, partition)
+        wanted = state_of(log.committed())
+        for process in world.workers:
+            assert process is not None
+            assert process.held is not None
+            if partition in process.held.actives | process.held.standbys:
+                _compare_rows(
+                    f"partition {partition} at {process.name}", wanted, _stored(process.disk.get(partition))
+                )
+            if partition in process.held.actives:
+                _verify(world, process, partition)
+        _check_compacted(world, log, partition, wanted)
+
+
+def _verify(world: World, process: Process, partition: int) -> None:
+    if partition not in process.disk:
+        return
+    rows = process.disk[partition].rows
+    for found in verify_partition(
+        rows, dimension=world.settings.dimension, k=world.setup.k, distinct=world.setup.distinct
+    ):
+        if not found.ok:
+            raise Violation("I6", f"partition {partition}, {found.entity_id}: {found.problems}")
+
+
+def _check_compacted(world: World, log: Log, partition: int, wanted: dict[bytes, bytes]) -> None:
+    log.compact(0, 0 if world.plan.seed % 2 else TOMBSTONE_SECONDS)
+    entries, _ = log.read(0, len(log.entries))
+    _compare_rows(f"partition {partition} rebuilt from the compacted changelog", wanted, state_of(entries))
+
+
+def _compare_rows(where: str, wanted: dict[bytes, bytes], found: dict[bytes, bytes]) -> None:
+    if wanted != found:
+        missing = sorted(wanted.keys() - found.keys())
+        more = sorted(found.keys() - wanted.keys())
+        other = sorted(key for key in wanted.keys() & found.keys() if wanted[key] != found[key])
+        raise Violation("I8", f"{where}: missing {missing[:3]}, too many {more[:3]}, different {other[:3]}")
+
+
+# -- I6 -----------------------------------------------------------------------------------------------------------------
+
+
+def _check_certificates(world: World) -> None:
+    """Every step was proved by a certificate or decided by a refill; that it was right is in the messages."""
+    for counters in world.core:
+        world.seen["steps proved by the gap"] += counters.proved_gap
+        world.seen["steps proved by the reservoir"] += counters.proved_reservoir
+        world.seen["refills"] += counters.refilled
+        if counters.steps != counters.proved_gap + counters.proved_reservoir + counters.refilled:
+            raise Violation("I6", f"some steps were not decided, or twice: {counters}")

@@ -1,0 +1,439 @@
+"""The libraries the worker calls, over the broker and the disks in memory: confluent-kafka, aiokafka's thread, rocksdict.
+
+Everything above them is the worker's own code. Each call passes a named *point* of the process that makes it (`Process.call`):
+there the simulation may kill the process, park the call, or fail it, before or after it took effect.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
+from faust.types import TP
+
+from tests.simulation.broker import ABORTED, COMMITTED, Broker, Clock, Entry, Log
+from tests.simulation.fibers import Fiber
+from worker.state import MemoryRows
+
+PROCESS = "simulated.process"
+"""The client setting that says whose client it is."""
+POLL_SECONDS = 1.0
+"""How long a fetch that finds nothing waits for something."""
+BOOKKEEPING = b"__faust\0"
+"""What the table notes for itself in a database begins so."""
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """The process behind a client."""
+
+    broker: Broker
+    restore_rows: int
+
+    def call(self, point: str, action: Callable[[], T]) -> T:
+        """Do it, unless something happens at this point."""
+
+
+def _process(config: Mapping[str, Any]) -> Caller:
+    process: Caller = config[PROCESS]
+    return process
+
+
+def _poll(clock: Clock, has_news: Callable[[], bool]) -> None:
+    """Wait for news, not for ever."""
+    until = clock.now + POLL_SECONDS
+    Fiber.park()
+    Fiber.wait_while(lambda: clock.now < until and not has_news())
+
+
+# -- confluent-kafka --------------------------------------------------------------------------------------------------
+
+
+class Producer:
+    """A transactional producer: records wait in its queue until `flush`."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._process = _process(config)
+        self._broker = self._process.broker
+        self._id = config["transactional.id"]
+        self._epoch = -1
+        self._queue: list[tuple[Any, ...]] = []
+
+    def init_transactions(self, timeout: float) -> None:
+        """Fence the last holder of the id."""
+        self._epoch = self._process.call("init", lambda: self._broker.init_producer(self._id))
+
+    def begin_transaction(self) -> None:
+        """Open a transaction."""
+        self._process.call("begin", lambda: self._broker.begin(self._id, self._epoch))
+
+    def produce(
+        self, topic: str, value: Any, key: Any, partition: int, *, on_delivery: Any, headers: Any
+    ) -> None:
+        """Put a record into the queue."""
+        self._queue.append((topic, value, key, partition, on_delivery, tuple(headers)))
+
+    def poll(self, timeout: float) -> int:
+        """Nothing: `flush` sends."""
+        return 0
+
+    def flush(self, timeout: float) -> int:
+        """Send the queue; a record that is refused is told to its callback."""
+        self._process.call("flush", lambda: None)
+        for topic, value, key, partition, on_delivery, headers in self._queue:
+            place = (topic, partition)
+            send = lambda p=place, k=key, v=value, h=headers: self._broker.produce(  # noqa: E731
+                self._id, self._epoch, p, k, v, h
+            )
+            try:
+                offset = self._process.call("produce", send)
+            except Exception as refused:
+                on_delivery(refused.args[0], None)
+            else:
+                on_delivery(None, _Delivered(partition, offset))
+        self._queue = []
+        return 0
+
+    def send_offsets_to_transaction(self, offsets: Sequence[Any], metadata: bytes, timeout: float) -> None:
+        """Source offsets, checked against the group."""
+        (generation,) = struct.unpack_from("<i", metadata, len(b"CGMDv2:"))
+        _, member_id, _ = metadata[len(b"CGMDv2:") + 4 :].split(b"\0")
+        wanted = {offset.partition: offset.offset for offset in offsets}
+        self._process.call(
+            "offsets",
+            lambda: self._broker.add_offsets(self._id, self._epoch, wanted, (generation, member_id.decode())),
+        )
+
+    def commit_transaction(self, timeout: float) -> None:
+        """Commit; whatever still waits goes first."""
+        self.flush(timeout)
+        self._process.call("commit", lambda: self._broker.end(self._id, self._epoch, COMMITTED))
+
+    def abort_transaction(self, timeout: float) -> None:
+        """Abort."""
+        self._process.call("abort", lambda: self._broker.end(self._id, self._epoch, ABORTED))
+
+
+class _Delivered(NamedTuple):
+    partition_: int
+    offset_: int
+
+    def partition(self) -> int:
+        return self.partition_
+
+    def offset(self) -> int:
+        return self.offset_
+
+
+class _Message(NamedTuple):
+    place: tuple[str, int]
+    entry: Entry | None
+    end: int
+
+    def topic(self) -> str:
+        return self.place[0]
+
+    def partition(self) -> int:
+        return self.place[1]
+
+    def offset(self) -> int:
+        return self.end if self.entry is None else self.entry.offset
+
+    def error(self) -> KafkaError | None:
+        return KafkaError(KafkaError._PARTITION_EOF, "end") if self.entry is None else None
+
+    def key(self) -> bytes | None:
+        return None if self.entry is None else self.entry.key
+
+    def value(self) -> bytes | None:
+        return None if self.entry is None else self.entry.value
+
+
+class Consumer:
+    """A consumer of explicit assignments, and the questions about offsets."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._process = _process(config)
+        self._broker = self._process.broker
+        self._committed = config["isolation.level"] == "read_committed"
+        self._positions: dict[tuple[str, int], int] = {}
+        self._ended: set[tuple[str, int]] = set()
+
+    def assign(self, partitions: Sequence[Any]) -> None:
+        """Read these from their offsets."""
+        self._positions = {(p.topic, p.partition): p.offset for p in partitions}
+
+    def assignment(self) -> list[Any]:
+        """What is read."""
+        return [TopicPartition(*place) for place in self._positions]
+
+    def position(self, partitions: Sequence[Any]) -> list[Any]:
+        """After the last record that was handed out; librdkafka knows none before it."""
+        return [TopicPartition(p.topic, p.partition, OFFSET_INVALID) for p in partitions]
+
+    def consume(self, count: int, timeout: float) -> list[_Message]:
+        """Some records, and where a partition ends."""
+        return self._process.call("read", lambda: self._consume(min(count, self._process.restore_rows)))
+
+    def _consume(self, count: int) -> list[_Message]:
+        found: list[_Message] = []
+        for place, position in self._positions.items():
+            log = self._broker.log(*place)
+            entries, after = log.read(position, count, committed=self._committed)
+            found += [_Message(place, entry, 0) for entry in entries]
+            self._positions[place] = after
+            if entries or after > position:
+                self._ended.discard(place)
+            if len(entries) < count and place not in self._ended:
+                self._ended.add(place)
+                found.append(_Message(place, None, after))
+        if not found:
+            places = {place: self._broker.log(*place) for place in self._positions}
+            _poll(
+                self._broker.clock,
+                lambda: any(self._has_news(log, self._positions[p]) for p, log in places.items()),
+            )
+        return found
+
+    def _has_news(self, log: Log, position: int) -> bool:
+        return (log.stable_end if self._committed else log.end) > position
+
+    def committed(self, partitions: Sequence[Any], timeout: float) -> list[Any]:
+        """The group's offsets, once no transaction may change them any more."""
+        group, asked = self._broker.group, [p.partition for p in partitions]
+
+        def answer() -> list[Any]:
+            Fiber.wait_while(lambda: group.is_pending(asked))
+            return [
+                SimpleNamespace(
+                    topic=p.topic,
+                    partition=p.partition,
+                    offset=group.committed.get(p.partition, -1001),
+                    error=None,
+                )
+                for p in partitions
+            ]
+
+        return self._process.call("committed", answer)
+
+    def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]:
+        """Start and end of a log as this reader sees it."""
+        log = self._broker.log(partition.topic, partition.partition)
+        return self._process.call("bounds", lambda: (0, log.stable_end if self._committed else log.end))
+
+    def offsets_for_times(self, partitions: Sequence[Any], timeout: float) -> list[Any]:
+        """The first offset that is not older, -1 where all are."""
+        return [
+            TopicPartition(
+                p.topic,
+                p.partition,
+                next(
+                    (
+                        e.offset
+                        for e in self._broker.log(p.topic, p.partition).entries
+                        if e.at * 1000 >= p.offset
+                    ),
+                    -1,
+                ),
+            )
+            for p in partitions
+        ]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+# -- aiokafka ---------------------------------------------------------------------------------------------------------
+
+
+class Fetched(NamedTuple):
+    """A record as aiokafka has it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class ConsumerThread:
+    """What Faust's consumer thread is to the consumer: assignment, positions, fetches, the group coordinator."""
+
+    beacon = None
+
+    def __init__(self, process: Caller, input_topic: str) -> None:
+        self._process = process
+        self._topic = input_topic
+        self.assigned: set[TP] = set()
+        self.positions: dict[TP, int] = {}
+        self.generation, self.member_id = -1, ""
+        self.fetch_records = 1
+
+    def _ensure_consumer(self) -> Any:
+        return self
+
+    @property
+    def _coordinator(self) -> Any:
+        return self
+
+    def assignment(self) -> set[TP]:
+        """Of the group."""
+        return self.assigned
+
+    def assign(self, generation: int, member_id: str, assigned: set[TP]) -> None:
+        """A new assignment; nothing is fetched before a seek."""
+        self.generation, self.member_id, self.assigned = generation, member_id, set(assigned)
+        self.positions.clear()
+
+    def seek(self, tp: TP, offset: int) -> None:
+        """Fetch from there."""
+        self.positions[tp] = offset
+
+    async def getmany(self, tps: set[TP], timeout: float) -> dict[TP, list[Fetched]]:
+        """One fetch: positions move with it, whoever moves them meanwhile."""
+        found = self._process.call("fetch", lambda: self._fetch(sorted(tps)))
+        if not found and timeout:
+            logs = {tp: self._process.broker.log(tp.topic, tp.partition) for tp in tps}
+            positions = dict(self.positions)
+            _poll(
+                self._process.broker.clock,
+                lambda: (
+                    self.positions != positions
+                    or any(logs[tp].stable_end > positions.get(tp, 0) for tp in tps)
+                ),
+            )
+        return found
+
+    def _fetch(self, tps: list[TP]) -> dict[TP, list[Fetched]]:
+        found = {}
+        for tp in tps:
+            log = self._process.broker.log(tp.topic, tp.partition)
+            entries, position = log.read(self.positions.get(tp, 0), self.fetch_records)
+            self.positions[tp] = position
+            if entries:
+                found[tp] = [Fetched(*tp, e.offset, int(e.at * 1000), e.key, e.value) for e in entries]
+        return found
+
+
+# -- rocksdict --------------------------------------------------------------------------------------------------------
+
+
+class WriteBatch:
+    """Changes that are written together."""
+
+    def __init__(self, raw_mode: bool = False) -> None:
+        self.changes: dict[bytes, bytes | None] = {}
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Set a row."""
+        self.changes[key] = value
+
+    def delete(self, key: bytes) -> None:
+        """Remove a row."""
+        self.changes[key] = None
+
+
+class File:
+    """A database as it lies on a disk: one write after another, so that a power cut can take the last ones."""
+
+    def __init__(self) -> None:
+        self.rows = MemoryRows()
+        self.writes: list[Mapping[bytes, bytes | None]] = []
+
+    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """Append a write."""
+        self.rows.write(changes)
+        self.writes.append(changes)
+
+    def cut(self, writes: int) -> None:
+        """Lose the last ones."""
+        self.writes = self.writes[: max(0, len(self.writes) - writes)]
+        self.rows = MemoryRows()
+        for changes in self.writes:
+            self.rows.write(changes)
+
+
+class Database:
+    """An open database; of no use to anyone once it is closed, as RocksDB's."""
+
+    def __init__(self, process: Caller, file: File) -> None:
+        self._process = process
+        self._file: File | None = file
+
+    @property
+    def _open(self) -> File:
+        if self._file is None:
+            raise RuntimeError("the database is closed")
+        return self._file
+
+    def get(self, key: bytes) -> bytes | None:
+        """A row."""
+        return self._open.rows.get(key)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Rows in order."""
+        return self._open.rows.scan(prefix)
+
+    def write(self, batch: WriteBatch) -> None:
+        """All of a batch."""
+        self._process.call("write", lambda: self._open.write(dict(batch.changes)))
+
+    def close(self) -> None:
+        """Nobody may use it any more."""
+        self._file = None
+
+
+Disk = dict[int, File]
+"""A worker's data directory: a database for each partition."""
+
+
+class Store:
+    """What Faust's RocksDB store is to the table."""
+
+    offset_key = BOOKKEEPING + b"offset__"
+
+    def __init__(self, process: Caller, disk: Disk) -> None:
+        self._process = process
+        self.disk = disk
+        self._dbs: dict[int, Database] = {}
+
+    def _db_for_partition(self, partition: int) -> Database:
+        if partition not in self._dbs:
+            self._dbs[partition] = Database(self._process, self.disk.setdefault(partition, File()))
+        return self._dbs[partition]
+
+    def partition_path(self, partition: int) -> str:
+        """What `Rdict.destroy` finds it by."""
+        path = f"/simulated/{id(self.disk)}/{partition}"
+        Rdict.files[path] = (self.disk, partition)
+        return path
+
+    async def on_rebalance(self, assigned: set[TP], *_: Any) -> None:
+        """Close what was given up."""
+        for partition in self._dbs.keys() - {tp.partition for tp in assigned}:
+            self._dbs.pop(partition).close()
+
+    async def on_recovery_completed(self, *_: Any) -> None:
+        """Nothing."""
+
+
+def stored_offset(file: File | None) -> int:
+    """The changelog offset that a database holds, -1 where there is none."""
+    stored = None if file is None else file.rows.get(Store.offset_key)
+    return -1 if stored is None else int(stored)
+
+
+class Rdict:
+    """Only what is called on the class."""
+
+    files: ClassVar[dict[str, tuple[Disk, int]]] = {}
+
+    @classmethod
+    def destroy(cls, path: str) -> None:
+        """Remove a database from its disk."""
+        disk, partition = cls.files.pop(path)
+        disk.pop(partition, None)

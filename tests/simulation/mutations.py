@@ -1,0 +1,213 @@
+"""Rules of delivery, each taken out: what the simulation must find.
+
+A mutation patches the worker's own code for the length of a `with`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from tests.simulation.clients import Consumer as SimulatedConsumer
+from tests.simulation.clients import WriteBatch
+from worker.errors import Crash
+from worker.stream import processor, transaction
+from worker.stream.consumer import GuardedConsumer
+from worker.stream.delivery import Delivery
+from worker.stream.processor import Processor
+from worker.stream.table import CommittedTable
+from worker.stream.transaction import TransactionalProducer
+
+Mutation = Callable[[], AbstractContextManager[Any]]
+
+
+def local_rows_before_the_transaction() -> AbstractContextManager[Any]:
+    """The local batch is written before the transaction: a crash between leaves rows nobody else has."""
+    commit_now = Delivery._commit_now
+
+    def early(self: Any, batch: Any, membership: Any) -> None:
+        for partition, changes in batch.rows.items():
+            rows = WriteBatch()
+            rows.changes = dict(changes)
+            self._table._database(partition).write(rows)
+        commit_now(self, batch, membership)
+
+    return patch.object(Delivery, "_commit_now", early)
+
+
+def changelog_offset_before_its_rows() -> AbstractContextManager[Any]:
+    """Offset and rows in two writes: a crash between leaves rows out for good."""
+    apply = CommittedTable._apply
+
+    def in_two(self: Any, role: str, epoch: int, partition: int, changes: Any, last: int, after: Any) -> None:
+        database, name = self._database(partition), self.data.offset_key
+        before = database.get(name)
+        offset = WriteBatch()
+        offset.put(name, str(last).encode())
+        database.write(offset)
+        database._open.rows.write({name: before})  # so that `_apply` takes the rows after it
+        apply(self, role, epoch, partition, changes, last, after)
+
+    return patch.object(CommittedTable, "_apply", in_two)
+
+
+def no_seek_back_after_a_dropped_fetch() -> AbstractContextManager[Any]:
+    """What a fetch returned and nobody got is not read again."""
+    return patch.object(GuardedConsumer, "_read_again", lambda self, fetched: None)
+
+
+def every_jump_believed() -> AbstractContextManager[Any]:
+    """A first record above the cursor counts as a gap of the log at once; nothing is read again."""
+    guard = GuardedConsumer._guard
+
+    def believing(self: Any, fetched: Any, membership: Any) -> Any:
+        self._asked.update(self.cursors)
+        return guard(self, fetched, membership)
+
+    return _both(patch.object(GuardedConsumer, "_guard", believing), no_seek_back_after_a_dropped_fetch())
+
+
+def membership_read_live() -> AbstractContextManager[Any]:
+    """The commit goes out under the group's present generation, whoever's the events were."""
+
+    def live(group: str, membership: Any) -> bytes:
+        return original(group, membership._replace(generation=-1, member_id=""))
+
+    original = transaction.group_metadata
+    return _both(
+        patch.object(transaction, "group_metadata", live),
+        patch.object(Delivery, "_check_chain", lambda self, batch: None),
+    )
+
+
+def stale_batches_taken() -> AbstractContextManager[Any]:
+    """A micro-batch of a past assignment is delivered under the present one."""
+    deliver = Delivery.deliver
+
+    async def taking(self: Any, batch: Any) -> None:
+        await deliver(self, replace(batch, membership=self._membership()))
+
+    return patch.object(Delivery, "deliver", taking)
+
+
+def restore_of_uncommitted_rows() -> AbstractContextManager[Any]:
+    """Restore and standby read what was never committed."""
+
+    class Uncommitted(SimulatedConsumer):
+        def __init__(self, config: Mapping[str, Any]) -> None:
+            super().__init__({**config, "isolation.level": "read_uncommitted"})
+
+    return patch("tests.simulation.seams.CHANGELOG_CONSUMER", Uncommitted)
+
+
+def applied_offset_not_in_the_rows() -> AbstractContextManager[Any]:
+    """Rows do not tell which records they hold."""
+    return patch.object(processor, "put_applied", lambda pending, applied: None)
+
+
+def applied_records_processed_again() -> AbstractContextManager[Any]:
+    """Records below the applied offset count once more."""
+    return patch.object(Processor, "_is_fresh", lambda self, record: True)
+
+
+def caches_kept_over_a_rebalance() -> AbstractContextManager[Any]:
+    """What is remembered of a partition outlives its assignment."""
+    return patch.object(Processor, "forget", lambda self, partitions: None)
+
+
+def old_local_state_believed() -> AbstractContextManager[Any]:
+    """A database that was away for longer than tombstones live is read on, not rebuilt."""
+    start = CommittedTable._start
+    return patch.object(
+        CommittedTable,
+        "_start",
+        lambda self, partition, low, high, horizon: start(self, partition, low, high, 0),
+    )
+
+
+def garbage_not_noted() -> AbstractContextManager[Any]:
+    """A deleted entity's rows are forgotten, not removed."""
+    return patch.object(processor, "put_garbage", lambda pending, entity, incarnation: None)
+
+
+def takeover_of_what_is_committed_by_then() -> AbstractContextManager[Any]:
+    """The takeover waits for no transaction of its predecessor, neither for its offsets nor for its rows."""
+
+    class Committed(SimulatedConsumer):
+        def __init__(self, config: Mapping[str, Any]) -> None:
+            super().__init__({**config, "isolation.level": "read_committed"})
+
+    return _both(
+        patch("tests.simulation.broker.Group.is_pending", lambda self, partitions: False),
+        patch("tests.simulation.seams.BOUNDS_CONSUMER", Committed),
+    )
+
+
+def failed_commits_passed_over() -> AbstractContextManager[Any]:
+    """After a failed commit the worker aborts and goes on with the next micro-batch."""
+    commit_now = Delivery._commit_now
+
+    def passing_over(self: Any, batch: Any, membership: Any) -> None:
+        try:
+            commit_now(self, batch, membership)
+        except Crash:
+            self._producer._producer.abort_transaction(1)
+            self._processor.committed(batch)
+
+    return patch.object(Delivery, "_commit_now", passing_over)
+
+
+def doubtful_commits_retried() -> AbstractContextManager[Any]:
+    """After a commit without an answer the worker commits the same once more."""
+    commit = TransactionalProducer.commit
+
+    def again(self: Any, *arguments: Any) -> dict[int, int]:
+        try:
+            return commit(self, *arguments)
+        except Crash:
+            return commit(self, *arguments)
+
+    return patch.object(TransactionalProducer, "commit", again)
+
+
+def _both(*patches: Any) -> AbstractContextManager[Any]:
+    stack = ExitStack()
+    for one in patches:
+        stack.enter_context(one)
+    return stack
+
+
+MUTATIONS: dict[str, Mutation] = {
+    mutation.__name__: mutation
+    for mutation in (
+        local_rows_before_the_transaction,
+        changelog_offset_before_its_rows,
+        no_seek_back_after_a_dropped_fetch,
+        every_jump_believed,
+        membership_read_live,
+        stale_batches_taken,
+        restore_of_uncommitted_rows,
+        applied_offset_not_in_the_rows,
+        applied_records_processed_again,
+        caches_kept_over_a_rebalance,
+        old_local_state_believed,
+        garbage_not_noted,
+        takeover_of_what_is_committed_by_then,
+        failed_commits_passed_over,
+        doubtful_commits_retried,
+    )
+}
+
+FOCUS = {
+    "no_seek_back_after_a_dropped_fetch": "slow_fetch",
+    "every_jump_believed": "slow_fetch",
+    "old_local_state_believed": "absence",
+    "takeover_of_what_is_committed_by_then": "zombie",
+    "membership_read_live": "zombie",
+    "failed_commits_passed_over": "arm",
+    "doubtful_commits_retried": "arm",
+}
+"""The kind of step that brings a mutation to light the soonest: in plans full of it, tests need fewer seeds."""

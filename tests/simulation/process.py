@@ -1,0 +1,411 @@
+"""One worker process: the worker's own consumer, delivery, producer, table and processor, put together over simulated clients.
+
+What Faust does around them (the fetch loop, the agent with its buffer, the steps of a rebalance in their order) is here; each
+is a fiber, so that a rebalance finds a commit or a restore half done.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeVar
+
+import faust
+from faust.types import TP
+
+from tests.simulation.broker import Broker, Refused
+from tests.simulation.clients import PROCESS, ConsumerThread, Disk, Store
+from tests.simulation.fibers import Fiber, Killed, drive
+from tests.simulation.seams import Ended
+from worker.coversumm import Counters
+from worker.errors import SurroundingsError
+from worker.settings import Settings
+from worker.stream.configuration import processor_config
+from worker.stream.consumer import GuardedConsumer
+from worker.stream.delivery import Delivery
+from worker.stream.processor import Processor, Stats
+from worker.stream.table import CommittedTable
+from worker.stream.topics import changelog_topic
+from worker.stream.transaction import TransactionalProducer
+
+BUFFERED = 2
+"""Micro-batches that wait for the agent."""
+BACKGROUND = ("fetch", "standby")
+"""Fibers that never end."""
+T = TypeVar("T")
+
+
+class Fault(NamedTuple):
+    """What is to happen at a process's next pass of a point: `kill`, `park`, `freeze` or `fail`, `before` or `after` it."""
+
+    kind: str
+    when: str
+    passes: int
+    """How often the point is passed unharmed first."""
+    seconds: float = 0.0
+    """How long a parked call takes at least."""
+
+
+class DiskFullError(Exception):
+    """A write that the file system refuses."""
+
+
+class Assignment(NamedTuple):
+    """What the group gave to a member."""
+
+    generation: int
+    actives: frozenset[int]
+    standbys: frozenset[int]
+
+
+class Consumer(GuardedConsumer):
+    """The worker's consumer on the simulated thread."""
+
+    def _new_consumer_thread(self) -> Any:
+        return self.app.consumer_thread
+
+    async def sleep(self, seconds: float) -> None:
+        """Let others run on."""
+        Fiber.park()
+
+
+class App:
+    """What consumer and table need of the Faust app; the rest is that of one app for all."""
+
+    def __init__(self, settings: Settings, process: Process) -> None:
+        self.input_topic_name = settings.input_topic
+        self.linger_seconds = settings.batch_linger_ms / 1000
+        self.client_config = {PROCESS: process}
+        self.consumer_thread = ConsumerThread(process, settings.input_topic)
+        self.delivery: Delivery
+        self.consumer: Consumer
+        self.topic_ids: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_faust_app(), name)
+
+    def on_restore_progress(self, rows: int, remaining: int) -> None:
+        """Nobody looks."""
+
+
+@cache
+def _faust_app() -> Any:
+    return faust.App(
+        "simulated", broker="kafka://nowhere:1", topic_allow_declare=False, broker_max_poll_records=50
+    )
+
+
+class _Silent:
+    """Metrics nobody reads but those of the core, and topics that stay what they are."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def observe_batch(self, stats: Stats) -> None:
+        """Keep how the micro-batch's steps were decided."""
+        self._process.core.append(stats.core)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+    def known(self, topic: str) -> str:
+        """The id of the one topic there is of a name."""
+        return f"the id of {topic}"
+
+
+class Process:
+    """A worker from start to end.
+
+    Attributes:
+        fibers: its work under way.
+        armed: the faults that wait at its points.
+        dead: it runs no more; `end` is what ended it, None for a stop that was asked for.
+        excused: something was made to fail: it may end itself.
+        calm: nothing may happen to it any more.
+        core: how the core decided the steps of each committed micro-batch.
+    """
+
+    def __init__(
+        self, name: str, settings: Settings, partitions: int, broker: Broker, disk: Disk, seen: Counter[str]
+    ) -> None:
+        self.name = name
+        self.broker = broker
+        self.disk = disk
+        self.fibers: list[Fiber] = []
+        self.armed: dict[str, Fault] = {}
+        self.dead = self.frozen = self.excused = self.stopping = self.calm = False
+        self.end: BaseException | None = None
+        self.member_id = ""
+        self.assignment: Assignment | None = None  # given, not taken yet
+        self.held: Assignment | None = None
+        self.restore_rows = 7
+        self.restored: Callable[[Process], None] = lambda _: None
+        self.tell: Callable[[str], None] = lambda _: None
+        self.buffer: deque[Any] = deque()
+        self.core: list[Counters] = []
+        self._seen = seen
+        self._suspended = True
+        self._put_together(settings, partitions)
+
+    def _put_together(self, settings: Settings, partitions: int) -> None:
+        self.app = app = App(settings, self)
+        self.thread = app.consumer_thread
+        transport = SimpleNamespace(app=app, create_transaction_manager=lambda **_: None)
+        app.consumer = self.consumer = Consumer(
+            transport, self._take, self._on_revoked, self._on_assigned, loop=SimpleNamespace()
+        )
+        self.table = CommittedTable(
+            app, name="entities", key_type=bytes, value_type=bytes, partitions=partitions
+        )
+        self.changelog = changelog_topic(settings)
+        self.table._changelog_topic = SimpleNamespace(get_topic_name=lambda: self.changelog)
+        self.table._data = self.store = Store(self, self.disk)
+        self.processor = Processor(
+            processor_config(settings, partitions, None), self.store._db_for_partition, None
+        )
+        self.producer = TransactionalProducer(
+            app.client_config,
+            transactional_id=f"{settings.app_id}-{self.name}",
+            group=settings.app_id,
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+            deadline_seconds=settings.commit_timeout_ms / 1000,
+            max_message_bytes=settings.max_message_bytes,
+            in_flight_messages=settings.in_flight_messages,
+            in_flight_bytes=settings.in_flight_bytes,
+            on_full=lambda: None,
+        )
+        silent: Any = _Silent(self)
+        app.topic_ids = silent
+        app.delivery = self.delivery = Delivery(
+            processor=self.processor,
+            producer=self.producer,
+            table=self.table,
+            changelog_topic=self.changelog,
+            input_topic=settings.input_topic,
+            batch_events=settings.batch_size,
+            batch_bytes=settings.batch_bytes,
+            deadline_seconds=settings.commit_timeout_ms / 1000,
+            membership=lambda: self.consumer.membership,
+            metrics=silent,
+            topic_ids=silent,
+        )
+        self.input_topic = settings.input_topic
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def call(self, point: str, action: Callable[[], T]) -> T:
+        """Every call of a client library comes by here."""
+        if self.dead:
+            raise Killed
+        self.tell(f"{self.name} {Fiber.current and Fiber.current.name}: {point}")
+        fault = self.armed.get(point)
+        if fault is not None and fault.passes:
+            self.armed[point] = fault._replace(passes=fault.passes - 1)
+            fault = None
+        if fault is None:
+            return self._act(action)
+        del self.armed[point]
+        self._seen[f"{fault.kind} {fault.when} {point}"] += 1
+        if fault.when == "before":
+            self._suffer(fault, point)
+        result = self._act(action)
+        if fault.when == "after":
+            self._suffer(fault, point)
+        return result
+
+    def _act(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except Refused as refused:
+            self.excused = True
+            self._seen[f"refused: {refused.args[0].str()}"] += 1
+            raise
+
+    def _suffer(self, fault: Fault, point: str) -> None:
+        if self.calm:
+            return  # it was armed, and the call took until now
+        self.tell(f"{self.name} {Fiber.current and Fiber.current.name}: {fault.kind} {fault.when} {point}")
+        if fault.kind == "kill":
+            raise Killed
+        if fault.kind == "fail":
+            self.excused = True
+            raise DiskFullError if point == "write" else Refused(-195, f"simulated failure of {point}")
+        self.frozen = fault.kind == "freeze"
+        clock, until = self.broker.clock, self.broker.clock.now + fault.seconds
+        Fiber.park()
+        Fiber.wait_while(lambda: clock.now < until)
+
+    def kill(self) -> None:
+        """`kill -9`, or the end of an ended process: nothing of it runs on."""
+        self.dead = True
+        for fiber in self.fibers:
+            fiber.kill()
+
+    # -- what runs ----------------------------------------------------------------------------------------------------
+
+    def spawn(self, name: str, coroutine_of: Callable[[], Any]) -> Fiber:
+        """New work; it begins when it is resumed."""
+        return Fiber(name, lambda: drive(coroutine_of()), self.fibers)
+
+    def actions(self) -> list[Callable[[], None]]:
+        """What can go on now, the most urgent first."""
+        if self.dead or self.frozen:
+            return []
+        for fiber in self.fibers:
+            if fiber.done:
+                self.fibers.remove(fiber)
+                break
+        found = [fiber.resume for fiber in self.fibers if fiber.ready and fiber.name not in BACKGROUND]
+        if not self.stopping:
+            found = self._beginnings() + found
+        return found + [fiber.resume for fiber in self.fibers if fiber.ready and fiber.name in BACKGROUND]
+
+    def _beginnings(self) -> list[Callable[[], None]]:
+        """What can begin."""
+        found = []
+        if not self._is_busy("coordinator", "start"):  # one callback of the group's coordinator after another
+            if self.assignment is not None:
+                found.append(lambda: self.spawn("coordinator", self._assign).resume())
+            elif self._must_join:
+                found.append(lambda: self.spawn("coordinator", self._join).resume())
+        if self.buffer and not self._is_busy("agent"):
+            found.append(lambda: self.spawn("agent", self._deliver).resume())
+        return found
+
+    @property
+    def _must_join(self) -> bool:
+        group = self.broker.group
+        is_member = self.member_id in group.members
+        return not is_member or (group.joined is not None and self.member_id not in group.joined)
+
+    def _is_busy(self, *names: str) -> bool:
+        return any(fiber.name in names and not fiber.done for fiber in self.fibers)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way but what never ends."""
+        return not self.buffer and all(fiber.done or fiber.name in BACKGROUND for fiber in self.fibers)
+
+    async def _deliver(self) -> None:
+        await self.delivery.deliver(self.buffer.popleft())
+
+    async def _take(self, message: Any) -> None:
+        """Put a micro-batch into the agent's buffer: held back while the flow is suspended, dropped when it is cleared."""
+        Fiber.wait_while(lambda: self._suspended)
+        assignment = self.held
+
+        def put() -> None:
+            if self.held is assignment and not self._suspended:
+                self.buffer.append(message.value)
+
+        Fiber.wait_while(lambda: len(self.buffer) >= BUFFERED and self.held is assignment)
+        self.call("hand over", put)
+        Fiber.park()
+
+    # -- the group, in the order in which Faust goes through it ---------------------------------------------------------
+
+    async def _join(self) -> None:
+        """Give up what is held and join the next generation."""
+        group = self.broker.group
+        if self.member_id not in group.members:
+            self.thread.generation, self.thread.member_id = (
+                -1,
+                "",
+            )  # as aiokafka after a heartbeat that failed
+        await self.consumer.on_partitions_revoked(set(self.thread.assigned))
+        if self.member_id not in group.members:
+            self.enter()
+        elif group.joined is not None:
+            group.joined.add(self.member_id)
+
+    def enter(self) -> None:
+        """Join the group as a new member."""
+        self._seen["joined"] += 1
+        self.member_id = f"{self.name}-{self._seen['joined']}"
+        self.assignment = None
+        self.broker.group.join(self.member_id, self)
+
+    async def _on_revoked(self, revoked: set[TP]) -> None:
+        self.consumer.stop_flow()
+        self.consumer.pause_partitions(self.thread.assigned)
+        self._suspended = True
+        self.buffer.clear()
+        Fiber.wait_while(lambda: self._is_busy("agent"))
+
+    async def _assign(self) -> None:
+        """Take what was given: close and open databases; then restore, while the coordinator goes on."""
+        assignment, self.assignment = self.assignment, None
+        assert assignment is not None
+        self.held = assignment
+        inputs = {TP(self.input_topic, p) for p in assignment.actives}
+        changelogs = {TP(self.changelog, p) for p in assignment.actives | assignment.standbys}
+        self.thread.assign(assignment.generation, self.member_id, inputs | changelogs)
+        await self.consumer.on_partitions_assigned(inputs | changelogs, assignment.generation)
+        self._suspended = False
+        self.consumer.resume_flow()
+        self.spawn("recovery", lambda: self._recover(assignment))
+
+    async def _recover(self, assignment: Assignment) -> None:
+        """What Faust's recovery does: restore, then seek and let the input flow."""
+        if self.held is not assignment:
+            return
+        await self.table.on_recovery_completed(
+            {TP(self.changelog, p) for p in assignment.actives},
+            {TP(self.changelog, p) for p in assignment.standbys},
+        )
+        if self.held is not assignment or self.stopping:
+            return  # Faust is rebalancing again, or stops
+        self.restored(self)
+        self.consumer.resume_partitions(self.thread.assigned)
+        await self.consumer.perform_seek()
+        self.consumer.resume_flow()
+
+    async def _on_assigned(self, assigned: set[TP], generation: int) -> None:
+        self.consumer.pause_partitions(assigned)
+        changelogs = {tp for tp in assigned if tp.topic == self.changelog}
+        await self.table.on_rebalance(changelogs, set(), set(), generation)
+
+    def start(self) -> None:
+        """Take over the transactional id, then enter the group."""
+        self.spawn("start", self._start).resume()
+
+    async def _start(self) -> None:
+        try:
+            self.producer.start()
+        except SurroundingsError as cause:
+            raise Ended(cause) from cause
+        self.enter()
+        self.spawn("fetch", lambda: self.consumer._drain_messages(SimpleNamespace(should_stop=False)))
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        self.stopping = True
+        self.spawn("stop", self._stop)
+
+    async def _stop(self) -> None:
+        Fiber.wait_while(lambda: self._is_busy("coordinator", "start"))
+        self.consumer.stop_flow()
+        Fiber.wait_while(lambda: self._is_busy("agent"))
+        await self.table._let_go()
+        self.broker.group.leave(self.member_id)
+        self.dead = True
+
+    def failure(self) -> BaseException | None:
+        """What went wrong in a fiber that has ended; forgets it."""
+        for fiber in self.fibers:
+            if fiber.error is not None:
+                error, fiber.error = fiber.error, None
+                return error
+        return None
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether its end was to be expected of what was done to it."""
+        cause: BaseException | None = self.end
+        while cause is not None:
+            if isinstance(cause, (Refused, DiskFullError, Killed)):
+                return True
+            cause = cause.cause if isinstance(cause, Ended) else cause.__cause__ or cause.__context__
+        return self.excused

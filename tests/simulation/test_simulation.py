@@ -1,0 +1,176 @@
+"""A few hundred seeds of the simulation; that it finds what it is there to find; and that it is the same every time."""
+
+from __future__ import annotations
+
+import io
+from itertools import islice
+
+import pytest
+from rich.console import Console
+
+from tests.simulation.__main__ import look_at
+from tests.simulation.broker import Broker, Clock, Refused
+from tests.simulation.mutations import FOCUS, MUTATIONS
+from tests.simulation.plan import Plan, Setup, Step, draw_plan
+from tests.simulation.run import report, run_plan, run_seed, smallest
+from tests.simulation.seeds import run_seeds
+from tests.simulation.shrink import shrink
+
+SEEDS = 160
+MUTATION_SEEDS = 200
+
+UPSERT = b'{"type":"review.upserted","entity_id":"a","review_id":"r","sentences":[{"text":"x","embedding":[1,0,0,0]}]}'
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 40))
+def test_every_invariant_holds(first: int) -> None:
+    for seed in range(first, first + 40):
+        verdict = run_seed(seed)
+        assert verdict.violation is None, (
+            f"seed {seed}: {verdict.violation}; python -m tests.simulation --seed {seed}"
+        )
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_rule_taken_out_is_found(name: str) -> None:
+    with MUTATIONS[name]():
+        focus = FOCUS.get(name)
+        failing = (seed for seed in range(MUTATION_SEEDS) if run_seed(seed, focus).violation is not None)
+        assert list(islice(failing, 1)), f"{name}: {MUTATION_SEEDS} seeds without a finding"
+
+
+def test_a_seed_is_the_same_every_time() -> None:
+    for seed in range(5):
+        one, other = run_plan(draw_plan(seed), tell=True), run_plan(draw_plan(seed), tell=True)
+        assert one.story == other.story
+        assert one.seen == other.seen
+
+
+def test_a_zombie_that_wakes_in_its_commit_is_refused() -> None:
+    """One worker stops just before its commit; its successor waits until the broker aborts it, and goes on from there."""
+    story = _zombie(seconds=16)
+    assert "w1 agent: commit" in story
+    assert any(
+        "w0 ended: Ended(Crash('the transaction of a micro-batch failed (_FENCED" in line for line in story
+    )
+
+
+def test_a_zombie_in_time_is_waited_for() -> None:
+    """The same, but it wakes before its transaction runs out: it commits, and the successor has nothing left to do."""
+    story = _zombie(seconds=0)
+    assert "w1 agent: commit" not in story
+    assert "w0 agent: write" in story
+
+
+def _zombie(seconds: int) -> list[str]:
+    steps = (
+        Step("work", (6, 5)),
+        Step("arm", ("commit", "freeze", "before", 0, 0)),
+        Step("produce", (0, b"a", UPSERT, -1)),
+        Step("work", (3, 5)),
+        Step("tick", (7,)),
+        Step("work", (10, 5)),
+        Step("tick", (seconds,)),
+        Step("work", (10, 5)),
+        Step("thaw"),
+    )
+    verdict = run_plan(Plan(0, Setup(partitions=1, shuffle=0), steps), tell=True)
+    assert verdict.violation is None
+    assert verdict.seen["freeze before commit"] == 1
+    return verdict.story
+
+
+def test_a_failing_seed_shrinks_to_a_history_that_fails_alike() -> None:
+    with MUTATIONS["applied_records_processed_again"]():
+        seed = next(seed for seed in range(MUTATION_SEEDS) if run_seed(seed).violation is not None)
+        whole = draw_plan(seed)
+        small, verdict = smallest(seed, seconds=3)
+        assert verdict.kind == run_plan(whole).kind
+        assert len(small.steps) < len(whole.steps) / 3
+        text = report(seed, small, verdict)
+    assert f"python -m tests.simulation --seed {seed}" in text
+    assert all(str(step) in text for step in small.steps)
+    assert run_plan(small).violation is None  # it was the rule's absence
+
+
+def test_the_command_ends_with_1_where_a_seed_fails_and_says_how_to_have_it_again() -> None:
+    console = Console(record=True, file=io.StringIO(), width=200)
+    assert look_at(0, 1, console) == 0
+    with MUTATIONS["applied_offset_not_in_the_rows"]():
+        assert look_at(0, 1, console) == 1
+    text = console.export_text()
+    assert "seed 0: every invariant holds" in text
+    assert "again: python -m tests.simulation --seed 0" in text
+
+
+def test_shrinking_keeps_what_the_failure_needs() -> None:
+    steps = tuple(Step("tick", (n,)) for n in range(40))
+    needed = {Step("tick", (7,)), Step("tick", (31,))}
+    small = shrink(
+        Plan(0, Setup(k=4), steps),
+        lambda plan: {s for s in plan.steps if s.arguments[0] in (7, 31)} == needed,
+    )
+    assert set(small.steps) == needed
+    assert small.setup == Setup()
+
+
+def test_seeds_in_processes_are_the_same_seeds() -> None:
+    done: list[int] = []
+    failed, seen = run_seeds(3, 4, 2, done.append)
+    assert (failed, done) == ([], [4])
+    assert seen["events"] == sum(run_seed(seed).seen["events"] for seed in range(3, 7))
+
+
+# -- the broker ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_open_transaction_holds_committed_readers_back_and_a_decided_one_leaves_a_marker() -> None:
+    broker = Broker(Clock())
+    epoch = broker.init_producer("p")
+    broker.begin("p", epoch)
+    log = broker.log("t", 0)
+    broker.produce("p", epoch, ("t", 0), b"k", b"1", ())
+    log.append(b"k", b"2")
+    assert log.read(0, 9) == ([], 0)
+    assert [entry.value for entry in log.read(0, 9, committed=False)[0]] == [b"1", b"2"]
+    broker.end("p", epoch, "aborted")
+    found, position = log.read(0, 9)
+    assert ([entry.value for entry in found], position) == ([b"2"], 3)
+
+
+def test_a_taken_over_transactional_id_is_fenced_and_its_transaction_aborted() -> None:
+    broker = Broker(Clock())
+    old = broker.init_producer("p")
+    broker.begin("p", old)
+    broker.produce("p", old, ("t", 0), b"k", b"1", ())
+    broker.init_producer("p")
+    assert broker.log("t", 0).committed() == []
+    with pytest.raises(Refused):
+        broker.end("p", old, "committed")
+
+
+@pytest.mark.parametrize("membership", [(0, "m"), (1, "other")])
+def test_offsets_of_a_stale_membership_are_refused(membership: tuple[int, str]) -> None:
+    broker = Broker(Clock())
+    broker.group.members["m"], broker.group.generation = object(), 1
+    epoch = broker.init_producer("p")
+    broker.begin("p", epoch)
+    with pytest.raises(Refused):
+        broker.add_offsets("p", epoch, {0: 1}, membership)
+    broker.add_offsets("p", epoch, {0: 5}, (1, "m"))
+    assert (broker.group.committed, broker.group.is_pending([0])) == ({}, True)
+    broker.end("p", epoch, "committed")
+    assert (broker.group.committed, broker.group.is_pending([0])) == ({0: 5}, False)
+
+
+def test_compaction_keeps_the_last_of_each_key_and_tombstones_for_their_time() -> None:
+    clock = Clock()
+    log = Broker(clock).log("t", 0)
+    for key, value in ((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"b", None)):
+        log.append(key, value)
+    log.compact(0, tombstone_seconds=10)
+    assert [(entry.offset, entry.value) for entry in log.entries] == [(2, b"2"), (3, None)]
+    clock.now += 11
+    log.compact(0, tombstone_seconds=10)
+    assert [entry.offset for entry in log.entries] == [2]
+    assert len(log.committed()) == 4
