@@ -26,8 +26,9 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--data FILE`: reviews for the long suites in place of the bundled sample."""
+    """`--data FILE`: reviews for the long suites in place of the bundled sample; `--share` makes them shorter."""
     parser.addoption("--data", help="JSONL file of reviews (.gz too) for the fault suites")
+    parser.addoption("--share", default="1", help="share of the fault suites' events and faults, to try them")
 
 
 @pytest.hookimpl(trylast=True)

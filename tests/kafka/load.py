@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -291,6 +292,15 @@ class Stream:
         return Sent(bad.key, bad.value)
 
 
+def rounds(
+    reviews: Sequence[Review], vectors: Vectors, *, seed: int = 0, mix: Mix | None = None
+) -> Iterator[Sent]:
+    """The reviews' stream without an end: after each round come other entities with the same reviews."""
+    for number in count():
+        renamed = [review._replace(entity_id=f"{review.entity_id}~{number}") for review in reviews]
+        yield from Stream(renamed, vectors, seed=seed + number, mix=mix)
+
+
 def send(
     bootstrap_servers: str,
     topic: str,
@@ -309,7 +319,7 @@ def send(
         for event in part:
             sender.produce(topic, key=event.key, value=event.value)
         # One codec's records are all in the log before the next codec's: the order of the stream is kept.
-        _flush(sender)
+        _flush(sender, lambda sent=total: tick(sent))
         total += len(part)
         tick(total)
         _hold_back(total, events_per_s, started_s)
@@ -338,7 +348,7 @@ def send_in_transactions(
             for event in part:
                 value = event.value if committed else None  # a null value deletes the entity
                 sender.produce(topic, key=event.key or b"aborted", value=value)
-            _flush(sender)
+            _flush(sender, lambda: None)
             (sender.commit_transaction if committed else sender.abort_transaction)(60)
         total += len(part)
         tick(total)
@@ -354,9 +364,12 @@ def _hold_back(sent: int, events_per_s: float | None, started_s: float) -> None:
         time.sleep(max(0.0, sent / events_per_s - (time.monotonic() - started_s)))
 
 
-def _flush(sender: Any) -> None:
-    left = sender.flush(300)
-    assert left == 0, f"{left} records could not be sent"
+def _flush(sender: Any, meanwhile: Callable[[], None]) -> None:
+    """Wait until all is sent; `meanwhile` is called now and then, for somebody has to start the broker again."""
+    give_up_s = time.monotonic() + 300
+    while left := sender.flush(0.5):
+        assert time.monotonic() < give_up_s, f"{left} records could not be sent"
+        meanwhile()
 
 
 def batched_lists(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from rocksdict import AccessType, Options, Rdict
 
 from tests.kafka.broker import KafkaBroker
-from tests.kafka.chaos import Chaos, Fault
+from tests.kafka.chaos import Fault
 from tests.kafka.load import (
     CODECS,
     HashedVectors,
@@ -26,7 +25,9 @@ from tests.kafka.load import (
     send_in_transactions,
 )
 from tests.kafka.poison import ENTITY, KEY, packed, poisons
-from tests.kafka.topics import consumer, read_topic
+from tests.kafka.record import Recorder
+from tests.kafka.scenario import under_faults
+from tests.kafka.topics import read_topic
 from tests.kafka.workers import Pipeline, pipeline, wait_for
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -71,7 +72,6 @@ def check(site: Pipeline) -> dict[str, Any]:
 
 def test_two_workers_and_every_fault(site: Pipeline) -> None:
     """Two kill -9, a pause longer than the session, a SIGTERM; all codecs in the input."""
-    site.start(2)
     load = events(2500)
     faults = [
         Fault(0.15, "kill", 0),
@@ -79,13 +79,10 @@ def test_two_workers_and_every_fault(site: Pipeline) -> None:
         Fault(0.60, "kill", 1, seconds=2),
         Fault(0.80, "terminate", 0),
     ]
-    chaos = Chaos(site, len(load), faults)
-    feed(site, load, codecs=CODECS, chunk=50, events_per_s=100, tick=chaos.tick)
-    chaos.finish()
-    site.wait_caught_up(60, restart=True)
-    report = check(site)
-    assert report["records"] == len(load)
-    assert len(chaos.history) >= len(faults)
+    with Recorder().row("every fault") as row:
+        under_faults(site, row, load, len(load), faults, rate=100, codecs=CODECS)
+    assert row.events == len(load)
+    assert row.faults == len(faults)
 
 
 def test_a_transactional_input_with_aborts(site: Pipeline) -> None:
@@ -178,7 +175,7 @@ def test_rewound_offsets_publish_nothing_new(site: Pipeline) -> None:
         len(read_topic(site.broker.bootstrap_servers, topic)) for topic in (site.output_topic, site.dlq_topic)
     ]
     targets = site.targets()
-    commit(site, dict.fromkeys(targets, 0))
+    site.set_offsets(dict.fromkeys(targets, 0))
     worker.start().wait_ready()
     site.wait_caught_up(60)
     check(site)
@@ -186,20 +183,6 @@ def test_rewound_offsets_publish_nothing_new(site: Pipeline) -> None:
         len(read_topic(site.broker.bootstrap_servers, topic)) for topic in (site.output_topic, site.dlq_topic)
     ]
     assert after == before
-
-
-def commit(site: Pipeline, offsets: dict[int, int]) -> None:
-    """Set the group's offsets, as an operator may; the group must have no members."""
-    client = consumer(site.broker.bootstrap_servers, site.name)
-    try:
-        wanted = [
-            TopicPartition(site.input_topic, partition, offset) for partition, offset in offsets.items()
-        ]
-        done = client.commit(offsets=wanted, asynchronous=False)
-        assert done is not None
-        assert not any(one.error for one in done)
-    finally:
-        client.close()
 
 
 def test_an_empty_data_directory_is_restored_from_the_changelog(site: Pipeline) -> None:

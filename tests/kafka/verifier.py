@@ -1,6 +1,6 @@
 """The verifier: a process of its own that reads the topics and nothing else, and recomputes everything.
 
-    python -m tests.kafka.verifier --bootstrap HOST:PORT --input T --output T --dlq T [--group G]
+    python -m tests.kafka.verifier --bootstrap HOST:PORT --input T --output T --dlq T [--group G] [--changelog T [--data DIR ...]]
 
 k, epoch, dimension, embedder and limits are read from the same COVERSUMM_ variables as the worker's. It reads only what was
 committed, computes the whole history by brute force, and compares message by message:
@@ -10,6 +10,8 @@ committed, computes the whole history by brute force, and compares message by me
     I3  every change of the history is published exactly once, in order, and nothing else
     I4  every record is applied, ignored or dead-lettered, once in effect: each bad one has exactly one dead letter, and
         with --group everything is committed
+    I5  with --group and --changelog: the offsets ever committed are the applied offsets that the changelog ever held
+    I8  with --changelog and --data: each local copy in these directories of ended workers is what the changelog says
 
 It prints one JSON object and ends with 1 when there is any difference.
 """
@@ -21,30 +23,44 @@ import json
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from tests.kafka.compare import Difference, compare_changes, compare_dead_letters
 from tests.kafka.history import history
+from tests.kafka.recovered import OFFSETS_TOPIC, commits, compare_commits, compare_copies, read_copies
 from tests.kafka.topics import Message, committed_offsets, read_topic
 from worker.settings import Settings
 
 SHOWN = 50
 
 
-def verify(
-    settings: Settings, bootstrap_servers: str, topics: tuple[str, str, str], group: str | None
-) -> dict[str, Any]:
-    """The report on (input, output, dead letters)."""
+def verify(settings: Settings, given: argparse.Namespace) -> dict[str, Any]:
+    """The report on the topics and directories of the command line."""
     started_s = time.monotonic()
-    records, published, letters = (read_topic(bootstrap_servers, topic) for topic in topics)
+    records, published, letters = (
+        read_topic(given.bootstrap, topic) for topic in (given.input, given.output, given.dlq)
+    )
     wanted = history(records, settings)
-    differences = compare_changes(wanted.changes, published, coalesced=settings.emit == "coalesced")
+    coalesced = settings.emit == "coalesced"
+    checked = ["I1", "I2", *([] if coalesced else ["I3"]), "I4"]
+    differences = compare_changes(wanted.changes, published, coalesced=coalesced)
     differences += compare_dead_letters(wanted.dead_letters, letters)
-    if group is not None:
-        differences += _uncommitted(bootstrap_servers, records, group)
+    if given.group:
+        differences += _uncommitted(given.bootstrap, records, given.group)
+    if given.changelog:
+        changelog = read_topic(given.bootstrap, given.changelog)
+        if given.group and not given.compacted:
+            checked.append("I5")
+            offsets = commits(read_topic(given.bootstrap, OFFSETS_TOPIC), given.group, given.input)
+            differences += compare_commits(offsets, changelog)
+        if given.data:
+            checked.append("I8")
+            differences += compare_copies(read_copies(given.data), changelog, compacted=given.compacted)
     kinds = Counter(f"{difference.invariant} {difference.kind}" for difference in differences)
     return {
         "ok": not differences,
+        "checked": checked,
         "records": len(records),
         "outcomes": dict(wanted.outcomes.most_common()),
         "changes": sum(change.body is not None for change in wanted.changes),
@@ -80,9 +96,10 @@ def main() -> int:
     for name in ("bootstrap", "input", "output", "dlq"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--group", help="consumer group that must have committed everything")
-    given = parser.parse_args()
-    topics = (given.input, given.output, given.dlq)
-    report = verify(Settings.from_environment(), given.bootstrap, topics, given.group)
+    parser.add_argument("--changelog", help="topic that the state is rebuilt from")
+    parser.add_argument("--compacted", action="store_true", help="the changelog may have lost its history")
+    parser.add_argument("--data", type=Path, nargs="*", default=[], help="data directories of ended workers")
+    report = verify(Settings.from_environment(), parser.parse_args())
     json.dump(report, sys.stdout, indent=1)
     print()
     return 0 if report["ok"] else 1

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from confluent_kafka import KafkaException, TopicPartition
+
+from tests.kafka import armed as armed_launcher
 from tests.kafka.broker import KafkaBroker, die_with_parent, free_port
-from tests.kafka.topics import committed_offsets, read_topic
+from tests.kafka.topics import committed_offsets, consumer, read_topic
 
 COMMAND = [sys.executable, "-m", "worker"]
+ARMED_COMMAND = [sys.executable, "-m", armed_launcher.__name__]
 ROOT = Path(__file__).parents[2]
 RESTARTED = {3, -signal.SIGKILL}
 """Exit codes after which an operator's platform starts a worker again; any other is a finding."""
@@ -34,16 +39,22 @@ class WorkerError(AssertionError):
 
 
 class WorkerProcess:
-    """One `coversumm-worker run` with its own data directory, web port and log."""
+    """One `coversumm-worker run` with its own data directory, web port and log.
 
-    def __init__(self, directory: Path, environment: Mapping[str, str]):
+    It is the command as it is installed; one that is `armed` takes orders besides (`tests.kafka.armed`).
+    """
+
+    def __init__(self, directory: Path, environment: Mapping[str, str], *, armed: bool = False):
         self.directory = directory
+        self._command = ARMED_COMMAND if armed else COMMAND
+        self._order_path = directory / "order.json"
         self.web_port = free_port()
         self.data_dir = Path(environment.get("COVERSUMM_DATA_DIR", directory / "data"))
         self.log_path = directory / "worker.log"
         self.environment = {
             "COVERSUMM_DATA_DIR": str(self.data_dir),
             "COVERSUMM_WEB_PORT": str(self.web_port),
+            **({armed_launcher.VARIABLE: str(self._order_path)} if armed else {}),
             **environment,
         }
         self._process: subprocess.Popen[bytes] | None = None
@@ -58,7 +69,7 @@ class WorkerProcess:
             self.exit_codes.append(self.exit_code)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*COMMAND, "run"],
+                [*self._command, "run"],
                 cwd=ROOT,
                 env=clean_environment(self.environment),
                 stdin=subprocess.DEVNULL,
@@ -109,6 +120,25 @@ class WorkerProcess:
         """SIGCONT."""
         self._signal(signal.SIGCONT)
         self._stopped = False
+
+    def arm(self, order: armed_launcher.Order) -> None:
+        """Order what is to happen at a step of its protocol; an order before that is forgotten."""
+        order.give(self._order_path)
+
+    def struck(self) -> bool:
+        """Whether the last order struck. One that stopped it holds it as `pause()` does."""
+        note = armed_launcher.struck_path(self._order_path)
+        if not note.exists():
+            return False
+        order = armed_launcher.Order(**json.loads(note.read_text()))
+        if order.pid is None and order.signal == signal.SIGSTOP:
+            self._stopped = True
+        return True
+
+    def wipe(self) -> None:
+        """Remove its local state; it must have ended."""
+        assert not self.alive, "still running"
+        shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def terminate(self, timeout_s: float = 30) -> int:
         """SIGTERM; the exit code. One that does not end in time is killed, and that is an error."""
@@ -191,6 +221,7 @@ class Pipeline:
     partitions: int = 4
     settings: Mapping[str, str] = field(default_factory=dict)
     input_config: Mapping[str, str] = field(default_factory=dict)
+    armed: bool = False
     workers: list[WorkerProcess] = field(default_factory=list)
     restarted_codes: set[int] = field(default_factory=lambda: set(RESTARTED))
 
@@ -237,7 +268,8 @@ class Pipeline:
         """A further worker, not started; `settings` are COVERSUMM_ variables without the prefix."""
         extra = {f"COVERSUMM_{variable.upper()}": value for variable, value in settings.items()}
         label = name or f"worker-{len(self.workers)}"
-        self.workers.append(WorkerProcess(self.directory / label, {**self.environment, **extra}))
+        environment = {**self.environment, **extra}
+        self.workers.append(WorkerProcess(self.directory / label, environment, armed=self.armed))
         return self.workers[-1]
 
     def start(self, count: int = 1) -> list[WorkerProcess]:
@@ -268,15 +300,12 @@ class Pipeline:
         committed = committed_offsets(self.broker.bootstrap_servers, self.input_topic, self.name)
         return sum(max(0, target - max(0, committed[partition])) for partition, target in targets.items())
 
-    def wait_caught_up(self, timeout_s: float = 120, *, restart: bool = False) -> float:
-        """Seconds until everything in the input topic now is committed; with `restart` crashed workers come back."""
+    def wait_caught_up(self, timeout_s: float = 120) -> float:
+        """Seconds until everything in the input topic now is committed."""
         started_s = time.monotonic()
         targets = self.targets()
 
         def caught_up() -> bool:
-            for worker in self.workers if restart else ():
-                if worker.exit_code is not None:
-                    self.restart(worker)
             if not any(worker.alive for worker in self.workers):
                 raise WorkerError("no worker is alive\n" + self.logs())
             return self.lag(targets) == 0
@@ -284,12 +313,27 @@ class Pipeline:
         wait_for(caught_up, timeout_s, lambda: f"lag {self.lag(targets)}\n{self.logs()}", every_s=0.3)
         return time.monotonic() - started_s
 
-    def wait_while(self, seconds: float, tick: Callable[[int], None]) -> None:
-        """Let time pass, with a look at the workers now and then."""
-        end_s = time.monotonic() + seconds
-        while time.monotonic() < end_s:
-            tick(0)
-            time.sleep(0.5)
+    def set_offsets(self, offsets: Mapping[int, int], timeout_s: float = 30) -> None:
+        """Set the group's offsets, as an operator may, and say so in their metadata.
+
+        A group with members refuses: it is asked again until `timeout_s`, for one that was killed is a member for a session.
+        """
+        client = consumer(self.broker.bootstrap_servers, self.name)
+        wanted = [
+            TopicPartition(self.input_topic, partition, offset, "by hand")
+            for partition, offset in offsets.items()
+        ]
+
+        def set_now() -> bool:
+            with contextlib.suppress(KafkaException):
+                done = client.commit(offsets=wanted, asynchronous=False)
+                return done is not None and not any(one.error for one in done)
+            return False
+
+        try:
+            wait_for(set_now, timeout_s, lambda: f"the group {self.name} does not let its offsets be set")
+        finally:
+            client.close()
 
     def stop(self) -> None:
         """SIGTERM to all that run; each must end with 0."""
@@ -309,21 +353,30 @@ class Pipeline:
         """The ends of all workers' logs."""
         return "\n".join(worker.log_end() for worker in self.workers)
 
-    def verify(self, *, committed: bool = True) -> dict[str, Any]:
+    def verify(self, *, committed: bool = True, compacted: bool = False) -> dict[str, Any]:
         """The verifier's report; differences are an error that shows them."""
-        report = self.report(committed=committed)
+        report = self.report(committed=committed, compacted=compacted)
         if not report["ok"]:
             raise WorkerError(f"{json.dumps(report, indent=1)}\n{self.logs()}")
         return report
 
-    def report(self, *, committed: bool = True, timeout_s: float = 3600) -> dict[str, Any]:
+    def report(
+        self, *, committed: bool = True, compacted: bool = False, timeout_s: float = 3600
+    ) -> dict[str, Any]:
         """Run the verifier as a process of its own; its report, right or wrong.
 
-        With `committed` the group must have committed the whole input.
+        With `committed` the group must have committed the whole input, and the changelog is compared with it and, once all
+        workers ended, with their local copies; a `compacted` changelog has no history to compare.
         """
         command = [sys.executable, "-m", "tests.kafka.verifier", "--bootstrap", self.broker.bootstrap_servers]
         command += ["--input", self.input_topic, "--output", self.output_topic, "--dlq", self.dlq_topic]
-        command += ["--group", self.name] if committed else []
+        command += ["--group", self.name, "--changelog", self.changelog_topic] if committed else []
+        if committed and not any(worker.alive for worker in self.workers):
+            command += [
+                "--data",
+                *(str(worker.data_dir) for worker in self.workers if worker.data_dir.exists()),
+            ]
+        command += ["--compacted"] if compacted else []
         done = self._run(command, timeout_s)
         if done.returncode not in (0, 1) or not done.stdout:
             raise WorkerError(f"the verifier ended with {done.returncode}\n{done.stderr}")

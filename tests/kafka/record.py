@@ -1,0 +1,166 @@
+"""What a run of the fault suites found, row by row: `tests/bench/results/faults.json`, and the table in the README made of it.
+
+A row is one scenario: what was done to the workers or the broker, how often, under how many events, and which invariants
+held afterwards. It is opened with the invariants that the scenario checks; each is false until the scenario has shown that it
+holds, so a scenario that fails on its way leaves a row that says so.
+
+    I1  the final summary of every entity is that of the brute-force history over the input topic
+    I2  to a read-committed reader sequences strictly rise per entity, and none is repeated
+    I3  every change of that history is published exactly once, in order, and nothing else
+    I4  every record is applied, ignored or dead-lettered, once in effect; all of the input is committed
+    I5  what became visible became visible together: the offsets that the group ever committed are, one by one, the applied
+        offsets in the changelog, and the outputs are those of I3 and I4
+    I6  the certificate held at every event: with every change published (`emit=every`), I3 compares each with brute force
+    I7  ready, and lag zero, within a minute of the last fault
+    I8  each copy of the state, in any worker's data directory, is byte for byte what the changelog says up to its offset
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.bench.machine import machine
+
+RESULTS = Path(__file__).parents[1] / "bench" / "results" / "faults.json"
+INVARIANTS = ("I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8")
+READY_SECONDS = 60.0
+"""I7: the most that may pass between the last fault and all workers ready without lag."""
+ENOUGH_EVENTS, ENOUGH_FAULTS = 100_000, 50
+"""What a run must have had before its record means something."""
+
+
+@dataclass
+class Row:
+    """One scenario. `lost`, `repeated` and `wrong` count messages; `invariants` has None where one is not checked."""
+
+    fault: str
+    events: int = 0
+    faults: int = 0
+    lost: int = 0
+    repeated: int = 0
+    wrong: int = 0
+    seconds_to_ready: float | None = None
+    invariants: dict[str, bool | None] = field(default_factory=lambda: dict.fromkeys(INVARIANTS))
+
+    def judge(self, report: Mapping[str, Any]) -> None:
+        """Take the verifier's verdict: the records it read, its differences, and what they say of what it checked."""
+        found: Mapping[str, int] = report["differences"]
+        self.events += report["records"]
+        for difference, count in found.items():
+            kind = difference.split()[1]
+            if kind in ("lost", "repeated"):
+                setattr(self, kind, getattr(self, kind) + count)
+            else:
+                self.wrong += count
+        broken = {difference.split()[0] for difference in found}
+        repeated = any(difference.endswith(" repeated") for difference in found)
+        verdicts = {name: name not in broken for name in report["checked"]}
+        verdicts["I2"] = verdicts["I2"] and not repeated
+        if "I3" in verdicts:  # not when changes are coalesced
+            verdicts["I6"] = verdicts["I3"]
+        self.holds(**verdicts)
+
+    def ready_after(self, seconds: float) -> None:
+        """All workers were ready and without lag so long after the last fault; a row keeps its longest."""
+        self.seconds_to_ready = round(max(seconds, self.seconds_to_ready or 0.0), 1)
+        self.holds(I7=self.seconds_to_ready < READY_SECONDS)
+
+    def holds(self, **verdicts: bool) -> None:
+        """Say of invariants whether they hold; those that the scenario does not check stay None."""
+        for name, verdict in verdicts.items():
+            if self.invariants[name] is not None:
+                self.invariants[name] = verdict
+
+    @property
+    def broken(self) -> list[str]:
+        """The checked invariants that do not hold, or were not shown to."""
+        return [name for name, verdict in self.invariants.items() if verdict is False]
+
+
+class Recorder:
+    """The rows of one run."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    @contextmanager
+    def row(self, fault: str, checks: Iterable[str] = INVARIANTS) -> Iterator[Row]:
+        """A row for the scenario in the block, kept however the block ends.
+
+        `checks` names the invariants that the block shows; AssertionError at its end when one of them is not shown to hold.
+        """
+        unproven = {name: False if name in set(checks) else None for name in INVARIANTS}
+        made = Row(fault, invariants=unproven)
+        self.rows.append(made)
+        yield made
+        assert not made.broken, f"invariants that do not hold, or were not shown to: {made}"
+        assert not made.lost + made.repeated + made.wrong, f"differences: {made}"
+
+    def write(self, path: Path, command: str) -> dict[str, Any]:
+        """Write the record; what was written."""
+        record = {
+            "machine": machine(),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": command,
+            **total(self.rows),
+            "rows": [asdict(row) for row in self.rows],
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        return record
+
+
+def total(rows: Iterable[Row]) -> dict[str, Any]:
+    """The run as a whole: its events and faults, and whether they were enough."""
+    listed = list(rows)
+    events, faults = sum(row.events for row in listed), sum(row.faults for row in listed)
+    return {
+        "events": events,
+        "faults": faults,
+        "enough": events >= ENOUGH_EVENTS and faults >= ENOUGH_FAULTS,
+    }
+
+
+def faults_table(path: Path = RESULTS) -> str:
+    """The record as a Markdown table, with what it was recorded on; says so when there is none."""
+    if not path.exists():
+        return "Not recorded yet: `make faults` does it."
+    record = json.loads(path.read_text())
+    rows = [Row(**row) for row in record["rows"]]
+    lines = [
+        f"Recorded {record['date'][:10]} by `{record['command']}` on {record['machine']['cores']} cores "
+        f"({record['machine']['cpu']}).",
+        "",
+        "| fault | events | faults | lost | repeated | wrong | s to ready | " + " | ".join(INVARIANTS) + " |",
+        "|---" * (7 + len(INVARIANTS)) + "|",
+        *(_line(row) for row in rows),
+        _line(_sum(rows)),
+    ]
+    return "\n".join(lines)
+
+
+def _sum(rows: list[Row]) -> Row:
+    """All rows in one: the worst of each."""
+    seconds = [row.seconds_to_ready for row in rows if row.seconds_to_ready is not None]
+    verdicts: dict[str, bool | None] = {}
+    for name in INVARIANTS:
+        checked = [row.invariants[name] for row in rows if row.invariants[name] is not None]
+        verdicts[name] = all(checked) if checked else None
+    sums = {
+        name: sum(getattr(row, name) for row in rows)
+        for name in ("events", "faults", "lost", "repeated", "wrong")
+    }
+    return Row("**all**", **sums, seconds_to_ready=max(seconds, default=None), invariants=verdicts)
+
+
+def _line(row: Row) -> str:
+    seconds = "-" if row.seconds_to_ready is None else f"{row.seconds_to_ready:.1f}"
+    marks = [{True: "yes", False: "**no**", None: "-"}[row.invariants[name]] for name in INVARIANTS]
+    counts = [f"{count:,}" for count in (row.events, row.faults, row.lost, row.repeated, row.wrong)]
+    return f"| {' | '.join([row.fault, *counts, seconds, *marks])} |"
