@@ -16,7 +16,7 @@ from worker.errors import Crash, Fenced, SurroundingsError
 from worker.settings import limit_native_threads
 
 COMMAND = [sys.executable, "-m", "worker"]
-COMMANDS = ["demo", "run", "topics", "send", "inspect", "verify", "summarize"]
+COMMANDS = ["demo", "run", "topics", "send", "inspect", "verify", "dlq", "reset", "summarize"]
 
 
 @pytest.fixture
@@ -55,7 +55,19 @@ def test_interrupt(failing):
     assert failing(KeyboardInterrupt()) == (130, "", "")
 
 
-@pytest.mark.parametrize("arguments", [["nothing"], ["run", "--fast"], ["send"], ["summarize", "/no/file"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nothing"],
+        ["run", "--fast"],
+        ["send"],
+        ["summarize", "/no/file"],
+        ["dlq", "find"],
+        ["dlq", "show", "7"],
+        ["dlq", "list", "--since", "yesterday"],
+        ["dlq", "send", "1:x"],
+    ],
+)
 def test_usage(run, arguments):
     ended = run(*arguments)
     assert ended.code == 2
@@ -65,7 +77,20 @@ def test_usage(run, arguments):
 
 
 @pytest.mark.parametrize(
-    "command", [["run"], ["topics"], ["send", __file__], ["summarize", __file__], ["verify"]]
+    "command",
+    [
+        ["run"],
+        ["topics"],
+        ["send", __file__],
+        ["summarize", __file__],
+        ["verify"],
+        ["dlq", "list"],
+        ["dlq", "show", "0:0"],
+        ["dlq", "send"],
+        ["reset"],
+        ["inspect", "e", "--reviews"],
+        ["inspect", "e", "--history"],
+    ],
 )
 def test_bad_settings(run, monkeypatch, command):
     monkeypatch.setenv("COVERSUMM_K", "many")
@@ -102,8 +127,14 @@ def test_commands_table():
     rows = commands_table().splitlines()
     assert rows[:2] == ["| command | does |", "|---|---|"]
     assert [row.split("`")[1] for row in rows[2:]] == [
-        {"send": "send FILE", "summarize": "summarize FILE", "inspect": "inspect ENTITY"}.get(name, name)
+        shown
         for name in COMMANDS
+        for shown in {
+            "send": ["send FILE"],
+            "summarize": ["summarize FILE"],
+            "inspect": ["inspect ENTITY"],
+            "dlq": ["dlq list", "dlq show PARTITION:OFFSET", "dlq send [PARTITION:OFFSET]..."],
+        }.get(name, [name])
     ]
     assert all(row.endswith(" |") and row.count("|") == 3 for row in rows[2:])
 
@@ -112,6 +143,7 @@ def test_nothing_heavy_is_imported_for_help():
     heavy = {"numpy", "faust", "confluent_kafka", "onnxruntime", "rocksdict", "msgspec"}
     program = (
         "import sys; from worker.cli.group import execute; execute(['--help']); execute(['send', '--help']); "
+        "execute(['dlq', 'send', '--help']); execute(['reset', '--help']); "
         f"print(sorted({heavy!r} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from worker.cli.logs import LIBRARIES, set_up_logging
+from worker.cli.logs import LIBRARIES, PROTOCOL_LOGS, set_up_logging
 from worker.settings import Settings
 
 
@@ -15,7 +15,7 @@ def told(capsys):
     """Set logging up, let something happen, and give what was written to standard error."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
-    levels = {name: logging.getLogger(name).level for name in LIBRARIES}
+    levels = {name: logging.getLogger(name).level for name in (*LIBRARIES, *PROTOCOL_LOGS)}
     for name in LIBRARIES:  # a command that ran in this process may have quietened them
         logging.getLogger(name).setLevel(logging.NOTSET)
 
@@ -62,6 +62,44 @@ def test_json(told):
 @pytest.mark.parametrize(("level", "seen"), [("DEBUG", True), ("INFO", False), ("ERROR", False)])
 def test_libraries(told, level, seen):
     assert ("chatter" in told(_act, log_level=level)) == seen
+
+
+SECRET = "pass'word \"with\\\\ sïgns"
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize("written", [str, repr, json.dumps, lambda secret: repr(secret.encode())])
+def test_no_line_shows_a_secret_whoever_wrote_it(told, written, log_format):
+    """Plainly, in a repr, in JSON, as bytes; in a message, an argument and a traceback; at DEBUG."""
+
+    def act():
+        logging.getLogger("aiokafka").debug("sending %s to somebody", written(SECRET))
+        try:
+            raise ValueError(written(SECRET))
+        except ValueError:
+            logging.getLogger("worker").exception(written(SECRET))
+
+    settings = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": "worker",
+        "sasl_password": SECRET,
+        "log_level": "DEBUG",
+    }
+    lines = told(act, **settings, log_format=log_format)
+    assert "sending" in lines
+    assert "***" in lines
+    assert "pass" not in lines
+    if log_format == "json":
+        assert all(json.loads(line)["level"] for line in lines.splitlines())
+
+
+def test_requests_as_they_go_to_the_broker_are_never_logged(told):
+    """They hold events, and the password of SASL PLAIN."""
+    for name in PROTOCOL_LOGS:
+        assert "bytes" not in told(
+            lambda name=name: logging.getLogger(name).debug("bytes"), log_level="DEBUG"
+        )
 
 
 def test_errors_alone(told):

@@ -1,12 +1,13 @@
-"""`verify` and `inspect --data-dir` on the databases that a worker leaves behind."""
+"""`verify` and `inspect` on the databases of a worker, running or not."""
 
 import fcntl
 import json
+from contextlib import ExitStack
 
 import pytest
 from rocksdict import Options, Rdict
 
-from tests.cli.events import lines, sample
+from tests.cli.events import delete, lines, sample
 from tests.stream.drive import config
 from worker.cli import verify
 from worker.events import Limits, Record, read_line
@@ -123,18 +124,50 @@ def test_inspect_an_unknown_entity(run, data_dir):
     assert ended == (1, "", "coversumm-worker: error: there is no entity 'othe'\n")
 
 
-@pytest.mark.parametrize("command", [["verify"], ["inspect", "other"]])
+@pytest.mark.parametrize("command", [["verify"], ["inspect", "other"], ["inspect", "other", "--reviews"]])
 def test_a_directory_in_use(run, data_dir, command):
-    with (data_dir / "lock").open() as lock:
+    """The databases are open for writing, and the worker's lock is held: what is told is the same."""
+    told = run(*command, "--data-dir", data_dir)
+    with ExitStack() as worker:
+        lock = worker.enter_context((data_dir / "lock").open())
         fcntl.flock(lock, fcntl.LOCK_EX)
-        ended = run(*command, "--data-dir", data_dir)
-        assert ended.code == 2
-        assert "is running" in ended.err
-        fcntl.flock(lock, fcntl.LOCK_SH)  # another reader
-        assert run(*command, "--data-dir", data_dir).code == 0
+        for path in data_dir.glob("v1/tables/*.db"):
+            worker.enter_context(Rdict(str(path), Options(raw_mode=True)))
+        assert run(*command, "--data-dir", data_dir) == told
+    assert told.code == 0
 
 
-@pytest.mark.parametrize("command", [["verify"], ["inspect", "other"]])
+def test_the_reviews_of_an_entity(run, data_dir, terminal):
+    """Deleted ones too: their versions are remembered."""
+    events = [{**event, "review_version": 4} for event in sample(3)]
+    events += [{**delete(events[0]), "review_version": 9}]
+    _store(data_dir, 3, _rows(events, 3))
+    entity = events[0]["entity_id"]
+    ended = run("inspect", entity, "--reviews", "--data-dir", data_dir)
+    assert (ended.code, ended.err) == (0, "")
+    rows = {row["review_id"]: row for row in map(json.loads, ended.out.splitlines()) if row["partition"] == 3}
+    assert rows.keys() == {event["review_id"] for event in events}
+    gone, kept = rows[events[0]["review_id"]], rows[events[1]["review_id"]]
+    assert (gone["version"], gone["deleted"], gone["sentences"]) == (9, True, {})
+    assert (kept["version"], kept["deleted"]) == (4, False)
+    assert list(kept["sentences"].values()) == [one["text"] for one in events[1]["sentences"]]
+    terminal()
+    assert "deleted" in run("inspect", entity, "--reviews", "--data-dir", data_dir).out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--reviews", "--history"],
+        ["--reviews", "--url", "http://127.0.0.1:1"],
+        ["--history", "3", "--data-dir", "."],
+    ],
+)
+def test_options_that_exclude_each_other(run, arguments):
+    assert run("inspect", "e", *arguments).code == 2
+
+
+@pytest.mark.parametrize("command", [["verify"], ["inspect", "other"], ["inspect", "other", "--reviews"]])
 def test_a_directory_without_state(run, tmp_path, command):
     ended = run(*command, "--data-dir", tmp_path)
     assert ended.code == 2

@@ -13,12 +13,12 @@
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
 from worker import __version__
-from worker.cli import demo, inspect, output, run, send, summarize, topics, verify
+from worker.cli import demo, dlq, inspect, output, reset, run, send, summarize, topics, verify
 from worker.errors import CoversummError, Crash, SurroundingsError
 
 PROGRAM = "coversumm-worker"
@@ -42,7 +42,7 @@ def cli() -> None:
     """
 
 
-for module in (demo, run, topics, send, inspect, verify, summarize):
+for module in (demo, run, topics, send, inspect, verify, dlq, reset, summarize):
     cli.add_command(module.command)
 
 
@@ -85,15 +85,26 @@ def _fail(message: str, code: int) -> int:
 
 def commands_table() -> str:
     """All commands as a Markdown table."""
-    rows = []
-    for name, command in cli.commands.items():
-        takes = [
-            str(p.make_metavar(click.Context(command)))
-            for p in command.params
-            if p.param_type_name == "argument"
-        ]
-        rows.append(f"| `{' '.join([name, *takes])}` | {_first_paragraph(command)} |")
+    rows = [
+        f"| `{' '.join([*names, *_takes(command)])}` | {_first_paragraph(command)} |"
+        for names, command in _leaves((), cli)
+    ]
     return "\n".join(["| command | does |", "|---|---|", *rows]) + "\n"
+
+
+def _leaves(names: tuple[str, ...], group: click.Group) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """The commands that do something, with the words that name them: those of a group in place of the group."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _leaves((*names, name), command)
+        else:
+            yield (*names, name), command
+
+
+def _takes(command: click.Command) -> list[str]:
+    return [
+        str(p.make_metavar(click.Context(command))) for p in command.params if p.param_type_name == "argument"
+    ]
 
 
 def _first_paragraph(command: click.Command) -> str:

@@ -1,21 +1,30 @@
-"""Logging as the settings say: to standard error, text or JSON lines; libraries speak up from WARNING."""
+"""Logging as the settings say: to standard error, text or JSON lines; libraries speak up from WARNING.
+
+No line shows a secret of the settings, whoever logs it, tracebacks included.
+"""
 
 import json
 import logging
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from worker.settings import Settings
 
+PROTOCOL_LOGS = ("aiokafka.conn",)
+"""Loggers that write whole requests at DEBUG: events, and the password of SASL PLAIN."""
 LIBRARIES = ("faust", "mode", "aiokafka", "kafka", "librdkafka", "aiohttp", "asyncio")
 
 
 def set_up_logging(settings: Settings) -> None:
     """Send everything to standard error; the libraries' information only at DEBUG."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
+    formatter = JsonFormatter() if settings.log_format == "json" else TextFormatter()
+    handler.setFormatter(Redacted(formatter, settings.secrets()))
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
     logging.captureWarnings(True)
+    for name in PROTOCOL_LOGS:
+        logging.getLogger(name).setLevel(logging.INFO)
     if settings.log_level != "DEBUG":
         for name in LIBRARIES:
             logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))
@@ -24,6 +33,28 @@ def set_up_logging(settings: Settings) -> None:
 def _time(record: logging.LogRecord) -> str:
     moment = datetime.fromtimestamp(record.created, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Redacted(logging.Formatter):
+    """Another formatter's lines with `***` in place of secrets, written plainly or as Python or JSON would write them."""
+
+    def __init__(self, formatter: logging.Formatter, secrets: Iterable[str]) -> None:
+        super().__init__()
+        self._formatter = formatter
+        written = {
+            form
+            for secret in secrets
+            for form in (secret, repr(secret)[1:-1], repr(secret.encode())[2:-1], json.dumps(secret)[1:-1])
+        }
+        forms = written | {json.dumps(form, ensure_ascii=False)[1:-1] for form in written}  # in JSON lines
+        self._forms = sorted(forms, key=len, reverse=True)  # a form may hold another
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter`."""
+        line = self._formatter.format(record)
+        for form in self._forms:
+            line = line.replace(form, "***")
+        return line
 
 
 class TextFormatter(logging.Formatter):

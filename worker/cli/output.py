@@ -67,21 +67,21 @@ def abandon() -> None:
 
 
 class FileProgress:
-    """How far a file has been read, shown on standard error if that is a terminal, else not at all."""
+    """How far a file (or topic) has been read, shown on standard error if that is a terminal, else not at all."""
 
     def __init__(self, progress: "Progress | None", total: int | None) -> None:
         self._progress = progress
         self._task = None if progress is None else progress.add_task("", total=total, done=0)
 
     def update(self, position: int, done: int) -> None:
-        """So many bytes of the file are read, so many events done."""
+        """So many bytes of the file (offsets of the topic) are read, so many events done."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=position, done=done)
 
 
 @contextmanager
-def file_progress(total: int | None) -> Iterator[FileProgress]:
-    """Progress over a file of `total` bytes (None: unknown)."""
+def file_progress(total: int | None, what: str = "events") -> Iterator[FileProgress]:
+    """Progress over a file of `total` bytes, or a topic of as many offsets (None: unknown); `what` is counted."""
     if not sys.stderr.isatty():
         yield FileProgress(None, total)
         return
@@ -91,7 +91,7 @@ def file_progress(total: int | None) -> Iterator[FileProgress]:
     columns = (
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[done]:,} events"),
+        TextColumn("{task.fields[done]:,} " + what),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )

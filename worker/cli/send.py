@@ -76,6 +76,7 @@ def checked(events: "EventFile", settings: Settings) -> "Iterator[Record]":
         max_text_bytes=settings.max_text_bytes,
         max_sentence_chars=settings.max_sentence_chars,
         max_sentences_per_review=settings.max_sentences_per_review,
+        max_sentences_per_deletion=settings.max_sentences_per_deletion,
     )
     tolerated = {Reason.WRONG_DIMENSION, Reason.WRONG_MODEL, Reason.NO_EMBEDDING}
     for record in events:
@@ -100,12 +101,16 @@ class Sender:
     def __init__(self, settings: Settings) -> None:
         from confluent_kafka import Producer
 
+        from worker.stream.access import AccessErrors
+
+        self._access = AccessErrors(settings)
         self._topic = settings.input_topic
         self._error: KafkaError | None = None
         self.delivered = 0
         self._producer = Producer(
             {
                 **settings.kafka_client_config(),
+                "error_cb": self._access,
                 "enable.idempotence": True,
                 "acks": "all",
                 "partitioner": "murmur2_random",
@@ -139,5 +144,6 @@ class Sender:
     def _raise_error(self) -> None:
         if self._error is not None:
             raise SurroundingsError(
-                f"the broker did not take an event for {self._topic} ({self._error.str()})"
+                f"the broker did not take an event for {self._topic} ({self._error.str()}): "
+                f"{self._access.reason()}"
             )

@@ -42,13 +42,15 @@ def command(file: str, k: int | None, distinct: bool | None, emit: str | None, e
     read = rejected = 0
     with output.file_progress(events.size) as progress:
         for records in batches(events, BATCH_LINES):
-            batch = processor.process(records)
-            for changes in batch.rows.values():
-                rows.write(changes)
-            processor.committed(batch)
-            read += len(records)
-            rejected += _write(batch.messages, settings.output_topic)
-            progress.update(events.position, read)
+            while records:
+                batch = processor.process(records)
+                for changes in batch.rows.values():
+                    rows.write(changes)
+                processor.committed(batch)
+                records = records[batch.taken :]
+                read += batch.taken
+                rejected += _write(batch.messages, settings.output_topic)
+                progress.update(events.position, read)
     if rejected:
         output.note(f"coversumm-worker: error: {rejected} of {read} lines could not be used")
     return 1 if rejected else 0

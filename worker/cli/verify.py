@@ -1,4 +1,4 @@
-"""`verify`: every entity of a stopped worker, recomputed by brute force from its stored rows."""
+"""`verify`: every entity of a worker, recomputed by brute force from its stored rows."""
 
 import time
 from collections.abc import Iterator
@@ -15,16 +15,20 @@ SHOWN_SOUND = 30
 """Sound entities in the table; those with a difference are all shown."""
 
 
-@click.command("verify", short_help="Recompute a stopped worker's summaries by brute force.")
+@click.command("verify", short_help="Recompute a worker's summaries by brute force.")
 @click.option(
     "--data-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Of a stopped worker; without it, the setting.",
+    help="Of a worker, running or stopped; without it, the setting.",
 )
 @output.json_option
 def command(data_dir: Path | None, as_json: bool) -> int:
-    """Recompute every entity by brute force from the stored rows of a stopped worker, and compare; exit code 1 on any
-    difference."""
+    """Recompute every entity by brute force from the stored rows of a worker, running or stopped, and compare; exit code 1
+    on any difference.
+
+    Of a running worker each partition is looked at as of one of its commits. One that is just being restored
+    differs until that is done.
+    """
     if data_dir is None:
         data_dir = Settings.from_environment().data_dir
     started = time.monotonic()
@@ -48,37 +52,17 @@ def command(data_dir: Path | None, as_json: bool) -> int:
 
 def checks(data_dir: Path) -> Iterator[dict[str, Any]]:
     """One result for each entity; a row that does not decode ends its partition with a result of its own."""
-    from worker.cli.stored import stored_partitions
-    from worker.state import CorruptRow, verify_partition
+    from worker.tools.verification import verify_data_dir
 
-    with stored_partitions(data_dir) as partitions:
-        for part in partitions:
-            try:
-                for check in verify_partition(
-                    part.rows, dimension=part.dimension, k=part.k, distinct=part.distinct
-                ):
-                    yield _result(
-                        part.number, check.entity_id, check.reviews, check.sentences, check.problems
-                    )
-            except CorruptRow as corrupt:
-                yield _result(part.number, None, None, None, (str(corrupt),))
-
-
-def _result(
-    partition: int,
-    entity_id: str | None,
-    reviews: int | None,
-    sentences: int | None,
-    problems: tuple[str, ...],
-) -> dict[str, Any]:
-    return {
-        "partition": partition,
-        "entity_id": entity_id,
-        "reviews": reviews,
-        "sentences": sentences,
-        "ok": not problems,
-        "problems": list(problems),
-    }
+    for partition, entity, problems in verify_data_dir(data_dir):
+        yield {
+            "partition": partition,
+            "entity_id": None if entity is None else entity.entity_id,
+            "reviews": None if entity is None else entity.reviews,
+            "sentences": None if entity is None else entity.sentences,
+            "ok": not problems,
+            "problems": list(problems),
+        }
 
 
 class _Table:

@@ -1,0 +1,54 @@
+"""`reset` as far as no broker is asked: what it finds, asks and removes. The rest is in `tests/kafka/test_tools.py`."""
+
+import fcntl
+import json
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """A database, and what an interrupted reset left of another."""
+    tables = tmp_path / "data" / "v1" / "tables"
+    made = [tables / "entities-0.db", tables / "entities-1.db.removed"]
+    for folder in made:
+        folder.mkdir(parents=True)
+        (folder / "000001.sst").write_bytes(b"12345")
+    return made
+
+
+def test_it_asks_on_a_terminal(run, monkeypatch, folders):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdin, "readline", lambda *_: "n\n", raising=False)
+    (row,) = map(json.loads, run("reset", "--local", "--dry-run").out.splitlines())
+    assert (row["databases"], row["bytes"], row["status"]) == (2, 10, "planned")
+    assert run("reset", "--local").code == 130
+    assert all(folder.exists() for folder in folders)
+    assert run("reset", "--local", "--yes").code == 0
+    assert not any(folder.exists() for folder in folders)
+    (row,) = map(json.loads, run("reset", "--local", "--yes").out.splitlines())
+    assert row["databases"] == 0
+
+
+def test_on_a_terminal(run, terminal, folders):
+    terminal()
+    shown = run("reset", "--local", "--yes").out
+    assert "2 databases, 10 bytes" in shown
+    assert "local: done" in shown
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_a_directory_in_use(run, folders, tmp_path, more):
+    with (tmp_path / "data" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ended = run("reset", "--local", "--yes", *more)
+    assert ended.code == 2
+    assert "its worker is running" in ended.err
+    assert all(folder.exists() for folder in folders)
+
+
+def test_a_dry_run_makes_nothing(run, tmp_path):
+    assert json.loads(run("reset", "--local", "--dry-run").out)["databases"] == 0
+    assert json.loads(run("reset", "--local").out)["databases"] == 0
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,92 @@
+"""`reset`: local state, offsets and changelog thrown away."""
+
+import sys
+from typing import Any
+
+import click
+
+from worker.cli import output
+from worker.settings import Settings
+
+
+@click.command("reset", short_help="Throw away local state, offsets and changelog.")
+@click.option("--local", is_flag=True, help="This data directory's databases; no broker is needed.")
+@click.option("--offsets", is_flag=True, help="The group's committed offsets.")
+@click.option("--changelog", is_flag=True, help="The changelog topic: deleted, and made anew as it was.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask; nobody is asked where there is no terminal.")
+@output.json_option
+def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Throw away the worker's state: --local, --offsets, --changelog, or with none of them all three, to start over from the
+    beginning of the input topic.
+
+    --local alone is the way out of a damaged data directory: the worker restores it from the changelog, and publishes nothing
+    again. All three make it read and publish everything once more: give the new run its own COVERSUMM_EPOCH and
+    COVERSUMM_OUTPUT_TOPIC, or consumers get every change a second time.
+
+    Refuses while a worker is running: with --local the one of this data directory, else any of the group. The data directories of
+    other machines need no reset: their workers see that the changelog is another one.
+    """
+    settings = Settings.from_environment()
+    from worker.tools.reset import planned, published_epochs
+
+    if not (local or offsets or changelog):
+        local = offsets = changelog = True
+    with planned(settings, local=local, offsets=offsets, changelog=changelog, dry_run=dry_run) as steps:
+        if not as_json:
+            _show([step.facts() for step in steps])
+        if offsets and changelog:
+            _warn(settings, published_epochs(settings))
+        if dry_run:
+            if as_json:
+                for step in steps:
+                    output.print_json({**step.facts(), "status": "planned"})
+            return
+        if not yes and sys.stdin.isatty():
+            click.confirm("Throw all of this away?", abort=True, err=True)
+        for step in steps:
+            step.act()
+            if as_json:
+                output.print_json({**step.facts(), "status": "done"})
+            else:
+                output.console().print(f"{step.facts()['step']}: done")
+
+
+def _show(plan: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    table = Table("step", "of", "what goes")
+    for facts in plan:
+        table.add_row(*map(output.cell, _row(facts)[:2]), _row(facts)[2])
+    output.console().print(table)
+
+
+def _row(facts: dict[str, Any]) -> tuple[str, str, str]:
+    step = facts["step"]
+    if step == "local":
+        return step, facts["data_dir"], f"{facts['databases']} databases, {facts['bytes']:,} bytes"
+    if step == "offsets":
+        lines = [
+            f"{topic}: " + ", ".join(f"{partition} at {offset:,}" for partition, offset in offsets.items())
+            for topic, offsets in facts["offsets"].items()
+        ]
+        return step, facts["group"], "\n".join(lines) or "nothing committed"
+    records = ", ".join(f"{partition}: {count:,}" for partition, count in facts["offsets"].items())
+    return step, facts["topic"], f"records by partition: {records}" if records else "there is none"
+
+
+def _warn(settings: Settings, epochs: set[int]) -> None:
+    """About what a worker that starts over would do to the output topic."""
+    if not epochs:
+        return
+    found = ", ".join(map(str, sorted(epochs)))
+    consequence = (
+        "everything read again is published again, into the same topic and under the same sequences"
+        if settings.epoch in epochs
+        else f"the epoch {settings.epoch} would overwrite it there, for the topic is compacted"
+    )
+    output.note(
+        f"warning: {settings.output_topic} still holds summaries of epoch {found}: {consequence}. Set COVERSUMM_EPOCH and "
+        "COVERSUMM_OUTPUT_TOPIC to new ones before the next `run` (and COVERSUMM_APP_ID, to build it beside the old one "
+        "without a reset). Dead letters are written again too"
+    )

@@ -1,0 +1,84 @@
+"""Every entity of a data directory recomputed by brute force, the worker running or not: `verify`.
+
+The rows of a partition that its worker owns are consistent at every commit. Those of a standby, or of a partition that is just
+being restored, are not: they follow the changelog, and may stand between two rows of one transaction. So where a worker is
+running, an entity that differs is looked at again, in later views, before it counts.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from worker.state import Rows, StateError, verify_partition
+from worker.state.keys import header_key
+from worker.state.verify import EntityCheck
+from worker.tools.stored import StoredPartition, is_running, some_databases, stored_partition
+
+LOOKS_AGAIN = 20
+LOOK_SECONDS = 0.5
+
+
+class Check(NamedTuple):
+    """What came of one entity, or of a partition whose rows cannot be read on: then without one."""
+
+    partition: int
+    entity: EntityCheck | None
+    problems: tuple[str, ...]
+
+
+def verify_data_dir(data_dir: Path) -> Iterator[Check]:
+    """One result for each entity, partition after partition; a row or file that cannot be read ends its partition.
+
+    Raises SurroundingsError where there is no state.
+    """
+    for number, path in some_databases(data_dir).items():
+        doubtful = []
+        try:
+            with stored_partition(number, path) as part:
+                for check in () if part is None else _checks(part, part.rows):
+                    if check.problems and is_running(data_dir):
+                        doubtful.append(check)
+                    else:
+                        yield Check(number, check, check.problems)
+        except StateError as error:
+            yield Check(number, None, (str(error),))
+        for check in doubtful:
+            yield _look_again(number, path, check)
+
+
+def _checks(part: StoredPartition, rows: Rows) -> Iterator[EntityCheck]:
+    return verify_partition(rows, dimension=part.dimension, k=part.k, distinct=part.distinct)
+
+
+def _look_again(number: int, path: Path, check: EntityCheck) -> Check:
+    """The first view in which the entity is right, or is gone; else the last one."""
+    for _ in range(LOOKS_AGAIN):
+        time.sleep(LOOK_SECONDS)
+        try:
+            with stored_partition(number, path) as part:
+                if part is None:
+                    continue
+                alone = OneEntity(part.rows, check.entity_id.encode())
+                check = next(_checks(part, alone), EntityCheck(check.entity_id, 0, 0, ()))
+        except StateError as error:
+            return Check(number, check, (str(error),))
+        if not check.problems:
+            break
+    return Check(number, check, check.problems)
+
+
+class OneEntity:
+    """Of a partition's rows, those of one entity, and whatever is asked for by its key."""
+
+    def __init__(self, rows: Rows, entity: bytes) -> None:
+        self._rows = rows
+        self._prefix = header_key(entity)
+
+    def get(self, key: bytes) -> bytes | None:
+        """See `Rows`."""
+        return self._rows.get(key)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """See `Rows`: within the entity."""
+        return self._rows.scan(max(prefix, self._prefix, key=len))
