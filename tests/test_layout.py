@@ -13,12 +13,20 @@ SOURCES = sorted((ROOT / "worker").rglob("*.py"))
 LAYERS = {
     "worker/coversumm": (),
     "worker/text": ("worker.errors", "worker.text"),
-    "worker/events": ("worker.coversumm", "worker.errors", "worker.events"),
+    "worker/events": ("worker.coversumm", "worker.errors", "worker.events", "worker.limits"),
     "worker/state": ("worker.coversumm", "worker.errors", "worker.events", "worker.state"),
+    "worker/tools": (
+        "worker.errors",
+        "worker.events",
+        "worker.settings",
+        "worker.state",
+        "worker.stream",
+    ),
     "worker/stream": (
         "worker.coversumm",
         "worker.errors",
         "worker.events",
+        "worker.limits",
         "worker.metrics",
         "worker.settings",
         "worker.state",
@@ -35,7 +43,13 @@ CONFINED = {
         "worker/stream/topology.py",
         "worker/web.py",
     },
-    "rocksdict": {"worker/state/store.py", "worker/stream/table.py", "worker/cli/stored.py"},
+    "rocksdict": {
+        "worker/state/files.py",
+        "worker/state/store.py",
+        "worker/stream/rocksdb.py",
+        "worker/stream/table.py",
+        "worker/tools/stored.py",
+    },
     "onnxruntime": {"worker/text/onnx.py", "worker/text/__init__.py"},
 }
 

@@ -9,7 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from worker import __version__
 from worker.coversumm import Counters
 from worker.events import Reason
-from worker.metrics import Metrics, metrics_table
+from worker.limits import LIMITS, Limit
+from worker.metrics import Metrics, limits_table, metrics_table
 from worker.stream.processor import Stats
 
 
@@ -27,6 +28,9 @@ class Moment:
 
     def undecided(self):
         return self.open
+
+    def rocksdb_bytes(self):
+        return 4096
 
 
 @pytest.fixture
@@ -126,6 +130,32 @@ def test_the_moment_is_looked_up_at_each_scrape(metrics):
 def test_every_reason_is_there_before_it_happens(metrics):
     found = samples(metrics)
     assert all(found["coversumm_dead_letters_total", reason.value] == 0 for reason in Reason)
+
+
+def test_limits_are_there_before_they_are_hit_and_add_up(metrics):
+    found = samples(metrics)
+    assert all(found["coversumm_limit_hits_total", limit.value] == 0 for limit in Limit)
+    metrics.observe_batch(stats(limits=Counter({Limit.CACHE_BYTES: 3, Limit.EVENT_BYTES: 1})))
+    metrics.observe_batch(stats(limits=Counter({Limit.CACHE_BYTES: 2})))
+    metrics.observe_limit(Limit.IN_FLIGHT)
+    found = samples(metrics)
+    assert found["coversumm_limit_hits_total", "cache_bytes"] == 5
+    assert found["coversumm_limit_hits_total", "event_bytes"] == 1
+    assert found["coversumm_limit_hits_total", "in_flight"] == 1
+    assert found["coversumm_limit_hits_total", "batch_bytes"] == 0
+
+
+def test_the_databases_memory_is_looked_up_at_each_scrape(metrics):
+    assert samples(metrics)["coversumm_rocksdb_bytes"] == 4096
+
+
+def test_the_table_of_limits_has_each_with_its_setting():
+    lines = limits_table().splitlines()
+    assert len(lines) - 2 == len(LIMITS)
+    assert (
+        "| `in_flight` | `COVERSUMM_IN_FLIGHT_MESSAGES` (`100000`), `COVERSUMM_IN_FLIGHT_BYTES` (`128MiB`) | "
+        "publishing waits until the broker has taken some | the counter |"
+    ) in lines
 
 
 def test_the_build_is_named(metrics):

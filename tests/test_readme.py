@@ -6,7 +6,7 @@ from tests.readme import README, render
 from worker.cli import commands_table
 
 
-def test_the_generated_tables_are_those_of_the_code() -> None:
+def test_the_generated_tables_are_those_of_the_code_and_the_records() -> None:
     assert README.read_text() == render(README.read_text()), "run `make docs`"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import worker
+from tests.kafka.certificates import Authority
 from worker.coversumm.index import NAMES
 from worker.errors import SurroundingsError
 from worker.settings import Settings, environment_with, settings_by_field, settings_table
@@ -108,6 +109,12 @@ BAD = [
     ("COVERSUMM_CACHE_BYTES", "-1"),
     ("COVERSUMM_CACHE_BYTES", "1.5GiB"),
     ("COVERSUMM_MAX_TEXT_BYTES", "8MiB"),
+    ("COVERSUMM_TRANSACTION_BYTES", "3MiB"),
+    ("COVERSUMM_TRANSACTION_RECORDS", "100001"),
+    ("COVERSUMM_TRANSACTION_BYTES", "129MiB"),
+    ("COVERSUMM_MAX_SENTENCES_PER_ENTITY", "2700001"),
+    ("COVERSUMM_MAX_SENTENCES_PER_DELETION", "0"),
+    ("COVERSUMM_ROCKSDB_BYTES", "15MiB"),
     ("COVERSUMM_WEB_PORT", "65536"),
     ("COVERSUMM_WEB_PORT", "tcp://10.0.0.1:8080"),
     ("COVERSUMM_WEB_BIND", "a b"),
@@ -172,10 +179,37 @@ def test_certificates_are_files_and_pairs(tmp_path: Path) -> None:
         Settings.from_environment(ssl)
     with pytest.raises(SurroundingsError, match="COVERSUMM_SSL_KEY_PASSWORD"):
         Settings.from_environment({"COVERSUMM_SSL_KEY_PASSWORD": "secret"})
-    both = ssl | {"COVERSUMM_SSL_KEY_LOCATION": str(pem), "COVERSUMM_SSL_KEY_PASSWORD": "secret"}
-    config = Settings.from_environment(both).kafka_client_config()
-    assert config["ssl.key.location"] == config["ssl.certificate.location"] == str(pem)
+
+
+def test_certificates_and_keys_must_be_usable(tmp_path: Path) -> None:
+    """What librdkafka would stumble over, and what OpenSSL would ask for at the terminal, ends in one line at the start."""
+    certificate, key = Authority(tmp_path, "authority").issue("client", "secret")
+    _, other_key = Authority(tmp_path, "other").issue("other", "secret")
+    given = {
+        "COVERSUMM_SECURITY_PROTOCOL": "SSL",
+        "COVERSUMM_SSL_CERTIFICATE_LOCATION": str(certificate),
+        "COVERSUMM_SSL_KEY_LOCATION": str(key),
+        "COVERSUMM_SSL_KEY_PASSWORD": "secret",
+    }
+    settings = Settings.from_environment(given)
+    config = settings.kafka_client_config()
+    assert config["ssl.certificate.location"] == str(certificate)
+    assert config["ssl.key.location"] == str(key)
     assert config["ssl.key.password"] == "secret"
+    assert settings.tls_context() is not None
+    (tmp_path / "empty.pem").touch()
+    for change in (
+        {"COVERSUMM_SSL_KEY_PASSWORD": "MARKER"},
+        {"COVERSUMM_SSL_KEY_PASSWORD": ""},
+        {"COVERSUMM_SSL_KEY_LOCATION": str(other_key)},
+        {"COVERSUMM_SSL_KEY_LOCATION": str(tmp_path / "empty.pem")},
+        {"COVERSUMM_SSL_CERTIFICATE_LOCATION": str(key)},
+        {"COVERSUMM_SSL_CA_LOCATION": str(tmp_path / "empty.pem")},
+    ):
+        with pytest.raises(SurroundingsError, match="TLS files cannot be used") as refused:
+            Settings.from_environment(given | change)
+        assert "MARKER" not in str(refused.value)
+    assert Settings().tls_context() is None
 
 
 def test_librdkafka_takes_the_client_config() -> None:

@@ -44,6 +44,9 @@ class FakeState:
     def undecided(self):
         return {0: 0}
 
+    def rocksdb_bytes(self):
+        return 0
+
     def stall(self):
         return None
 
@@ -179,6 +182,90 @@ def test_the_root_is_harmless_and_the_rest_is_not_there(state):
     )
     assert (root, tables, router, graph) == (200, 404, 404, 404)
     assert "/readyz" in text
+
+
+def raw(state, request):
+    """The first line of the answer to a request written by hand, byte for byte; empty where the connection is closed."""
+
+    async def ask():
+        application = web.Application()
+        add_pages(application, state)
+        async with TestServer(application) as server:
+            reader, writer = await asyncio.open_connection(server.host, server.port)
+            writer.write(request)
+            try:
+                return (await asyncio.wait_for(reader.readline(), 10)).decode()
+            except ConnectionError:
+                return ""
+            finally:
+                writer.close()
+
+    return asyncio.run(ask())
+
+
+PATHS = ["/", "/healthz", "/readyz", "/metrics", "/entities/x/summary", "/nowhere"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"])
+def test_nothing_can_be_changed(state, method):
+    for path in PATHS:
+        target = "host:80" if method == "CONNECT" else path
+        answer = raw(state, f"{method} {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
+        assert answer.startswith("HTTP/1.1 405 "), (path, answer)
+    assert state.asked == []
+
+
+@pytest.mark.parametrize("path", PATHS[:-1])
+def test_head_is_get_without_the_body(state, path):
+    assert raw(state, f"HEAD {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()).startswith("HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+@pytest.mark.parametrize(
+    "size", ["Content-Length: 1", "Content-Length: 999999999999", "Transfer-Encoding: chunked"]
+)
+def test_bodies_are_refused_unread(state, method, size):
+    answer = raw(state, f"{method} /entities/x/summary HTTP/1.1\r\nHost: x\r\n{size}\r\n\r\n".encode())
+    assert answer.startswith("HTTP/1.1 405 " if method == "POST" else "HTTP/1.1 413 ")
+    assert state.asked == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/entities/../../etc/passwd",
+        "//etc/passwd",
+        "/static/../worker/settings.py",
+        "/entities/x/summary/../../..",
+        "/metrics/..%2f..",
+        "/app",
+        "/tables",
+        "/table/entities/x",
+        "/live",
+        "/router",
+        "/graph",
+        "/stats",
+        "/docs",
+    ],
+)
+def test_there_are_no_files_and_none_of_fausts_pages(state, path):
+    assert raw(state, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()).split()[1] == "404"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 10**6 + b"\r\n\r\n",
+        b"GET /" + b"a" * 10**6 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x00\xa5\x01\x00\x00\r\n\r\n",  # TLS
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_is_refused(state, request_):
+    answer = raw(state, request_)
+    assert answer == "" or 400 <= int(answer.split()[1]) < 500
 
 
 def test_a_port_that_is_taken_is_said_in_one_line():

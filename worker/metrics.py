@@ -23,6 +23,8 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from worker import __version__
 from worker.events import Reason
+from worker.limits import LIMITS, Limit
+from worker.settings import PREFIX, settings_by_field
 
 if TYPE_CHECKING:
     from worker.stream.processor import Stats
@@ -48,6 +50,9 @@ class Moment(Protocol):
 
     def undecided(self) -> dict[int, int]:
         """By partition: records behind an open transaction of an upstream producer."""
+
+    def rocksdb_bytes(self) -> int:
+        """Memory of the databases."""
 
 
 class Described(NamedTuple):
@@ -116,6 +121,11 @@ class Metrics:
         self._batch_events = self._add(
             Histogram, "batch_events", "Records in a micro-batch", buckets=_BATCH_SIZES
         )
+        self._limits = self._add(
+            Counter, "limit_hits_total", "How often a limit was hit; each is in the table of limits", "limit"
+        )
+        for limit in Limit:
+            self._limits.labels(limit.value)
         self._cache_bytes = self._add(Gauge, "cache_bytes", "Memory of the entities in use")
         self._cache_entities = self._add(Gauge, "cache_entities", "Entities in use")
         self._restored = self._add(Gauge, "restore_rows", "Changelog rows read by the last restore")
@@ -131,6 +141,9 @@ class Metrics:
             "upstream_open_transaction_records",
             "Records held back by an open transaction of a producer",
             "partition",
+        )
+        self._rocksdb_bytes = self._add(
+            Gauge, "rocksdb_bytes", "Memory of the databases: blocks, indexes, filters, write buffers"
         )
         build = self._add(Gauge, "build_info", "1; the build is in the labels", "version", "python")
         build.labels(__version__, platform.python_version()).set(1)
@@ -161,12 +174,18 @@ class Metrics:
             self._embed_seconds.observe(stats.embed_seconds)
         self._process_seconds.observe(stats.process_seconds)
         self._batch_events.observe(stats.records)
+        for limit, hits in stats.limits.items():
+            self._limits.labels(limit.value).inc(hits)
         self._cache_bytes.set(stats.cache_bytes)
         self._cache_entities.set(stats.cached_entities)
 
     def observe_commit(self, seconds: float) -> None:
         """A micro-batch's transaction and its local rows took so long."""
         self._commit_seconds.observe(seconds)
+
+    def observe_limit(self, limit: Limit) -> None:
+        """A limit was hit outside of a micro-batch's processing."""
+        self._limits.labels(limit.value).inc()
 
     def observe_restore(self, rows: int, remaining: int) -> None:
         """A restore has read so many rows and has so many offsets to go."""
@@ -185,6 +204,7 @@ class Metrics:
         self._undecided.clear()
         for partition, records in moment.undecided().items():
             self._undecided.labels(str(partition)).set(records)
+        self._rocksdb_bytes.set(moment.rocksdb_bytes())
         return generate_latest(self.registry)
 
 
@@ -195,3 +215,15 @@ def metrics_table() -> str:
         for one in Metrics().described
     ]
     return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def limits_table() -> str:
+    """All limits as a Markdown table, with their settings and defaults."""
+    defaults = {one.variable: one.default for one in settings_by_field().values()}
+    rows = []
+    for limit in LIMITS:
+        settings = [f"`{PREFIX}{name}` ({defaults[PREFIX + name]})" for name in limit.variables]
+        rows.append(f"| `{limit.name}` | {', '.join(settings)} | {limit.beyond} | {limit.told_by} |")
+    return (
+        "\n".join(["| limit | setting (default) | beyond it | seen in |", "|---|---|---|---|", *rows]) + "\n"
+    )

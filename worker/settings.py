@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -23,7 +24,8 @@ from worker.errors import SurroundingsError
 PREFIX: Final = "COVERSUMM_"
 DEFAULT_MODEL_DIMENSION: Final = 384
 MAX_BATCH_EVENTS: Final = 5000
-"""librdkafka's queue takes 100,000 messages, and an event becomes some 20 at most (outputs and rows)."""
+MAX_SENTENCES_PER_ENTITY: Final = 2_700_000
+"""Up to so many the core ranks exactly, in every dimension that can be set."""
 
 # --- What a variable accepts ------------------------------------------------------------------------------------
 
@@ -132,7 +134,13 @@ def _name(longest: int) -> Kind:
 
 
 def _folder() -> Kind:
-    return Kind("a folder", lambda text: Path(text).expanduser().absolute())
+    def parse(text: str) -> Path:
+        try:
+            return Path(text).expanduser().absolute()
+        except RuntimeError:  # ~somebody whom this machine does not know
+            raise ValueError from None
+
+    return Kind("a folder", parse)
 
 
 def _embedder() -> Kind:
@@ -265,8 +273,38 @@ class Settings:
     batch_bytes: int = _setting(
         "BATCH_BYTES", 16 * 2**20, _size(2**10, 2**28), "Most bytes of a micro-batch of several events"
     )
+    batch_sentences: int = _setting(
+        "BATCH_SENTENCES",
+        20_000,
+        _integer(1, 10_000_000),
+        "Most sentences, new and replaced, of a micro-batch of several events",
+    )
+    transaction_records: int = _setting(
+        "TRANSACTION_RECORDS",
+        50_000,
+        _integer(1, 10_000_000),
+        "Most messages and rows in a transaction of several events",
+    )
+    transaction_bytes: int = _setting(
+        "TRANSACTION_BYTES", 64 * 2**20, _size(2**20, 2**31), "Most bytes of them"
+    )
+    in_flight_messages: int = _setting(
+        "IN_FLIGHT_MESSAGES",
+        100_000,
+        _integer(1, 10_000_000),
+        "Messages and rows that the broker has not taken yet; past it publishing waits",
+    )
+    in_flight_bytes: int = _setting(
+        "IN_FLIGHT_BYTES", 128 * 2**20, _size(2**20, 2**31 - 2**10), "The same in bytes"
+    )
     cache_bytes: int = _setting(
         "CACHE_BYTES", 256 * 2**20, _size(0, 2**40), "Memory for the entities in use; all are on disk"
+    )
+    rocksdb_bytes: int = _setting(
+        "ROCKSDB_BYTES",
+        256 * 2**20,
+        _size(16 * 2**20, 2**40),
+        "Memory for the databases of all partitions together: blocks, indexes, write buffers",
     )
     max_event_bytes: int = _setting(
         "MAX_EVENT_BYTES", 4 * 2**20, _size(2**10, 2**26), "Largest event; a larger one is a dead letter"
@@ -283,8 +321,23 @@ class Settings:
         _integer(1, 100_000),
         "Most sentences of a review; one with more is a dead letter",
     )
+    max_sentences_per_deletion: int = _setting(
+        "MAX_SENTENCES_PER_DELETION",
+        10_000,
+        _integer(1, 100_000),
+        "Most sentences a `sentences.deleted` may name; one with more is a dead letter",
+    )
+    max_sentences_per_entity: int = _setting(
+        "MAX_SENTENCES_PER_ENTITY",
+        1_000_000,
+        _integer(1, MAX_SENTENCES_PER_ENTITY),
+        "Most live sentences of an entity; an event that would make more is a dead letter",
+    )
     max_message_bytes: int = _setting(
-        "MAX_MESSAGE_BYTES", 1_000_000, _size(2**18, 2**30), "Largest message the worker may send"
+        "MAX_MESSAGE_BYTES",
+        1_000_000,
+        _size(2**18, 2**30),
+        "Largest message the worker may send; of a dead letter that would be larger, the value's first 64 KiB are kept",
     )
     web_port: int = _setting("WEB_PORT", 8080, _integer(1, 65_535), "Port of health, metrics and summaries")
     web_bind: str = _setting(
@@ -375,6 +428,13 @@ class Settings:
         for demand in _demands(self):
             if not demand.met:
                 raise SurroundingsError(demand.message)
+        try:
+            self.tls_context()
+        except OSError as cause:  # ssl.SSLError is one
+            raise SurroundingsError(
+                f"the TLS files cannot be used ({cause.strerror or cause}): look at COVERSUMM_SSL_CA_LOCATION, "
+                "COVERSUMM_SSL_CERTIFICATE_LOCATION, COVERSUMM_SSL_KEY_LOCATION and COVERSUMM_SSL_KEY_PASSWORD"
+            ) from cause
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ, **instead: str | None) -> Settings:
@@ -397,6 +457,11 @@ class Settings:
                 shown[setting.variable] = "***" if setting.secret else setting.kind.show(value)
         return shown
 
+    def secrets(self) -> list[str]:
+        """The values that nothing may show."""
+        values = (getattr(self, name) for name, setting in settings_by_field().items() if setting.secret)
+        return [str(value) for value in values if value]
+
     def kafka_client_config(self) -> dict[str, Any]:
         """Addresses and security for librdkafka."""
         config = {
@@ -412,6 +477,17 @@ class Settings:
             "ssl.key.password": self.ssl_key_password,
         }
         return {name: value for name, value in config.items() if value is not None}
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """TLS for Python's own clients, None where it is not used. Raises OSError where a file is not what it has to be."""
+        if not self.security_protocol.endswith("SSL"):
+            return None
+        context = ssl.create_default_context(cafile=self.ssl_ca_location)
+        if self.ssl_certificate_location is not None:
+            # An empty password: with none at all OpenSSL would ask at the terminal, and wait.
+            password = self.ssl_key_password or ""
+            context.load_cert_chain(self.ssl_certificate_location, self.ssl_key_location, password)
+        return context
 
 
 def settings_by_field() -> dict[str, Setting]:
@@ -503,6 +579,21 @@ def _demands_on_values(settings: Settings) -> list[_Demand]:
             f"({_show_size(settings.max_event_bytes)}): the event holds the text",
         ),
         _Demand(
+            settings.max_event_bytes <= settings.transaction_bytes,
+            f"COVERSUMM_MAX_EVENT_BYTES: {_show_size(settings.max_event_bytes)} must be at most "
+            f"COVERSUMM_TRANSACTION_BYTES ({_show_size(settings.transaction_bytes)}): a transaction holds the event",
+        ),
+        _Demand(
+            settings.transaction_records <= settings.in_flight_messages,
+            f"COVERSUMM_TRANSACTION_RECORDS: {settings.transaction_records} must be at most "
+            f"COVERSUMM_IN_FLIGHT_MESSAGES ({settings.in_flight_messages}): a transaction is published at once",
+        ),
+        _Demand(
+            settings.transaction_bytes <= settings.in_flight_bytes,
+            f"COVERSUMM_TRANSACTION_BYTES: {_show_size(settings.transaction_bytes)} must be at most "
+            f"COVERSUMM_IN_FLIGHT_BYTES ({_show_size(settings.in_flight_bytes)}): a transaction is published at once",
+        ),
+        _Demand(
             settings.k * _sentence_bytes(settings.max_sentence_chars) <= settings.max_message_bytes,
             f"COVERSUMM_MAX_MESSAGE_BYTES: {_show_size(settings.max_message_bytes)} may be too little for COVERSUMM_K="
             f"{settings.k} sentences of COVERSUMM_MAX_SENTENCE_CHARS={settings.max_sentence_chars}: set at least "
@@ -542,6 +633,13 @@ def _demands_on_sasl(settings: Settings) -> list[_Demand]:
     ]
 
 
+def _is_readable(location: str) -> bool:
+    try:
+        return Path(location).is_file() and os.access(location, os.R_OK)
+    except OSError:  # no path at all: too long
+        return False
+
+
 def _demands_on_ssl(settings: Settings) -> list[_Demand]:
     protocol = settings.security_protocol
     locations = {
@@ -554,8 +652,9 @@ def _demands_on_ssl(settings: Settings) -> list[_Demand]:
         if location is not None:
             unused = f"{variable}: set, but not used with COVERSUMM_SECURITY_PROTOCOL={protocol}"
             demands.append(_Demand(protocol.endswith("SSL"), unused))
-            readable = Path(location).is_file() and os.access(location, os.R_OK)
-            demands.append(_Demand(readable, f"{variable}: {location!r} is not a file that can be read"))
+            demands.append(
+                _Demand(_is_readable(location), f"{variable}: {location!r} is not a file that can be read")
+            )
     return [
         *demands,
         _Demand(

@@ -1,13 +1,15 @@
 """The worker's web server: health, readiness, metrics and summaries.
 
-Faust's own server, on the worker's event loop, with none of Faust's pages: an answer of `/healthz` proves that the loop lives,
-and the watchdog ends a worker that stands still. The port is taken before the worker joins its group.
+Faust's own server, on the worker's event loop, read-only and with none of Faust's pages: an answer of `/healthz` proves that
+the loop lives, and the watchdog ends a worker that stands still. The port is taken before the worker joins its group.
 
     /healthz                  200 while the event loop answers
     /readyz                   200 when the worker processes its partitions, else 503; the reason in words
     /metrics                  Prometheus
     /entities/ID/summary      200 the summary as of the last commit, 404 unknown, 307 to the worker that owns it,
                               503 while not ready or nobody is known to own it; ID percent-encoded
+
+Any method but GET and HEAD is 405, a request with a body 413: there is nothing to be sent here.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from faust.web.drivers.aiohttp import Web
 
 from worker.errors import SurroundingsError
@@ -28,6 +31,7 @@ from worker.state import SummaryView
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
 SUMMARY_TIMEOUT_SECONDS: Final = 20
+METHODS: Final = ("GET", "HEAD")
 _INDEX: Final = "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/entities/ID/summary\n"
 
 
@@ -102,12 +106,27 @@ def bind(host: str, port: int) -> socket.socket:
 
 def add_pages(application: web.Application, state: State) -> None:
     """Add the worker's pages to an aiohttp application."""
+    application.middlewares.append(read_only)
     pages = Pages(state)
     application.router.add_get("/", pages.index)
     application.router.add_get("/healthz", pages.healthz)
     application.router.add_get("/readyz", pages.readyz)
     application.router.add_get("/metrics", pages.metrics)
     application.router.add_get(f"{PREFIX}{{id:.*}}{SUFFIX}", pages.summary)
+
+
+@web.middleware
+async def read_only(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse what would change or send something; its body is not read."""
+    if request.method not in METHODS:
+        refusal = _error(405, "only GET and HEAD are answered here")
+        refusal.headers["Allow"] = ", ".join(METHODS)
+    elif request.can_read_body:
+        refusal = _error(413, "a request has no body here")
+    else:
+        return await handler(request)
+    refusal.force_close()
+    return refusal
 
 
 class Pages:

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -44,7 +44,6 @@ SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
@@ -133,20 +132,44 @@ def die_with_parent() -> None:
 
 
 class KafkaBroker:
-    """One Kafka node on 127.0.0.1. `settings` are server properties over the defaults above."""
+    """One Kafka node on 127.0.0.1.
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, heap_mib: int = 512):
+    Args:
+        directory: its data, its log, its configuration.
+        settings: server properties over the defaults above.
+        heap_mib: of its Java.
+        protocols: security protocols it is to speak besides PLAINTEXT, each on a port of its own (`addresses`).
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        heap_mib: int = 512,
+        protocols: Iterable[str] = (),
+    ):
         self.directory = directory
         self.port, controller_port = free_port(), free_port()
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
+        self.addresses = {protocol: f"127.0.0.1:{free_port()}" for protocol in protocols}
+        listeners = [f"{name}://{address}" for name, address in self.addresses.items()]
+        listeners.append(f"PLAINTEXT://{self.bootstrap_servers}")
         self.log_path = directory / "broker.log"
         self._heap_mib = heap_mib
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = {
             **SETTINGS,
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller_port}"]),
+            "advertised.listeners": ",".join(listeners),
+            "listener.security.protocol.map": ",".join(
+                [
+                    "CONTROLLER:PLAINTEXT",
+                    "PLAINTEXT:PLAINTEXT",
+                    *(f"{name}:{name}" for name in self.addresses),
+                ]
+            ),
             "log.dirs": str(directory / "data"),
             **(settings or {}),
         }

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from tests.kafka.compare import Change, DeadLetter
 from tests.kafka.topics import Message
 from tests.stream.model import Model
-from worker.events import Limits, Record, Rejected, decode
+from worker.events import Record, Rejected, decode
 from worker.settings import Settings
+from worker.stream.configuration import processor_config
 from worker.text import load_engine
 
 SCALE = 32767
@@ -66,21 +67,14 @@ def _occurred_at(message: Message) -> str | None:
 
 def _model(settings: Settings) -> RecordModel:
     engine = load_engine(settings.embedder, threads=1)
+    limits = processor_config(settings, 1, engine).limits
     config = SimpleNamespace(
         k=settings.k,
         distinct=settings.distinct,
         emit="every",
         epoch=settings.epoch,
-        dimension=settings.dimension if engine is None else engine.dimension,
-        limits=Limits(
-            dimension=settings.dimension if engine is None else engine.dimension,
-            model=None if engine is None else engine.model,
-            embeds=engine is not None,
-            max_event_bytes=settings.max_event_bytes,
-            max_text_bytes=settings.max_text_bytes,
-            max_sentence_chars=settings.max_sentence_chars,
-            max_sentences_per_review=settings.max_sentences_per_review,
-        ),
+        dimension=limits.dimension,
+        limits=limits,
     )
 
     @cache

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from tests.kafka.broker import KafkaBroker
 from tests.kafka.topics import producer
-from tests.stream.faust_app import make_app, make_table
+from tests.stream.faust_app import Ids, make_app, make_table
 from worker.errors import Crash
 from worker.stream import changelog as module
 from worker.stream.changelog import ChangelogReader, Changes
@@ -32,6 +32,7 @@ class Changelog:
     def __init__(self, broker: KafkaBroker, name: str, cleanup: str = "compact") -> None:
         self.broker, self.topic = broker, name
         broker.create_topic(name, 1, {"cleanup.policy": cleanup})
+        self.topic_ids = Ids()
         self.config = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
         self.rows: dict[bytes, bytes] = {}
         self.applied: list[tuple[int, int]] = []  # (expected predecessor, last offset) of each atomic batch
@@ -62,9 +63,8 @@ class Changelog:
 
     def bounds(self) -> tuple[int, int, int]:
         """Start, end and horizon as the table asks for them."""
-        table = SimpleNamespace(
-            changelog_topic_name=self.topic, app=SimpleNamespace(client_config=self.config)
-        )
+        app = SimpleNamespace(client_config=self.config, topic_ids=self.topic_ids)
+        table = SimpleNamespace(changelog_topic_name=self.topic, app=app)
         return CommittedTable._log_bounds(table, [0])[0]
 
     def reader(self, start: int = 0) -> ChangelogReader:
@@ -247,6 +247,16 @@ def test_the_horizon_is_the_first_offset_younger_than_the_tombstones_life(change
     assert changelog.bounds() == (0, 1, 1)  # no row is: the end
     changelog.age(life_days + 5, life_days - 1, 0)
     assert changelog.bounds() == (0, 4, 2)
+
+
+@pytest.mark.parametrize(("life_days", "horizon"), [(2, 2), (0.01, 3), (365, 0)])
+def test_a_changelog_that_was_made_with_less_life_for_its_tombstones_has_a_later_horizon(
+    kafka: KafkaBroker, life_days: float, horizon: int
+) -> None:
+    changelog = Changelog(kafka, f"changelog-life-{life_days}")
+    changelog.topic_ids.life_ms = int(life_days * DAY_MS)
+    changelog.age(20, 5, 1)
+    assert changelog.bounds() == (0, 3, horizon)
 
 
 def test_the_horizon_of_a_young_log_is_its_start(changelog: Changelog) -> None:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.kafka.broker import WITHOUT_TRANSACTIONS, KafkaBroker, free_port
-from tests.kafka.test_exactly_once import SETTINGS, commit, events, feed
+from tests.kafka.test_exactly_once import SETTINGS, events, feed
 from tests.kafka.workers import Pipeline, WorkerProcess, pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 @pytest.fixture
 def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
     """A pipeline of the test's own name, not started."""
-    name = request.node.originalname.removeprefix("test_").replace("_", "-")
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name.removeprefix("test_"))
     with pipeline(kafka, name, tmp_path, settings=SETTINGS) as made:
         yield made
 
@@ -101,7 +101,7 @@ def test_two_workers_with_one_instance_id(site: Pipeline) -> None:
 
 def test_committed_offset_beyond_the_log(site: Pipeline) -> None:
     worker = processed(site)
-    commit(site, {partition: end + 1000 for partition, end in site.targets().items()})
+    site.set_offsets({partition: end + 1000 for partition, end in site.targets().items()})
     refused_again(worker, "reset", site.input_topic)
 
 
@@ -117,10 +117,11 @@ def test_committed_offset_before_the_log(site: Pipeline) -> None:
     refused_again(worker, "reset", site.input_topic)
 
 
-def test_another_k_on_the_same_state(site: Pipeline) -> None:
+@pytest.mark.parametrize(("setting", "value"), [("K", "6"), ("DIMENSION", "8")])
+def test_another_kind_of_summary_on_the_same_state(site: Pipeline, setting: str, value: str) -> None:
     worker = processed(site)
-    worker.environment["COVERSUMM_K"] = "6"
-    refused_again(worker, "replay")
+    worker.environment[f"COVERSUMM_{setting}"] = value
+    refused_again(worker, setting.lower(), f"configured '{value}'", "replay")
 
 
 def test_another_k_on_a_restored_state(site: Pipeline) -> None:

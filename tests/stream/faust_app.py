@@ -9,7 +9,8 @@ from typing import Any
 import faust
 
 from worker.stream.consumer import GuardedTransport
-from worker.stream.table import ROCKSDB_OPTIONS, CommittedTable
+from worker.stream.rocksdb import Databases
+from worker.stream.table import CommittedTable
 
 INPUT = "reviews"
 
@@ -21,6 +22,31 @@ class End(Exception):
     def cause(self) -> BaseException:
         """What the process would have ended with."""
         return self.args[0]
+
+
+class Ids:
+    """Which topics there are, as `worker.stream.topic_ids` tells it; by default nobody tells."""
+
+    def __init__(self, **told: str) -> None:
+        self.told = told
+        self.failure: Exception | None = None
+        self.life_ms: int | None = None
+
+    def read(self) -> None:
+        """Nothing to ask."""
+
+    def known(self, topic: str) -> str:
+        """The id a test gave the topic."""
+        return self.told.get(topic, "")
+
+    def tombstone_life_ms(self, topic: str) -> int | None:
+        """What a test says."""
+        return self.life_ms
+
+    def check(self) -> None:
+        """Raise what a test wants."""
+        if self.failure:
+            raise self.failure
 
 
 def die(cause: BaseException) -> None:
@@ -47,6 +73,7 @@ def make_app(data_dir: Path, **options: Any) -> Any:
     app.linger_seconds = 0
     app.on_restore_progress = lambda rows, remaining: None
     app.delivery = SimpleNamespace()
+    app.topic_ids = Ids()
     return app
 
 
@@ -58,6 +85,6 @@ def make_table(app: Any) -> CommittedTable:
         key_type=bytes,
         value_type=bytes,
         partitions=2,
-        options=dict(ROCKSDB_OPTIONS),
     )
+    table.data.rocksdb_options = Databases(64 * 2**20, 2)
     return table

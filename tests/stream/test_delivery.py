@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.stream.faust_app import End, die
+from tests.stream.faust_app import End, Ids, die
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Message, Record
+from worker.limits import Limit
 from worker.stream import delivery as module
 from worker.stream.consumer import Membership, MicroBatch, Start
 from worker.stream.delivery import Delivery
@@ -25,10 +26,19 @@ MESSAGE = Message("out", 0, b"k", b"v", [])
 class Rig:
     """A delivery between fakes, and the order in which it uses them."""
 
-    def __init__(self, deadline_seconds: float = 10.0, batch_bytes: int = 1000) -> None:
+    def __init__(
+        self,
+        deadline_seconds: float = 10.0,
+        batch_bytes: int = 1000,
+        batch_events: int = 1000,
+        takes: int = 1000,
+    ) -> None:
         self.log: list[Any] = []
+        self.takes = takes  # records that the processor takes at once
         self.failures: dict[str, Exception] = {}
         self.applied: dict[int, int | None] = {}
+        self.made_from: dict[int, str] = {}  # by partition: the topic id in its rows
+        self.ids = Ids()
         self.membership: Membership | None = NOW
         self.rows_of: Callable[[int], dict[bytes, bytes | None]] = lambda partition: {b"row": b"1"}
         self.blocked: threading.Event | None = None
@@ -38,12 +48,15 @@ class Rig:
             table=SimpleNamespace(write=self._write),
             changelog_topic="changelog",
             input_topic="in",
+            batch_events=batch_events,
             batch_bytes=batch_bytes,
             deadline_seconds=deadline_seconds,
             membership=lambda: self.membership,
+            topic_ids=self.ids,
             metrics=SimpleNamespace(
                 observe_batch=lambda stats: self._note("observe"),
                 observe_commit=lambda seconds: None,
+                observe_limit=lambda limit: self._note("limit", limit),
             ),
         )
 
@@ -57,10 +70,18 @@ class Rig:
     def check_partition(self, partition: int) -> int | None:
         return self.applied.get(partition)
 
+    def topic_id(self, partition: int) -> str:
+        return self.made_from.get(partition, "")
+
+    def reads_from(self, partition: int, topic_id: str) -> None:
+        self.made_from[partition] = topic_id or self.topic_id(partition)
+
     def process(self, records: Sequence[Record]) -> Batch:
         self._note("process", [(r.partition, r.offset) for r in records])
-        next_offsets = {r.partition: r.offset + 1 for r in records}
-        return Batch([MESSAGE], {p: self.rows_of(p) for p in next_offsets}, next_offsets, Stats(), [])
+        taken = records[: self.takes]
+        next_offsets = {r.partition: r.offset + 1 for r in taken}
+        rows = {p: self.rows_of(p) for p in next_offsets}
+        return Batch([MESSAGE], rows, next_offsets, Stats(), [], len(taken))
 
     def committed(self, batch: Batch) -> None:
         self._note("caches")
@@ -78,8 +99,10 @@ class Rig:
         input_topic: str,
         next_offsets: Mapping[int, int],
         membership: Membership,
+        check_topics: Callable[[], None],
     ) -> dict[int, int]:
         self._note("transaction", dict(next_offsets), membership)
+        check_topics()
         assert (list(messages), changelog, input_topic) == ([MESSAGE], "changelog", "in")
         if self.blocked:
             self.blocked.wait(10)
@@ -262,6 +285,42 @@ async def test_a_micro_batch_is_committed_in_parts_of_limited_bytes() -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("limits", "parts", "hit"),
+    [
+        ({"batch_bytes": 500}, [5], None),  # exactly at the limit
+        ({"batch_bytes": 499}, [4, 1], Limit.BATCH_BYTES),
+        ({"batch_events": 5}, [5], None),
+        ({"batch_events": 4}, [4, 1], Limit.BATCH_EVENTS),
+    ],
+)
+async def test_what_is_beyond_a_limit_is_the_next_part_and_counted(
+    limits: dict[str, int], parts: list[int], hit: Limit | None
+) -> None:
+    rig = Rig(**limits)
+    await rig.take_over(p0=0)
+    await rig.delivery.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}, size=100))
+    assert [len(step[1]) for step in rig.log if step[0] == "process"] == parts
+    assert [step[1] for step in rig.log if step[0] == "limit"] == ([hit] if hit else [])
+
+
+@pytest.mark.asyncio
+async def test_what_the_processor_left_is_processed_after_the_commit_of_what_it_took() -> None:
+    rig = Rig(takes=2)
+    await rig.take_over(p0=0)
+    await rig.delivery.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}))
+    steps = [step for step in rig.log if step[0] in ("process", "transaction")]
+    assert steps == [
+        ("process", [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4)]),
+        ("transaction", {0: 2}, NOW),
+        ("process", [(0, 2), (0, 3), (0, 4)]),
+        ("transaction", {0: 4}, NOW),
+        ("process", [(0, 4)]),
+        ("transaction", {0: 5}, NOW),
+    ]
+
+
+@pytest.mark.asyncio
 async def test_a_single_record_beyond_the_byte_limit_goes_alone() -> None:
     rig = Rig(batch_bytes=50)
     await rig.take_over(p0=0)
@@ -308,6 +367,63 @@ async def test_state_that_does_not_fit_the_offsets_is_refused(
     with pytest.raises(SurroundingsError, match=f"{complaint}.*coversumm-worker reset"):
         await rig.delivery.take_over({0: start})
     assert rig.delivery.positions == {}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("stored", "told", "noted"),
+    [
+        ("one", "one", "one"),
+        ("", "one", "one"),  # rows of an older format: taken over, and it is noted from now on
+        ("one", "", "one"),  # a broker that does not tell: offsets alone decide
+        ("", "", ""),
+    ],
+)
+async def test_the_topic_that_the_state_was_made_from_is_taken_over(
+    stored: str, told: str, noted: str
+) -> None:
+    rig = Rig()
+    rig.applied, rig.made_from, rig.ids.told = {0: 10}, {0: stored}, {"in": told}
+    await rig.delivery.take_over({0: Start(10, True, 10)})
+    assert rig.made_from == {0: noted}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("stored", "told"), [("one", "one"), ("", "one"), ("one", ""), ("", "")])
+async def test_a_state_beyond_the_end_is_a_successors_only_in_the_topic_it_was_made_from(
+    stored: str, told: str
+) -> None:
+    """A takeover that is paused between offsets and restore finds the rows of whoever took over meanwhile."""
+    rig = Rig()
+    rig.applied, rig.made_from, rig.ids.told = {0: 12}, {0: stored}, {"in": told}
+    if stored and told:
+        await rig.delivery.take_over({0: Start(10, True, 10)})
+        assert rig.delivery.positions == {0: 10}
+    else:
+        with pytest.raises(SurroundingsError, match="made anew"):
+            await rig.delivery.take_over({0: Start(10, True, 10)})
+
+
+@pytest.mark.asyncio
+async def test_an_input_topic_made_anew_is_refused_though_its_log_is_longer() -> None:
+    rig = Rig()
+    rig.applied, rig.made_from, rig.ids.told = {0: 10}, {0: "one"}, {"in": "two"}
+    with pytest.raises(
+        SurroundingsError, match=r"the id one, .* the id two: .*made anew.*coversumm-worker reset"
+    ):
+        await rig.delivery.take_over({0: Start(10, True, 5000)})
+    assert rig.delivery.positions == {}
+
+
+@pytest.mark.asyncio
+async def test_a_topic_made_anew_in_mid_flight_ends_the_process_before_the_commit() -> None:
+    rig = Rig()
+    await rig.take_over(p0=5)
+    rig.ids.failure = Crash("made anew")
+    with pytest.raises(End) as end:
+        await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+    assert end.value.cause is rig.ids.failure
+    assert [what if isinstance(what, str) else what[0] for what in rig.log] == ["process", "transaction"]
 
 
 @pytest.mark.asyncio

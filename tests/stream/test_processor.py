@@ -18,7 +18,7 @@ from tests.stream.drive import (
 )
 from worker.events import Record
 from worker.state import FingerprintMismatch, read_applied, verify_partition
-from worker.state.keys import ENTITY, GARBAGE
+from worker.state.keys import ENTITY, FINGERPRINT, GARBAGE
 from worker.stream.processing import plan as planning
 from worker.stream.processor import Processor
 
@@ -291,6 +291,20 @@ def test_another_vector_under_the_same_text_publishes_nothing(driver):
     assert driver.bodies(upsert(1, "r", ("one", [0, 1, 0]))) == []
 
 
+def test_a_rating_of_minus_zero_is_published_alike_from_memory_and_from_rows(driver):
+    """The same state gives the same bytes, and -0.0 is not written like 0.0."""
+
+    def ratings(driver):
+        driver.run(upsert(0, "r", ("one", [1, 0, 0]), rating=-0.0))
+        if driver is restarted:
+            driver.restart()
+        (body,) = driver.run(upsert(1, "s", ("two", [1, 0, 0]), rating=1)).messages
+        return body.value
+
+    restarted = Driver()
+    assert ratings(restarted) == ratings(driver)
+
+
 def test_ratings_and_counts_alone_publish_nothing_but_show_later(driver):
     driver.run(upsert(0, "r", "one", rating=1))
     assert driver.bodies(upsert(1, "r", "one", rating=5), upsert(2, "empty")) == []
@@ -443,7 +457,7 @@ def test_applied_offsets_are_ignored(driver):
     batch = driver.run(upsert(1, "b", "two"), upsert(2, "c", "three"), upsert(7, "d", "four", partition=1))
     assert batch.next_offsets == {0: 3, 1: 8}
     assert batch.stats.outcomes["review.upserted", "applied"] == 2
-    assert read_applied(driver.rows[0]) == (3, "reviews")
+    assert read_applied(driver.rows[0]) == (3, "reviews", "")
 
 
 def test_a_record_without_effect_moves_the_applied_offset(driver):
@@ -495,6 +509,26 @@ def test_every_changed_row_is_written_once_a_batch(driver):
     batch = driver.run(*[upsert(i, "r", f"text {i}") for i in range(50)])
     assert len(batch.rows[0]) == 6  # fingerprint, applied, header, published, review, vectors
     assert batch.stats.changes == 50
+
+
+def test_the_fingerprint_is_the_first_row_of_a_partitions_changelog(driver):
+    """A changelog that lost its beginning, however little of it, is told by the lack of it."""
+    batch = driver.run(*[upsert(i, f"r{i}", "text") for i in range(5)])
+    assert next(iter(batch.rows[0])) == FINGERPRINT
+    assert FINGERPRINT not in driver.run(upsert(9, "r9", "text")).rows[0]
+
+
+def test_the_applied_row_tells_the_topics_id_once_it_is_known(driver):
+    driver.run(upsert(0, "r", "one"))
+    assert driver.processor.topic_id(0) == ""
+    driver.processor.reads_from(0, "an id")
+    driver.run(upsert(1, "r", "two"))
+    assert read_applied(driver.rows[0]) == (2, "reviews", "an id")
+    driver.processor.forget([0])
+    assert driver.processor.topic_id(0) == "an id"
+    driver.processor.reads_from(0, "")  # nobody tells: what is known stays
+    driver.run(upsert(2, "r", "three"))
+    assert read_applied(driver.rows[0]) == (3, "reviews", "an id")
 
 
 def test_the_core_is_counted(driver):

@@ -14,12 +14,14 @@ from faust.types import TP
 
 from tests.stream.faust_app import End, die, make_app, make_table
 from worker.errors import Crash
+from worker.state import DamagedDatabase
 from worker.stream import table as module
 from worker.stream.consumer import Start
-from worker.stream.table import ACTIVE, DELETE_RETENTION_MS, ROCKSDB_OPTIONS, STANDBY, CommittedTable
+from worker.stream.table import ACTIVE, CHANGELOG_ID_KEY, DELETE_RETENTION_MS, STANDBY, CommittedTable
 
 CHANGELOG = "tests-entities-changelog"
-STARTS = {0: Start(5, True, 9)}
+START = Start(5, True, 9)
+STARTS = {0: START}
 
 
 @pytest.fixture
@@ -41,6 +43,7 @@ def stored(table: CommittedTable, partition: int = 0) -> tuple[dict[bytes, bytes
     """The rows on disk, and the changelog offset they belong to."""
     rows = dict(table._database(partition).items())
     rows.pop(table.data.offset_key, None)
+    rows.pop(CHANGELOG_ID_KEY, None)
     return rows, table._stored_offset(partition)
 
 
@@ -132,9 +135,11 @@ def test_the_gate_lets_one_writer_through_at_a_time(
     hold(table)
     database = table._database(0)
     entered, go_on, second = threading.Event(), threading.Event(), threading.Event()
+    inside: list[Any] = []
 
     class Slow(OneWrite):
         def write(self, batch: Any) -> None:
+            inside.append(batch)
             entered.set()
             assert go_on.wait(10)
             super().write(batch)
@@ -148,8 +153,8 @@ def test_the_gate_lets_one_writer_through_at_a_time(
     writers[0].start()
     assert entered.wait(10)
     writers[1].start()
-    assert not second.wait(0.05)
-    assert slow.writes == 0
+    assert not second.wait(0.2)
+    assert len(inside) == 1, "the second writer is through the gate with the first"
     go_on.set()
     for writer in writers:
         writer.join(10)
@@ -194,18 +199,118 @@ def test_a_restore_starts_after_the_stored_offset_unless_the_log_says_otherwise(
     assert stored(table)[1] == 60
 
 
+@pytest.mark.parametrize(
+    ("written_under", "found", "kept"),
+    [
+        ("one", "one", True),
+        ("one", "two", False),  # made anew, and its log is as long
+        ("", "two", True),  # rows from before ids were stored
+        ("one", "", True),  # a broker that does not tell
+    ],
+)
+def test_local_rows_of_another_changelog_of_the_name_are_wiped(
+    table: CommittedTable, written_under: str, found: str, kept: bool
+) -> None:
+    hold(table)
+    table.app.topic_ids.told = {CHANGELOG: written_under}
+    table.write(0, {b"a": b"1"}, 20)
+    table.app.topic_ids.told = {CHANGELOG: found}
+    assert table._start(0, 0, 50, 0) == (21 if kept else 0)
+    assert stored(table) == (({b"a": b"1"}, 20) if kept else ({}, -1))
+
+
+def test_the_changelogs_id_goes_with_its_offset_and_is_kept_where_nobody_tells(table: CommittedTable) -> None:
+    hold(table)
+    for told, kept in (("", None), ("one", b"one"), ("", b"one"), ("two", b"two")):
+        table.app.topic_ids.told = {CHANGELOG: told}
+        table.write(0, {}, table._stored_offset(0) + 1)
+        assert table.rows(0).get(CHANGELOG_ID_KEY) == kept
+
+
 def test_the_changelog_keeps_tombstones_long() -> None:
     assert DELETE_RETENTION_MS >= 30 * 24 * 3600 * 1000
 
 
-def test_rocksdb_is_opened_with_options_that_exist(table: CommittedTable) -> None:
-    """Faust swallows unknown ones silently, and its defaults are gigabytes."""
-    options = table.data.rocksdb_options
-    for name, value in ROCKSDB_OPTIONS.items():
-        assert getattr(options, name) == value
-    assert not options.extra_options
-    assert options.ttl is None  # it deletes data
-    assert options.use_rocksdict
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+def closed(table: CommittedTable, partition: int = 0) -> Path:
+    """The folder of a database that was closed."""
+    table.data._dbs.pop(partition).close()
+    return Path(table.data.partition_path(partition))
+
+
+def test_a_damaged_database_ends_the_process_with_one_line(table: CommittedTable) -> None:
+    hold(table)
+    table.write(0, {b"a": b"1"}, 7)
+    folder = closed(table)
+    (folder / "CURRENT").write_bytes(b"nonsense")
+    with pytest.raises(End) as end:
+        table._stored_offset(0)
+    assert isinstance(end.value.cause, DamagedDatabase)
+    assert str(folder) in str(end.value.cause)
+    assert "coversumm-worker reset --local" in str(end.value.cause)
+
+
+def test_a_manifest_that_names_too_few_files_ends_the_process(table: CommittedTable) -> None:
+    """RocksDB itself opens it: the newest offset, and rows missing under it."""
+    hold(table)
+    table.write(0, {b"a": b"1"}, 7)
+    manifest = next(Path(table.data.partition_path(0)).glob("MANIFEST-*"))
+    size = manifest.stat().st_size
+    table._database(0).flush()
+    table.write(0, {b"b": b"1"}, 8)
+    files = {
+        path.name: path.read_bytes() for path in manifest.parent.iterdir() if path.name != "LOCK"
+    }  # as `kill -9` leaves it
+    folder = closed(table)
+    for path in folder.iterdir():
+        path.unlink()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    assert stored(table) == ({b"a": b"1", b"b": b"1"}, 8)
+    closed(table)
+    for path in folder.iterdir():
+        path.unlink()
+    for name, content in files.items():
+        (folder / name).write_bytes(content[:size] if name == manifest.name else content)
+    with pytest.raises(End) as end:
+        table._stored_offset(0)
+    assert isinstance(end.value.cause, DamagedDatabase)
+    assert "manifest" in str(end.value.cause)
+
+
+def test_an_unforeseen_error_of_rocksdb_is_raised_as_it_is(
+    table: CommittedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(path: Path, read_only: bool) -> Any:
+        raise OSError("IO error: lock hold by current process")
+
+    monkeypatch.setattr(table.data, "rocksdb_options", SimpleNamespace(open=locked))
+    with pytest.raises(OSError, match="lock hold"):
+        table._database(0)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("IO error: No space left on device: While appending to file: /data/000010.log", Crash),
+        ("Corruption: block checksum mismatch", DamagedDatabase),
+    ],
+)
+def test_a_write_that_rocksdb_refuses_is_told(
+    table: CommittedTable, monkeypatch: pytest.MonkeyPatch, error: str, expected: type[Exception]
+) -> None:
+    hold(table)
+    database = table._database(0)
+
+    def write(batch: Any) -> None:
+        raise Exception(error)
+
+    monkeypatch.setattr(table, "_database", lambda partition: SimpleNamespace(get=database.get, write=write))
+    with pytest.raises(expected) as refused:
+        table.write(0, {b"a": b"1"}, 1)
+    assert str(table.data.partition_path(0)) in str(refused.value)
 
 
 # -- takeover ---------------------------------------------------------------------------------------------------------
@@ -260,9 +365,11 @@ class Rig:
         self.restore_waits = False
         self.restoring, self.following = threading.Event(), threading.Event()
         self.starts_wait: asyncio.Event | None = None
+        self.assigned: set[int] | None = None  # None: what recovered is
         self.take_over_failure: Exception | None = None
         self.deaths: list[BaseException] = []
         table.app.consumer = SimpleNamespace(fetch_starts=self._fetch_starts)
+        table.app.topic_ids.read = lambda: self.log.append("ids")
         table.app.delivery = SimpleNamespace(take_over=self._take_over, let_go=self._let_go)
         monkeypatch.setattr(table, "_log_bounds", self._log_bounds)
         monkeypatch.setattr(
@@ -274,7 +381,8 @@ class Rig:
         self.log.append("offsets")
         if self.starts_wait:
             await self.starts_wait.wait()
-        return STARTS
+        assigned = self._recovering if self.assigned is None else self.assigned
+        return dict.fromkeys(assigned, START)
 
     async def _take_over(self, starts: Any) -> None:
         self.log.append(("delivery", starts))
@@ -289,6 +397,7 @@ class Rig:
         return dict.fromkeys(partitions, (0, 10, 0))
 
     async def recovered(self, actives: set[int], standbys: set[int] | None = None) -> None:
+        self._recovering = actives
         await self.table.on_recovery_completed(
             {TP(CHANGELOG, p) for p in actives}, {TP(CHANGELOG, p) for p in standbys or ()}
         )
@@ -307,6 +416,7 @@ async def test_offsets_first_then_the_end_of_the_log_then_the_restore_then_the_i
     await rig.recovered({0})
     assert rig.log == [
         "offsets",
+        "ids",
         ("bounds", [0]),
         ("restore", {0: 0}, {0: 10}),
         ("delivery", STARTS),
@@ -337,7 +447,7 @@ async def test_a_rebalance_ends_a_restore_and_nothing_is_taken_over(rig: Rig) ->
     await asyncio.to_thread(rig.restoring.wait, 10)
     await asyncio.wait_for(rig.rebalance(), 10)
     await recovery
-    assert rig.log == ["offsets", ("bounds", [0]), ("restore", {0: 0}, {0: 10}), "let go"]
+    assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 0}, {0: 10}), "let go"]
     assert rig.table._roles == {}
     assert rig.deaths == []
 
@@ -400,8 +510,18 @@ async def test_a_takeover_that_fails_ends_the_process(rig: Rig, step: str) -> No
 @pytest.mark.asyncio
 async def test_a_worker_without_partitions_takes_over_nothing(rig: Rig) -> None:
     await rig.recovered(set())
-    assert rig.log == ["offsets", ("delivery", STARTS)]
+    assert rig.log == ["offsets", "ids", ("delivery", {})]
     assert rig.readers == []
+
+
+@pytest.mark.asyncio
+async def test_a_recovery_of_a_past_assignment_takes_nothing_over(rig: Rig) -> None:
+    """Faust may end it when the consumer has the next one already: offsets and partitions would not belong together."""
+    rig.assigned = {0, 1}
+    await rig.recovered({0})
+    assert rig.log == ["offsets", "ids"]
+    assert rig.table._roles == {}
+    assert rig.deaths == []
 
 
 def test_changelog_rows_from_faust_end_the_process(table: CommittedTable) -> None:

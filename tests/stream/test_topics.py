@@ -36,9 +36,15 @@ class FakeAdmin:
         self.policies = {"summaries": "compact", "app-entities-changelog": "compact"}
         self.made: list[Any] = []
         self.others: dict[str, int] = {}
+        self.others_at_second_look: dict[str, int] = {}
+        self.committed: list[int] = []
+        self.looks = 0
         self.refusal: int | None = None
 
     def list_topics(self, timeout: float) -> Any:
+        self.looks += 1
+        if self.looks == 2:
+            self.partitions |= self.others_at_second_look
         topics = {
             name: SimpleNamespace(partitions=dict.fromkeys(range(count)), error=None)
             for name, count in self.partitions.items()
@@ -72,8 +78,24 @@ class FakeAdmin:
         return found
 
 
+class FakeGroup:
+    """The worker group's committed offsets, as a consumer of it sees them."""
+
+    def __init__(self, admin: FakeAdmin, config: dict[str, Any]) -> None:
+        assert config["group.id"] == "app"
+        self._committed = admin.committed
+
+    def committed(self, asked: list[Any], timeout: float) -> list[Any]:
+        offsets = self._committed + [-1001] * len(asked)
+        return [SimpleNamespace(partition=tp.partition, offset=offsets[tp.partition]) for tp in asked]
+
+    def close(self) -> None:
+        pass
+
+
 def on(monkeypatch: pytest.MonkeyPatch, admin: FakeAdmin) -> FakeAdmin:
     monkeypatch.setattr(module, "AdminClient", lambda config, logger: admin)
+    monkeypatch.setattr(module, "Consumer", lambda config: FakeGroup(admin, config))
     return admin
 
 
@@ -96,6 +118,42 @@ def test_topics_that_are_there_are_left_as_they_are(monkeypatch: pytest.MonkeyPa
     admin.partitions = dict.fromkeys(ALL, 3)
     assert prepare_topics(SETTINGS) == 3
     assert admin.made == []
+
+
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [
+        ("summaries", "what was published there is gone.*coversumm-worker topics"),
+        ("app-entities-changelog", "the state of everything.*coversumm-worker reset"),
+    ],
+)
+def test_a_topic_that_is_gone_under_a_group_that_has_begun_is_not_made_anew(
+    monkeypatch: pytest.MonkeyPatch, gone: str, words: str
+) -> None:
+    """An empty one in its place would pass for the whole."""
+    admin = on(monkeypatch, FakeAdmin())
+    admin.partitions = dict.fromkeys(ALL - {gone}, 3)
+    admin.committed = [-1001, 0]
+    with pytest.raises(SurroundingsError, match=f"topic {gone} .*{words}"):
+        prepare_topics(SETTINGS)
+    assert admin.made == []
+
+
+def test_a_dead_letter_topic_that_is_gone_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = on(monkeypatch, FakeAdmin())
+    admin.partitions = dict.fromkeys(ALL - {"reviews.dlq"}, 3)
+    admin.committed = [7, 7, 7]
+    assert prepare_topics(SETTINGS) == 3
+    assert [topic.topic for topic in admin.made] == ["reviews.dlq"]
+
+
+def test_a_topic_that_the_groups_first_worker_is_just_making_is_not_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    admin = on(monkeypatch, FakeAdmin(reviews=2))
+    admin.committed = [7, 7]
+    admin.others_at_second_look = dict.fromkeys(ALL, 2)
+    assert prepare_topics(SETTINGS) == 2
 
 
 def test_a_missing_input_topic_is_refused_and_nothing_is_created(monkeypatch: pytest.MonkeyPatch) -> None:

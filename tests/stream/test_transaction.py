@@ -253,6 +253,24 @@ def test_fenced_after_the_transaction_timeout_is_the_broker_that_gave_up_on_us(
     assert crash.value.exit_code == 3
 
 
+def test_the_topics_are_checked_between_the_written_rows_and_the_offsets(
+    producer: TransactionalProducer,
+) -> None:
+    """Then the rows are in the log that was restored, and what is committed was read from the log it counts in."""
+    broker = fake(producer)
+    producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, lambda: broker.calls.append("topics"))
+    assert broker.calls[-4:] == ["flush", "topics", "offsets", "commit"]
+
+
+def test_a_topic_made_anew_ends_the_commit(producer: TransactionalProducer) -> None:
+    def check() -> None:
+        raise Crash("made anew")
+
+    with pytest.raises(Crash, match="made anew"):
+        producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, check)
+    assert fake(producer).calls[-1] == "flush"
+
+
 @pytest.mark.parametrize("membership", [Membership(-1, ""), Membership(-1, "member"), Membership(3, "")])
 def test_a_commit_without_a_membership_is_refused_before_it_begins(
     producer: TransactionalProducer, membership: Membership
@@ -263,10 +281,17 @@ def test_a_commit_without_a_membership_is_refused_before_it_begins(
     assert fake(producer).calls == []
 
 
-def test_a_full_queue_drains_and_the_commit_goes_on(producer: TransactionalProducer) -> None:
-    fake(producer).room = 2
+@pytest.mark.parametrize(("room", "waits"), [(5, 0), (4, 1), (2, 3)])
+def test_a_full_queue_drains_and_the_commit_goes_on(
+    producer: TransactionalProducer, room: int, waits: int
+) -> None:
+    """There are five records; each one that has to wait for room is told."""
+    told: list[None] = []
+    producer._on_full = lambda: told.append(None)
+    fake(producer).room = room
     assert commit(producer) == {0: 102, 1: 103}
-    assert fake(producer).calls.count("poll") == 3
+    assert fake(producer).calls.count("poll") == waits
+    assert len(told) == waits
     assert len(fake(producer).produced) == 5
 
 

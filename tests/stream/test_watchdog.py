@@ -127,7 +127,7 @@ def delivery() -> Any:
 
 @pytest.fixture
 def state(app: Any, delivery: Any) -> WorkerState:
-    return WorkerState(app, None, delivery, "changelog", 2)  # type: ignore[arg-type]
+    return WorkerState(app, None, delivery, "changelog", 2, None)  # type: ignore[arg-type]
 
 
 def test_nothing_hinders_a_worker_that_is_at_the_end(state: WorkerState) -> None:

@@ -5,6 +5,7 @@ from worker.events.decode import MAX_DEPTH, decode
 from worker.events.messages import (
     CE_SOURCE,
     TRUNCATED_BYTES,
+    TRUNCATED_HEADERS,
     dead_letter_message,
     encode,
     summary_message,
@@ -44,6 +45,7 @@ __all__ = [
     "MAX_VERSION",
     "SUMMARY_CHANGED",
     "TRUNCATED_BYTES",
+    "TRUNCATED_HEADERS",
     "Cause",
     "EntityDeleted",
     "Event",

@@ -37,6 +37,7 @@ from worker.events.model import (
     UpsertBody,
 )
 from worker.events.vectors import VectorPool
+from worker.limits import Limit
 
 MAX_DEPTH: Final = 256
 """Deepest nesting of arrays and objects. A limit of our own: the interpreter's depends on who calls and on
@@ -58,8 +59,8 @@ _check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
 class _BadEventError(Exception):
     """Ends the checks of a record; never leaves this module."""
 
-    def __init__(self, reason: Reason, detail: str) -> None:
-        self.rejected = Rejected(reason, detail)
+    def __init__(self, reason: Reason, detail: str, limit: Limit | None = None) -> None:
+        self.rejected = Rejected(reason, detail, limit)
 
 
 class _Draft(NamedTuple):
@@ -97,7 +98,9 @@ def _parse(record: Record, limits: Limits) -> _Body:
         return EntityDeleted(_entity_of(key))
     if len(value) > limits.max_event_bytes:
         raise _BadEventError(
-            Reason.TOO_LARGE, f"{len(value)} bytes, at most {limits.max_event_bytes} are taken"
+            Reason.TOO_LARGE,
+            f"{len(value)} bytes, at most {limits.max_event_bytes} are taken",
+            Limit.EVENT_BYTES,
         )
     if not value.isascii():
         _check_utf8(value)
@@ -114,6 +117,12 @@ def _parse(record: Record, limits: Limits) -> _Body:
     if body.entity_id.encode() != key:
         raise _BadEventError(
             Reason.KEY_MISMATCH, f"key {_shown(key)}, entity_id {_shown(body.entity_id.encode())}"
+        )
+    if isinstance(body, SentencesDeleted) and len(body.sentence_ids) > limits.max_sentences_per_deletion:
+        raise _BadEventError(
+            Reason.TOO_MANY_SENTENCES,
+            f"sentence_ids: {len(body.sentence_ids)}, at most {limits.max_sentences_per_deletion} are taken",
+            Limit.SENTENCES_PER_DELETION,
         )
     return body
 
@@ -231,6 +240,7 @@ def _check_upsert(body: UpsertBody, limits: Limits, pool: VectorPool) -> list[in
         raise _BadEventError(
             Reason.TOO_MANY_SENTENCES,
             f"sentences: {len(items)}, at most {limits.max_sentences_per_review} are taken",
+            Limit.SENTENCES_PER_REVIEW,
         )
     model = body.embedding_model
     if model is not None and model != limits.model is not None and any(map(_has_vector, items)):
@@ -247,7 +257,9 @@ def _check_text(text: str, where: str, limits: Limits) -> None:
     # One character is at most four bytes, so most texts need no encoding to be known as short enough.
     if 4 * len(text) > limits.max_text_bytes and (size := len(text.encode())) > limits.max_text_bytes:
         raise _BadEventError(
-            Reason.TEXT_TOO_LONG, f"{where}: {size} bytes, at most {limits.max_text_bytes} are taken"
+            Reason.TEXT_TOO_LONG,
+            f"{where}: {size} bytes, at most {limits.max_text_bytes} are taken",
+            Limit.TEXT_BYTES,
         )
 
 
@@ -268,6 +280,7 @@ def _check_sentence(i: int, item: SentenceBody | str, limits: Limits, pool: Vect
             Reason.TEXT_TOO_LONG,
             f"sentences[{i}].text: {len(text)} characters, one with an embedding of its own has at most "
             f"{limits.max_sentence_chars}",
+            Limit.SENTENCE_CHARS,
         )
     where = f"sentences[{i}].embedding"
     length, rest = divmod(len(embedding), 4) if isinstance(embedding, bytes) else (len(embedding), 0)

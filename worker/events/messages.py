@@ -27,6 +27,9 @@ CE_SOURCE: Final = "coversumm-worker"
 TRUNCATED_BYTES: Final = 64 * 2**10
 """What is left of a key or value that is too large for the dead letter topic."""
 
+TRUNCATED_HEADERS: Final = ("dlq.truncated_bytes", "dlq.truncated_key_bytes")
+"""Headers of a dead letter that is not whole: how many bytes of its value or key were cut off."""
+
 MAX_DETAIL_BYTES: Final = 1024
 
 _encode_body: Final = msgspec.json.Encoder().encode
@@ -73,10 +76,10 @@ def dead_letter_message(
         ("dlq.worker.version", worker_version.encode()),
     ]
     if value is not None and len(value) > TRUNCATED_BYTES and message_bytes(key, value, headers) > max_bytes:
-        headers.append(("dlq.truncated_bytes", b"%d" % (len(value) - TRUNCATED_BYTES)))
+        headers.append((TRUNCATED_HEADERS[0], b"%d" % (len(value) - TRUNCATED_BYTES)))
         value = value[:TRUNCATED_BYTES]
     if key is not None and len(key) > TRUNCATED_BYTES and message_bytes(key, value, headers) > max_bytes:
-        headers.append(("dlq.truncated_key_bytes", b"%d" % (len(key) - TRUNCATED_BYTES)))
+        headers.append((TRUNCATED_HEADERS[1], b"%d" % (len(key) - TRUNCATED_BYTES)))
         key = key[:TRUNCATED_BYTES]
     return Message(topic, record.partition, key, value, headers)
 

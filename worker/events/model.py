@@ -15,6 +15,8 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 from numpy.typing import NDArray
 
+from worker.limits import Limit
+
 MAX_ID_CHARS: Final = 1024
 """Longest entity or review id, in characters (up to 4 KiB of UTF-8). A summary of 20 sentences, all ids and
 texts as long as they may be and every character escaped, still fits into Kafka's default message size of 1
@@ -79,7 +81,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one event may bring; the defaults are those of the settings.
+    """What one event may bring, and an entity hold; the defaults are those of the settings.
 
     `model` is the name of the worker's embedding model (None: any is taken), `embeds` says whether an engine
     exists.
@@ -92,13 +94,17 @@ class Limits:
     max_text_bytes: int = 256 * 2**10
     max_sentence_chars: int = 2000
     max_sentences_per_review: int = 1000
+    max_sentences_per_deletion: int = 10_000
+    max_sentences_per_entity: int = 1_000_000
 
 
 class Rejected(NamedTuple):
-    """A record that becomes a dead letter. `detail` is one line for people and names the field."""
+    """A record that becomes a dead letter. `detail` is one line for people and names the field; `limit` is the one it is
+    beyond, if that is the reason."""
 
     reason: Reason
     detail: str
+    limit: Limit | None = None
 
 
 # --- Fields -------------------------------------------------------------------------------------------------

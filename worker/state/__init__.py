@@ -6,7 +6,14 @@ garbage); `view` and `verify` read an entity for people. Nothing here writes to 
 out as `{key: value or None}`, because they must reach the changelog and the local rows in one commit.
 """
 
-from worker.state.errors import CorruptRow, FingerprintMismatch, StateError, UnknownFormat
+from worker.state.errors import (
+    CorruptRow,
+    DamagedDatabase,
+    FingerprintMismatch,
+    IncompleteState,
+    StateError,
+    UnknownFormat,
+)
 from worker.state.partition import Fingerprint, check_fingerprint, read_applied, read_fingerprint
 from worker.state.rows import Applied
 from worker.state.store import Changes, MemoryRows, RocksRows, Rows
@@ -17,9 +24,11 @@ __all__ = [
     "Applied",
     "Changes",
     "CorruptRow",
+    "DamagedDatabase",
     "EntityCheck",
     "Fingerprint",
     "FingerprintMismatch",
+    "IncompleteState",
     "MemoryRows",
     "RocksRows",
     "Rows",

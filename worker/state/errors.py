@@ -3,7 +3,9 @@
 SurroundingsError
 `-- StateError
     |-- CorruptRow            a row's bytes, or its relation to other rows, are not what was written
+    |-- DamagedDatabase       the files that hold the rows are not what was written
     |-- UnknownFormat         a row was written by another version of the worker
+    |-- IncompleteState       rows that every partition begins with are missing: its changelog lost its beginning
     `-- FingerprintMismatch   the rows belong to another model, dimension, splitter, k, ...
 """
 
@@ -12,8 +14,8 @@ from collections.abc import Mapping
 from worker.errors import SurroundingsError
 
 RESTORE = (
-    "Operator action: stop the worker, remove its data directory and start it again; the state is "
-    "restored from the changelog. If it happens again, rebuild with `coversumm-worker replay`."
+    "Operator action: run `coversumm-worker reset --local` on the stopped worker's data directory and start it "
+    "again; the state is restored from the changelog. If it happens again, rebuild with `coversumm-worker replay`."
 )
 
 
@@ -30,16 +32,37 @@ class CorruptRow(StateError):
         self.problem = problem
 
 
+class DamagedDatabase(StateError):
+    """The files of a partition's database are not what RocksDB wrote. The message names their folder."""
+
+    def __init__(self, folder: str, problem: str) -> None:
+        super().__init__(f"the database {folder} is damaged: {problem}. {RESTORE}")
+        self.folder = folder
+        self.problem = problem
+
+
 class UnknownFormat(StateError):
     """A row carries a format version this worker does not know."""
 
-    def __init__(self, row: str, found: int, known: int) -> None:
+    def __init__(self, row: str, found: int, newest: int) -> None:
         super().__init__(
-            f"state row ({row}) has format {found}, this worker knows format {known}. Operator action: run "
-            "the version that wrote it, or build a new epoch beside it with `coversumm-worker replay`."
+            f"state row ({row}) has format {found}, the newest that this worker knows is {newest}. Operator action: run "
+            "the version of the worker that wrote it, or build a new epoch beside it with `coversumm-worker replay`; "
+            "if no other version ever ran here the row is damaged: `coversumm-worker reset --local`."
         )
         self.row = row
         self.found = found
+
+
+class IncompleteState(StateError):
+    """Rows are there, but not the fingerprint that every partition's first commit wrote."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the stored state has no fingerprint, which every partition's first commit writes: the beginning of its "
+            "changelog is gone (topic removed or made anew, records deleted). Operator action: start over with "
+            "`coversumm-worker reset`, or build a new epoch beside it with `coversumm-worker replay`."
+        )
 
 
 class FingerprintMismatch(StateError):

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 
 from worker.state import rows as codec
-from worker.state.errors import FingerprintMismatch
+from worker.state.errors import FingerprintMismatch, IncompleteState
 from worker.state.keys import (
     APPLIED,
     FINGERPRINT,
@@ -64,13 +64,13 @@ def put_fingerprint(pending: MutableMapping[bytes, bytes | None], fingerprint: F
 
 def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
     """Whether the partition has this fingerprint; False where it has no rows yet. Raises FingerprintMismatch
-    for another."""
+    for another, IncompleteState for rows without any."""
     configured = fingerprint.fields()
     stored = read_fingerprint(rows)
     if stored is None:
         if read_applied(rows) is None:
             return False
-        stored = {}
+        raise IncompleteState
     names = [*configured, *(name for name in stored if name not in configured)]
     differences = {
         name: (stored.get(name), configured.get(name))

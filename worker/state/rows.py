@@ -4,12 +4,16 @@ Every value is `format u8 | crc32 u32 | payload`, little-endian throughout; that
 format. The checksum covers key and payload, so a value that ended up under another key is noticed too. Decoders
 raise `CorruptRow` (naming the row) or `UnknownFormat`, nothing else.
 
+Each kind of row has formats of its own, from 1 to the newest, which is the one that is written; older ones are
+read for ever, and become the newest when the row is next written. All are at 1 but where it says otherwise.
+
     header        reviews u64 | sentences u64 | incarnation u64
     published     sequence u64 | count u32 | count * len u32 | the sentence ids | count * digest 16    by rank
     review        version u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts
     texts         count u32 | count * (ordinal u32 | len u32) | the texts in UTF-8, one after the other
     vectors       count u32 | count * ordinal u32 | count * dimension * int16
-    applied       next offset u64 | topic in UTF-8
+    applied 1     next offset u64 | topic in UTF-8
+    applied 2     next offset u64 | len u32 | topic | topic id (empty where the broker told none)
     fingerprint   count u32 | count * (len u32 | name | len u32 | value)
     garbage       (empty)
 """
@@ -26,12 +30,14 @@ from numpy.typing import NDArray
 from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import describe
 
-FORMAT = 1
+FORMAT, APPLIED_FORMAT = 1, 2
+"""The newest format of a row: of every kind but the applied row, and of that."""
 DIGEST_BYTES = 16
 
 _SEAL = struct.Struct("<BI")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
+_APPLIED = struct.Struct("<QI")
 _HEADER = struct.Struct("<QQQ")
 _PUBLISHED = struct.Struct("<QI")
 _REVIEW = struct.Struct("<QBdII")
@@ -82,6 +88,7 @@ class Applied(NamedTuple):
 
     next_offset: int
     topic: str
+    topic_id: str = ""  # tells the topic from a later one of its name; empty where nobody told
 
 
 def text_digest(text: str) -> bytes:
@@ -89,21 +96,21 @@ def text_digest(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
 
-def seal(key: bytes, payload: bytes) -> bytes:
+def seal(key: bytes, payload: bytes, version: int = FORMAT) -> bytes:
     """The row's value: payload under format version and checksum."""
-    return _SEAL.pack(FORMAT, crc32(payload, crc32(key))) + payload
+    return _SEAL.pack(version, crc32(payload, crc32(key))) + payload
 
 
-def unseal(key: bytes, value: bytes) -> bytes:
-    """The payload of a row's value. Raises UnknownFormat, CorruptRow."""
+def unseal(key: bytes, value: bytes, newest: int = FORMAT) -> bytes:
+    """The payload of a row's value in any format up to `newest`. Raises UnknownFormat, CorruptRow."""
     if len(value) < _SEAL.size:
         raise CorruptRow(describe(key), "shorter than its frame")
     version, checksum = _SEAL.unpack_from(value)
     payload = value[_SEAL.size :]
     if crc32(payload, crc32(key)) != checksum:
         raise CorruptRow(describe(key), "checksum does not match")
-    if version != FORMAT:
-        raise UnknownFormat(describe(key), version, FORMAT)
+    if not 1 <= version <= newest:
+        raise UnknownFormat(describe(key), version, newest)
     return payload
 
 
@@ -202,7 +209,8 @@ def encode_review(key: bytes, row: ReviewRow) -> bytes:
         | (_RATED if row.rating is not None else 0)
         | (_EMBEDDED if row.embedded else 0)
     )
-    fixed = _REVIEW.pack(row.version, flags, row.rating or 0.0, row.text_chunks, row.vector_chunks)
+    rating = 0.0 if row.rating is None else row.rating  # not `or`: -0.0 is another text in a message than 0.0
+    fixed = _REVIEW.pack(row.version, flags, rating, row.text_chunks, row.vector_chunks)
     return seal(key, fixed + encode_texts(row.texts))
 
 
@@ -260,16 +268,30 @@ def as_matrix(parts: Sequence[bytes], dimension: int) -> NDArray[np.int16]:
 
 def encode_applied(key: bytes, applied: Applied) -> bytes:
     """Value of the applied row."""
-    return seal(key, _U64.pack(applied.next_offset) + applied.topic.encode())
+    topic = applied.topic.encode()
+    head = _APPLIED.pack(applied.next_offset, len(topic))
+    return seal(key, head + topic + applied.topic_id.encode(), APPLIED_FORMAT)
 
 
 def decode_applied(key: bytes, value: bytes) -> Applied:
-    """Inverse of `encode_applied`."""
-    payload = unseal(key, value)
+    """Inverse of `encode_applied`; a row of format 1 tells no topic id."""
+    payload = unseal(key, value, APPLIED_FORMAT)
     try:
-        return Applied(_U64.unpack_from(payload)[0], payload[8:].decode())
+        if value[0] == 1:
+            applied = Applied(_U64.unpack_from(payload)[0], payload[_U64.size :].decode())
+        else:
+            next_offset, length = _APPLIED.unpack_from(payload)
+            end = _APPLIED.size + length
+            if end > len(payload):
+                raise ValueError("wrong length")
+            applied = Applied(next_offset, payload[_APPLIED.size : end].decode(), payload[end:].decode())
     except (struct.error, ValueError) as error:
         raise CorruptRow(describe(key), str(error)) from error
+    if (
+        "\0" in applied.topic
+    ):  # no topic's name has one: the format's own byte, which no checksum covers, is damaged
+        raise CorruptRow(describe(key), "not of the format it says")
+    return applied
 
 
 def encode_fingerprint(key: bytes, fields: dict[str, str]) -> bytes:

@@ -2,9 +2,12 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from rocksdict import ReadOptions
+
+from worker.state.files import explained
 
 Changes = Mapping[bytes, bytes | None]
 
@@ -70,16 +73,21 @@ class RocksRows:
     """Rows of an `rocksdict.Rdict` in raw mode, or of a snapshot of one.
 
     Reads only: rows are written together with their changelog offset in one `WriteBatch`, by whoever owns the
-    database. A scan is one RocksDB iterator: a consistent view, whatever is written meanwhile.
+    database. A scan is one RocksDB iterator: a consistent view, whatever is written meanwhile. Both raise
+    DamagedDatabase where RocksDB cannot read its files, under the name of `folder`.
     """
 
-    def __init__(self, database: Any) -> None:
+    def __init__(self, database: Any, folder: Path | str = "") -> None:
         self._database = database
+        self._folder = folder
         self._get = database.get
 
     def get(self, key: bytes) -> bytes | None:
         """See `Rows`."""
-        value: bytes | None = self._get(key)
+        try:
+            value: bytes | None = self._get(key)
+        except Exception as error:
+            raise explained(self._folder, error) from error
         return value
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -94,7 +102,10 @@ class RocksRows:
         while valid():
             yield key(), value()
             step()
-        iterator.status()  # raises what ended the iteration early
+        try:
+            iterator.status()  # raises what ended the iteration early
+        except Exception as error:
+            raise explained(self._folder, error) from error
 
 
 def successor(prefix: bytes) -> bytes | None:

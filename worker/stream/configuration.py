@@ -5,14 +5,27 @@ from worker.coversumm.index import IndexUnavailable, index_class
 from worker.errors import SurroundingsError
 from worker.events import Limits
 from worker.settings import Settings
-from worker.stream.processor import ProcessorConfig
+from worker.stream.processor import BatchLimits, ProcessorConfig
 from worker.text import EmbeddingEngine
+
+VECTOR_OVERHEAD = 64
+"""What a stored sentence takes besides its vector and its text, in bytes: its numbers, its share of a row's key."""
 
 
 def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngine | None) -> ProcessorConfig:
-    """The part of the settings that the pure processor depends on."""
+    """The part of the settings that the pure processor depends on.
+
+    Raises SurroundingsError where the vectors of one event may be too much for a transaction.
+    """
     dimension = engine.dimension if engine is not None else settings.dimension
     model = engine.model if engine is not None else "none"
+    largest = settings.max_sentences_per_review * (VECTOR_OVERHEAD + 2 * dimension) + settings.max_event_bytes
+    if largest > settings.transaction_bytes:
+        raise SurroundingsError(
+            f"COVERSUMM_MAX_SENTENCES_PER_REVIEW: {settings.max_sentences_per_review} sentences of dimension {dimension} with "
+            f"their texts may be {largest} bytes of rows, more than COVERSUMM_TRANSACTION_BYTES "
+            f"({settings.transaction_bytes}): lower the one or raise the other"
+        )
     return ProcessorConfig(
         input_topic=settings.input_topic,
         output_topic=settings.output_topic,
@@ -25,6 +38,8 @@ def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngin
             max_text_bytes=settings.max_text_bytes,
             max_sentence_chars=settings.max_sentence_chars,
             max_sentences_per_review=settings.max_sentences_per_review,
+            max_sentences_per_deletion=settings.max_sentences_per_deletion,
+            max_sentences_per_entity=settings.max_sentences_per_entity,
             max_event_bytes=settings.max_event_bytes,
             dimension=dimension,
             model=model if engine is not None else None,
@@ -36,6 +51,11 @@ def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngin
         partitions=partitions,
         worker_version=__version__,
         max_message_bytes=settings.max_message_bytes,
+        batch=BatchLimits(
+            sentences=settings.batch_sentences,
+            transaction_records=settings.transaction_records,
+            transaction_bytes=settings.transaction_bytes,
+        ),
         index=settings.index,
     )
 

@@ -29,6 +29,7 @@ from faust.types import TP
 from worker.errors import Crash, SurroundingsError
 from worker.events import Record
 from worker.stream.fatal import die
+from worker.stream.patience import patiently
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +150,7 @@ class GuardedConsumer(driver.Consumer):
         try:
             wanted = [TopicPartition(topic, partition) for partition in partitions]
             starts = {}
-            for found in client.committed(wanted, timeout=OFFSETS_TIMEOUT_SECONDS):
+            for found in patiently(lambda: client.committed(wanted, timeout=OFFSETS_TIMEOUT_SECONDS)):
                 if found.error:
                     raise Crash(f"offsets of {topic}-{found.partition}: {found.error}")
                 low, high = client.get_watermark_offsets(found, timeout=OFFSETS_TIMEOUT_SECONDS)

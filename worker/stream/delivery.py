@@ -3,7 +3,8 @@
 1. *Guard*: a micro-batch of a past assignment is dropped (it will be read again); one of this assignment must begin where the
    last one ended.
 2. *Process*: records and rows in, rows and messages out; nothing is visible yet.
-3. *Transaction*: messages, changelog rows and source offsets become visible together, or not at all.
+3. *Transaction*: messages, changelog rows and source offsets become visible together, or not at all; and only while
+   input and changelog are the topics of the takeover, not later ones of their names.
 4. *Local batch*: the same rows with their changelog offset, atomically, one RocksDB batch per partition; so local state
    never runs ahead of the log, and a crash between 3 and 4 is mended by the restore.
 5. *Caches*: entity caches may count the rows as stored.
@@ -21,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 
 from worker.errors import Crash, SurroundingsError
 from worker.events import Record
+from worker.limits import Limit
 from worker.stream.consumer import Membership, MicroBatch, Start
 from worker.stream.fatal import die
 from worker.stream.processor import Batch, Processor
@@ -37,6 +39,16 @@ class Ledger(Protocol):
         """Apply a partition's rows with their changelog offset, atomically."""
 
 
+class TopicIdentities(Protocol):
+    """Which topics input and changelog are: `worker.stream.topic_ids`."""
+
+    def known(self, topic: str) -> str:
+        """The topic's id at the takeover; empty where nobody told one."""
+
+    def check(self) -> None:
+        """Raise Crash where a topic is no longer that of the takeover."""
+
+
 class DeliveryMetrics(Protocol):
     """What the delivery reports."""
 
@@ -45,6 +57,9 @@ class DeliveryMetrics(Protocol):
 
     def observe_commit(self, seconds: float) -> None:
         """A transaction took so long."""
+
+    def observe_limit(self, limit: Limit) -> None:
+        """A limit was hit."""
 
 
 class Delivery:
@@ -58,20 +73,24 @@ class Delivery:
         table: Ledger,
         changelog_topic: str,
         input_topic: str,
+        batch_events: int,
         batch_bytes: int,
         deadline_seconds: float,
         membership: Callable[[], Membership | None],
         metrics: DeliveryMetrics,
+        topic_ids: TopicIdentities,
     ) -> None:
         self._processor = processor
         self._producer = producer
         self._table = table
         self._changelog_topic = changelog_topic
         self._input_topic = input_topic
+        self._batch_events = batch_events
         self._batch_bytes = batch_bytes
         self._deadline_seconds = deadline_seconds
         self._membership = membership
         self._metrics = metrics
+        self._topic_ids = topic_ids
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="delivery")
         self.positions: dict[int, int] = {}  # by partition: the next source offset to commit
         self.busy_since: float | None = None
@@ -80,18 +99,31 @@ class Delivery:
     # -- assignment ---------------------------------------------------------------------------------------------------
 
     async def take_over(self, starts: Mapping[int, Start]) -> None:
-        """Begin an assignment whose state is restored; raise SurroundingsError where state and offsets do not fit."""
+        """Begin an assignment whose state is restored; raise SurroundingsError where state and input do not fit."""
 
         def check() -> None:
+            topic_id = self._topic_ids.known(self._input_topic)
             self._processor.forget(starts)  # a look at a summary may have come between assignment and restore
             for partition, start in starts.items():
-                self._check_state(partition, start)
+                self._check_topic(partition, topic_id)
+                self._check_state(partition, start, topic_id)
+                self._processor.reads_from(partition, topic_id)
 
         await self.run(check)
         self.positions = {partition: start.offset for partition, start in starts.items()}
         self.progressed_at = time.monotonic()
 
-    def _check_state(self, partition: int, start: Start) -> None:
+    def _check_topic(self, partition: int, topic_id: str) -> None:
+        """Offsets of one topic say nothing about another of its name, however long its log is."""
+        stored = self._processor.topic_id(partition)
+        if stored and topic_id and stored != topic_id:
+            raise SurroundingsError(
+                f"the state of {self._input_topic}-{partition} was made from the topic with the id {stored}, which now has "
+                f"the id {topic_id}: it was deleted and made anew, and its records would pass for applied ones; start over "
+                "with `coversumm-worker reset`"
+            )
+
+    def _check_state(self, partition: int, start: Start, topic_id: str) -> None:
         """Offsets may lie behind the state (rewound: ignored), never before it: rows or records would be missing."""
         applied = self._processor.check_partition(partition)
         if applied is None and not start.committed:
@@ -102,7 +134,9 @@ class Delivery:
                 f"{applied or 0}: records or rows of the changelog {self._changelog_topic} are gone, or offsets were moved "
                 "forward; put the offsets back, or start over with `coversumm-worker reset`"
             )
-        if applied > start.end:
+        # The end was seen before the restore. In the topic that the state was made from, a state beyond it is another worker's,
+        # which took over while this one was paused: this assignment is past, and the broker refuses its commits.
+        if applied > start.end and not (topic_id and self._processor.topic_id(partition) == topic_id):
             raise SurroundingsError(
                 f"the state of {self._input_topic}-{partition} ends at offset {applied}, the topic at {start.end}: it was made "
                 "anew, and its records would pass for applied ones; start over with `coversumm-worker reset`"
@@ -126,9 +160,11 @@ class Delivery:
                 return
             self._check_chain(batch)
             self.busy_since = time.monotonic()
-            for part in self._within_bytes(batch):
-                await self._commit(part, batch.membership)
-                self.progressed_at = time.monotonic()
+            for part in self._within_limits(batch):
+                remaining = part
+                while remaining:
+                    remaining = remaining[await self._commit(remaining, batch.membership) :]
+                    self.progressed_at = time.monotonic()
             self.positions.update(batch.ends)
         except asyncio.CancelledError:
             raise  # the app is stopping: what is under way commits or not, as a whole
@@ -145,20 +181,29 @@ class Delivery:
                     f"{self._input_topic}-{partition}: a micro-batch begins at {start}, not {expected}"
                 )
 
-    def _within_bytes(self, batch: MicroBatch) -> Iterator[tuple[Record, ...]]:
-        """Cut a micro-batch so that each part stays below the byte limit (a single larger record goes alone)."""
+    def _within_limits(self, batch: MicroBatch) -> Iterator[tuple[Record, ...]]:
+        """Cut what two fetches brought so that each part keeps to its events and bytes (a larger record goes alone)."""
         part: list[Record] = []
         size = 0
         for record in batch.records:
             length = len(record.value or b"") + len(record.key or b"")
-            if part and size + length > self._batch_bytes:
+            full = self._full(len(part) + 1, size + length) if part else None
+            if full is not None:
+                self._metrics.observe_limit(full)
                 yield tuple(part)
                 part, size = [], 0
             part.append(record)
             size += length
         yield tuple(part)
 
-    async def _commit(self, records: tuple[Record, ...], membership: Membership) -> None:
+    def _full(self, events: int, size: int) -> Limit | None:
+        """The limit that a part of so many events and bytes would be beyond."""
+        if events > self._batch_events:
+            return Limit.BATCH_EVENTS
+        return Limit.BATCH_BYTES if size > self._batch_bytes else None
+
+    async def _commit(self, records: tuple[Record, ...], membership: Membership) -> int:
+        """Process and commit the first of these records; how many they were."""
         processed = await self.run(lambda: self._processor.process(records))
         commit = self.run(lambda: self._commit_now(processed, membership))
         try:
@@ -166,6 +211,7 @@ class Delivery:
             await asyncio.wait_for(commit, self._deadline_seconds)
         except TimeoutError:
             raise Crash(f"a commit took longer than {self._deadline_seconds:g} s") from None
+        return processed.taken
 
     def _commit_now(self, batch: Batch, membership: Membership) -> None:
         started = time.monotonic()
@@ -176,6 +222,7 @@ class Delivery:
             self._input_topic,
             batch.next_offsets,
             membership,
+            self._topic_ids.check,
         )
         for partition, changes in batch.rows.items():
             if changes:

@@ -7,6 +7,10 @@
 4. *Publish*: rank each entity's events in one run, a message for each change of its set (`processing.publish`).
 5. *Rows*: each changed row once, in its last state, and the applied offset.
 
+A micro-batch is cut where it passes a limit (`BatchLimits`): only its first records are processed then, at least one, and
+the caller comes again with the others. Sentences are counted while the plan is made; records and bytes of the transaction
+when messages and rows are there, and then the work is thrown away and done again for the first half.
+
 The messages and rows of a record depend on the records before it alone, not on how they were cut into micro-batches
 (but for `emit=coalesced`, whose changes are those of micro-batches), on what is cached, or on restarts. After an
 exception, or when a batch cannot be committed, the processor must not be used again: its caches may be ahead.
@@ -25,6 +29,7 @@ from worker.coversumm import CoverSumm
 from worker.coversumm.index import index_class
 from worker.events import (
     EVENT_TYPES,
+    TRUNCATED_HEADERS,
     Ignored,
     Limits,
     Message,
@@ -33,9 +38,10 @@ from worker.events import (
     dead_letter_message,
     decode,
 )
+from worker.limits import Limit
 from worker.state import Applied, Fingerprint, Rows, SummaryView, check_fingerprint, read_applied, read_view
 from worker.state.entity import EntityRows, Pending, read_header
-from worker.state.partition import collect_garbage, put_applied, put_fingerprint, put_garbage
+from worker.state.partition import GARBAGE_ROWS, collect_garbage, put_applied, put_fingerprint, put_garbage
 from worker.state.rows import Header, Published
 from worker.state.view import view_sentences
 from worker.stream.processing.embed import Embedder
@@ -44,10 +50,25 @@ from worker.stream.processing.plan import Outcome, Plan, Run
 from worker.stream.processing.publish import Emission, Output, publish
 from worker.text import SPLITTER, EmbeddingEngine
 
-__all__ = ["Batch", "Processor", "ProcessorConfig", "Stats", "SummaryView"]
+__all__ = ["Batch", "BatchLimits", "Processor", "ProcessorConfig", "Stats", "SummaryView"]
 
 UNREADABLE = "unreadable"
 """Stands for the event type of a record that is no event."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """What a micro-batch of several records may come to; a single one always passes. The defaults are the settings'.
+
+    A transaction has besides two rows for each partition, and at most `GARBAGE_ROWS` rows of deleted entities.
+    """
+
+    sentences: int = 20_000
+    """Sentences added, edited away or read with their vectors."""
+    transaction_records: int = 50_000
+    """Messages and rows."""
+    transaction_bytes: int = 64 * 2**20
+    """Bytes of their keys and values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +92,7 @@ class ProcessorConfig:
     worker_version: str
     max_message_bytes: int = 1_000_000
     """Largest message the dead-letter topic takes."""
+    batch: BatchLimits = BatchLimits()
     index: str = "flat"
     """Of `worker.coversumm.index.NAMES`. The results do not depend on it, nor do the rows."""
 
@@ -104,6 +126,8 @@ class Stats:
     """How steps were decided, and refills."""
     cached_entities: int = 0
     cache_bytes: int = 0
+    limits: Counter[Limit] = field(default_factory=Counter)
+    """How often each limit was hit."""
 
     @property
     def records(self) -> int:
@@ -113,7 +137,7 @@ class Stats:
 
 @dataclass(slots=True)
 class Batch:
-    """The results of a micro-batch; they must become visible together, or not at all."""
+    """The results of a micro-batch's first `taken` records; they must become visible together, or not at all."""
 
     messages: list[Message]
     rows: dict[int, dict[bytes, bytes | None]]
@@ -123,12 +147,44 @@ class Batch:
     stats: Stats
     touched: list[EntityKey]
     """Entities in memory that are waiting for the commit."""
+    taken: int
+    """Records that went in; the others are to be processed after the commit."""
+
+
+class _TooMuchError(Exception):
+    """A micro-batch passes a limit: only its first `keep` records go on. Never leaves this module."""
+
+    def __init__(self, limit: Limit, keep: int) -> None:
+        self.limit = limit
+        self.keep = keep
+
+
+@dataclass(slots=True)
+class _Load:
+    """What the transaction in the making comes to. Raises _TooMuchError past the limits."""
+
+    limits: BatchLimits
+    micro_batch: int
+    """How many records make it; one alone passes."""
+    records: int = 0
+    size: int = 0
+
+    def add(self, key: bytes | None, value: bytes | None) -> None:
+        """Count one message or row."""
+        self.records += 1
+        self.size += len(key or b"") + len(value or b"")
+        if self.micro_batch > 1:
+            if self.records > self.limits.transaction_records:
+                raise _TooMuchError(Limit.TRANSACTION_RECORDS, self.micro_batch // 2)
+            if self.size > self.limits.transaction_bytes:
+                raise _TooMuchError(Limit.TRANSACTION_BYTES, self.micro_batch // 2)
 
 
 @dataclass(slots=True)
 class _Partition:
     rows: Rows
     next_offset: int | None
+    topic_id: str
     has_fingerprint: bool
     has_garbage: bool = True  # until a look at the rows says otherwise
 
@@ -161,6 +217,14 @@ class Processor:
         """The partition's next source offset by its rows, None for empty ones. Raises FingerprintMismatch, CorruptRow."""
         return self._partition(partition).next_offset
 
+    def topic_id(self, partition: int) -> str:
+        """The id of the input topic that the partition's rows were made from; empty where they do not tell."""
+        return self._partition(partition).topic_id
+
+    def reads_from(self, partition: int, topic_id: str) -> None:
+        """Note in this partition's rows, from the next write on, which topic they are made from; an empty id says nothing."""
+        self._partition(partition).topic_id = topic_id or self._partition(partition).topic_id
+
     def forget(self, partitions: Iterable[int]) -> None:
         """These partitions are others' now: drop all that is cached of them."""
         gone = set(partitions)
@@ -174,33 +238,56 @@ class Processor:
             rows = self._rows(number)
             has_fingerprint = check_fingerprint(rows, self.config.fingerprint)
             applied = read_applied(rows)
-            partition = _Partition(rows, None if applied is None else applied.next_offset, has_fingerprint)
+            partition = _Partition(
+                rows,
+                None if applied is None else applied.next_offset,
+                "" if applied is None else applied.topic_id,
+                has_fingerprint,
+            )
             self._partitions[number] = partition
         return partition
 
     # -- a micro-batch ---------------------------------------------------------------------------------------
 
     def process(self, records: Sequence[Record]) -> Batch:
-        """The results of these records, in offset order within each partition. Raises StateError; never for bad input."""
-        self._settled = False
-        with _no_collection():
-            return self._process(records)
+        """The results of the first of these records (`Batch.taken`), which are in offset order within each partition.
 
-    def _process(self, records: Sequence[Record]) -> Batch:
+        Raises StateError; never for bad input.
+        """
+        self._settled = False
+        embedder = Embedder(self._engine)
+        hits: Counter[Limit] = Counter()
+        with _no_collection():
+            while True:
+                try:
+                    batch = self._process(records, embedder)
+                except _TooMuchError as cut:
+                    hits[cut.limit] += 1
+                    records = records[: cut.keep]
+                else:
+                    batch.stats.limits += hits
+                    return batch
+
+    def _process(self, records: Sequence[Record], embedder: Embedder) -> Batch:
         started = time.perf_counter()
         next_offsets = self._next_offsets(records)
         fresh = [i for i, record in enumerate(records) if self._is_fresh(record)]
-        embedder = Embedder(self._engine)
         plan, outcomes, types = self._plan(records, fresh, embedder)
-        emissions = [e for run in plan.runs for e in publish(run, records, self._output)]
-        emissions += self._dead_letters(records, outcomes)
-        emissions.sort(key=lambda emission: emission.at)  # stable: one record's messages stay in order
+        load = _Load(self.config.batch, len(records))
+        try:
+            emissions = self._emissions(plan, records, outcomes, load)
+            rows = self._write(plan, next_offsets, load)
+        except _TooMuchError:
+            for run in plan.runs:  # as if it had never been: they are read again from the committed rows
+                self._cache.drop(run.key)
+            raise
         batch = Batch(
             [emission.message for emission in emissions],
-            self._write(plan, next_offsets),
+            rows,
             next_offsets,
             Stats(),
             [run.key for run in plan.runs],
+            len(records),
         )
         self._fill_in(batch.stats, outcomes, types, batch.messages, plan)
         batch.stats.sentences_embedded = len(embedder.vectors)
@@ -214,7 +301,10 @@ class Processor:
             partition = self._partition(number)
             partition.next_offset = next_offset
             partition.has_fingerprint = True
+        evicted = self._cache.evicted
         self._cache.settle(batch.touched)
+        if self._cache.evicted > evicted:
+            batch.stats.limits[Limit.CACHE_BYTES] = self._cache.evicted - evicted
         self._settled = True
         batch.stats.cached_entities = len(self._cache)
         batch.stats.cache_bytes = self._cache.memory_bytes
@@ -244,6 +334,8 @@ class Processor:
             plan = Plan(self.config.limits, self._find, self._create)
             for i, event in events.items():
                 outcomes[i] = event if isinstance(event, Rejected) else plan.take(i, records[i], event)
+                if plan.sentences > self.config.batch.sentences and i:
+                    raise _TooMuchError(Limit.BATCH_SENTENCES, i)
             refused = embedder.fill_in(plan)
             if not refused:
                 return plan, outcomes, types
@@ -282,35 +374,60 @@ class Processor:
 
     # -- results ---------------------------------------------------------------------------------------------
 
-    def _dead_letters(self, records: Sequence[Record], outcomes: list[Outcome]) -> list[Emission]:
-        config = self.config
-        return [
-            Emission(
-                i,
-                dead_letter_message(
-                    config.dlq_topic, records[i], outcome, config.worker_version, config.max_message_bytes
-                ),
-            )
-            for i, outcome in enumerate(outcomes)
-            if isinstance(outcome, Rejected)
-        ]
-
-    def _write(self, plan: Plan, next_offsets: dict[int, int]) -> dict[int, dict[bytes, bytes | None]]:
-        """Changed rows by partition; brings the cache up to date with entities that came and went."""
-        changes: dict[int, dict[bytes, bytes | None]] = {number: {} for number in next_offsets}
+    def _emissions(
+        self, plan: Plan, records: Sequence[Record], outcomes: list[Outcome], load: _Load
+    ) -> list[Emission]:
+        """All messages, in the order of the records that caused them."""
+        emissions: list[Emission] = []
         for run in plan.runs:
-            self._write_run(run, changes[run.key[0]])
+            for emission in publish(run, records, self._output):
+                load.add(emission.message.key, emission.message.value)
+                emissions.append(emission)
+        for emission in self._dead_letters(records, outcomes):
+            load.add(emission.message.key, emission.message.value)
+            emissions.append(emission)
+        emissions.sort(key=lambda emission: emission.at)  # stable: one record's messages stay in order
+        return emissions
+
+    def _dead_letters(self, records: Sequence[Record], outcomes: list[Outcome]) -> Iterator[Emission]:
+        config = self.config
+        for i, outcome in enumerate(outcomes):
+            if isinstance(outcome, Rejected):
+                yield Emission(
+                    i,
+                    dead_letter_message(
+                        config.dlq_topic, records[i], outcome, config.worker_version, config.max_message_bytes
+                    ),
+                )
+
+    def _write(
+        self, plan: Plan, next_offsets: dict[int, int], load: _Load
+    ) -> dict[int, dict[bytes, bytes | None]]:
+        """Changed rows by partition; brings the cache up to date with entities that came and went.
+
+        Partitions are looked after when all that may be too much has been counted.
+        """
+        changes: dict[int, dict[bytes, bytes | None]] = {number: {} for number in next_offsets}
+        for number, pending in changes.items():
+            if not self._partitions[number].has_fingerprint:
+                # The changelog's very first row: one that lost its beginning, however little, is told by its absence.
+                put_fingerprint(pending, self.config.fingerprint)
+        for run in plan.runs:
+            own: dict[bytes, bytes | None] = {}
+            self._write_run(run, own)
+            for key, value in own.items():
+                load.add(key, value)
+            changes[run.key[0]].update(own)
         for number, next_offset in next_offsets.items():
             partition, pending = self._partitions[number], changes[number]
             if next_offset == partition.next_offset:
                 continue
             if partition.has_garbage:
-                partition.has_garbage = collect_garbage(partition.rows, pending)
+                each = max(1, GARBAGE_ROWS // len(next_offsets))
+                partition.has_garbage = collect_garbage(partition.rows, pending, each)
             if any(run.key[0] == number and run.end is not None for run in plan.runs):
                 partition.has_garbage = True
-            if not partition.has_fingerprint:
-                put_fingerprint(pending, self.config.fingerprint)
-            put_applied(pending, Applied(next_offset, self.config.input_topic))
+            put_applied(pending, Applied(next_offset, self.config.input_topic, partition.topic_id))
         return changes
 
     def _write_run(self, run: Run, pending: Pending) -> None:
@@ -339,6 +456,13 @@ class Processor:
             if message.topic == self.config.output_topic:
                 stats.changes += message.value is not None
                 stats.tombstones += message.value is None
+            elif any(name in TRUNCATED_HEADERS for name, _ in message.headers):
+                stats.limits[Limit.MESSAGE_BYTES] += 1
+        stats.limits.update(
+            outcome.limit for outcome in outcomes if isinstance(outcome, Rejected) and outcome.limit
+        )
+        if plan.cut_sentences:
+            stats.limits[Limit.SENTENCE_CHARS] += plan.cut_sentences
         for run in plan.runs:
             run.entity.count(stats.core)
 

@@ -6,6 +6,7 @@ from aiokafka.partitioner import murmur2
 
 from worker.stream.delivery import Delivery
 from worker.stream.processor import Processor, SummaryView
+from worker.stream.rocksdb import Databases
 
 
 def partition_of(entity_id: str, partitions: int) -> int:
@@ -17,13 +18,20 @@ class WorkerState:
     """The state of a worker built on a Faust app; every method is safe to call at any time of its life."""
 
     def __init__(
-        self, app: Any, processor: Processor, delivery: Delivery, changelog_topic: str, partitions: int
+        self,
+        app: Any,
+        processor: Processor,
+        delivery: Delivery,
+        changelog_topic: str,
+        partitions: int,
+        databases: Databases,
     ) -> None:
         self._app = app
         self._processor = processor
         self._delivery = delivery
         self._changelog_topic = changelog_topic
         self._partitions = partitions
+        self._databases = databases
         self.metrics = app.metrics
 
     def ready(self) -> tuple[bool, str]:
@@ -59,6 +67,10 @@ class WorkerState:
         """By partition: records that wait for the end of an upstream producer's transaction."""
         consumer = self._app.consumer
         return {partition: consumer.undecided(partition) for partition in list(self._delivery.positions)}
+
+    def rocksdb_bytes(self) -> int:
+        """What the databases take of the memory that is set apart for them."""
+        return self._databases.memory_bytes
 
     def stall(self) -> str | None:
         """What keeps the worker from its work at this moment, None when nothing does; the watchdog ends what lasts."""

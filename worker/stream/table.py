@@ -3,11 +3,12 @@
 Faust keeps what it is good at: it declares the changelog, assigns its partitions beside the input's, opens and closes the
 databases. The three writes are ours, and all go through one gate per partition: the rows of a committed transaction, a
 restore, and a standby that follows the owner. The gate writes rows and changelog offset in one atomic batch, and only if the
-stored offset is the expected predecessor and the partition is still held in that role under that assignment.
+stored offset is the expected predecessor and the partition is still held in that role under that assignment. The id of the
+changelog is stored beside the offset: an offset of one topic says nothing about another of its name.
 
 Takeover, in this order:
 
-1. the group's committed offsets, which waits until the predecessor's transaction is decided;
+1. the group's committed offsets, which waits until the predecessor's transaction is decided, and the ids of input and changelog;
 2. the changelog's high watermark as an uncommitted reader sees it: everything below belongs to a decided transaction soon;
 3. the restore with a committed reader until its position passes that mark;
 4. the seek of the input to the offsets of step 1 (`worker.stream.consumer`), by Faust, after this returns.
@@ -23,29 +24,42 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
+from faust.stores.rocksdb import Store
 from faust.tables.table import Table
 from faust.types import TP
 from rocksdict import Rdict, WriteBatch
 
-from worker.errors import Crash
+from worker.errors import CoversummError, Crash
 from worker.state import RocksRows
+from worker.state.files import check_files, explained
 from worker.stream.changelog import BROKER_TIMEOUT_SECONDS, ChangelogReader, Changes
 from worker.stream.fatal import die
 
 log = logging.getLogger(__name__)
 
-# Set explicitly: RocksDB's Faust defaults are a 2 GiB block cache and 192 MiB of write buffers for every partition.
-ROCKSDB_OPTIONS = {
-    "block_cache_size": 16 * 2**20,
-    "write_buffer_size": 8 * 2**20,
-    "max_write_buffer_number": 3,
-    "target_file_size_base": 32 * 2**20,
-    "max_open_files": 200,
-}
-# Tombstones live this long in the changelog; local state that is older is rebuilt, or deleted rows would come back.
+# Tombstones live this long in the changelog, or as long as it says where it was made with less; local state that is older is
+# rebuilt, or deleted rows would come back.
 DELETE_RETENTION_MS = 30 * 24 * 3600 * 1000
 
+# Beside Faust's own key for the changelog's offset, and like it in no changelog.
+CHANGELOG_ID_KEY = b"__faust\0changelog_id__"
+
 ACTIVE, STANDBY = "active", "standby"
+
+
+class PartitionStore(Store):
+    """Faust's store of one database for each partition, which opens none whose files do not hold what they say."""
+
+    def _open_for_partition(self, partition: int) -> Any:
+        folder = Path(self.partition_path(partition))
+        try:
+            check_files(folder)
+            return super()._open_for_partition(partition)
+        except Exception as error:
+            cause = explained(folder, error)
+            if isinstance(cause, CoversummError):
+                die(cause)  # Faust would try again, or only log it
+            raise
 
 
 class CommittedTable(Table):
@@ -61,18 +75,29 @@ class CommittedTable(Table):
         self._leaving = False
         self._epoch = 0  # of assignments: a takeover that was overtaken by a rebalance writes nothing more
 
+    def _new_store_by_url(self, url: Any) -> Store:
+        return PartitionStore(
+            url, self.app, self, table_name=self.name, key_type=bytes, value_type=bytes, options=self.options
+        )
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def rows(self, partition: int) -> RocksRows:
         """The committed rows of a partition held by this worker."""
-        return RocksRows(self._database(partition))
+        return RocksRows(self._database(partition), self.data.partition_path(partition))
 
     def _database(self, partition: int) -> Any:
         return self.data._db_for_partition(partition)
 
     def _stored_offset(self, partition: int) -> int:
-        stored = self._database(partition).get(self.data.offset_key)
+        stored = self.rows(partition).get(self.data.offset_key)
         return -1 if stored is None else int(stored)
+
+    def _is_of_this_changelog(self, partition: int) -> bool:
+        """Whether the local rows are from the changelog as it is now; also where nobody told or stored an id."""
+        stored = self.rows(partition).get(CHANGELOG_ID_KEY)
+        known = self.app.topic_ids.known(self.changelog_topic_name)
+        return not (stored and known) or stored == known.encode()
 
     # -- the gate -----------------------------------------------------------------------------------------------------
 
@@ -104,7 +129,12 @@ class CommittedTable(Table):
                 else:
                     batch.put(key, value)
             batch.put(self.data.offset_key, str(last_offset).encode())
-            self._database(partition).write(batch)
+            if known := self.app.topic_ids.known(self.changelog_topic_name):
+                batch.put(CHANGELOG_ID_KEY, known.encode())
+            try:
+                self._database(partition).write(batch)
+            except Exception as error:
+                raise explained(self.data.partition_path(partition), error) from error
 
     # -- assignment ---------------------------------------------------------------------------------------------------
 
@@ -150,6 +180,9 @@ class CommittedTable(Table):
         epoch = self._epoch
         try:
             starts = await self.app.consumer.fetch_starts()
+            await asyncio.to_thread(self.app.topic_ids.read)
+            if starts.keys() != actives:
+                return  # the next assignment is there already, and its own takeover follows
             standbys -= actives
             self._roles.update(dict.fromkeys(standbys, STANDBY) | dict.fromkeys(actives, ACTIVE))
             complete = await asyncio.to_thread(self._restore, epoch, sorted(actives))
@@ -212,7 +245,8 @@ class CommittedTable(Table):
             }
         )
         try:
-            horizon_ms = int(time.time() * 1000) - DELETE_RETENTION_MS
+            life_ms = self.app.topic_ids.tombstone_life_ms(topic)
+            horizon_ms = int(time.time() * 1000) - min(life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS)
             young = client.offsets_for_times(
                 [TopicPartition(topic, p, horizon_ms) for p in partitions], timeout=BROKER_TIMEOUT_SECONDS
             )
@@ -233,9 +267,10 @@ class CommittedTable(Table):
         if stored < 0:
             return low
         # Rows before `low` are gone; tombstones before the horizon may be compacted away already.
-        if stored + 1 > high or stored + 1 < max(low, min(horizon, high)):
+        belongs = max(low, min(horizon, high)) <= stored + 1 <= high
+        if not belongs or not self._is_of_this_changelog(partition):
             log.warning(
-                "partition %d: local state at changelog offset %d does not belong to the log [%d, %d): rebuilding it",
+                "partition %d: local state at changelog offset %d does not belong to the log [%d, %d) of now: rebuilding it",
                 partition,
                 stored,
                 low,

@@ -6,24 +6,32 @@ partition number. The input topic belongs to its producers: it is never created 
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from worker.errors import SurroundingsError
 from worker.settings import Settings
+from worker.stream.access import AccessErrors
 from worker.stream.fatal import die
+from worker.stream.patience import patiently
 from worker.stream.table import DELETE_RETENTION_MS
 
 log = logging.getLogger(__name__)
+_CLIENT_LOG = logging.getLogger("librdkafka")
 
 TABLE_NAME = "entities"
 # What a record batch of one message takes besides the message.
 RECORD_OVERHEAD_BYTES = 1024
+# Without it Kafka compacts when half of a log is old, which may be never: what was erased would stay.
+MAX_COMPACTION_LAG_MS = 7 * 24 * 3600 * 1000
 METADATA_TIMEOUT_SECONDS = 15
+DENIED_TIMEOUT_SECONDS = 5
+"""The same where the broker answered and did not let us in: a user may be about to be made, no longer."""
 CREATE_TIMEOUT_SECONDS = 30
 
 
@@ -43,7 +51,7 @@ def changelog_topic(settings: Settings) -> str:
 
 def topic_specs(settings: Settings) -> dict[str, TopicSpec]:
     """The worker's four topics by role."""
-    compacted = {"cleanup.policy": "compact"}
+    compacted = {"cleanup.policy": "compact", "max.compaction.lag.ms": str(MAX_COMPACTION_LAG_MS)}
     largest = {"max.message.bytes": str(settings.max_message_bytes + RECORD_OVERHEAD_BYTES)}
     specs = (
         TopicSpec("input", settings.input_topic, {"cleanup.policy": "delete"}),
@@ -69,18 +77,28 @@ class Topics:
     def __init__(self, settings: Settings) -> None:
         self.specs = topic_specs(settings)
         self._servers = settings.bootstrap_servers
-        self._admin = AdminClient(settings.kafka_client_config(), logger=logging.getLogger("librdkafka"))
+        self._group = settings.app_id
+        self._client_config = settings.kafka_client_config()
+        self._access = AccessErrors(settings)
+        self._admin = AdminClient(self._client_config | {"error_cb": self._access}, logger=_CLIENT_LOG)
         self.partitions = self._read()
 
     def _read(self) -> dict[str, int]:
         """Partition counts by topic name."""
-        try:
-            metadata = self._admin.list_topics(timeout=METADATA_TIMEOUT_SECONDS)
-        except KafkaException as cause:
-            raise SurroundingsError(
-                f"no answer from KAFKA_BOOTSTRAP_SERVERS={self._servers} within {METADATA_TIMEOUT_SECONDS} s "
-                f"({cause.args[0].str()}): check the address, the network and the security settings"
-            ) from cause
+        give_up = time.monotonic() + METADATA_TIMEOUT_SECONDS
+        slice_seconds = min(DENIED_TIMEOUT_SECONDS, METADATA_TIMEOUT_SECONDS)
+        while True:
+            try:
+                metadata = self._admin.list_topics(timeout=slice_seconds)
+                break
+            except KafkaException as cause:
+                self._admin.poll(0)  # what the client was told
+                if self._access.denied or time.monotonic() >= give_up:
+                    seconds = slice_seconds if self._access.denied else METADATA_TIMEOUT_SECONDS
+                    raise SurroundingsError(
+                        f"no answer from KAFKA_BOOTSTRAP_SERVERS={self._servers} within {seconds:g} s "
+                        f"({cause.args[0].str()}): {self._access.reason()}"
+                    ) from cause
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
 
     @property
@@ -97,6 +115,47 @@ class Topics:
     def missing(self) -> list[TopicSpec]:
         """The topics that do not exist yet, the input among them."""
         return [spec for spec in self.specs.values() if spec.name not in self.partitions]
+
+    def has_progress(self) -> bool:
+        """Whether the worker group has committed any offset of the input; SurroundingsError when nobody answers."""
+        client = Consumer(
+            {
+                **self._client_config,
+                "group.id": self._group,
+                "enable.auto.commit": False,
+                "logger": _CLIENT_LOG,
+            }
+        )
+        try:
+            name = self.specs["input"].name
+            asked = [TopicPartition(name, p) for p in range(self.input_partitions)]
+            committed = patiently(lambda: client.committed(asked, timeout=METADATA_TIMEOUT_SECONDS))
+            return any(found.offset >= 0 for found in committed)
+        except KafkaException as cause:
+            raise SurroundingsError(
+                f"the broker does not tell the offsets of the group {self._group} ({cause.args[0].str()})"
+            ) from cause
+        finally:
+            client.close()
+
+    def refuse_lost(self) -> None:
+        """Look again, and raise SurroundingsError where the changelog or the output is still missing.
+
+        A dead-letter topic that was removed is made anew: what goes there does not build on what was there.
+        """
+        self.partitions = self._read()  # the group's first worker may have been about to make them
+        missing = {spec.role: spec.name for spec in self.missing()}
+        if "changelog" in missing:
+            raise SurroundingsError(
+                f"the changelog topic {missing['changelog']} is gone, and with it the state of everything that is committed; "
+                "start over with `coversumm-worker reset`, or build a new epoch with `coversumm-worker replay`"
+            )
+        if "output" in missing:
+            raise SurroundingsError(
+                f"the output topic {missing['output']} does not exist, though the group {self._group} has read part of its "
+                "input: what was published there is gone. Make it with `coversumm-worker topics` to publish only what is new "
+                "from here on, or publish all of it again: `coversumm-worker reset`"
+            )
 
     def check(self) -> None:
         """Raise SurroundingsError when an existing topic does not have the input's partition count."""
@@ -159,10 +218,16 @@ class Topics:
 
 
 def prepare_topics(settings: Settings) -> int:
-    """Check the worker's topics and create the missing ones but the input; return the partition count."""
+    """Check the worker's topics and create the missing ones but the input; return the partition count.
+
+    Only a group that has not begun gets its topics made: what a later one misses was there, and somebody removed it.
+    """
     topics = Topics(settings)
     partitions = topics.input_partitions
-    topics.create(topics.missing(), partitions)
+    missing = topics.missing()
+    if missing and topics.has_progress():
+        topics.refuse_lost()
+    topics.create(missing, partitions)
     topics.check()
     threading.Thread(target=_watch_policies, args=[topics], name="policies", daemon=True).start()
     return partitions

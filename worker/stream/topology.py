@@ -14,7 +14,6 @@ import gc
 import logging
 import os
 import signal
-import ssl
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from faust.auth import SASLCredentials, SSLCredentials
 from faust.worker import Worker
 
 from worker.errors import Crash, SurroundingsError
+from worker.limits import Limit
 from worker.metrics import Metrics
 from worker.settings import Settings
 from worker.stream.configuration import check_index, processor_config
@@ -33,8 +33,10 @@ from worker.stream.consumer import GuardedTransport
 from worker.stream.delivery import Delivery
 from worker.stream.fatal import die
 from worker.stream.processor import Processor
+from worker.stream.rocksdb import Databases
 from worker.stream.status import WorkerState
-from worker.stream.table import ROCKSDB_OPTIONS, CommittedTable
+from worker.stream.table import CommittedTable
+from worker.stream.topic_ids import TopicIds
 from worker.stream.topics import TABLE_NAME, changelog_topic, prepare_topics
 from worker.stream.transaction import TransactionalProducer, check_group_metadata
 from worker.stream.watchdog import Watchdog
@@ -64,8 +66,19 @@ _FAUST_NAMES = {
         "_ensure_consumer",
         "seek",
     ),
-    "faust.tables.table:Table": ("apply_changelog_batch", "on_rebalance", "on_recovery_completed", "on_stop"),
-    "faust.stores.rocksdb:Store": ("_db_for_partition", "offset_key", "partition_path"),
+    "faust.tables.table:Table": (
+        "_new_store_by_url",
+        "apply_changelog_batch",
+        "on_rebalance",
+        "on_recovery_completed",
+        "on_stop",
+    ),
+    "faust.stores.rocksdb:Store": (
+        "_db_for_partition",
+        "_open_for_partition",
+        "offset_key",
+        "partition_path",
+    ),
 }
 
 
@@ -83,6 +96,7 @@ class CoverSummApp(faust.App):
     client_config: dict[str, Any]
     linger_seconds: float
     metrics: Metrics
+    topic_ids: TopicIds
     delivery: Delivery
     worker_state: WorkerState
     watchdog: Watchdog
@@ -120,6 +134,7 @@ def build_app(settings: Settings) -> CoverSummApp:
     partitions = prepare_topics(settings)
     client_config = librdkafka_config(settings)
     check_group_metadata(client_config, settings.app_id)
+    metrics = Metrics()
     producer = TransactionalProducer(
         client_config,
         transactional_id=f"{settings.app_id}-{settings.instance_id}",
@@ -127,33 +142,50 @@ def build_app(settings: Settings) -> CoverSummApp:
         transaction_timeout_ms=settings.transaction_timeout_ms,
         deadline_seconds=settings.commit_timeout_ms / 1000,
         max_message_bytes=settings.max_message_bytes,
+        in_flight_messages=settings.in_flight_messages,
+        in_flight_bytes=settings.in_flight_bytes,
+        on_full=lambda: metrics.observe_limit(Limit.IN_FLIGHT),
     )
+    databases = Databases(settings.rocksdb_bytes, partitions)
     producer.start()
-    return _assemble(settings, partitions, engine, producer)
+    return _assemble(settings, partitions, engine, producer, databases, metrics)
 
 
 def _assemble(
-    settings: Settings, partitions: int, engine: EmbeddingEngine | None, producer: TransactionalProducer
+    settings: Settings,
+    partitions: int,
+    engine: EmbeddingEngine | None,
+    producer: TransactionalProducer,
+    databases: Databases,
+    metrics: Metrics,
 ) -> CoverSummApp:
     app = _faust_app(settings, partitions)
     raw = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
-    table = app.Table(
-        TABLE_NAME, key_type=bytes, value_type=bytes, partitions=partitions, options=dict(ROCKSDB_OPTIONS)
-    )
+    table = app.Table(TABLE_NAME, key_type=bytes, value_type=bytes, partitions=partitions)
+    table.data.rocksdb_options = databases
     processor = Processor(processor_config(settings, partitions, engine), table.rows, engine)
-    app.metrics = Metrics()
+    app.metrics = metrics
+    app.topic_ids = TopicIds(
+        app.client_config,
+        (settings.input_topic, changelog_topic(settings)),
+        timeout_seconds=settings.commit_timeout_ms / 1000,
+    )
     app.delivery = Delivery(
         processor=processor,
         producer=producer,
         table=table,
         changelog_topic=changelog_topic(settings),
         input_topic=settings.input_topic,
+        batch_events=settings.batch_size,
         batch_bytes=settings.batch_bytes,
         deadline_seconds=settings.commit_timeout_ms / 1000,
         membership=lambda: app.consumer.membership,
         metrics=app.metrics,
+        topic_ids=app.topic_ids,
     )
-    app.worker_state = WorkerState(app, processor, app.delivery, changelog_topic(settings), partitions)
+    app.worker_state = WorkerState(
+        app, processor, app.delivery, changelog_topic(settings), partitions, databases
+    )
     app.watchdog = Watchdog(
         app.worker_state.stall, lambda: app.worker_state.progressed_at, settings.stall_timeout_ms / 1000
     )
@@ -210,21 +242,8 @@ def librdkafka_config(settings: Settings) -> dict[str, Any]:
 
 def broker_credentials(settings: Settings) -> Any:
     """The Kafka security settings as Faust wants them (librdkafka's are `Settings.kafka_client_config`)."""
-    protocol = settings.security_protocol
-    context = None
-    if protocol.endswith("SSL"):
-        try:
-            context = ssl.create_default_context(cafile=settings.ssl_ca_location)
-            if settings.ssl_certificate_location:
-                context.load_cert_chain(
-                    settings.ssl_certificate_location, settings.ssl_key_location, settings.ssl_key_password
-                )
-        except OSError as cause:  # ssl.SSLError is one
-            raise SurroundingsError(
-                f"the TLS files cannot be used ({cause.strerror or cause}): look at COVERSUMM_SSL_CA_LOCATION, "
-                "COVERSUMM_SSL_CERTIFICATE_LOCATION, COVERSUMM_SSL_KEY_LOCATION and COVERSUMM_SSL_KEY_PASSWORD"
-            ) from cause
-    if protocol.startswith("SASL"):
+    context = settings.tls_context()
+    if settings.security_protocol.startswith("SASL"):
         return SASLCredentials(
             username=settings.sasl_username,
             password=settings.sasl_password,
@@ -309,5 +328,6 @@ def run_worker(settings: Settings) -> int:
     try:
         worker.execute_from_commandline()
     except SystemExit as end:
-        return 130 if worker.interrupted else end.code if isinstance(end.code, int) else Crash.exit_code
+        # Faust ends with 1 when it could not start, because the broker is gone for one: a crash like any other.
+        return 130 if worker.interrupted else 0 if end.code == 0 else Crash.exit_code
     return 0

@@ -59,6 +59,9 @@ class TransactionalProducer:
         transaction_timeout_ms: after it the broker aborts a dead worker's transaction; readers wait that long.
         deadline_seconds: for one whole commit.
         max_message_bytes: the largest record the broker takes.
+        in_flight_messages: records that are produced and not yet written, at most.
+        in_flight_bytes: the same in bytes.
+        on_full: called when a commit waits because of them.
     """
 
     def __init__(
@@ -70,7 +73,11 @@ class TransactionalProducer:
         transaction_timeout_ms: int,
         deadline_seconds: float,
         max_message_bytes: int,
+        in_flight_messages: int = 100_000,
+        in_flight_bytes: int = 128 * 2**20,
+        on_full: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_full = on_full
         self._group = group
         self._transactional_id = transactional_id
         self._transaction_timeout_seconds = transaction_timeout_ms / 1000
@@ -83,8 +90,8 @@ class TransactionalProducer:
                 "partitioner": "murmur2_random",  # as every Kafka client but librdkafka's default
                 "compression.type": "lz4",
                 "linger.ms": 1,  # a batch is produced at once and flushed: waiting longer only adds latency
-                "queue.buffering.max.messages": 1_000_000,
-                "queue.buffering.max.kbytes": 256 * 1024,
+                "queue.buffering.max.messages": in_flight_messages,
+                "queue.buffering.max.kbytes": in_flight_bytes // 1024,
                 "message.max.bytes": max_message_bytes,
             }
         )
@@ -113,8 +120,11 @@ class TransactionalProducer:
         input_topic: str,
         next_offsets: Mapping[int, int],
         membership: Membership,
+        check_topics: Callable[[], None] = lambda: None,
     ) -> dict[int, int]:
         """Publish a micro-batch; return the last changelog offset by partition.
+
+        `check_topics` is called when all rows are written and nothing is committed: what it raises ends the commit.
 
         Raises:
             Fenced: another process holds the transactional id now.
@@ -132,6 +142,7 @@ class TransactionalProducer:
                 raise Crash("changelog rows and outputs were not written before the commit deadline")
             if self._refused is not None:
                 raise KafkaException(self._refused)
+            check_topics()  # the rows are in the log that was restored, and the records are from the log they count in
             self._producer.send_offsets_to_transaction(
                 [TopicPartition(input_topic, p, offset) for p, offset in next_offsets.items()],
                 group_metadata(self._group, membership),
@@ -180,6 +191,7 @@ class TransactionalProducer:
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> None:
         give_up = time.monotonic() + self._deadline_seconds
+        waited = False
         while True:
             try:
                 self._producer.produce(
@@ -189,6 +201,9 @@ class TransactionalProducer:
             except BufferError:  # librdkafka's queue is full: let it drain
                 if time.monotonic() > give_up:
                     raise Crash("the producer's queue did not drain before the commit deadline") from None
+                if not waited:
+                    waited = True
+                    self._on_full()
                 self._producer.poll(0.1)
 
     def _lost_error(self) -> KafkaException:

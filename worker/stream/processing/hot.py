@@ -135,6 +135,8 @@ class Cache:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.memory_bytes = 0
+        self.evicted = 0
+        """Entities that had to go since the cache was made."""
         self._entities: OrderedDict[EntityKey, HotEntity] = OrderedDict()
 
     def __len__(self) -> int:
@@ -170,6 +172,7 @@ class Cache:
         while self.memory_bytes > self.limit_bytes:
             _, entity = self._entities.popitem(last=False)
             self.memory_bytes -= entity.memory_bytes
+            self.evicted += 1
 
     def forget(self, partitions: Iterable[int]) -> None:
         """Drop all entities of these partitions."""

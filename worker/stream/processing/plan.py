@@ -11,6 +11,7 @@ A dead letter is a property of its record alone, whatever is stored. Two reasons
 `entity_full`, and `bad_vector` where the engine has none for a text (what is not newer is never embedded).
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from worker.coversumm import max_sentences
 from worker.events import (
     EntityDeleted,
     Event,
+    GivenSentence,
     Ignored,
     Limits,
     Reason,
@@ -30,6 +32,7 @@ from worker.events import (
     ReviewUpserted,
     SentencesDeleted,
 )
+from worker.limits import Limit
 from worker.state.entity import Review, Sentence, parse_sentence_id, sentence_id
 from worker.state.rows import Header
 from worker.stream.processing.hot import EntityKey, HotEntity
@@ -135,8 +138,13 @@ class Plan:
         """In the order of their first events; an entity deleted in between has several."""
         self.unembedded: dict[str, list[tuple[int, Sentence]]] = {}
         """The sentences without a vector by text, each with its record's index."""
+        self.sentences = 0
+        """Sentences added, and stored ones read with their vectors: what the plan holds in memory."""
+        self.cut_sentences = 0
+        """Sentences that were longer than one may be, and are several now."""
         self._limits = limits
-        self._max_sentences = max_sentences(limits.dimension)
+        # A setting beyond what the core ranks exactly is refused; here it cannot pass, whoever made the limits.
+        self._max_sentences = min(limits.max_sentences_per_entity, max_sentences(limits.dimension))
         self._find = find
         self._create = create
         self._open: dict[EntityKey, Run | None] = {}
@@ -195,10 +203,12 @@ class Plan:
             return Rejected(
                 Reason.ENTITY_FULL,
                 f"{before} sentences and {len(sentences)} more, at most {self._max_sentences}",
+                Limit.SENTENCES_PER_ENTITY,
             )
         if run is None:
             run = self._born(key, record.offset)
         removed = run.live_sentences(review_id, stored)
+        self.sentences += len(removed) + len(sentences)
         unembedded = [sentence for sentence in sentences if sentence.vector is None]
         embedded = len(unembedded) == len(sentences)
         if unembedded:
@@ -219,6 +229,7 @@ class Plan:
         if run is None:
             run = self._born(key, record.offset)
         removed = run.live_sentences(review_id, stored)
+        self.sentences += len(removed)
         if stored is not None and not stored.deleted:
             run.review_count -= 1
         chunks = (0, 0) if stored is None else stored.chunks
@@ -237,7 +248,7 @@ class Plan:
             gone = [s for s in review.sentences if s.ordinal in ordinals] if review is not None else []
             if gone:
                 assert review is not None
-                run.live_sentences(review_id, review)
+                self.sentences += len(run.live_sentences(review_id, review))
                 kept = [s for s in review.sentences if s.ordinal not in ordinals]
                 changes[review_id] = Review(
                     review.version, False, review.rating, review.embedded, kept, review.chunks
@@ -253,18 +264,27 @@ class Plan:
     def _sentences(self, review_id: bytes, event: ReviewUpserted) -> list[Sentence] | Rejected:
         """The event's sentences under their ids, blanks dropped but counted."""
         cap = self._limits.max_sentence_chars
+        given = event.sentences
+        if given is None:
+            given = tuple(
+                GivenSentence(text, None) for text in split_sentences(event.text or "", sys.maxsize)
+            )
         pieces: list[tuple[str, NDArray[np.int16] | None]] = []
-        if event.sentences is None:
-            pieces = [(text, None) for text in split_sentences(event.text or "", cap)]
-        else:
-            for text, vector in event.sentences:
-                if vector is None and len(text) > cap:
-                    pieces += [(piece, None) for piece in cap_sentence(text, cap)]
-                else:
-                    pieces.append((text, vector))
+        cut = 0
+        for text, vector in given:
+            if vector is None and len(text) > cap:
+                pieces += [(piece, None) for piece in cap_sentence(text, cap)]
+                cut += 1
+            else:
+                pieces.append((text, vector))
         if len(pieces) > self._limits.max_sentences_per_review:
             limit = self._limits.max_sentences_per_review
-            return Rejected(Reason.TOO_MANY_SENTENCES, f"{len(pieces)} sentences, at most {limit} are taken")
+            return Rejected(
+                Reason.TOO_MANY_SENTENCES,
+                f"{len(pieces)} sentences, at most {limit} are taken",
+                Limit.SENTENCES_PER_REVIEW,
+            )
+        self.cut_sentences += cut
         return [
             Sentence(i, sentence_id(review_id, i), text, vector)
             for i, (text, vector) in enumerate(pieces)

@@ -1,0 +1,268 @@
+"""What is fuzzed: for each decoder valid examples, and the law that holds for any bytes.
+
+A law raises for what must not be: any exception but the decoder's own, or a value that does not survive being written
+and read again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tests.events.examples import LIMITS, packed, strict_json
+from worker.errors import SurroundingsError
+from worker.events import Limits, Reason, Record, Rejected, decode, read_line
+from worker.events.schemas import PUBLISHED
+from worker.settings import Settings, settings_by_field
+from worker.state import rows
+from worker.state.errors import CorruptRow, UnknownFormat
+from worker.state.keys import IncarnationKeys, describe, garbage_key, header_key, parse_entity_key
+from worker.state.rows import Applied, Header, Published, ReviewRow
+from worker.text import cap_sentence, split_sentences
+from worker.tools.dead_letters import DeadLetter
+from worker.tools.reader import Stored
+from worker.tools.sent import Sent, UnknownMetadata
+
+Law = Callable[[bytes], object]
+
+
+class Target(NamedTuple):
+    """A decoder under test."""
+
+    corpus: tuple[bytes, ...]
+    law: Law
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+# --- Events -------------------------------------------------------------------------------------------------------------
+
+EVENTS = (
+    *(_json(example) for published in PUBLISHED for example in published.examples),
+    _json({"type": "review.upserted", "entity_id": "e", "review_id": "r", "text": "Good. \\ é 😀\u2028"}),
+    _json(
+        {
+            "type": "review.upserted",
+            "entity_id": "e",
+            "review_id": "r",
+            "sentences": [
+                "Good.",
+                {"text": "Bad.", "embedding": [1, -2.5]},
+                {"text": "", "embedding": packed(0.5, 1)},
+            ],
+            "embedding_model": "tiny",
+        }
+    ),
+)
+
+
+def event(value: bytes) -> None:
+    """One result for a record, the same each time; accepted only where another parser reads the same."""
+    record = Record("in", 0, 0, 0, _key_of(value), value)
+    (result,) = decode([record], LIMITS)
+    again = decode([record], LIMITS)[0]
+    if isinstance(result, Rejected):
+        assert result == again
+        assert result.reason in Reason
+        assert result.detail.isprintable()
+        return
+    assert type(again) is type(result)
+    body = strict_json(value)
+    assert result.entity_id == body["entity_id"]
+    assert result.entity_id.encode() == record.key
+
+
+def _key_of(value: bytes) -> bytes:
+    """The key that goes with an event, if one can be read: else nothing would get past the key's check."""
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return bytes(json.loads(value)["entity_id"].encode())
+    return b"e"
+
+
+def key(value: bytes) -> None:
+    """The key of a null value is the entity that it deletes."""
+    (result,) = decode([Record("in", 0, 0, 0, value, None)], LIMITS)
+    assert isinstance(result, Rejected) or result.entity_id.encode() == value
+
+
+def line(value: bytes) -> None:
+    """A line of a file is an event, a bare review, or what `decode` says is wrong with it."""
+    key, body = read_line(value)
+    (result,) = decode([Record("file", 0, 0, 0, key, body)], LIMITS)
+    assert isinstance(result, Rejected) or result.entity_id.encode() == key
+
+
+def text(value: bytes) -> None:
+    """Any text has sentences; none is blank or longer than the cap, and splitting is the same each time."""
+    given = value.decode("utf-8", "replace")
+    sentences = split_sentences(given, LIMITS.max_sentence_chars)
+    assert all(sentence.strip() and len(sentence) <= LIMITS.max_sentence_chars for sentence in sentences)
+    assert split_sentences(given, LIMITS.max_sentence_chars) == sentences
+    assert all(len(piece) <= 7 for piece in cap_sentence(given, 7))
+
+
+# --- Rows ---------------------------------------------------------------------------------------------------------------
+
+KEY = header_key(b"hotel")
+KEYS = IncarnationKeys(b"hotel", 7)
+FRAME_BYTES = 5  # of the version and the checksum
+DIMENSION = 3
+VECTORS = np.array([[1, -2, 3], [32767, 0, -32767]], np.int16)
+TEXTS = ((0, "Good."), (2, "é😀"))
+
+
+def row(
+    encode: Callable[[bytes, Any], bytes], decode_row: Callable[[bytes, bytes], Any], *examples: Any
+) -> Target:
+    """A row's decoder under damaged payloads, their checksum made right, and under damaged values.
+
+    An input is the format's version, one byte, and the payload.
+    """
+    sealed = [encode(KEY, example) for example in examples]
+    corpus = tuple(value[:1] + value[FRAME_BYTES:] for value in sealed)
+
+    def law(data: bytes) -> None:
+        with suppress(CorruptRow, UnknownFormat):
+            decode_row(KEY, data)  # as if it were the whole value
+        try:
+            found = decode_row(KEY, rows.seal(KEY, data[1:], data[0] if data else 0))
+        except (CorruptRow, UnknownFormat):
+            return
+        written = encode(KEY, found)
+        assert repr(decode_row(KEY, written)) == repr(found)
+
+    return Target(corpus, law)
+
+
+def _encode_vectors(key: bytes, found: tuple[tuple[int, ...], bytes]) -> bytes:
+    ordinals, data = found
+    return rows.encode_vectors(key, ordinals, rows.as_matrix([data], DIMENSION))
+
+
+def row_key(value: bytes) -> None:
+    """Any key can be named; one of an entity's row is parsed or refused."""
+    assert describe(value).isprintable()
+    with suppress(ValueError):
+        parse_entity_key(value)
+
+
+# --- What operators' tools read -------------------------------------------------------------------------------------------
+
+HEADERS = (
+    "dlq.reason",
+    "dlq.detail",
+    "dlq.source.topic",
+    "dlq.source.partition",
+    "dlq.source.offset",
+    "dlq.truncated_bytes",
+    "dlq.truncated_key_bytes",
+    "other",
+)
+
+
+def dead_letter(value: bytes) -> None:
+    """Whatever somebody wrote into the dead-letter topic can be listed. A line is a header, the last one the value."""
+    *lines, body = value.split(b"\n")
+    headers = dict(zip(HEADERS, lines, strict=False))
+    letter = DeadLetter.of(Stored(Record("dlq", 0, 5, 0, body[:3], body), headers))
+    json.dumps(letter.describe())
+    assert letter.source is None or letter.source.partition >= 0
+
+
+def sent(value: bytes) -> None:
+    """The metadata of an offset commit is read or refused."""
+    with suppress(UnknownMetadata):
+        found = Sent.parse(3, value.decode("utf-8", "replace"))
+        assert 2 in found
+
+
+# --- Settings -------------------------------------------------------------------------------------------------------------
+
+VARIABLES = [setting.variable for setting in settings_by_field().values()]
+
+
+def settings(value: bytes) -> None:
+    """Any environment is accepted or refused in one sentence. Lines are a variable and its text."""
+    environment = {"COVERSUMM_DATA_DIR": "/nowhere"}
+    for part in value.decode("utf-8", "replace").replace("\0", "").split("\n"):
+        name, _, text = part.partition(" ")
+        known = name if name.startswith("COVERSUMM_") else VARIABLES[sum(name.encode()) % len(VARIABLES)]
+        environment[known] = text
+    with suppress(SurroundingsError):
+        made = Settings.from_environment(environment)
+        made.redacted()
+        assert Limits(max_sentences_per_entity=made.max_sentences_per_entity)
+
+
+TARGETS = {
+    "event": Target(EVENTS, event),
+    "key": Target((b"B00X", "é".encode(), b"a" * 1024), key),
+    "line": Target(
+        (
+            *EVENTS,
+            _json(
+                {"entity_id": "e", "review_id": "r", "text": "Good.", "created_at": "2026-11-20T12:00:00Z"}
+            ),
+        ),
+        line,
+    ),
+    "text": Target(
+        (b"Good. Bad! <p>See www.example.com, Dr. No.</p>", "Très bon. 很好。不错。😀".encode()), text
+    ),
+    "row-header": row(rows.encode_header, rows.decode_header, Header(3, 4, 5)),
+    "row-published": row(
+        rows.encode_published, rows.decode_published, Published(9, {b"r#0": b"0" * 16, b"r#1": b"1" * 16})
+    ),
+    "row-review": row(
+        rows.encode_review,
+        rows.decode_review,
+        ReviewRow(3, False, 4.5, True, 1, 1, TEXTS),
+        ReviewRow(1, True, None, False, 0, 0, ()),
+        ReviewRow(1, False, -0.0, False, 1, 1, TEXTS[:1]),
+    ),
+    "row-texts": row(rows.encode_text_chunk, rows.decode_text_chunk, TEXTS, TEXTS[:1]),
+    "row-vectors": row(
+        _encode_vectors,
+        lambda key, value: rows.decode_vectors(key, value, DIMENSION),
+        ((0, 2), VECTORS.tobytes()),
+        ((5,), VECTORS[:1].tobytes()),
+    ),
+    "row-applied": row(rows.encode_applied, rows.decode_applied, Applied(7, "reviews")),
+    "row-fingerprint": row(rows.encode_fingerprint, rows.decode_fingerprint, {"model": "m", "k": "20"}),
+    "row-key": Target(
+        (
+            KEY,
+            KEYS.published,
+            KEYS.review(b"r"),
+            KEYS.text_chunk(b"r", 1),
+            KEYS.vector_chunk(b"r", 0),
+            garbage_key(b"e", 3),
+        ),
+        row_key,
+    ),
+    "dead-letter": Target(
+        (
+            b"bad_json\nnot UTF-8\nreviews\n3\n991\n17\n4\nmore\n{}",
+            "bad_field\né\nreviews\n0\n0".encode(),
+            b"\n\n\n" + b"9" * 4301,
+        ),
+        dead_letter,
+    ),
+    "sent": Target((b"", b"1:AQECAw==", b"1:gAGAAQ=="), sent),
+    "settings": Target(
+        (
+            b"COVERSUMM_K 5\nCOVERSUMM_CACHE_BYTES 1MiB\nCOVERSUMM_DISTINCT true",
+            b"KAFKA_BOOTSTRAP_SERVERS host:9092,other:9093\nCOVERSUMM_WEB_ADVERTISED_URL http://x:1/",
+            b"COVERSUMM_SECURITY_PROTOCOL SASL_SSL\nCOVERSUMM_SASL_MECHANISM PLAIN\nCOVERSUMM_SASL_PASSWORD x",
+            b"COVERSUMM_DATA_DIR ~nobody-is-called-so\nCOVERSUMM_EPOKH 2",
+            b"COVERSUMM_SECURITY_PROTOCOL SSL\nCOVERSUMM_SSL_CA_LOCATION " + b"a" * 300,
+        ),
+        settings,
+    ),
+}

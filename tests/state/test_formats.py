@@ -1,0 +1,174 @@
+"""Rows as other versions of the worker wrote them, byte by byte: what was once written is read for ever, what is newer
+is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from worker.state import CorruptRow, MemoryRows, UnknownFormat, read_applied
+from worker.state import rows as codec
+from worker.state.keys import APPLIED, describe
+from worker.state.partition import collect_garbage, put_applied
+from worker.state.rows import Applied, Header, Published, ReviewRow
+
+
+def read_vectors(key: bytes, value: bytes) -> Any:
+    ordinals, data = codec.decode_vectors(key, value, 3)
+    return ordinals, codec.as_matrix([data], 3).tolist()
+
+
+def read_garbage(key: bytes, value: bytes) -> Any:
+    changes: dict[bytes, bytes | None] = {}
+    return collect_garbage(MemoryRows({key: value}), changes), changes
+
+
+# Never change a line: these bytes are in somebody's changelog. A new format is a new line.
+WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
+    (
+        "header 1",
+        codec.decode_header,
+        "4500000005636166c3a9",
+        "010dfa7a53030000000000000007000000000000000c00000000000000",
+        Header(3, 7, 12),
+    ),
+    (
+        "published 1",
+        codec.decode_published,
+        "4500000005636166c3a9000000000000000c50",
+        "011779c554df03000000000000020000000600000006000000722d38312330722d39233132303132333435363738396162636465666665"
+        "6463626139383736353433323130",
+        Published(991, {b"r-81#0": b"0123456789abcdef", b"r-9#12": b"fedcba9876543210"}),
+    ),
+    (
+        "review 1",
+        codec.decode_review,
+        "4500000005636166c3a9000000000000000c52722d3831",
+        "014b365aa30500000000000000060000000000001240020000000100000002000000000000000e00000002000000040000004772656174"
+        "2070726f647563742e4f6cc3a9",
+        ReviewRow(5, False, 4.5, True, 2, 1, ((0, "Great product."), (2, "Olé"))),
+    ),
+    (
+        "texts 1",
+        codec.decode_text_chunk,
+        "4500000005636166c3a9000000000000000c5400000004722d383100000001",
+        "01385451760100000003000000050000004d6f72652e",
+        ((3, "More."),),
+    ),
+    (
+        "vectors 1",
+        read_vectors,
+        "4500000005636166c3a9000000000000000c5600000004722d383100000000",
+        "014da62a340200000000000000020000000100feff0201ff7f01800000",
+        ((0, 2), [[1, -2, 258], [32767, -32767, 0]]),
+    ),
+    (
+        "applied 1",
+        codec.decode_applied,
+        "41",
+        "015fb25b67e0030000000000006d61726b6574706c6163652e726576696577732e7631",
+        Applied(992, "marketplace.reviews.v1", ""),
+    ),
+    (
+        "applied 2",
+        codec.decode_applied,
+        "41",
+        "02cacb4dc8e003000000000000160000006d61726b6574706c6163652e726576696577732e76317a41634c4d7069365474614f5f756376"
+        "34336a495741",
+        Applied(992, "marketplace.reviews.v1", "zAcLMpi6TtaO_ucv43jIWA"),
+    ),
+    (
+        "fingerprint 1",
+        codec.decode_fingerprint,
+        "46",
+        "010fe135e602000000050000006d6f64656c030000006d4031010000006b020000003230",
+        {"model": "m@1", "k": "20"},
+    ),
+    (
+        "garbage 1",
+        read_garbage,
+        "4700000001650000000000000003",
+        "0199daf095",
+        (False, {bytes.fromhex("4700000001650000000000000003"): None}),
+    ),
+]
+KINDS = pytest.mark.parametrize(
+    ("read", "key", "value", "meaning"),
+    [(read, bytes.fromhex(key), bytes.fromhex(value), meaning) for _, read, key, value, meaning in WRITTEN],
+    ids=[name for name, *_ in WRITTEN],
+)
+
+
+@KINDS
+def test_what_was_once_written_is_read(
+    read: Callable[[bytes, bytes], Any], key: bytes, value: bytes, meaning: Any
+) -> None:
+    assert read(key, value) == meaning
+
+
+@KINDS
+def test_a_newer_format_is_refused_by_the_rows_name(
+    read: Callable[[bytes, bytes], Any], key: bytes, value: bytes, meaning: Any
+) -> None:
+    """Whatever is in it: its frame alone is known."""
+    newest = codec.APPLIED_FORMAT if key == APPLIED else codec.FORMAT
+    payload = b"\xffwhat nobody knows yet"
+    newer = codec.seal(key, payload, newest + 1)
+    with pytest.raises(UnknownFormat) as refused:
+        read(key, newer)
+    message = str(refused.value)
+    assert (
+        f"({describe(key)}) has format {newest + 1}, the newest that this worker knows is {newest}" in message
+    )
+    assert "run the version of the worker that wrote it" in message
+    assert "coversumm-worker replay" in message
+    assert refused.value.exit_code == 2
+    with pytest.raises(UnknownFormat):
+        read(key, codec.seal(key, payload, 0))
+
+
+@KINDS
+def test_a_flip_of_any_byte_is_refused_by_the_rows_name(
+    read: Callable[[bytes, bytes], Any], key: bytes, value: bytes, meaning: Any
+) -> None:
+    """The first one says the format, and no checksum covers it: a flip there must not pass for another format."""
+    for at in range(len(value)):
+        for flipped in {value[at] ^ 0xFF, value[at] ^ 1, value[at] ^ 3}:
+            damaged = value[:at] + bytes([flipped]) + value[at + 1 :]
+            with pytest.raises((CorruptRow, UnknownFormat)) as refused:
+                read(key, damaged)
+            assert describe(key) in str(refused.value)
+            assert "coversumm-worker reset --local" in str(refused.value)
+
+
+def test_an_older_row_is_upgraded_when_it_is_written_again() -> None:
+    key, value = next(
+        (bytes.fromhex(k), bytes.fromhex(v)) for name, _, k, v, _ in WRITTEN if name == "applied 1"
+    )
+    rows = MemoryRows({key: value})
+    old = read_applied(rows)
+    assert old == Applied(992, "marketplace.reviews.v1", "")
+    changes: dict[bytes, bytes | None] = {}
+    put_applied(changes, Applied(993, old.topic, "an id"))
+    rows.write(changes)
+    assert changes[APPLIED] is not None
+    assert changes[APPLIED][0] == codec.APPLIED_FORMAT == 2
+    assert read_applied(rows) == Applied(993, "marketplace.reviews.v1", "an id")
+
+
+def test_the_frame_is_the_same_in_every_format() -> None:
+    """An older worker must be able to tell a newer row from a damaged one."""
+    assert (
+        codec.seal(b"key", b"payload", 9)
+        == bytes([9]) + crc32(b"payload", crc32(b"key")).to_bytes(4, "little") + b"payload"
+    )
+
+
+def test_vectors_are_read_into_native_int16() -> None:
+    _, _, key, value, _ = next(line for line in WRITTEN if line[0] == "vectors 1")
+    _, data = codec.decode_vectors(bytes.fromhex(key), bytes.fromhex(value), 3)
+    assert codec.as_matrix([data], 3).dtype == np.int16

@@ -1,0 +1,112 @@
+"""The memory of RocksDB, bounded for a whole worker: one budget for all of its databases, one of which each partition has.
+
+Left to itself every database has a block cache, write buffers and index blocks of its own, so memory would grow with the
+partitions a rebalance brings. Here all share:
+
+- one block cache, which holds index and filter blocks too, and is charged with the write buffers: its capacity is the budget;
+- one write buffer manager: past a quarter of the budget, the database that is written to flushes early;
+- the open files: each database may keep its share of what this process may open.
+
+A write buffer's size is its share of the manager's bound, so that idle databases cannot use up the bound among them
+and leave the busy one to flush at every write.
+"""
+
+import resource
+from pathlib import Path
+
+from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBufferManager
+
+from worker.errors import SurroundingsError
+
+WRITE_SHARE = 4
+"""The write buffers' bound is the budget divided by this; with two of them a database, half of it in the worst moment."""
+MIN_WRITE_BUFFER, MAX_WRITE_BUFFER = 256 * 2**10, 8 * 2**20
+ARENA_BLOCK = 64 * 2**10
+"""What a write buffer grows by: a database with one row in it takes so much, not RocksDB's 1 MiB."""
+BLOOM_BITS = 10
+TABLE_FILE = 32 * 2**20
+"""Size of a table file."""
+
+MIN_OPEN_FILES, MAX_OPEN_FILES = 20, 200
+"""Table files a database keeps open; RocksDB takes no fewer than 20."""
+OTHER_FILES = 8
+"""What a database has open besides: logs, manifest, lock, directory, the output of a compaction."""
+SPARE_FILES = 256
+"""Left to connections, libraries and the model."""
+
+
+class Databases:
+    """Opens the databases of a worker under one budget.
+
+    Args:
+        memory_bytes: for all of them together.
+        partitions: the most there can be.
+
+    Raises:
+        SurroundingsError: the process may not open as many files as so many databases need.
+    """
+
+    def __init__(self, memory_bytes: int, partitions: int) -> None:
+        write_bytes = memory_bytes // WRITE_SHARE
+        self.write_buffer_bytes = min(max(write_bytes // partitions, MIN_WRITE_BUFFER), MAX_WRITE_BUFFER)
+        self.open_files = open_files_each(partitions, _file_limit())
+        self._cache = Cache(memory_bytes)
+        self._write_buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
+            write_bytes,
+            False,  # a stalled writer waits for flushes of other databases: a full disk would hang it, not fail it
+            self._cache,
+        )
+
+    @property
+    def memory_bytes(self) -> int:
+        """What they take at this moment: blocks, indexes, filters and write buffers."""
+        return int(self._cache.get_usage())
+
+    def open(self, path: Path, *, read_only: bool = False) -> Rdict:
+        """Open the database of a partition, made where it is missing; Faust's store calls it for its own options' `open`."""
+        assert not read_only, "a worker writes its state"
+        database = Rdict(str(path), options=self._options())
+        database.set_read_options(ReadOptions())
+        return database
+
+    def _options(self) -> Options:
+        blocks = BlockBasedOptions()
+        blocks.set_block_cache(self._cache)
+        blocks.set_cache_index_and_filter_blocks(True)
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        blocks.set_bloom_filter(BLOOM_BITS, block_based=False)
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_block_based_table_factory(blocks)
+        options.set_write_buffer_manager(self._write_buffers)
+        options.set_write_buffer_size(self.write_buffer_bytes)
+        options.set_max_write_buffer_number(2)
+        options.set_arena_block_size(ARENA_BLOCK)
+        options.set_target_file_size_base(TABLE_FILE)
+        options.set_max_open_files(self.open_files)
+        return options
+
+
+def open_files_each(partitions: int, file_limit: int) -> int:
+    """Table files that each of `partitions` databases may keep open where the process may open `file_limit` files.
+
+    Raises SurroundingsError where that is too few.
+    """
+    each = (file_limit - SPARE_FILES) // partitions - OTHER_FILES
+    if each < MIN_OPEN_FILES:
+        needed = SPARE_FILES + partitions * (MIN_OPEN_FILES + OTHER_FILES)
+        raise SurroundingsError(
+            f"this process may open {file_limit} files, and the state of {partitions} partitions may need {needed}: "
+            f"raise the limit (`ulimit -n {needed}`, LimitNOFILE= of systemd)"
+        )
+    return min(each, MAX_OPEN_FILES)
+
+
+def _file_limit() -> int:
+    """How many files this process may open, after raising its own limit as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2**16 if hard == resource.RLIM_INFINITY else min(hard, 2**16)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return 2**16 if soft == resource.RLIM_INFINITY else soft

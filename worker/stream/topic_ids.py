@@ -1,0 +1,111 @@
+"""What a topic is besides its records: above all its id, which tells it from a later one of the same name.
+
+Offsets alone do not: a topic that was deleted and made anew may have grown past every offset that was stored of the old
+one. Ids never come back, so two equal answers prove that a topic was the same all the time between them.
+
+Kafka tells ids from 2.8 on. Where nobody tells (an older broker, the embedded one) the id is "", and offsets alone decide.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+
+from worker.errors import Crash
+
+log = logging.getLogger(__name__)
+
+# What brokers older than ids answer: sixteen zero bytes.
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+# A broker that has just started may not know of all topics for a moment.
+MISSING_SECONDS = 3.0
+RETRY_SECONDS = 0.2
+
+
+class TopicIds:
+    """Asks a broker for the ids of some topics.
+
+    Args:
+        client_config: librdkafka settings that reach the broker.
+        topics: their names.
+        timeout_seconds: for one answer.
+    """
+
+    def __init__(
+        self, client_config: Mapping[str, Any], topics: tuple[str, ...], timeout_seconds: float
+    ) -> None:
+        self._admin = AdminClient(dict(client_config))
+        self._topics = topics
+        self._timeout_seconds = timeout_seconds
+        self._told: bool | None = None  # whether this broker answers such requests; None before the first
+        self._known: dict[str, str] = {}
+
+    def read(self) -> None:
+        """Learn the ids, for `known` and `check`. Raises Crash where a topic is gone or another, or nobody answers."""
+        if self._known:
+            self.check()
+        else:
+            self._known = self._ask()
+
+    def known(self, topic: str) -> str:
+        """The topic's id at the first `read`; empty where nobody told one."""
+        return self._known[topic]
+
+    def check(self) -> None:
+        """Raise Crash unless all topics are those of the first `read`: a process uses no other ones."""
+        found = self._ask()
+        for topic, known in self._known.items():
+            if found[topic] != known:
+                raise Crash(f"the topic {topic} was deleted and made anew while the worker used it")
+
+    def tombstone_life_ms(self, topic: str) -> int | None:
+        """The topic's delete.retention.ms; None where the broker does not tell it (to this client)."""
+        if not self._told:
+            return None
+        asked = self._admin.describe_configs(
+            [ConfigResource(ConfigResource.Type.TOPIC, topic)], request_timeout=self._timeout_seconds
+        )
+        try:
+            (config,) = [future.result(self._timeout_seconds + 1) for future in asked.values()]
+            return int(config["delete.retention.ms"].value)
+        except KafkaException as cause:
+            log.warning("the broker does not tell delete.retention.ms of %s: %s", topic, cause.args[0].str())
+            return None
+
+    def _ask(self) -> dict[str, str]:
+        missing_since: float | None = None
+        while True:
+            try:
+                return self._ask_once()
+            except KafkaException as cause:
+                error = cause.args[0]
+                if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise Crash(
+                        f"the broker does not tell the ids of {self._names} ({error.str()})"
+                    ) from cause
+                missing_since = missing_since or time.monotonic()
+                if time.monotonic() - missing_since > MISSING_SECONDS:
+                    raise Crash(f"a topic is gone: one of {self._names}") from cause
+                time.sleep(RETRY_SECONDS)
+
+    def _ask_once(self) -> dict[str, str]:
+        if self._told is None:
+            metadata = self._admin.list_topics(timeout=self._timeout_seconds)
+            # Such requests go to the controller; the embedded broker has none, and they would wait for it in vain.
+            self._told = metadata.controller_id in metadata.brokers
+        if not self._told:
+            return dict.fromkeys(self._topics, "")
+        asked = self._admin.describe_topics(
+            TopicCollection(list(self._topics)), request_timeout=self._timeout_seconds
+        )
+        answers = {
+            topic: str(future.result(self._timeout_seconds + 1).topic_id) for topic, future in asked.items()
+        }
+        return {topic: "" if answer == NO_ID else answer for topic, answer in answers.items()}
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(self._topics)
