@@ -325,7 +325,7 @@ class Settings:
         "MAX_SENTENCES_PER_DELETION",
         10_000,
         _integer(1, 100_000),
-        "Most sentences a `sentences.deleted` may name; one with more is a dead letter",
+        "Most sentences a `sentences.deleted` may name, and several reviews it is about may hold; one with more is a dead letter",
     )
     max_sentences_per_entity: int = _setting(
         "MAX_SENTENCES_PER_ENTITY",
@@ -430,9 +430,9 @@ class Settings:
                 raise SurroundingsError(demand.message)
         try:
             self.tls_context()
-        except OSError as cause:  # ssl.SSLError is one
+        except (OSError, ValueError) as cause:  # ssl.SSLError is an OSError; a password may be too long
             raise SurroundingsError(
-                f"the TLS files cannot be used ({cause.strerror or cause}): look at COVERSUMM_SSL_CA_LOCATION, "
+                f"the TLS files cannot be used ({getattr(cause, 'strerror', None) or cause}): look at COVERSUMM_SSL_CA_LOCATION, "
                 "COVERSUMM_SSL_CERTIFICATE_LOCATION, COVERSUMM_SSL_KEY_LOCATION and COVERSUMM_SSL_KEY_PASSWORD"
             ) from cause
 

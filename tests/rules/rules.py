@@ -36,8 +36,8 @@ RULES = (
     Rule(
         "membership: a micro-batch of a past assignment is dropped",
         "worker/stream/delivery.py",
-        "if batch.membership != self._membership():",
-        "if False:",
+        "return batch.membership != self._membership()",
+        "return False",
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
@@ -277,8 +277,8 @@ RULES = (
     Rule(
         "topic ids: a changed one is a crash",
         "worker/stream/topic_ids.py",
-        "            if found[topic] != known:\n",
-        "            if False:\n",
+        "if self._known[topic] and found and found != self._known[topic]:",
+        "if False:",
         ("tests/stream/test_topic_ids.py",),
     ),
     Rule(

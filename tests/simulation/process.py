@@ -187,7 +187,7 @@ class Process:
             batch_events=settings.batch_size,
             batch_bytes=settings.batch_bytes,
             deadline_seconds=settings.commit_timeout_ms / 1000,
-            membership=lambda: self.consumer.membership,
+            membership=lambda: self.consumer.held_membership,
             metrics=silent,
             topic_ids=silent,
         )

@@ -222,6 +222,22 @@ async def test_a_micro_batch_of_another_assignment_is_dropped(membership: Member
 
 
 @pytest.mark.asyncio
+async def test_a_rebalance_ends_a_micro_batch_between_two_commits() -> None:
+    """Faust waits for it, and the group does not wait for ever: dozens of commits may be too many."""
+    rig = Rig(takes=1)
+    await rig.take_over(p0=5)
+    committed = rig.committed
+
+    def revoked(processed: Batch) -> None:
+        committed(processed)
+        rig.membership = None
+
+    rig.committed = revoked  # type: ignore[method-assign]
+    await rig.delivery.deliver(batch((0, 5), (0, 6), (0, 7), starts={0: 5}))
+    assert [entry[1] for entry in rig.log if entry[0] == "transaction"] == [{0: 6}]
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("start", [4, 6])
 async def test_a_micro_batch_that_does_not_follow_the_last_one_ends_the_process(start: int) -> None:
     rig = Rig()

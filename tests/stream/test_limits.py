@@ -194,19 +194,44 @@ REVIEWS = [upsert(offset, f"r{offset}", f"a{offset}", f"b{offset}") for offset i
 
 
 @pytest.mark.parametrize(
-    ("limit", "parts"),
+    ("limit", "parts", "cuts"),
     [
-        (8, [4]),
-        (7, [3, 1]),  # cut where the limit is passed
-        (2, [1, 1, 1, 1]),
-        (1, [1, 1, 1, 1]),  # a single event always passes
+        (8, [4], 0),
+        (7, [3, 1], 1),  # cut where the limit is passed
+        (2, [1, 1, 1, 1], 2),  # after a cut the next ones begin with as many as went through
+        (1, [1, 1, 1, 1], 2),  # a single event always passes
     ],
 )
-def test_a_micro_batch_has_so_many_sentences(limit, parts):
+def test_a_micro_batch_has_so_many_sentences(limit, parts, cuts):
     driver = Driver(config(batch=BatchLimits(sentences=limit)))
     _, taken, counted = run_all(driver, REVIEWS)
     assert taken == parts
-    assert counted == ({Limit.BATCH_SENTENCES: len(parts) - 1} if len(parts) > 1 else {})
+    assert counted == ({Limit.BATCH_SENTENCES: cuts} if cuts else {})
+
+
+def test_what_is_cut_is_not_done_over_and_over():
+    """Linear in the events, whatever the limit: pieces grow and shrink with what passes."""
+    decoded = []
+    driver = Driver(config(batch=BatchLimits(sentences=4)))
+    plan = driver.processor._plan
+    driver.processor._plan = lambda records, *rest: decoded.append(len(records)) or plan(records, *rest)
+    events = [upsert(offset, f"r{offset}", "a", "b") for offset in range(200)]
+    _, taken, _ = run_all(driver, events)
+    assert sum(taken) == 200
+    assert sum(decoded) < 4 * 200
+
+
+def test_a_deletion_rewrites_reviews_of_so_many_sentences():
+    driver = Driver(config(limits={"max_sentences_per_deletion": 4}))
+    driver.run(upsert(0, "r", "a", "b", "c"), upsert(1, "s", "d", "e"), upsert(2, "t", *"fghijk"))
+    batch = driver.run(delete_sentences(3, "r#0", "s#0"))
+    assert batch.stats.outcomes == {("sentences.deleted", "dead_letter:too_many_sentences"): 1}
+    assert batch.stats.limits[Limit.SENTENCES_PER_DELETION] == 1
+    batch = driver.run(delete_sentences(4, "t#0"), delete_sentences(5, "r#0"))  # one review always may
+    assert batch.stats.outcomes == {("sentences.deleted", "applied"): 2}
+    assert driver.run(delete_sentences(6, "r#1", "s#0")).stats.outcomes == {
+        ("sentences.deleted", "applied"): 1
+    }
 
 
 def test_sentences_that_are_read_to_be_replaced_or_kept_count_too():

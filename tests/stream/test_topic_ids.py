@@ -24,6 +24,9 @@ class FakeAdmin:
     def __init__(self, *answers: dict[str, str] | int) -> None:
         self.answers = list(answers)
 
+    def poll(self, timeout: float) -> int:
+        return 0
+
     def list_topics(self, timeout: float) -> Any:
         return SimpleNamespace(controller_id=1, brokers={1: object()})
 

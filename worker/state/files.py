@@ -8,6 +8,7 @@ offset that says they are there. What shows it are the sequence numbers that Roc
 the manifest ends.
 """
 
+import re
 import struct
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def check_files(folder: Path) -> None:
 
 def _first_sequence(folder: Path) -> int | None:
     """Sequence number of the first write in the oldest log that has any; None where no log has, or it cannot be read."""
-    for path in sorted(folder.glob("*.log")):
+    for path in sorted(folder.glob("*.log"), key=lambda path: int(path.stem)):
         with path.open("rb") as log:
             head = log.read(_HEAD_BYTES)
         if head:
@@ -79,11 +80,14 @@ def explained(folder: Path | str, error: Exception) -> Exception:
     if isinstance(error, CoversummError):
         return error
     text = str(error)
-    if "No space left on device" in text:
+    if any(full in text for full in ("No space left on device", "Disk quota exceeded")):
         return Crash(
             f"the disk of {folder} is full: make room, the worker goes on by itself ({_first_line(text)})"
         )
-    if text.startswith(("Corruption:", "IO error: No such file", "Invalid argument:")):
+    about_files = re.search(r"\b(sst|manifest|current)\b", text, re.IGNORECASE)
+    if text.startswith(("Corruption:", "IO error: No such file")) or (
+        text.startswith("Invalid argument:") and about_files
+    ):
         return DamagedDatabase(str(folder), _first_line(text))
     return error
 

@@ -105,7 +105,7 @@ class GuardedConsumer(driver.Consumer):
     # -- assignment ---------------------------------------------------------------------------------------------------
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Stop handing over; the micro-batch in hand is still committed under the old membership."""
+        """Stop handing over; a commit under way ends under the old membership, and what is not begun is read again."""
         self.seeked = False
         await super().on_partitions_revoked(revoked)
 
@@ -120,6 +120,11 @@ class GuardedConsumer(driver.Consumer):
         if self.membership.generation < 0 or not self.membership.member_id:
             die(Crash("the group coordinator assigned partitions without a membership"))
         await super().on_partitions_assigned(assigned, generation_id)
+
+    @property
+    def held_membership(self) -> Membership | None:
+        """The membership under which micro-batches may be committed; None from a revocation to the end of the next takeover."""
+        return self.membership if self.seeked else None
 
     def input_partitions(self) -> set[int]:
         """The partitions of the input topic assigned to this worker."""

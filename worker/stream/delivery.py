@@ -156,13 +156,15 @@ class Delivery:
     async def deliver(self, batch: MicroBatch) -> None:
         """Process and commit a micro-batch, or end the process."""
         try:
-            if batch.membership != self._membership():
+            if self._is_past(batch):
                 return
             self._check_chain(batch)
             self.busy_since = time.monotonic()
             for part in self._within_limits(batch):
                 remaining = part
                 while remaining:
+                    if self._is_past(batch):
+                        return
                     remaining = remaining[await self._commit(remaining, batch.membership) :]
                     self.progressed_at = time.monotonic()
             self.positions.update(batch.ends)
@@ -172,6 +174,10 @@ class Delivery:
             die(cause)
         finally:
             self.busy_since = None
+
+    def _is_past(self, batch: MicroBatch) -> bool:
+        """Whether its assignment is over or about to end: what of it is not committed will be read again."""
+        return batch.membership != self._membership()
 
     def _check_chain(self, batch: MicroBatch) -> None:
         for partition, start in batch.starts.items():

@@ -52,6 +52,9 @@ from worker.text import SPLITTER, EmbeddingEngine
 
 __all__ = ["Batch", "BatchLimits", "Processor", "ProcessorConfig", "Stats", "SummaryView"]
 
+MOST = 2**30
+"""More records than any micro-batch has."""
+
 UNREADABLE = "unreadable"
 """Stands for the event type of a record that is no event."""
 
@@ -203,6 +206,9 @@ class Processor:
         self._cache = Cache(config.cache_bytes)
         self._partitions: dict[int, _Partition] = {}
         self._settled = True  # what is in memory is committed
+        self._pace = (
+            MOST  # records at a time: after a cut as many as went through, then twice as many, and so on
+        )
         self._output = Output(
             config.output_topic,
             config.epoch,
@@ -255,8 +261,10 @@ class Processor:
         Raises StateError; never for bad input.
         """
         self._settled = False
+        started = time.perf_counter()
         embedder = Embedder(self._engine)
         hits: Counter[Limit] = Counter()
+        records = records[: self._pace]
         with _no_collection():
             while True:
                 try:
@@ -265,11 +273,12 @@ class Processor:
                     hits[cut.limit] += 1
                     records = records[: cut.keep]
                 else:
+                    self._pace = batch.taken if hits else min(2 * self._pace, MOST)
                     batch.stats.limits += hits
+                    batch.stats.process_seconds = time.perf_counter() - started
                     return batch
 
     def _process(self, records: Sequence[Record], embedder: Embedder) -> Batch:
-        started = time.perf_counter()
         next_offsets = self._next_offsets(records)
         fresh = [i for i, record in enumerate(records) if self._is_fresh(record)]
         plan, outcomes, types = self._plan(records, fresh, embedder)
@@ -292,7 +301,6 @@ class Processor:
         self._fill_in(batch.stats, outcomes, types, batch.messages, plan)
         batch.stats.sentences_embedded = len(embedder.vectors)
         batch.stats.embed_seconds = embedder.seconds
-        batch.stats.process_seconds = time.perf_counter() - started
         return batch
 
     def committed(self, batch: Batch) -> None:
@@ -418,6 +426,7 @@ class Processor:
             for key, value in own.items():
                 load.add(key, value)
             changes[run.key[0]].update(own)
+        ended = {run.key[0] for run in plan.runs if run.end is not None}
         for number, next_offset in next_offsets.items():
             partition, pending = self._partitions[number], changes[number]
             if next_offset == partition.next_offset:
@@ -425,7 +434,7 @@ class Processor:
             if partition.has_garbage:
                 each = max(1, GARBAGE_ROWS // len(next_offsets))
                 partition.has_garbage = collect_garbage(partition.rows, pending, each)
-            if any(run.key[0] == number and run.end is not None for run in plan.runs):
+            if number in ended:
                 partition.has_garbage = True
             put_applied(pending, Applied(next_offset, self.config.input_topic, partition.topic_id))
         return changes

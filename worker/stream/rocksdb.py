@@ -27,6 +27,9 @@ BLOOM_BITS = 10
 TABLE_FILE = 32 * 2**20
 """Size of a table file."""
 
+INFO_LOGS, INFO_LOG_BYTES = 3, 2**20
+"""What RocksDB tells of itself, for each database."""
+
 MIN_OPEN_FILES, MAX_OPEN_FILES = 20, 200
 """Table files a database keeps open; RocksDB takes no fewer than 20."""
 OTHER_FILES = 8
@@ -84,6 +87,8 @@ class Databases:
         options.set_arena_block_size(ARENA_BLOCK)
         options.set_target_file_size_base(TABLE_FILE)
         options.set_max_open_files(self.open_files)
+        options.set_keep_log_file_num(INFO_LOGS)  # a thousand by default, each without an end
+        options.set_max_log_file_size(INFO_LOG_BYTES)
         return options
 
 

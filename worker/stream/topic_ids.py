@@ -23,6 +23,20 @@ NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 # A broker that has just started may not know of all topics for a moment.
 MISSING_SECONDS = 3.0
 RETRY_SECONDS = 0.2
+# What a broker that restarts answers, or its client: to ask again does no harm.
+PASSING = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+    }
+)
 
 
 class TopicIds:
@@ -40,7 +54,9 @@ class TopicIds:
         self._admin = AdminClient(dict(client_config))
         self._topics = topics
         self._timeout_seconds = timeout_seconds
-        self._told: bool | None = None  # whether this broker answers such requests; None before the first
+        self._told = (
+            False  # whether the broker has answered such a request: a controller may still have to be elected
+        )
         self._known: dict[str, str] = {}
 
     def read(self) -> None:
@@ -56,9 +72,8 @@ class TopicIds:
 
     def check(self) -> None:
         """Raise Crash unless all topics are those of the first `read`: a process uses no other ones."""
-        found = self._ask()
-        for topic, known in self._known.items():
-            if found[topic] != known:
+        for topic, found in self._ask().items():
+            if self._known[topic] and found and found != self._known[topic]:
                 raise Crash(f"the topic {topic} was deleted and made anew while the worker used it")
 
     def tombstone_life_ms(self, topic: str) -> int | None:
@@ -71,28 +86,31 @@ class TopicIds:
         try:
             (config,) = [future.result(self._timeout_seconds + 1) for future in asked.values()]
             return int(config["delete.retention.ms"].value)
-        except KafkaException as cause:
-            log.warning("the broker does not tell delete.retention.ms of %s: %s", topic, cause.args[0].str())
+        except (KafkaException, TimeoutError) as cause:
+            log.warning("the broker does not tell delete.retention.ms of %s: %r", topic, cause)
             return None
 
     def _ask(self) -> dict[str, str]:
-        missing_since: float | None = None
+        """The ids; asked again for a while where a topic is not known yet or the broker is just away."""
+        started = time.monotonic()
         while True:
             try:
                 return self._ask_once()
             except KafkaException as cause:
                 error = cause.args[0]
-                if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                missing = error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+                waited = time.monotonic() - started
+                if missing and waited > MISSING_SECONDS:
+                    raise Crash(f"a topic is gone: one of {self._names}") from cause
+                if not (missing or error.code() in PASSING) or waited > self._timeout_seconds:
                     raise Crash(
                         f"the broker does not tell the ids of {self._names} ({error.str()})"
                     ) from cause
-                missing_since = missing_since or time.monotonic()
-                if time.monotonic() - missing_since > MISSING_SECONDS:
-                    raise Crash(f"a topic is gone: one of {self._names}") from cause
                 time.sleep(RETRY_SECONDS)
 
     def _ask_once(self) -> dict[str, str]:
-        if self._told is None:
+        self._admin.poll(0)  # what the client has to log
+        if not self._told:
             metadata = self._admin.list_topics(timeout=self._timeout_seconds)
             # Such requests go to the controller; the embedded broker has none, and they would wait for it in vain.
             self._told = metadata.controller_id in metadata.brokers

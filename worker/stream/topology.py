@@ -179,7 +179,7 @@ def _assemble(
         batch_events=settings.batch_size,
         batch_bytes=settings.batch_bytes,
         deadline_seconds=settings.commit_timeout_ms / 1000,
-        membership=lambda: app.consumer.membership,
+        membership=lambda: app.consumer.held_membership,
         metrics=app.metrics,
         topic_ids=app.topic_ids,
     )

@@ -241,21 +241,31 @@ class Plan:
         for identifier in event.sentence_ids:
             if parsed := parse_sentence_id(identifier.encode()):
                 wanted.setdefault(parsed[0], set()).add(parsed[1])
-        changes: dict[bytes, Review] = {}
-        removed: list[Sentence] = []
+        touched: dict[bytes, Review] = {}
         for review_id, ordinals in wanted.items():
             review = run.review(review_id)
-            gone = [s for s in review.sentences if s.ordinal in ordinals] if review is not None else []
-            if gone:
-                assert review is not None
-                self.sentences += len(run.live_sentences(review_id, review))
-                kept = [s for s in review.sentences if s.ordinal not in ordinals]
-                changes[review_id] = Review(
-                    review.version, False, review.rating, review.embedded, kept, review.chunks
-                )
-                removed += gone
-        if not removed:
+            if review is not None and any(s.ordinal in ordinals for s in review.sentences):
+                touched[review_id] = review
+                held = sum(len(one.sentences) for one in touched.values())
+                if held > self._limits.max_sentences_per_deletion and len(touched) > 1:
+                    return Rejected(
+                        Reason.TOO_MANY_SENTENCES,
+                        f"the reviews it is about hold {held} sentences, at most "
+                        f"{self._limits.max_sentences_per_deletion} are rewritten by one event",
+                        Limit.SENTENCES_PER_DELETION,
+                    )
+        if not touched:
             return Ignored.UNKNOWN_SENTENCE
+        changes: dict[bytes, Review] = {}
+        removed: list[Sentence] = []
+        for review_id, review in touched.items():
+            ordinals = wanted[review_id]
+            self.sentences += len(run.live_sentences(review_id, review))
+            removed += [s for s in review.sentences if s.ordinal in ordinals]
+            kept = [s for s in review.sentences if s.ordinal not in ordinals]
+            changes[review_id] = Review(
+                review.version, False, review.rating, review.embedded, kept, review.chunks
+            )
         run.write(index, event, changes, removed, ())
         return None
 
