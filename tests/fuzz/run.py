@@ -40,12 +40,12 @@ class Failure(NamedTuple):
 
 def broken(law: Law, data: bytes) -> str | None:
     """Why `data` breaks the law, None where it does not."""
-    started = time.perf_counter()
+    started = time.process_time()  # not the clock on the wall: others may have the processor
     try:
         law(data)
     except Exception:
         return traceback.format_exc()
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     return f"took {seconds:.1f} s" if seconds > MAX_SECONDS else None
 
 

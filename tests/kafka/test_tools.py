@@ -166,7 +166,7 @@ class Patient(Producer):
         if meant and {when!r} == "killed before":
             os.kill(os.getpid(), signal.SIGKILL)
         if {when!r} == "slow":
-            time.sleep(0.1)
+            time.sleep(0.5)
         super().commit_transaction(*timeout)
         if meant and {when!r} == "killed after":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -216,7 +216,7 @@ def test_two_runs_at_once(site: Pipeline) -> None:
     older = patient(site, "slow")
     while not letters.sent():
         time.sleep(0.05)
-    younger = patient(site, "slow", late=1)  # it must not have read by then what the older has sent
+    younger = patient(site, "late", late=1)  # it must not have read by then what the older has sent
     _, told = older.communicate(timeout=60)
     assert older.returncode == 4, told
     assert "another `dlq send`" in told
@@ -470,8 +470,8 @@ def test_verify_while_the_worker_is_busy(site: Pipeline) -> None:
             checks = printed(tool(site, "verify", worker=worker))
             assert all(row["ok"] for row in checks)
             looks, entities = looks + 1, entities + len(checks)
-    assert looks >= 6
-    assert entities > 40
+    assert looks >= 2
+    assert entities > 10
     site.wait_caught_up(60)
     check(site)
 

@@ -587,6 +587,17 @@ async def test_the_membership_is_captured_when_the_assignment_is_made_and_never_
 
 
 @pytest.mark.asyncio
+async def test_a_membership_is_held_until_its_partitions_are_revoked(app: Any) -> None:
+    """What is handed over later, or not committed by then, is read again after the next takeover."""
+    rig = Rig(app, {A: [0], B: []})
+    assert rig.consumer.held_membership is None
+    await rig.join({0: 0})
+    assert rig.consumer.held_membership == Membership(2, "member")
+    await rig.consumer.on_partitions_revoked({A, B})
+    assert rig.consumer.held_membership is None
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize(("generation", "member_id"), [(-2, "member"), (5, "")])
 async def test_a_negative_or_empty_membership_ends_the_process(
     app: Any, generation: int, member_id: str

@@ -141,7 +141,9 @@ def _show_list(rows: list[dict[str, Any]], counts: Counter[str]) -> None:
     from rich.table import Table
 
     console = output.console()
-    table = Table("where", "time", "reason", "detail", "source", "key", "bytes", "sent again")
+    table = Table()
+    for name in ("where", "time", "reason", "detail", "source", "key", "bytes", "sent again"):
+        table.add_column(name, overflow="fold")  # what was cut off could not be copied into the next command
     for row in rows:
         where = f"{row['partition']}:{row['offset']}"
         size = f"{row['bytes']:,}" if row["bytes"] is not None else None

@@ -86,7 +86,8 @@ def command(
     else:
         shown = _show_views(entity, url, data_dir, as_json)
     if not shown:
-        output.note(f"coversumm-worker: error: there is no entity {entity!r}")
+        missing = f"nothing published of {entity!r}" if history is not None else f"no entity {entity!r}"
+        output.note(f"coversumm-worker: error: there is {missing}")
         return UNKNOWN
     return 0
 
@@ -141,7 +142,9 @@ def _show_history(entity: str, limit: int, as_json: bool) -> bool:
     elif changes:
         from rich.table import Table
 
-        table = Table(*HISTORY_COLUMNS)
+        table = Table()
+        for name in HISTORY_COLUMNS:
+            table.add_column(name, overflow="fold")
         for change in changes:
             cause = change.cause or {"type": "entity deleted", "review_id": None}
             cells = (

@@ -102,6 +102,7 @@ class Sender:
         from confluent_kafka import Producer
 
         from worker.stream.access import AccessErrors
+        from worker.tools.reader import client_config
 
         self._access = AccessErrors(settings)
         self._topic = settings.input_topic
@@ -109,7 +110,7 @@ class Sender:
         self.delivered = 0
         self._producer = Producer(
             {
-                **settings.kafka_client_config(),
+                **client_config(settings),
                 "error_cb": self._access,
                 "enable.idempotence": True,
                 "acks": "all",
