@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from rocksdict import Options, Rdict
 
 from tests.kafka.broker import KafkaBroker, die_with_parent
@@ -435,6 +436,17 @@ def damage_a_review(worker: WorkerProcess) -> Any:
         finally:
             database.close()
     raise AssertionError("no review is stored")
+
+
+def test_reset_says_what_cannot_be_read_again(site: Pipeline) -> None:
+    feed(site, events(100))
+    assert "are gone" not in tool(site, "reset", "--dry-run").stderr
+    admin = AdminClient({"bootstrap.servers": site.broker.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(site.input_topic, 0, 5)]).values():
+        future.result(30)
+    ended = tool(site, "reset", "--dry-run")
+    assert ended.returncode == 0, ended.stderr
+    assert f"warning: the first records of {site.input_topic} are gone (partition 0 at 5)" in ended.stderr
 
 
 def test_reset_local_needs_no_broker(site: Pipeline) -> None:

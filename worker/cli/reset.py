@@ -28,7 +28,7 @@ def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: boo
     other machines need no reset: their workers see that the changelog is another one.
     """
     settings = Settings.from_environment()
-    from worker.tools.reset import planned, published_epochs
+    from worker.tools.reset import input_beginnings, planned, published_epochs
 
     if not (local or offsets or changelog):
         local = offsets = changelog = True
@@ -36,6 +36,7 @@ def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: boo
         if not as_json:
             _show([step.facts() for step in steps])
         if offsets and changelog:
+            _warn_of_loss(settings, input_beginnings(settings))
             _warn(settings, published_epochs(settings))
         if dry_run:
             if as_json:
@@ -73,6 +74,18 @@ def _row(facts: dict[str, Any]) -> tuple[str, str, str]:
         return step, facts["group"], "\n".join(lines) or "nothing committed"
     records = ", ".join(f"{partition}: {count:,}" for partition, count in facts["offsets"].items())
     return step, facts["topic"], f"records by partition: {records}" if records else "there is none"
+
+
+def _warn_of_loss(settings: Settings, beginnings: dict[int, int]) -> None:
+    """About what cannot be built again."""
+    if beginnings:
+        begins = ", ".join(
+            f"partition {partition} at {start:,}" for partition, start in sorted(beginnings.items())
+        )
+        output.note(
+            f"warning: the first records of {settings.input_topic} are gone ({begins}): what they made is in the changelog "
+            "alone, and is lost when that is thrown away"
+        )
 
 
 def _warn(settings: Settings, epochs: set[int]) -> None:

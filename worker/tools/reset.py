@@ -261,3 +261,14 @@ def published_epochs(settings: Settings) -> set[int]:
                 if isinstance(epoch, int):
                     epochs.add(epoch)
     return epochs
+
+
+def input_beginnings(settings: Settings) -> dict[int, int]:
+    """By partition of the input topic, where its log begins now, if its first records were removed: they cannot be read again."""
+    admin = AdminClient(client_config(settings))
+    with broker_errors("no answer from the broker"):
+        if settings.input_topic not in admin.list_topics(timeout=TIMEOUT_SECONDS).topics:
+            return {}
+    with TopicReader(settings, settings.input_topic, settings.app_id) as reader:
+        starts = {partition: reader.bounds(partition).start for partition in reader.partitions}
+    return {partition: start for partition, start in starts.items() if start}
