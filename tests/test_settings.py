@@ -149,6 +149,11 @@ def test_what_is_not_accepted_is_one_line_that_names_variable_and_value(variable
     assert caught.value.exit_code == 2
 
 
+def test_an_instance_is_not_named_as_a_tool() -> None:
+    with pytest.raises(SurroundingsError, match="COVERSUMM_INSTANCE_ID: dlq"):
+        Settings(instance_id="dlq")
+
+
 def test_topics_differ() -> None:
     with pytest.raises(SurroundingsError, match="COVERSUMM_OUTPUT_TOPIC"):
         Settings.from_environment({"COVERSUMM_OUTPUT_TOPIC": "marketplace.reviews.v1"})

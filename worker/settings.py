@@ -564,6 +564,10 @@ def _demands_on_values(settings: Settings) -> list[_Demand]:
             "three different names of at most 249 characters",
         ),
         _Demand(
+            settings.instance_id != "dlq",
+            "COVERSUMM_INSTANCE_ID: dlq would take the transactional id of `coversumm-worker dlq send`: choose another",
+        ),
+        _Demand(
             not settings.schema_registry_url,
             f"COVERSUMM_SCHEMA_REGISTRY_URL: {settings.schema_registry_url!r} cannot be used, this version has no "
             "Avro: unset it",

@@ -28,8 +28,8 @@ from faust.types import TP
 
 from worker.errors import Crash, SurroundingsError
 from worker.events import Record
+from worker.stream.answers import patiently
 from worker.stream.fatal import die
-from worker.stream.patience import patiently
 
 log = logging.getLogger(__name__)
 

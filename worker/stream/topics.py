@@ -17,8 +17,8 @@ from confluent_kafka.cimpl import NewTopic
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 from worker.stream.access import AccessErrors
+from worker.stream.answers import patiently
 from worker.stream.fatal import die
-from worker.stream.patience import patiently
 from worker.stream.table import DELETE_RETENTION_MS
 
 log = logging.getLogger(__name__)

@@ -14,10 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Message
+from worker.stream.answers import FENCED
 from worker.stream.consumer import Membership
-
-# What broker and client answer when another producer took over the transactional id.
-_FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 
 def group_metadata(group: str, membership: Membership) -> bytes:
@@ -216,7 +214,7 @@ class TransactionalProducer:
 
     def _failure(self, cause: KafkaException, elapsed_seconds: float) -> Crash | Fenced:
         error = cause.args[0]
-        if error.code() in _FENCED_CODES and elapsed_seconds < self._transaction_timeout_seconds:
+        if error.code() in FENCED and elapsed_seconds < self._transaction_timeout_seconds:
             return Fenced(
                 f"another worker has this instance id: the transactional id {self._transactional_id} was taken over "
                 f"({_text(cause)}); give each worker its own COVERSUMM_INSTANCE_ID"

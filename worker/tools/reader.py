@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from worker.errors import SurroundingsError
 from worker.events import Record
 from worker.settings import Settings
-from worker.stream.patience import patiently
+from worker.stream.answers import patiently
 
 TIMEOUT_SECONDS = 30
 # A partition that gives nothing for so long, though its end is not reached, gives nothing any more.

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Record
 from worker.settings import Settings
+from worker.stream.answers import FENCED
 from worker.tools.dead_letters import DeadLetter, NotTheOriginal, Selection, Source
 from worker.tools.reader import TIMEOUT_SECONDS, TopicReader, broker_errors, client_config
 from worker.tools.sent import Sent, Tally, TooScattered, UnknownMetadata
@@ -28,8 +29,6 @@ TRANSACTION_BYTES = 8 * 2**20
 MAX_MESSAGE_BYTES = 10**9  # librdkafka's own limit: what was in the input topic before fits into it again
 
 SENT, ALREADY_SENT, IMPOSSIBLE = "sent", "already sent", "impossible"
-
-_FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 # told(offsets walked over, letters sent)
 Progress = Callable[[int, int], None]
@@ -264,14 +263,14 @@ class Sender:
             self._producer.abort_transaction(TIMEOUT_SECONDS)
         except KafkaException as found:
             told: KafkaError = found.args[0]
-            return told if told.code() in _FENCED_CODES else error
+            return told if told.code() in FENCED else error
         return error
 
     def _on_delivery(self, error: KafkaError | None, _message: Any) -> None:
         self._refused = self._refused or error
 
     def _failure(self, error: KafkaError) -> Crash | Fenced | SurroundingsError:
-        if error.code() in _FENCED_CODES:
+        if error.code() in FENCED:
             return Fenced(
                 f"another `dlq send` of {self._id} began meanwhile and goes on with what is left: nothing is sent twice"
             )

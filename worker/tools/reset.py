@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from worker.errors import SurroundingsError
 from worker.settings import Settings
-from worker.stream.patience import patiently
+from worker.stream.answers import patiently
 from worker.stream.topics import changelog_topic
 from worker.tools.history import summary_body
 from worker.tools.reader import TIMEOUT_SECONDS, TopicReader, broker_errors, client_config

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from worker.stream import patience
-from worker.stream.patience import patiently
+from worker.stream import answers
+from worker.stream.answers import patiently
 
 
 def answering(*codes: int) -> tuple[Callable[[], str], list[int]]:
@@ -23,7 +23,7 @@ def answering(*codes: int) -> tuple[Callable[[], str], list[int]]:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(answers, "PAUSE_SECONDS", 0.001)
 
 
 def test_it_is_asked_until_it_answers() -> None:

@@ -1,4 +1,4 @@
-"""Asking a broker that is not ready to answer: a group's coordinator that is just being made, moves, or loads its offsets."""
+"""What some answers of a broker mean: not yet (a group's coordinator is just being made, moves, or loads its offsets); fenced."""
 
 import time
 from collections.abc import Callable
@@ -10,6 +10,8 @@ PATIENCE_SECONDS = 30
 PAUSE_SECONDS = 0.2
 
 T = TypeVar("T")
+FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+"""What broker and client answer when another producer took over the transactional id."""
 _NOT_YET = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
