@@ -89,8 +89,8 @@ rules: setup-dev ## Take each rule of the delivery layer out of a copy of the so
 simulate: setup-dev ## SEEDS seeds of the worker on a simulated Kafka, disk and clock, full of faults; SEED=123 looks at one
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
 
-faults: setup-dev ## Every fault on a real Kafka, over 100,000 events, in half an hour; records faults.json; DATA=FILE takes other reviews
-	@$(BIN)/pytest -v -m faults tests/kafka $(if $(DATA),--data $(DATA))
+faults: setup-dev ## Every fault on a real Kafka, over 100,000 events; records faults.json; ONLY=WORDS renews some rows, DATA=FILE takes other reviews
+	@$(BIN)/pytest -v -m faults tests/kafka $(if $(ONLY),-k "$(ONLY)") $(if $(DATA),--data $(DATA))
 
 soak: setup-dev ## One longer run of EVENTS events under FAULTS random faults by SEED; recorded beside it
 	@$(BIN)/python -m tests.kafka.soak --events $(or $(EVENTS),60000) --faults $(or $(FAULTS),12) --seed $(or $(SEED),1)

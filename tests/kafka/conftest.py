@@ -29,13 +29,20 @@ def recorder() -> Recorder:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
-    """Show the rows; a whole run of `-m faults` also writes them."""
+    """Show the rows; a whole run of `-m faults` also writes them, one of `-k WORDS` renews its own in the record."""
     if not _recorder.rows:
         return
     terminalreporter.section("faults")
     for row in _recorder.rows:
         terminalreporter.write_line(_shown(row))
-    if exitstatus == pytest.ExitCode.INTERRUPTED or not _is_whole_run(config):
+    if exitstatus == pytest.ExitCode.INTERRUPTED or not _is_recorded(config):
+        return
+    if words := config.getoption("keyword"):
+        if RESULTS.exists():
+            renewed = _recorder.renew(RESULTS, f"make faults ONLY={words}")
+            terminalreporter.write_line(
+                f"renewed in {RESULTS}: {', '.join(renewed) or 'none'}; `make docs` shows it"
+            )
         return
     record = _recorder.write(RESULTS, "make faults")
     verdict = "enough" if record["enough"] else f"TOO FEW: {ENOUGH_EVENTS:,} and {ENOUGH_FAULTS} are wanted"
@@ -43,9 +50,9 @@ def pytest_terminal_summary(
     terminalreporter.write_line(f"written to {RESULTS}; `make docs` puts it into the README")
 
 
-def _is_whole_run(config: pytest.Config) -> bool:
-    """Whether every fault suite was to run: a part of them must not replace the record."""
-    if config.getoption("markexpr") != "faults" or config.getoption("keyword"):
+def _is_recorded(config: pytest.Config) -> bool:
+    """Whether the fault suites were to run in their full size, all of them or those of some words."""
+    if config.getoption("markexpr") != "faults":
         return False
     if float(config.getoption("--share")) != 1:
         return False

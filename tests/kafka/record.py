@@ -37,7 +37,10 @@ ENOUGH_EVENTS, ENOUGH_FAULTS = 100_000, 50
 
 @dataclass
 class Row:
-    """One scenario. `lost`, `repeated` and `wrong` count messages; `invariants` has None where one is not checked."""
+    """One scenario. `lost`, `repeated` and `wrong` count messages; `invariants` has None where one is not checked.
+
+    `again`: when and by what it was run anew, in the place of its row in a whole run.
+    """
 
     fault: str
     events: int = 0
@@ -47,6 +50,11 @@ class Row:
     wrong: int = 0
     seconds_to_ready: float | None = None
     invariants: dict[str, bool | None] = field(default_factory=lambda: dict.fromkeys(INVARIANTS))
+    again: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The row as it is recorded."""
+        return {name: value for name, value in asdict(self).items() if name != "again" or value}
 
     def judge(self, report: Mapping[str, Any]) -> None:
         """Take the verifier's verdict: the records it read, its differences, and what they say of what it checked."""
@@ -109,11 +117,25 @@ class Recorder:
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": command,
             **total(self.rows),
-            "rows": [asdict(row) for row in self.rows],
+            "rows": [row.as_json() for row in self.rows],
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        _write(path, record)
         return record
+
+    def renew(self, path: Path, command: str) -> list[str]:
+        """Put these rows in the place of those of their names in a record that is there; the names of those that had one."""
+        record = json.loads(path.read_text())
+        fresh = {row.fault: row for row in self.rows}
+        for row in fresh.values():
+            row.again = f"{datetime.now(UTC).date().isoformat()} by `{command}`"
+        rows = [fresh.get(old["fault"], Row(**old)) for old in record["rows"]]
+        _write(path, record | total(rows) | {"rows": [row.as_json() for row in rows]})
+        return [row.fault for row in rows if row.fault in fresh]
+
+
+def _write(path: Path, record: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 def total(rows: Iterable[Row]) -> dict[str, Any]:
@@ -133,6 +155,7 @@ def faults_table(path: Path = RESULTS) -> str:
         return "Not recorded yet: `make faults` does it."
     record = json.loads(path.read_text())
     rows = [Row(**row) for row in record["rows"]]
+    renewed = [f"Run again {row.again}: {row.fault}." for row in rows if row.again]
     lines = [
         f"Recorded {record['date'][:10]} by `{record['command']}` on {record['machine']['cores']} cores "
         f"({record['machine']['cpu']}).",
@@ -141,6 +164,8 @@ def faults_table(path: Path = RESULTS) -> str:
         "|---" * (7 + len(INVARIANTS)) + "|",
         *(_line(row) for row in rows),
         _line(_sum(rows)),
+        *([""] if renewed else []),
+        *renewed,
     ]
     return "\n".join(lines)
 

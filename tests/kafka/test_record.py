@@ -116,6 +116,29 @@ def test_the_record_and_its_table(tmp_path: Path) -> None:
     assert table[-1] == "| **all** | 100,000 | 52 | 0 | 0 | 0 | 7.0 |" + " yes |" * 8
 
 
+def test_a_row_is_renewed_in_its_place(tmp_path: Path) -> None:
+    """The sums with it; a row of another name is not added."""
+    path = tmp_path / "faults.json"
+    first, second = Recorder(), Recorder()
+    with first.row("kept", checks=[]) as row:
+        row.faults = 2
+    with pytest.raises(AssertionError), first.row("mended", checks=["I1"]) as row:
+        row.faults = 3
+    first.write(path, "make faults")
+    for name in ("mended", "unknown"):
+        with second.row(name, checks=["I1"]) as row:
+            row.faults = 5
+            row.judge({**report(), "records": 10})
+    assert second.renew(path, "make faults ONLY=mended") == ["mended"]
+    record = json.loads(path.read_text())
+    assert (record["command"], record["events"], record["faults"]) == ("make faults", 10, 7)
+    kept, mended = record["rows"]
+    assert "again" not in kept
+    assert (kept["fault"], mended["invariants"]["I1"]) == ("kept", True)
+    assert mended["again"].endswith(" by `make faults ONLY=mended`")
+    assert faults_table(path).splitlines()[-1].startswith("Run again 2")
+
+
 def test_the_record_that_is_kept_is_one_to_keep() -> None:
     """Enough events and faults, every checked invariant true."""
     if not RESULTS.exists():

@@ -141,8 +141,10 @@ class Model:
         key = (record.partition, event["entity_id"])
         if key not in self.entities:
             return "ignored:unknown_entity"
-        self.last.pop(key, None)
+        last = self.last.pop(key, None)
         entity = self.entities[key]
+        if last is not None and not last[-1][0] and entity.published:
+            self.publish(*last)
         entity.reviews.clear()
         if entity.published:
             self.publish(i, record, event, entity, self.summary(entity))

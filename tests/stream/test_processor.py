@@ -363,6 +363,13 @@ def test_a_tombstone_is_never_coalesced_away():
     assert [body and (body["sequence"], body["removed"]) for body in bodies] == [(6, ["b#0"]), None]
 
 
+def test_coalesced_a_set_that_was_empty_before_its_deletion_changed_before_it():
+    driver = Driver(config(emit="coalesced"))
+    driver.bodies(upsert(0, "a", "one"))
+    bodies = driver.bodies(delete(1, "a"), delete_entity(2))
+    assert [body and (body["sequence"], body["removed"]) for body in bodies] == [(1, ["a#0"]), None]
+
+
 # -- vectors -------------------------------------------------------------------------------------------------------------
 
 

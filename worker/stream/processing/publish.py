@@ -59,20 +59,20 @@ class _Change(NamedTuple):
 def publish(run: Run, records: Sequence[Record], output: Output) -> Iterator[Emission]:
     """Rank the run's steps and bring its entity up to date; the messages, in order."""
     entity = run.entity
-    if run.end is None:
-        last: _Change | None = None
-        for change in _changes(run):
-            if not output.coalesced:
-                yield _summary(entity, change, records, output)
-            last = change
-        if output.coalesced and last is not None and last.digests != entity.published:
-            yield _summary(entity, last, records, output)
-        entity.reviews, entity.sentences = run.review_count, run.sentence_count
-        return
-    if not output.coalesced:
-        for change in _changes(run):
+    last: _Change | None = None
+    for change in _changes(run):
+        if not output.coalesced:
             yield _summary(entity, change, records, output)
-    yield from _farewell(entity, run.end, records, output)
+        last = change
+    net = output.coalesced and last is not None and last.digests != entity.published
+    if (
+        net and last is not None and (run.end is None or not last.digests)
+    ):  # a deletion is the last change of other sets
+        yield _summary(entity, last, records, output)
+    if run.end is None:
+        entity.reviews, entity.sentences = run.review_count, run.sentence_count
+    else:
+        yield from _farewell(entity, run.end, records, output)
 
 
 def _changes(run: Run) -> Iterator[_Change]:
