@@ -1,4 +1,4 @@
-"""What both engines do before a model runs: make texts well-formed, and choose which of them run together.
+"""What comes before a model runs: texts are made well-formed, and where an engine may, sentences are chosen that run together.
 
 A matrix product's bits depend on its shape, never on the values of other rows: a sentence padded to a length that is a
 function of that sentence alone keeps its bits in any company.

@@ -1,7 +1,7 @@
 """The reference engine: the sentence-transformers library itself, any model it can load. An extra: it needs torch.
 
-Only sentences of the same number of tokens run together, so none is padded, and never a single one. Torch uses one thread:
-with more, it splits its sums by the size of the batch, and a sentence would have other bits in other company.
+Sentences run one at a time, on one thread. Torch chooses its kernels by the shape of a batch (on Intel processors even for
+sentences of one length), and splits its sums by threads: in company a sentence would have other bits than alone.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.text.batching import batches, well_formed
+from worker.text.batching import well_formed
 from worker.text.errors import EngineError
 
 _INSTALL = (
@@ -47,18 +47,10 @@ class SentenceTransformersEngine:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One row per text, `(len(texts), dimension)`."""
-        texts = [well_formed(text) for text in texts]
-        tokens = [self._count(text) for text in texts]
         vectors = np.empty((len(texts), self.dimension), np.float32)
-        for batch in batches(tokens, step=1, longest=max(tokens, default=1)):
-            rows = [texts[i] for i in batch.rows]
-            found = self._encoder.encode(rows if len(rows) > 1 else rows * 2, batch_size=max(2, len(rows)))
-            vectors[batch.rows] = found[: len(rows)]
+        for row, text in enumerate(texts):
+            vectors[row] = self._encoder.encode([well_formed(text)], batch_size=1)[0]
         return vectors
-
-    def _count(self, text: str) -> int:
-        """Tokens of `text` as the model sees it: cut at its longest."""
-        return int(self._encoder.preprocess([text])["input_ids"].shape[1])
 
 
 def _weights_hash(encoder: Any, byte: Any) -> str:
