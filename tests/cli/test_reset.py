@@ -3,8 +3,16 @@
 import fcntl
 import json
 import sys
+from contextlib import nullcontext
 
 import pytest
+from confluent_kafka import Producer
+
+from worker.settings import Settings
+from worker.tools import reset
+
+KEPT_BYTES = 5 * 2**20
+"""Of each partition; beyond it the embedded broker removes the oldest records, as retention does."""
 
 
 @pytest.fixture
@@ -52,3 +60,24 @@ def test_a_dry_run_makes_nothing(run, tmp_path):
     assert json.loads(run("reset", "--local", "--dry-run").out)["databases"] == 0
     assert json.loads(run("reset", "--local").out)["databases"] == 0
     assert not (tmp_path / "data").exists()
+
+
+def test_it_says_which_input_cannot_be_read_again(run, monkeypatch, embedded_broker):
+    """The embedded broker does not describe groups, so nothing else is planned here."""
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
+    monkeypatch.setattr(reset, "planned", lambda *_, **__: nullcontext([]))
+    settings = Settings.from_environment()
+    assert run("reset", "--dry-run") == (0, "", "")  # no input topic
+    embedded_broker.create_topic(settings.input_topic, 3)
+    producer = Producer({"bootstrap.servers": embedded_broker.bootstrap_servers})
+    for partition, events in ((0, 1), (1, 8), (2, 0)):
+        for _ in range(events):
+            producer.produce(settings.input_topic, bytes(900_000), partition=partition)
+            assert producer.flush(10) == 0
+    removed = 8 - KEPT_BYTES // 900_000
+    assert reset.input_beginnings(settings) == {1: removed}
+    told = f"the first records of {settings.input_topic} are gone (partition 1 at {removed})"
+    for all_of_it in ((), ("--offsets", "--changelog")):
+        assert told in run("reset", "--dry-run", *all_of_it).err
+    for less in ("--offsets", "--changelog"):  # the input need not be read again
+        assert run("reset", "--dry-run", less).err == ""

@@ -409,10 +409,10 @@ RULES = (
     ),
     Rule(
         "data directory is locked",
-        "worker/stream/topology.py",
-        "fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "worker/state/lock.py",
+        "fcntl.flock(file, kind | fcntl.LOCK_NB)",
         "pass",
-        ("tests/stream/test_topology.py",),
+        ("tests/state/test_lock.py::test_a_data_directory_is_held_against_a_second_worker",),
     ),
     Rule(
         "Faust's changelog rows are refused",

@@ -16,6 +16,7 @@ from faust.types import TP
 
 from tests.simulation.broker import ABORTED, COMMITTED, Broker, Clock, Entry, Log
 from tests.simulation.fibers import Fiber
+from tests.stream.consumer_thread import ConsumerThread, Fetched
 from worker.state import MemoryRows
 
 PROCESS = "simulated.process"
@@ -249,49 +250,18 @@ class Consumer:
 # -- aiokafka ---------------------------------------------------------------------------------------------------------
 
 
-class Fetched(NamedTuple):
-    """A record as aiokafka has it."""
+class SimulatedThread(ConsumerThread):
+    """Faust's consumer thread, fetching from the broker in memory."""
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-
-
-class ConsumerThread:
-    """What Faust's consumer thread is to the consumer: assignment, positions, fetches, the group coordinator."""
-
-    beacon = None
-
-    def __init__(self, process: Caller, input_topic: str) -> None:
+    def __init__(self, process: Caller) -> None:
+        super().__init__()
         self._process = process
-        self._topic = input_topic
-        self.assigned: set[TP] = set()
-        self.positions: dict[TP, int] = {}
-        self.generation, self.member_id = -1, ""
         self.fetch_records = 1
-
-    def _ensure_consumer(self) -> Any:
-        return self
-
-    @property
-    def _coordinator(self) -> Any:
-        return self
-
-    def assignment(self) -> set[TP]:
-        """Of the group."""
-        return self.assigned
 
     def assign(self, generation: int, member_id: str, assigned: set[TP]) -> None:
         """A new assignment; nothing is fetched before a seek."""
         self.generation, self.member_id, self.assigned = generation, member_id, set(assigned)
         self.positions.clear()
-
-    def seek(self, tp: TP, offset: int) -> None:
-        """Fetch from there."""
-        self.positions[tp] = offset
 
     async def getmany(self, tps: set[TP], timeout: float) -> dict[TP, list[Fetched]]:
         """One fetch: positions move with it, whoever moves them meanwhile."""

@@ -16,7 +16,7 @@ import faust
 from faust.types import TP
 
 from tests.simulation.broker import Broker, Refused
-from tests.simulation.clients import PROCESS, ConsumerThread, Disk, Store
+from tests.simulation.clients import PROCESS, Disk, SimulatedThread, Store
 from tests.simulation.fibers import Fiber, Killed, drive
 from tests.simulation.seams import Ended
 from worker.coversumm import Counters
@@ -78,7 +78,7 @@ class App:
         self.input_topic_name = settings.input_topic
         self.linger_seconds = settings.batch_linger_ms / 1000
         self.client_config = {PROCESS: process}
-        self.consumer_thread = ConsumerThread(process, settings.input_topic)
+        self.consumer_thread = SimulatedThread(process)
         self.delivery: Delivery
         self.consumer: Consumer
         self.topic_ids: Any
@@ -119,6 +119,7 @@ class Process:
     """A worker from start to end.
 
     Attributes:
+        name: its instance id.
         fibers: its work under way.
         armed: the faults that wait at its points.
         dead: it runs no more; `end` is what ended it, None for a stop that was asked for.
@@ -128,9 +129,9 @@ class Process:
     """
 
     def __init__(
-        self, name: str, settings: Settings, partitions: int, broker: Broker, disk: Disk, seen: Counter[str]
+        self, settings: Settings, partitions: int, broker: Broker, disk: Disk, seen: Counter[str]
     ) -> None:
-        self.name = name
+        self.name = settings.instance_id
         self.broker = broker
         self.disk = disk
         self.fibers: list[Fiber] = []
@@ -165,17 +166,7 @@ class Process:
         self.processor = Processor(
             processor_config(settings, partitions, None), self.store._db_for_partition, None
         )
-        self.producer = TransactionalProducer(
-            app.client_config,
-            transactional_id=f"{settings.app_id}-{self.name}",
-            group=settings.app_id,
-            transaction_timeout_ms=settings.transaction_timeout_ms,
-            deadline_seconds=settings.commit_timeout_ms / 1000,
-            max_message_bytes=settings.max_message_bytes,
-            in_flight_messages=settings.in_flight_messages,
-            in_flight_bytes=settings.in_flight_bytes,
-            on_full=lambda: None,
-        )
+        self.producer = TransactionalProducer.configured(settings, app.client_config, on_full=lambda: None)
         silent: Any = _Silent(self)
         app.topic_ids = silent
         app.delivery = self.delivery = Delivery(

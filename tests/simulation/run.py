@@ -30,11 +30,10 @@ class Verdict(NamedTuple):
 
 def run_plan(plan: Plan, *, tell: bool = False) -> Verdict:
     """Simulate a plan and check all invariants."""
-    silence()
     world = World(plan, settings_of(plan.setup), tell=tell)
     world.on_takeover = check_restored
     violation = None
-    with seams(world.clock):
+    with silence(), seams(world.clock):
         try:
             world.run()
             check(world)

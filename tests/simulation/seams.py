@@ -155,7 +155,15 @@ def seams(clock: Clock) -> Iterator[None]:
         yield
 
 
-def silence() -> None:
-    """Simulated workers crash by the thousand: nobody wants to read each one's log."""
-    for name in ("worker", "faust", "aiokafka", "mode"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+@contextmanager
+def silence() -> Iterator[None]:
+    """No log meanwhile: simulated workers crash by the thousand, and nobody wants to read each one's."""
+    loggers = [logging.getLogger(name) for name in ("worker", "faust", "aiokafka", "mode")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

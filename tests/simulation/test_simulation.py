@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from itertools import islice
 
 import pytest
@@ -44,6 +45,17 @@ def test_a_seed_is_the_same_every_time() -> None:
         one, other = run_plan(draw_plan(seed), tell=True), run_plan(draw_plan(seed), tell=True)
         assert one.story == other.story
         assert one.seen == other.seen
+
+
+def test_a_run_silences_no_log_but_its_own() -> None:
+    logger = logging.getLogger("worker")
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    try:
+        run_seed(0)
+        assert logger.level == logging.INFO
+    finally:
+        logger.setLevel(before)
 
 
 def test_a_zombie_that_wakes_in_its_commit_is_refused() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -200,9 +201,8 @@ class World:
             return None
         if process is None or process.dead:
             self.seen["started"] += 1
-            process = Process(
-                f"w{number}", self.settings, self.setup.partitions, self.broker, self.disks[number], self.seen
-            )
+            settings = replace(self.settings, instance_id=f"w{number}")
+            process = Process(settings, self.setup.partitions, self.broker, self.disks[number], self.seen)
             process.restore_rows = self.setup.restore_rows
             process.armed = self.armed
             process.core = self.core

@@ -46,5 +46,5 @@ def test_what_will_not_pass_is_raised_at_once() -> None:
 def test_patience_ends() -> None:
     ask, left = answering(*[KafkaError.NOT_COORDINATOR] * 100_000)
     with pytest.raises(KafkaException, match="NOT_COORDINATOR"):
-        patiently(ask, timeout_seconds=0.05)
+        patiently(ask, {KafkaError.NOT_COORDINATOR: 0.05})
     assert left

@@ -16,6 +16,7 @@ from faust.types import TP
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.stream.consumer_thread import ConsumerThread, Fetched
 from tests.stream.faust_app import INPUT, End, die, make_app
 from worker.errors import Crash, SurroundingsError
 from worker.stream import consumer as module
@@ -31,30 +32,16 @@ from worker.stream.consumer import (
 A, B, CHANGELOG = TP(INPUT, 0), TP(INPUT, 1), TP("tests-entities-changelog", 0)
 
 
-class Fetched(NamedTuple):
-    """A record as aiokafka has it."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes
-    value: bytes
-
-
 def record(tp: TP, offset: int) -> Fetched:
     return Fetched(tp.topic, tp.partition, offset, 1_000 + offset, b"key", b"%d" % offset)
 
 
-class FakeThread:
-    """Faust's consumer thread over logs in memory: a position per partition, a coordinator, and what was done to it."""
-
-    beacon = None
+class FakeThread(ConsumerThread):
+    """Over logs in memory, with what was done to it."""
 
     def __init__(self, logs: dict[TP, list[int]]) -> None:
+        super().__init__()
         self.logs = logs
-        self.assigned: set[TP] = set()
-        self.positions: dict[TP, int] = {}
         self.seeks: list[tuple[TP, int]] = []
         self.fetched: list[set[TP]] = []
         self.commits: list[Any] = []
@@ -62,19 +49,9 @@ class FakeThread:
         self.during: Callable[[], Awaitable[None]] | None = None  # happens while a fetch is under way
         self.after: Callable[[], Awaitable[None]] | None = None  # happens when it has its records
 
-    def _ensure_consumer(self) -> Any:
-        return self
-
-    @property
-    def _coordinator(self) -> Any:
-        return self
-
-    def assignment(self) -> set[TP]:
-        return self.assigned
-
     def seek(self, tp: TP, offset: int) -> None:
         self.seeks.append((tp, offset))
-        self.positions[tp] = offset
+        super().seek(tp, offset)
 
     async def commit(self, offsets: Any) -> bool:
         self.commits.append(offsets)

@@ -1,6 +1,6 @@
 """Every limit of the processor at its edge: what is exactly at it passes, one more does not, and that is counted."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from worker.errors import SurroundingsError
 from worker.events import Limits
 from worker.limits import LIMITS, Limit
 from worker.settings import MAX_SENTENCES_PER_ENTITY, PREFIX, Settings, settings_by_field
-from worker.stream.configuration import VECTOR_OVERHEAD, processor_config
+from worker.stream.configuration import VECTOR_OVERHEAD, event_limits, processor_config
 from worker.stream.processing.plan import Plan
 from worker.stream.processor import BatchLimits
 
@@ -371,6 +371,12 @@ def test_the_limits_are_those_of_the_settings(tmp_path):
     made = processor_config(chosen, 1, None)
     assert (made.limits.max_sentences_per_deletion, made.limits.max_sentences_per_entity) == (3, 4)
     assert made.batch == BatchLimits(5, 6, 7 * 2**20)
+
+
+def test_each_limit_of_an_event_is_that_of_its_setting(tmp_path):
+    names = {field.name for field in fields(Limits)} - {"model", "embeds"}
+    other = {name: getattr(Limits(), name) - 1 for name in names}
+    assert event_limits(Settings(data_dir=tmp_path, embedder="none", **other)) == Limits(**other)
 
 
 def test_every_limit_is_described_and_names_settings_that_exist():

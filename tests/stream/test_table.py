@@ -515,9 +515,10 @@ async def test_a_worker_without_partitions_takes_over_nothing(rig: Rig) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_recovery_of_a_past_assignment_takes_nothing_over(rig: Rig) -> None:
+@pytest.mark.parametrize("next_one", [{0, 1}, {1}, set()])
+async def test_a_recovery_of_a_past_assignment_takes_nothing_over(rig: Rig, next_one: set[int]) -> None:
     """Faust may end it when the consumer has the next one already: offsets and partitions would not belong together."""
-    rig.assigned = {0, 1}
+    rig.assigned = next_one
     await rig.recovered({0})
     assert rig.log == ["offsets", "ids"]
     assert rig.table._roles == {}

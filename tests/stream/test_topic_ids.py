@@ -44,7 +44,7 @@ class FakeAdmin:
 def asking(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, str] | int) -> TopicIds:
     monkeypatch.setattr(module, "AdminClient", lambda config: FakeAdmin(*answers))
     monkeypatch.setattr(module, "MISSING_SECONDS", 0.05)
-    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("worker.stream.answers.PAUSE_SECONDS", 0.01)
     return TopicIds({}, ("in", "changelog"), 1.0)
 
 
@@ -67,9 +67,12 @@ def test_a_topic_that_is_gone_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> Non
         ids.check()
 
 
-def test_a_broker_that_does_not_know_its_topics_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TRANSPORT])
+def test_a_broker_that_does_not_know_its_topics_yet_or_is_just_away_is_asked_again(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = {"in": "a", "changelog": "b"}
-    ids = asking(monkeypatch, KafkaError.UNKNOWN_TOPIC_OR_PART, one, KafkaError.UNKNOWN_TOPIC_OR_PART, one)
+    ids = asking(monkeypatch, code, one, code, one)
     ids.read()
     ids.check()
 

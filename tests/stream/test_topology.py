@@ -1,9 +1,7 @@
-"""What a worker looks at before it joins its group: the data directory, Faust itself, and how the app is set up."""
+"""What a worker looks at before it joins its group: Faust itself, and how the app is set up."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from inspect import isfunction
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +13,7 @@ from worker.errors import SurroundingsError
 from worker.settings import Settings
 from worker.stream import topology as module
 from worker.stream.consumer import GuardedConsumer
-from worker.stream.topology import CoverSummApp, _faust_app, check_faust, lock_data_dir
+from worker.stream.topology import CoverSummApp, _faust_app, check_faust
 
 
 @pytest.fixture
@@ -30,35 +28,6 @@ def app(tmp_path: Path) -> CoverSummApp:
         standby_replicas=1,
     )
     return _faust_app(settings, 5)
-
-
-def test_a_data_directory_is_held_against_a_second_worker(tmp_path: Path) -> None:
-    data_dir = tmp_path / "not" / "there" / "yet"
-    lock_data_dir(data_dir)
-    code = (
-        "import pathlib, sys\n"
-        "from worker.errors import SurroundingsError\n"
-        "from worker.stream.topology import lock_data_dir\n"
-        "try: lock_data_dir(pathlib.Path(sys.argv[1]))\n"
-        "except SurroundingsError as error: print(error); sys.exit(2)\n"
-    )
-    run = [sys.executable, "-c", code]
-    second = subprocess.run([*run, str(data_dir)], capture_output=True, text=True, timeout=60)
-    assert second.returncode == 2, second.stderr
-    assert "in use by another worker" in second.stdout
-    # The lock ends with its process: one that was free a moment ago can be had again.
-    for _ in range(2):
-        assert subprocess.run([*run, str(tmp_path / "free")], timeout=60).returncode == 0
-
-
-def test_a_data_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    """Below a file nobody can make a directory, not even root."""
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SurroundingsError, match=r"COVERSUMM_DATA_DIR=.* cannot be written"):
-        lock_data_dir(tmp_path / "file" / "data")
-    (tmp_path / "data" / "lock").mkdir(parents=True)
-    with pytest.raises(SurroundingsError, match=r"COVERSUMM_DATA_DIR=.* cannot be written"):
-        lock_data_dir(tmp_path / "data")
 
 
 def test_everything_that_is_overridden_exists_in_the_installed_faust() -> None:

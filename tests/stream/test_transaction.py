@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Message
+from worker.settings import Settings
 from worker.stream import transaction as module
 from worker.stream.consumer import Membership
 from worker.stream.transaction import TransactionalProducer, check_group_metadata, group_metadata
@@ -41,6 +42,7 @@ class FakeProducer:
         self.reports: list[Callable[[], None]] = []
         self.offsets: list[tuple[str, int, int]] = []
         self.metadata = b""
+        self.timeouts: set[float] = set()  # of the steps of a commit, in seconds
         self.failures: dict[str, KafkaError] = {}
         self.refused: dict[str, KafkaError] = {}  # by topic: what its delivery reports say
         self.unsent = 0
@@ -75,17 +77,20 @@ class FakeProducer:
         return 0
 
     def flush(self, timeout: float) -> int:
+        self.timeouts.add(timeout)
         self._step("flush")
         for report in self.reports:
             report()
         return self.unsent
 
     def send_offsets_to_transaction(self, offsets: list[Any], metadata: bytes, timeout: float) -> None:
+        self.timeouts.add(timeout)
         self._step("offsets")
         self.offsets = [(tp.topic, tp.partition, tp.offset) for tp in offsets]
         self.metadata = metadata
 
     def commit_transaction(self, timeout: float) -> None:
+        self.timeouts.add(timeout)
         self._step("commit")
 
     def abort_transaction(self, timeout: float) -> None:
@@ -158,6 +163,34 @@ def test_the_producer_is_transactional_and_places_keys_as_kafka_does(producer: T
     assert config["transaction.timeout.ms"] == 10_000
     assert config["partitioner"] == "murmur2_random"
     assert config["message.max.bytes"] == 2_000_000
+
+
+def test_the_worker_s_producer_keeps_to_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Producer", FakeProducer)
+    settings = Settings(
+        app_id="app",
+        instance_id="3",
+        transaction_timeout_ms=7_000,
+        commit_timeout_ms=9_000,
+        max_message_bytes=2 * 2**20,
+        in_flight_messages=60_000,
+        in_flight_bytes=128 * 2**20 + 7 * 2**10,
+    )
+    full: list[str] = []
+    made = TransactionalProducer.configured(settings, {"client.id": "x"}, lambda: full.append("full"))
+    assert {
+        "client.id": "x",
+        "transactional.id": "app-3",
+        "transaction.timeout.ms": 7_000,
+        "message.max.bytes": 2 * 2**20,
+        "queue.buffering.max.messages": 60_000,
+        "queue.buffering.max.kbytes": 128 * 2**10 + 7,
+    }.items() <= fake(made).config.items()
+    fake(made).room = 4
+    commit(made)
+    assert fake(made).metadata == group_metadata("app", MEMBER)
+    assert fake(made).timeouts == {9.0}
+    assert full == ["full"]
 
 
 @pytest.mark.parametrize("topic", ["changelog", "out", "dlq"])

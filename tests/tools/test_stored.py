@@ -16,7 +16,7 @@ from worker.state import DamagedDatabase, MemoryRows
 from worker.state.keys import APPLIED, ENTITY, PUBLISHED, parse_entity_key
 from worker.stream.processor import Processor
 from worker.tools import stored, verification
-from worker.tools.stored import is_running, stored_partition
+from worker.tools.stored import stored_partition
 from worker.tools.verification import verify_data_dir
 
 EVENTS = [
@@ -30,11 +30,11 @@ EVENTS = [
 ]
 
 
-def transactions():
+def transactions(events=EVENTS):
     """The rows that each event changes."""
     rows = MemoryRows()
     processor = Processor(config(k=3, limits={"model": None, "embeds": False}), lambda _: rows, None)
-    for offset, event in enumerate(EVENTS):
+    for offset, event in enumerate(events):
         batch = processor.process([Record("reviews", 0, offset, 0, *read_line(json.dumps(event).encode()))])
         rows.write(batch.rows[0])
         processor.committed(batch)
@@ -77,11 +77,6 @@ def write(database, changes):
         else:
             batch.put(key, value)
     database.write(batch)
-
-
-def test_is_running(data_dir, running, tmp_path):
-    assert is_running(data_dir)
-    assert not is_running(tmp_path / "nowhere")
 
 
 def test_views_beside_a_writer(path, running):
@@ -205,6 +200,20 @@ def test_a_standby_in_the_middle_of_a_transaction(path, data_dir, running, monke
     (check,) = verify_data_dir(data_dir)
     assert (check.problems, check.entity.reviews) == ((), len(EVENTS))
     later.join()
+    database.close()
+
+
+def test_the_same_entity_is_looked_at_again(path, running, data_dir, monkeypatch):
+    """Not the first one of the partition, which is right."""
+    monkeypatch.setattr(verification, "LOOK_SECONDS", 0.01)
+    *earlier, last = transactions([{**EVENTS[0], "entity_id": "a"}, *EVENTS])
+    database = busy(path)
+    for changes in (*earlier, half_and_rest(last)[0]):
+        write(database, changes)
+    right, wrong = verify_data_dir(data_dir)
+    assert (right.entity.entity_id, right.problems) == ("a", ())
+    assert wrong.entity.entity_id == "e"
+    assert "header counts" in wrong.problems[0]
     database.close()
 
 

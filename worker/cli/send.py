@@ -68,16 +68,10 @@ def checked(events: "EventFile", settings: Settings) -> "Iterator[Record]":
 
     What depends on the worker's model (dimension, model's name, whether it embeds) is the worker's to judge.
     """
-    from worker.events import Limits, Reason, Rejected, decode
+    from worker.events import Reason, Rejected, decode
+    from worker.stream.configuration import event_limits
 
-    limits = Limits(
-        dimension=settings.dimension,
-        max_event_bytes=settings.max_event_bytes,
-        max_text_bytes=settings.max_text_bytes,
-        max_sentence_chars=settings.max_sentence_chars,
-        max_sentences_per_review=settings.max_sentences_per_review,
-        max_sentences_per_deletion=settings.max_sentences_per_deletion,
-    )
+    limits = event_limits(settings)
     tolerated = {Reason.WRONG_DIMENSION, Reason.WRONG_MODEL, Reason.NO_EMBEDDING}
     for record in events:
         (event,) = decode([record], limits)

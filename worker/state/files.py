@@ -19,12 +19,8 @@ from worker.state.errors import DamagedDatabase
 
 # A record of a log: checksum u32, length u16, type u8, in recycled logs the log's number u32; then a write batch, which
 # begins with the sequence number of its first row.
-_HEADER_BYTES = {
-    1: 7,
-    2: 7,
-    5: 11,
-    6: 11,
-}  # by type: a whole batch or its first part, the same in a recycled log
+# Bytes of the header by the record's type: of a whole batch or its first part, and of the same in a recycled log.
+_HEADER_BYTES = {1: 7, 2: 7, 5: 11, 6: 11}
 _TYPE_AT = 6
 _SEQUENCE = struct.Struct("<Q")
 _HEAD_BYTES = 11 + _SEQUENCE.size

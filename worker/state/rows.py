@@ -287,9 +287,8 @@ def decode_applied(key: bytes, value: bytes) -> Applied:
             applied = Applied(next_offset, payload[_APPLIED.size : end].decode(), payload[end:].decode())
     except (struct.error, ValueError) as error:
         raise CorruptRow(describe(key), str(error)) from error
-    if (
-        "\0" in applied.topic
-    ):  # no topic's name has one: the format's own byte, which no checksum covers, is damaged
+    if "\0" in applied.topic:
+        # No topic's name has one: the format's own byte, which no checksum covers, is damaged.
         raise CorruptRow(describe(key), "not of the format it says")
     return applied
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from worker.state import rows as codec
-from worker.state.keys import garbage_key
+from worker.state.keys import ENTITY, garbage_key
 from worker.state.store import Rows
 from worker.state.view import Snapshot, brute_force, read_snapshots
 
@@ -25,9 +25,14 @@ class EntityCheck:
         return not self.problems
 
 
-def verify_partition(rows: Rows, *, dimension: int, k: int, distinct: bool) -> Iterator[EntityCheck]:
-    """One result for each entity with rows, in key order. Raises CorruptRow where a row does not decode."""
-    for snapshot in read_snapshots(rows, dimension):
+def verify_partition(
+    rows: Rows, *, dimension: int, k: int, distinct: bool, prefix: bytes = ENTITY
+) -> Iterator[EntityCheck]:
+    """One result for each entity whose rows start with `prefix`, in key order.
+
+    Raises CorruptRow where a row does not decode.
+    """
+    for snapshot in read_snapshots(rows, dimension, prefix):
         problems = [
             f"{count} rows of incarnation {incarnation}, which is neither live nor noted for removal"
             for incarnation, count in snapshot.others.items()

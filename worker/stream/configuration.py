@@ -1,5 +1,7 @@
 """From the settings to what the pure processor depends on."""
 
+from dataclasses import replace
+
 from worker import __version__
 from worker.coversumm.index import IndexUnavailable, index_class
 from worker.errors import SurroundingsError
@@ -34,13 +36,8 @@ def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngin
         k=settings.k,
         distinct=settings.distinct,
         emit="coalesced" if settings.emit == "coalesced" else "every",
-        limits=Limits(
-            max_text_bytes=settings.max_text_bytes,
-            max_sentence_chars=settings.max_sentence_chars,
-            max_sentences_per_review=settings.max_sentences_per_review,
-            max_sentences_per_deletion=settings.max_sentences_per_deletion,
-            max_sentences_per_entity=settings.max_sentences_per_entity,
-            max_event_bytes=settings.max_event_bytes,
+        limits=replace(
+            event_limits(settings),
             dimension=dimension,
             model=model if engine is not None else None,
             embeds=engine is not None,
@@ -57,6 +54,19 @@ def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngin
             transaction_bytes=settings.transaction_bytes,
         ),
         index=settings.index,
+    )
+
+
+def event_limits(settings: Settings) -> Limits:
+    """What the settings let one event bring and an entity hold; of the engine they know the dimension alone."""
+    return Limits(
+        dimension=settings.dimension,
+        max_event_bytes=settings.max_event_bytes,
+        max_text_bytes=settings.max_text_bytes,
+        max_sentence_chars=settings.max_sentence_chars,
+        max_sentences_per_review=settings.max_sentences_per_review,
+        max_sentences_per_deletion=settings.max_sentences_per_deletion,
+        max_sentences_per_entity=settings.max_sentences_per_entity,
     )
 
 

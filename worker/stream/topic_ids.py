@@ -7,7 +7,6 @@ Kafka tells ids from 2.8 on. Where nobody tells (an older broker, the embedded o
 """
 
 import logging
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from worker.errors import Crash
+from worker.stream.answers import patiently
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 # A broker that has just started may not know of all topics for a moment.
 MISSING_SECONDS = 3.0
-RETRY_SECONDS = 0.2
 # What a broker that restarts answers, or its client: to ask again does no harm.
 PASSING = frozenset(
     {
@@ -92,21 +91,15 @@ class TopicIds:
 
     def _ask(self) -> dict[str, str]:
         """The ids; asked again for a while where a topic is not known yet or the broker is just away."""
-        started = time.monotonic()
-        while True:
-            try:
-                return self._ask_once()
-            except KafkaException as cause:
-                error = cause.args[0]
-                missing = error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-                waited = time.monotonic() - started
-                if missing and waited > MISSING_SECONDS:
-                    raise Crash(f"a topic is gone: one of {self._names}") from cause
-                if not (missing or error.code() in PASSING) or waited > self._timeout_seconds:
-                    raise Crash(
-                        f"the broker does not tell the ids of {self._names} ({error.str()})"
-                    ) from cause
-                time.sleep(RETRY_SECONDS)
+        patience = dict.fromkeys(PASSING, self._timeout_seconds)
+        patience[KafkaError.UNKNOWN_TOPIC_OR_PART] = min(MISSING_SECONDS, self._timeout_seconds)
+        try:
+            return patiently(self._ask_once, patience)
+        except KafkaException as cause:
+            error = cause.args[0]
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise Crash(f"a topic is gone: one of {self._names}") from cause
+            raise Crash(f"the broker does not tell the ids of {self._names} ({error.str()})") from cause
 
     def _ask_once(self) -> dict[str, str]:
         self._admin.poll(0)  # what the client has to log

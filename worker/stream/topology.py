@@ -9,7 +9,6 @@ ends in one clear line and exit code 2.
 """
 
 import asyncio
-import fcntl
 import gc
 import logging
 import os
@@ -17,7 +16,6 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import faust
@@ -28,6 +26,7 @@ from worker.errors import Crash, SurroundingsError
 from worker.limits import Limit
 from worker.metrics import Metrics
 from worker.settings import Settings
+from worker.state.lock import lock_data_dir
 from worker.stream.configuration import check_index, processor_config
 from worker.stream.consumer import GuardedTransport
 from worker.stream.delivery import Delivery
@@ -135,16 +134,8 @@ def build_app(settings: Settings) -> CoverSummApp:
     client_config = librdkafka_config(settings)
     check_group_metadata(client_config, settings.app_id)
     metrics = Metrics()
-    producer = TransactionalProducer(
-        client_config,
-        transactional_id=f"{settings.app_id}-{settings.instance_id}",
-        group=settings.app_id,
-        transaction_timeout_ms=settings.transaction_timeout_ms,
-        deadline_seconds=settings.commit_timeout_ms / 1000,
-        max_message_bytes=settings.max_message_bytes,
-        in_flight_messages=settings.in_flight_messages,
-        in_flight_bytes=settings.in_flight_bytes,
-        on_full=lambda: metrics.observe_limit(Limit.IN_FLIGHT),
+    producer = TransactionalProducer.configured(
+        settings, client_config, on_full=lambda: metrics.observe_limit(Limit.IN_FLIGHT)
     )
     databases = Databases(settings.rocksdb_bytes, partitions)
     producer.start()
@@ -251,24 +242,6 @@ def broker_credentials(settings: Settings) -> Any:
             ssl_context=context,
         )
     return SSLCredentials(context) if context is not None else None
-
-
-def lock_data_dir(data_dir: Path) -> None:
-    """Hold the data directory for the life of the process; SurroundingsError when that cannot be."""
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        os.truncate(lock, 0)
-    except OSError as cause:
-        raise SurroundingsError(
-            f"COVERSUMM_DATA_DIR={data_dir} cannot be written ({cause.strerror}): name a directory that this user may write"
-        ) from cause
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as cause:
-        raise SurroundingsError(
-            f"COVERSUMM_DATA_DIR={data_dir} is in use by another worker: give each worker a directory of its own"
-        ) from cause
 
 
 def check_faust() -> None:

@@ -8,12 +8,13 @@ Every failure ends the process (`worker.stream.fatal`): an aborted or doubtful t
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Message
+from worker.settings import Settings
 from worker.stream.answers import FENCED
 from worker.stream.consumer import Membership
 
@@ -94,6 +95,23 @@ class TransactionalProducer:
             }
         )
         self._refused: KafkaError | None = None
+
+    @classmethod
+    def configured(
+        cls, settings: Settings, client_config: Mapping[str, object], on_full: Callable[[], None]
+    ) -> Self:
+        """The producer of the worker with these settings."""
+        return cls(
+            client_config,
+            transactional_id=f"{settings.app_id}-{settings.instance_id}",
+            group=settings.app_id,
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+            deadline_seconds=settings.commit_timeout_ms / 1000,
+            max_message_bytes=settings.max_message_bytes,
+            in_flight_messages=settings.in_flight_messages,
+            in_flight_bytes=settings.in_flight_bytes,
+            on_full=on_full,
+        )
 
     def start(self, timeout_seconds: float = 20) -> None:
         """Take over the transactional id: fences its last holder and waits for the end of its transaction.

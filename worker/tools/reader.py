@@ -149,11 +149,9 @@ class TopicReader:
 def _at_end(message: Any, end: int) -> bool:
     """Whether this is beyond the end, or tells that only transaction markers and aborted messages are left before it."""
     error = message.error()
-    if error is None:
-        return bool(message.offset() >= end)
-    if error.code() == KafkaError._PARTITION_EOF:
-        return bool(message.offset() >= end)
-    raise KafkaException(error)
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    return bool(message.offset() >= end)
 
 
 def _stored(message: Any) -> Stored:

@@ -12,7 +12,7 @@ safe; the offsets alone change nothing, since the state remembers.
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,11 +22,12 @@ from confluent_kafka.cimpl import NewTopic
 
 from worker.errors import SurroundingsError
 from worker.settings import Settings
+from worker.state.lock import held, refuse_running
 from worker.stream.answers import patiently
 from worker.stream.topics import changelog_topic
 from worker.tools.history import summary_body
 from worker.tools.reader import TIMEOUT_SECONDS, TopicReader, broker_errors, client_config
-from worker.tools.stored import databases, held, is_running
+from worker.tools.stored import databases
 
 REMOVED = ".removed"
 """What a database's name ends with from the moment it is none any more until its files are gone."""
@@ -54,7 +55,7 @@ def planned(
 
     Raises SurroundingsError where a worker is running. Asks no broker for `local` alone.
     """
-    with _kept(settings.data_dir, local=local, dry_run=dry_run):
+    with _kept(settings.data_dir, dry_run=dry_run) if local else nullcontext():
         steps: list[Step] = [LocalState(settings.data_dir)] if local else []
         if offsets or changelog:
             admin = AdminClient(client_config(settings))
@@ -64,17 +65,9 @@ def planned(
         yield steps
 
 
-@contextmanager
-def _kept(data_dir: Path, *, local: bool, dry_run: bool) -> Iterator[None]:
-    if local and is_running(data_dir):
-        raise SurroundingsError(
-            f"COVERSUMM_DATA_DIR={data_dir} is in use: its worker is running; stop it first"
-        )
-    if local and not dry_run and data_dir.exists():
-        with held(data_dir):
-            yield
-    else:
-        yield
+def _kept(data_dir: Path, *, dry_run: bool) -> AbstractContextManager[None]:
+    refuse_running(data_dir)
+    return held(data_dir) if not dry_run and data_dir.exists() else nullcontext()
 
 
 def refuse_members(admin: AdminClient, group: str) -> None:

@@ -10,8 +10,6 @@ A RocksDB *secondary* instance would follow the worker, which nobody needs here,
 damaged it goes back to an older set of files, and says nothing.
 """
 
-import fcntl
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -25,9 +23,9 @@ from rocksdict import AccessType, Options, Rdict
 from worker.errors import SurroundingsError
 from worker.state import RocksRows, read_applied, read_fingerprint
 from worker.state.files import check_files, explained
+from worker.state.lock import is_running
 from worker.stream.topics import TABLE_NAME
 
-LOCK_NAME = "lock"
 OPEN_SECONDS = 30
 """How long a database of a running worker is tried again; each try takes some hundredths of a second."""
 
@@ -65,38 +63,6 @@ def some_databases(data_dir: Path) -> dict[int, Path]:
             f"there is no state of a worker in {data_dir}: name its COVERSUMM_DATA_DIR by --data-dir"
         )
     return found
-
-
-def is_running(data_dir: Path) -> bool:
-    """Whether a worker holds the data directory at this moment."""
-    try:
-        lock = os.open(data_dir / LOCK_NAME, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except OSError:
-        return True
-    finally:
-        os.close(lock)
-
-
-@contextmanager
-def held(data_dir: Path) -> Iterator[None]:
-    """Keep workers out meanwhile; SurroundingsError where one is running."""
-    data_dir.mkdir(parents=True, exist_ok=True)
-    lock = os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as cause:
-            raise SurroundingsError(
-                f"COVERSUMM_DATA_DIR={data_dir} is in use: its worker is running; stop it first"
-            ) from cause
-        yield
-    finally:
-        os.close(lock)
 
 
 @contextmanager

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from worker.state import Rows, StateError, verify_partition
-from worker.state.keys import header_key
+from worker.state import StateError, verify_partition
+from worker.state.keys import ENTITY, header_key
+from worker.state.lock import is_running
 from worker.state.verify import EntityCheck
-from worker.tools.stored import StoredPartition, is_running, some_databases, stored_partition
+from worker.tools.stored import StoredPartition, some_databases, stored_partition
 
 LOOKS_AGAIN = 20
 LOOK_SECONDS = 0.5
@@ -36,7 +37,7 @@ def verify_data_dir(data_dir: Path) -> Iterator[Check]:
         doubtful = []
         try:
             with stored_partition(number, path) as part:
-                for check in () if part is None else _checks(part, part.rows):
+                for check in () if part is None else _checks(part):
                     if check.problems and is_running(data_dir):
                         doubtful.append(check)
                     else:
@@ -47,8 +48,10 @@ def verify_data_dir(data_dir: Path) -> Iterator[Check]:
             yield _look_again(number, path, check)
 
 
-def _checks(part: StoredPartition, rows: Rows) -> Iterator[EntityCheck]:
-    return verify_partition(rows, dimension=part.dimension, k=part.k, distinct=part.distinct)
+def _checks(part: StoredPartition, prefix: bytes = ENTITY) -> Iterator[EntityCheck]:
+    return verify_partition(
+        part.rows, dimension=part.dimension, k=part.k, distinct=part.distinct, prefix=prefix
+    )
 
 
 def _look_again(number: int, path: Path, check: EntityCheck) -> Check:
@@ -59,26 +62,10 @@ def _look_again(number: int, path: Path, check: EntityCheck) -> Check:
             with stored_partition(number, path) as part:
                 if part is None:
                     continue
-                alone = OneEntity(part.rows, check.entity_id.encode())
-                check = next(_checks(part, alone), EntityCheck(check.entity_id, 0, 0, ()))
+                alone = _checks(part, header_key(check.entity_id.encode()))
+                check = next(alone, EntityCheck(check.entity_id, 0, 0, ()))
         except StateError as error:
             return Check(number, check, (str(error),))
         if not check.problems:
             break
     return Check(number, check, check.problems)
-
-
-class OneEntity:
-    """Of a partition's rows, those of one entity, and whatever is asked for by its key."""
-
-    def __init__(self, rows: Rows, entity: bytes) -> None:
-        self._rows = rows
-        self._prefix = header_key(entity)
-
-    def get(self, key: bytes) -> bytes | None:
-        """See `Rows`."""
-        return self._rows.get(key)
-
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """See `Rows`: within the entity."""
-        return self._rows.scan(max(prefix, self._prefix, key=len))

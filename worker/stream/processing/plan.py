@@ -242,11 +242,12 @@ class Plan:
             if parsed := parse_sentence_id(identifier.encode()):
                 wanted.setdefault(parsed[0], set()).add(parsed[1])
         touched: dict[bytes, Review] = {}
+        held = 0
         for review_id, ordinals in wanted.items():
             review = run.review(review_id)
             if review is not None and any(s.ordinal in ordinals for s in review.sentences):
                 touched[review_id] = review
-                held = sum(len(one.sentences) for one in touched.values())
+                held += len(review.sentences)
                 if held > self._limits.max_sentences_per_deletion and len(touched) > 1:
                     return Rejected(
                         Reason.TOO_MANY_SENTENCES,

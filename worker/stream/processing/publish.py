@@ -64,10 +64,12 @@ def publish(run: Run, records: Sequence[Record], output: Output) -> Iterator[Emi
         if not output.coalesced:
             yield _summary(entity, change, records, output)
         last = change
-    net = output.coalesced and last is not None and last.digests != entity.published
     if (
-        net and last is not None and (run.end is None or not last.digests)
-    ):  # a deletion is the last change of other sets
+        output.coalesced
+        and last is not None
+        and last.digests != entity.published
+        and (run.end is None or not last.digests)  # else the deletion of the entity is the set's last change
+    ):
         yield _summary(entity, last, records, output)
     if run.end is None:
         entity.reviews, entity.sentences = run.review_count, run.sentence_count
