@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from worker.coversumm import CoverSumm, FlatIndex, Points, Ranking, Step, brute_force, bulk
+from worker.coversumm import CoverSumm, FlatIndex, Points, Ranking, Step, brute_force, bulk, places
 from worker.coversumm.bulk import apply_steps
 from worker.coversumm.single import apply_step
 
@@ -86,7 +86,11 @@ def in_bulk(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
 
 def in_small_runs(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
     """Runs so short that a script has many, and spans that leave out rows though steps are few and grids are coarse."""
-    with mock.patch.multiple(bulk, LONGEST=60, SPAN=3):
+    with (
+        mock.patch.object(bulk, "LONGEST", 60),
+        mock.patch.object(bulk, "SPAN", 3),
+        mock.patch.object(places, "SPAN", 3),
+    ):
         return apply_steps(core._state, steps)
 
 

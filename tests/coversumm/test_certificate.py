@@ -61,7 +61,8 @@ def test_outside_and_kth_err_on_the_safe_side(seed: int, d: int, spread: int) ->
 def test_contends_leaves_out_only_what_is_farther() -> None:
     """d <= d_k + 2 * drift, equality included."""
     distance, three = np.array([0.0, 4.0, 9.0, 9.0 * (1 + 1e-12), 1e3]), np.array([3.0])
-    assert certificate.contends(distance, three, three).tolist() == [True, True, True, False, False]
+    assert certificate.contends(distance**2, three, three, 0.0).tolist() == [True, True, True, False, False]
+    assert certificate.contends(np.array([82.0, 82.0 + 1e-9]), three, three, 1.0).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("path", [one_by_one, in_bulk])

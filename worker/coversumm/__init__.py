@@ -6,6 +6,7 @@ reservoir     the sentences near the last refill's centroid, identical vectors a
 certificate   when the nearest in the reservoir are proved to be the nearest of all
 state         one entity; looking at its reservoir, refilling it
 run           consecutive steps as matrices
+places        who can be among the nearest in a run of steps, and the keys after each
 single, bulk  one step at a time; many steps as one matrix product
 core          CoverSumm, the entry
 index         what a refill asks: flat, sgtree, graphgrove

@@ -56,11 +56,11 @@ def proved(kth: NDArray[np.float64], drift: NDArray[np.float64], radius: float) 
 
 
 def contends(
-    distance: NDArray[np.float64], kth: NDArray[np.float64], drift: NDArray[np.float64]
+    squared: NDArray[np.float64], kth: NDArray[np.float64], drift: NDArray[np.float64], error: float
 ) -> NDArray[np.bool_]:
     """Whether `d <= d_k + 2 * drift`: a sentence can be as near as the k-th once the centroid has drifted so far.
 
-    Any other is farther than d_k + drift from the new centroid, and the k nearest are within that. `distance` is a
-    lower bound, the others are upper ones.
+    Any other is farther than d_k + drift from the new centroid, and the k nearest are within that. `squared` is d^2 but
+    for `error`, the others are upper bounds.
     """
-    return distance * ROOTS <= kth + 2.0 * drift
+    return squared <= ((kth + 2.0 * drift) / ROOTS) ** 2 + error

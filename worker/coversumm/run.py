@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import accumulate, chain
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ class Run(NamedTuple):
     mean_squared: NDArray[np.float64]  # (m,) |S/n|^2
     ids: list[bytes]  # (p,) of all steps in order, of each the removed first
     points: NDArray[np.int16]  # (p, D) their vectors
+    signed: NDArray[np.float64]  # (p, D + 1) the same and 1 where they are added, negative where removed
     squared: NDArray[np.float64]  # (p,) |x|^2
     change: NDArray[np.int32]  # (p,) 1 if added, -1 if removed
     ends: NDArray[np.int64]  # (m,) where each step's points end
@@ -51,6 +53,7 @@ class Run(NamedTuple):
             self.mean_squared[start:stop],
             self.ids[first:last],
             self.points[first:last],
+            self.signed[first:last],
             self.squared[first:last],
             self.change[first:last],
             self.ends[start:stop] - first,
@@ -131,7 +134,7 @@ def lay_out(n: int, total: NDArray[np.float64], batches: Batches) -> Run:
     live, totals = sums[:, -1].copy(), sums[:, :-1]
     mean_squared = np.vecdot(totals, totals) / np.maximum(live * live, 1.0)
     ids = list(chain.from_iterable(batches.ids))
-    return Run(steps, live, sums, mean_squared, ids, points, squared, change, ends, removing)
+    return Run(steps, live, sums, mean_squared, ids, points, x[:p], squared, change, ends, removing)
 
 
 def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[np.int16]:
@@ -147,13 +150,20 @@ def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[
     raise AssertionError("each batch is well formed, together they are not")
 
 
+@cache
+def _triangle(blocks: int) -> NDArray[np.float64]:
+    return np.tri(blocks, blocks + 1)
+
+
 def _running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
-    """start + x[0], start + x[0] + x[1], ...: (p, D), p a multiple of BLOCK; x is overwritten.
+    """start + x[0], start + x[0] + x[1], ...: (p, D), p a multiple of BLOCK.
 
     By triangular products, of the blocks and within each of them, which BLAS does several times as fast as `cumsum`
     walks down columns; sums of integers are exact either way.
     """
     blocks = x.reshape(-1, BLOCK, x.shape[1])
-    m = len(blocks)
-    blocks[:, 0] += np.tri(m, m + 1) @ np.concatenate((start[None], (TRIANGLE[-1:] @ blocks)[:, 0]))
-    return (TRIANGLE @ blocks).reshape(x.shape)
+    m, first = len(blocks), blocks[:, 0].copy()
+    blocks[:, 0] += _triangle(m) @ np.concatenate((start[None], (TRIANGLE[-1:] @ blocks)[:, 0]))
+    sums = (TRIANGLE @ blocks).reshape(x.shape)
+    blocks[:, 0] = first
+    return sums
