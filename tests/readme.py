@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.bench.tables import core_table, worker_table
 from tests.kafka.record import faults_table
 from worker.cli import commands_table
 from worker.metrics import limits_table, metrics_table
@@ -16,6 +17,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings": settings_table,
     "limits": limits_table,
     "metrics": metrics_table,
+    "core": core_table,
+    "worker": worker_table,
     "faults": faults_table,
 }
 

@@ -1,0 +1,65 @@
+"""The README's figures, from the records."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+CONTENDERS = {
+    "brute force": "brute force",
+    "FAISS flat, each event": "FAISS flat, each event",
+    "ours, event by event": "event by event",
+    "ours, bulk": "in bulk",
+}
+LARGE = (
+    "core_amazon_datafiniti.json"  # of this record the reviews alone: its other streams are in core.json too
+)
+
+
+def core_table() -> str:
+    """Microseconds an event, a line for each stream, and how many times as long FAISS takes."""
+    lines = [
+        "| " + " | ".join(("stream", *CONTENDERS.values(), "FAISS / bulk")) + " |",
+        "|---" * (len(CONTENDERS) + 2) + "|",
+    ]
+    core, large = _record("core.json"), _record(LARGE)
+    streams = list(dict.fromkeys(row["stream"] for row in core["rows"]))
+    for rows, stream in [(core["rows"], one) for one in streams] + [
+        (large["rows"], large["rows"][-1]["stream"])
+    ]:
+        of = {row["contender"]: row["us_per_event"] for row in rows if row["stream"] == stream}
+        cells = [
+            f"{of[contender]:,.0f}" if of[contender] >= 10 else f"{of[contender]:.1f}"
+            for contender in CONTENDERS
+        ]
+        lines.append(
+            f"| {stream.replace(' x ', ' × ')} | {' | '.join(cells)} | "
+            f"{of['FAISS flat, each event'] / of['ours, bulk']:.0f} |"
+        )
+    machines = " and ".join(dict.fromkeys(_machine(record) for record in (core, large)))
+    return "\n".join(lines) + f"\n\nMeasured on {machines}."
+
+
+def worker_table() -> str:
+    """What the whole worker does in a second, and how long it takes to start."""
+    record = _record("worker.json")
+    lines = [
+        "| the whole worker | measured |",
+        "|---|---|",
+        f"| events a second, exactly once, one process beside the broker | {record['throughput']['events_per_s']:,} |",
+        f"| rows of 1 KB restored a second | {record['restore']['restore_rows_per_s']:,} |",
+        f"| first touch of an entity with 100,000 sentences | {record['cold_entity']['cold_touch_s']:.1f} s |",
+        f"| start to ready | {record['start']['start_to_ready_s']:.1f} s |",
+    ]
+    return "\n".join(lines) + f"\n\nMeasured on {_machine(record)}."
+
+
+def _record(name: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((RESULTS / name).read_text())
+    return record
+
+
+def _machine(record: dict[str, Any]) -> str:
+    machine = record["machine"]
+    cpu = machine["cpu"].replace("(R)", "").removesuffix(" Processor")
+    return f"{machine['cores']} shared cores ({cpu}, Python {machine['python']}, {record['date'][:10]})"
