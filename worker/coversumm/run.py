@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
 from itertools import accumulate, chain
 from typing import NamedTuple
 
@@ -150,11 +149,6 @@ def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[
     raise AssertionError("each batch is well formed, together they are not")
 
 
-@cache
-def _triangle(blocks: int) -> NDArray[np.float64]:
-    return np.tri(blocks, blocks + 1)
-
-
 def _running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
     """start + x[0], start + x[0] + x[1], ...: (p, D), p a multiple of BLOCK.
 
@@ -163,7 +157,7 @@ def _running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray
     """
     blocks = x.reshape(-1, BLOCK, x.shape[1])
     m, first = len(blocks), blocks[:, 0].copy()
-    blocks[:, 0] += _triangle(m) @ np.concatenate((start[None], (TRIANGLE[-1:] @ blocks)[:, 0]))
+    blocks[:, 0] += np.tri(m, m + 1) @ np.concatenate((start[None], (TRIANGLE[-1:] @ blocks)[:, 0]))
     sums = (TRIANGLE @ blocks).reshape(x.shape)
     blocks[:, 0] = first
     return sums
