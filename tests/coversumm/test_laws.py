@@ -100,16 +100,21 @@ def test_long_streams_with_refills(path: Path, distinct: bool, seed: int) -> Non
 def test_rows_that_are_sentences(path: Path, distinct: bool, spread: int) -> None:
     """No copies and no removals: rows with equal keys are ranked by id.
 
-    Every vector is followed by its negative, so that at every other step any two are as far from the centroid.
+    Every vector is followed by its negative, so that at every other step any two are as far from the centroid; then come
+    some without, which move the centroid until the reservoir no longer suffices.
     """
     rng = np.random.default_rng(spread)
     script = Script(3, 5, distinct)
     half = np.unique(
-        rng.integers(1, 6, (400, 3)) * spread + rng.integers(0, spread // 4 + 1, (400, 3)), axis=0
+        rng.integers(1, 6, (800, 3)) * spread + rng.integers(0, spread // 4 + 1, (800, 3)), axis=0
     )
-    for i, vector in enumerate(rng.permutation(half)[:150]):
-        for sign in (1, -1):
-            script.add([], {b"%03d" % (7 * (2 * i + (sign > 0)) % 300): tuple(sign * vector)})
+    vectors = [
+        sign * vector
+        for i, vector in enumerate(rng.permutation(half))
+        for sign in ((1, -1) if i < 100 else (1,))
+    ][:400]
+    for i, vector in enumerate(vectors):
+        script.add([], {b"%03d" % (7 * i % 400): tuple(vector)})
     core = script.core(2)
     assert path(core, script.steps) == script.expected()
     assert core.counters.refilled

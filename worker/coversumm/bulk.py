@@ -148,8 +148,8 @@ def _suspects(state: State, places: Places, lines: Lines, events: Events, end: i
     suspect = np.zeros(end, np.bool_)
     suspect[:1] = True
     suspect[1 + np.flatnonzero(shown[1:] != shown[:-1]) // max(keys.shape[1], 1)] = True
-    cut = np.einsum("ij->i", shown, dtype=np.int32) > state.k
-    if cut.any():
+    if lines.kth[:end].max(initial=0.0) == np.inf or np.count_nonzero(shown) > end * state.k:
+        cut = np.einsum("ij->i", shown, dtype=np.int32) > state.k
         edge = keys == kth
         suspect[1:] |= cut[1:] & (np.any(edge[1:] != edge[:-1], axis=1) | ~cut[:-1])
     first = places.first[events.rows]
@@ -215,8 +215,9 @@ def _rank(
     results: list[Ranking | None] = [None] * end
     board = _Board(state.reservoir, events, places, end)
     suspects = _suspects(state, places, lines, events, end)
-    nearest = zip(suspects, *_nearest(run, lines, suspects), strict=True)
-    for step, shown, keys, count, tied, n, total in nearest:
+    nearest, ids = _nearest(run, lines, suspects), state.shown
+    sure = places.single and not any(nearest.tied)  # then each suspect but the first did change the set
+    for step, shown, keys, count, tied, n, total in zip(suspects, *nearest, strict=True):
         starved = board.advance(step)
         if starved is not None:
             return results[:starved], starved
@@ -226,8 +227,9 @@ def _rank(
             ranked = sorted(zip(keys, ids, shown, strict=True))[: state.k]
             keys, shown = [key for key, _, _ in ranked], [place for _, _, place in ranked]
             ids = tuple(id_ for _, id_, _ in ranked)
-        if state.news(ids, run.steps[step].added.ids):
+        if (sure and step) or state.news(ids, run.steps[step].added.ids):
             results[step] = Ranking(ids, board.support(shown), n, keys, total, state.scale)
+    state.news(ids, ())
     starved = board.advance(end - 1)
     return (results, end) if starved is None else (results[:starved], starved)
 

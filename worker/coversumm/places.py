@@ -18,7 +18,7 @@ from worker.coversumm.reservoir import Reservoir
 from worker.coversumm.run import Run
 from worker.coversumm.state import State
 
-SPAN = 32  # steps seen from one centroid: shorter ones cost more products than the rows they leave out save
+SPAN = 64  # steps seen from one centroid: shorter ones cost more products than the rows they leave out save
 
 
 class Events(NamedTuple):

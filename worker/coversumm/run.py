@@ -127,12 +127,14 @@ def lay_out(n: int, total: NDArray[np.float64], batches: Batches) -> Run:
     start = np.append(total, n)
     sums = _running_sums(x, start)[:p]
     ends = np.arange(1, p + 1)
-    if removing or lengths.count(1) < len(lengths):
+    if not removing and lengths.count(1) == len(lengths):
+        ids = [one[0] for one in batches.ids]
+    else:
+        ids = list(chain.from_iterable(batches.ids))
         ends = np.cumsum(lengths)[removing :: 1 + removing]
         sums = np.concatenate((start[None], sums))[ends]
     live, totals = sums[:, -1].copy(), sums[:, :-1]
     mean_squared = np.vecdot(totals, totals) / np.maximum(live * live, 1.0)
-    ids = list(chain.from_iterable(batches.ids))
     return Run(steps, live, sums, mean_squared, ids, points, x[:p], squared, change, ends, removing)
 
 

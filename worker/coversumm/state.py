@@ -81,7 +81,7 @@ class State:
         self.counters = Counters()
         self.gap: Gap | None = None
         self._ball: Ball | None = None
-        self.stride = 64  # steps a bulk run tries at once
+        self.stride = 128  # steps a bulk run tries at once
         self.kth = 0.0  # d_k when last computed: tells where a bulk run is likely to need a refill
 
     # ---- limits
