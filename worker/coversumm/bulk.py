@@ -148,6 +148,7 @@ def _suspects(state: State, places: Places, lines: Lines, events: Events, end: i
     suspect = np.zeros(end, np.bool_)
     suspect[:1] = True
     suspect[1 + np.flatnonzero(shown[1:] != shown[:-1]) // max(keys.shape[1], 1)] = True
+    # k at least are shown where there are k: more than that in all where any are cut
     if lines.kth[:end].max(initial=0.0) == np.inf or np.count_nonzero(shown) > end * state.k:
         cut = np.einsum("ij->i", shown, dtype=np.int32) > state.k
         edge = keys == kth
@@ -216,7 +217,8 @@ def _rank(
     board = _Board(state.reservoir, events, places, end)
     suspects = _suspects(state, places, lines, events, end)
     nearest, ids = _nearest(run, lines, suspects), state.shown
-    sure = places.single and not any(nearest.tied)  # then each suspect but the first did change the set
+    # without copies and equal keys each suspect but the first did change the set, or adds a member
+    sure = places.single and not any(nearest.tied)
     for step, shown, keys, count, tied, n, total in zip(suspects, *nearest, strict=True):
         starved = board.advance(step)
         if starved is not None:
