@@ -17,7 +17,9 @@ import contextlib
 import functools
 import json
 import os
+import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -88,6 +90,8 @@ class Trap:
             order = self._due(step)
         if order is not None:
             os.kill(order.pid or os.getpid(), order.signal)
+            if order.pid is not None and order.signal == signal.SIGSTOP:
+                _wait_until_stopped(order.pid)
 
     def _due(self, step: str) -> Order | None:
         try:
@@ -104,6 +108,21 @@ class Trap:
             return None
         self._path.rename(struck_path(self._path))
         return order
+
+
+def _wait_until_stopped(pid: int) -> None:
+    """Until no thread of the process runs any more: the signal alone leaves those on other cores time for an answer."""
+    tasks = Path("/proc", str(pid), "task")
+    while any(_state(task) not in "TtZX" for task in tasks.iterdir()):
+        time.sleep(0.001)
+
+
+def _state(task: Path) -> str:
+    """The letter that Linux has for what a thread does; X where it has ended."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 def arm(passes: Callable[[str], None]) -> None:

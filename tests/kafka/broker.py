@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 POM = Path(__file__).with_name("pom.xml")
@@ -214,10 +214,6 @@ class KafkaBroker:
         """`kill -9`. The data stays, as after a power cut of the process."""
         self._end(signal.SIGKILL, 30)
 
-    def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
-        os.kill(self.pid, signal.SIGSTOP)
-
     def resume(self) -> None:
         """SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
@@ -227,10 +223,27 @@ class KafkaBroker:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-        """Create one topic and wait for it."""
+        """Create one topic; return when the broker serves all its partitions, as whatever comes next expects."""
         admin = self.admin()  # its futures fail once it is collected
         topic = NewTopic(name, partitions, 1, config=dict(config or {}))
-        admin.create_topics([topic])[name].result(timeout=30)
+        deadline_s = time.monotonic() + 60
+        asked_before = False
+        while True:
+            try:
+                admin.create_topics([topic], request_timeout=10)[name].result()
+                break
+            except KafkaException as cause:
+                code = cause.args[0].code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS and asked_before:
+                    break
+                # A broker that was paused has been seen to leave a request unanswered once it went on.
+                if (
+                    code not in {KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}
+                    or time.monotonic() > deadline_s
+                ):
+                    raise
+                asked_before = True
+        self._wait_until_it_serves(admin, name, deadline_s)
 
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = ["java", f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC", "-cp", f"{jars()}/*"]
@@ -260,6 +273,15 @@ class KafkaBroker:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(30)
+
+    def _wait_until_it_serves(self, admin: AdminClient, topic: str, deadline_s: float) -> None:
+        """The controller makes a topic; the broker knows of it, and leads its partitions, a moment later."""
+        while time.monotonic() < deadline_s:
+            found = admin.list_topics(timeout=10).topics.get(topic)
+            if found is not None and all(part.leader >= 0 for part in found.partitions.values()):
+                return
+            time.sleep(0.02)
+        raise BrokerError(f"the topic {topic} was made and is not served\n{self._log_end()}")
 
     def _wait_until_it_answers(self, deadline_s: float) -> None:
         assert self._process is not None
