@@ -170,7 +170,7 @@ class _Board:
         self._owner = places.owner.tolist()
         self._seats: dict[int, tuple[int, int]] = {}  # a row -> its first place, and how many
         if places.single:  # who has a place is the same whenever anybody has: let all happen first
-            self.advance(end - 1)
+            self._admit(events, end)
             low = reservoir.low
             self.ids = [low[row][0] if low[row] else b"" for row in self._owner]
             return
@@ -180,6 +180,12 @@ class _Board:
         self._seats = dict(zip(rows.tolist(), seats, strict=True))
         for row in self._seats:
             self._seat(row)
+
+    def _admit(self, events: Events, end: int) -> None:
+        """Let all events before a step happen, each the first copy of a new vector."""
+        new = int(events.steps.searchsorted(end))
+        self._reservoir.add_new(events.rows[:new].tolist(), events.ids[:new])
+        self._pending.clear()
 
     def _seat(self, row: int) -> None:
         first, most = self._seats[row]

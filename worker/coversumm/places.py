@@ -119,6 +119,15 @@ def _kth(squared: NDArray[np.float64], places: NDArray[np.float64], k: int) -> N
 
 def _leave_out(keys: NDArray[np.float64], places: Places, counts: NDArray[np.int64], events: Events) -> None:
     """Make keys infinite at the steps at which there is no such copy."""
+    if places.single:
+        since = np.zeros(keys.shape[1], np.int64)  # the step that brought each place's only copy
+        columns = places.first[events.rows]
+        since[columns[columns >= 0]] = events.steps[columns >= 0]
+        late = int(since.max(initial=0))
+        if late:
+            new = int((since > 0).argmax())
+            keys[:late, new:][np.arange(late)[:, None] < since[new:]] = np.inf
+        return
     copy = np.arange(len(places.owner)) - places.first[places.owner]
     absent = np.flatnonzero(copy >= counts[places.owner])
     missing = dict.fromkeys(absent.tolist(), 0)  # a place -> since which step

@@ -108,6 +108,13 @@ class Reservoir:
         self.counts[row] = count + 1
         self.live += 1
 
+    def add_new(self, rows: list[int], ids: list[bytes]) -> None:
+        """The first copy of each of these rows' vectors."""
+        for row, id_ in zip(rows, ids, strict=True):
+            self.low[row] = [id_]
+            self.counts[row] = 1
+        self.live += len(rows)
+
     def remove(self, row: int, id_: bytes) -> None:
         """One copy of a row's vector less; the row stays, empty perhaps, until `drop`."""
         low, count = self.low[row], self.counts[row]

@@ -157,9 +157,6 @@ def _running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray
     By triangular products, of the blocks and within each of them, which BLAS does several times as fast as `cumsum`
     walks down columns; sums of integers are exact either way.
     """
-    blocks = x.reshape(-1, BLOCK, x.shape[1])
-    m, first = len(blocks), blocks[:, 0].copy()
-    blocks[:, 0] += np.tri(m, m + 1) @ np.concatenate((start[None], (TRIANGLE[-1:] @ blocks)[:, 0]))
-    sums = (TRIANGLE @ blocks).reshape(x.shape)
-    blocks[:, 0] = first
-    return sums
+    sums = TRIANGLE @ x.reshape(-1, BLOCK, x.shape[1])
+    sums += np.concatenate((start[None], sums[:-1, -1])).cumsum(axis=0)[:, None]
+    return sums.reshape(x.shape)
