@@ -121,8 +121,8 @@ def _leave_out(keys: NDArray[np.float64], places: Places, counts: NDArray[np.int
     """Make keys infinite at the steps at which there is no such copy."""
     if places.single:
         since = np.zeros(keys.shape[1], np.int64)  # the step that brought each place's only copy
-        columns = places.first[events.rows]
-        since[columns[columns >= 0]] = events.steps[columns >= 0]
+        place = places.first[events.rows]
+        since[place[place >= 0]] = events.steps[place >= 0]
         late = int(since.max(initial=0))
         if late:
             new = int((since > 0).argmax())
