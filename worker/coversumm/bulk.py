@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm import certificate
 from worker.coversumm.fixed_point import exact
-from worker.coversumm.places import SPAN, Events, Lines, Places, contest
+from worker.coversumm.places import SPAN, Events, Lines, Places, Spans, contest
 from worker.coversumm.points import Points, Step, no_points
 from worker.coversumm.ranking import Ranking
 from worker.coversumm.reservoir import Reservoir
@@ -98,7 +98,7 @@ def _apply_run(state: State, run: Run) -> list[Ranking | None]:
         lines.kth / np.maximum(run.n, 1.0) + run.mean_squared,
         certificate.slack(state.dimension, state.longest),
     )
-    end = _first_unproved(state, run, kth, events)
+    end = _first_unproved(state, run, lines.spans, kth, events)
     results, end = _rank(state, run, events, places, lines, end)
     if end:
         state.kth = float(kth[end - 1])
@@ -122,13 +122,17 @@ def _events(state: State, run: Run) -> Events:
     return Events(steps, np.array(rows, np.int64), run.change[inside], ids)
 
 
-def _first_unproved(state: State, run: Run, kth: NDArray[np.float64], events: Events) -> int:
-    """The first step at which the certificate fails; m if none."""
+def _first_unproved(state: State, run: Run, spans: Spans, kth: NDArray[np.float64], events: Events) -> int:
+    """The first step at which the certificate fails; m if none. By spans first, and by steps where that does not do."""
     reservoir = state.reservoir
     m = len(run.steps)
     if reservoir.radius_key is None:
         return m
     ball = state.ball()
+    drift_squared = run.drift_squared(ball.anchor, ball.anchor_squared, spans.middles)
+    drift = certificate.uppers(drift_squared, 4 * ball.error) + spans.drift
+    if certificate.proved(np.maximum.reduceat(kth, spans.starts), drift, ball.radius).all():
+        return m
     drift = certificate.uppers(run.drift_squared(ball.anchor, ball.anchor_squared), 4 * ball.error)
     failed = ~certificate.proved(kth, drift, ball.radius)
     if failed.any():  # a reservoir that holds every sentence needs no proof
@@ -169,7 +173,7 @@ class _Board:
         self._pending = deque(events.one_by_one())
         self._owner = places.owner.tolist()
         self._seats: dict[int, tuple[int, int]] = {}  # a row -> its first place, and how many
-        if places.single:  # who has a place is the same whenever anybody has: let all happen first
+        if places.since is not None:  # who has a place is the same whenever anybody has: let all happen first
             self._admit(events, end)
             low = reservoir.low
             self.ids = [low[row][0] if low[row] else b"" for row in self._owner]
@@ -209,7 +213,7 @@ class _Board:
 
     def support(self, places: list[int]) -> tuple[int, ...]:
         """The copies of the vector in each place."""
-        if self._places.single:
+        if self._places.since is not None:
             return (1,) * len(places)
         counts, owner = self._reservoir.counts, self._owner
         return tuple([counts[owner[place]] for place in places])
@@ -224,7 +228,7 @@ def _rank(
     suspects = _suspects(state, places, lines, events, end)
     nearest, ids = _nearest(run, lines, suspects), state.shown
     # without copies and equal keys each suspect but the first did change the set, or adds a member
-    sure = places.single and not any(nearest.tied)
+    sure = places.since is not None and not any(nearest.tied)
     for step, shown, keys, count, tied, n, total in zip(suspects, *nearest, strict=True):
         starved = board.advance(step)
         if starved is not None:

@@ -40,7 +40,15 @@ class Places(NamedTuple):
     owner: NDArray[np.int64]  # (c,) the row of each, a row's places side by side
     first: NDArray[np.int64]  # (r,) the first place of a row, -1 if it has none
     most: NDArray[np.int64]  # (r,) how many it has
-    single: bool  # whether no vector has two copies at any step, and none is removed
+    since: NDArray[np.int64] | None  # (r,) see `_since`
+
+
+class Spans(NamedTuple):
+    """A run, SPAN steps at a time."""
+
+    starts: NDArray[np.int64]  # (s,)
+    middles: NDArray[np.int64]  # (s,)
+    drift: NDArray[np.float64]  # (s,) how far the centroid moves from where it is in the middle, at most
 
 
 class Lines(NamedTuple):
@@ -48,16 +56,27 @@ class Lines(NamedTuple):
 
     keys: NDArray[np.float64]  # (m, c), infinite where there is no such copy
     kth: NDArray[np.float64]  # (m,) the k-th lowest of them, infinite if there are fewer
+    spans: Spans
 
 
 def contest(state: State, run: Run, events: Events) -> tuple[Places, Lines]:
     """The places of the reservoir's rows that matter in a run with these events, and their keys."""
-    columns = _columns(state.reservoir)
-    places = _places(state, run, events, columns)
+    columns, counts = _columns(state.reservoir), np.array(state.reservoir.counts, np.int64)
+    spans = _spans(run, certificate.slack(state.dimension, state.longest))
+    places = _places(state, run, events, spans, columns, counts)
     keys = run.sums @ columns[:, places.owner]
     state.counters.evaluations += len(keys)
-    _leave_out(keys, places, np.array(state.reservoir.counts), events)
-    return places, Lines(keys, _kth_lowest(keys, state.k))
+    _leave_out(keys, places, counts, events)
+    return places, Lines(keys, _kth_lowest(keys, state.k), spans)
+
+
+def _spans(run: Run, error: float) -> Spans:
+    m = len(run.steps)
+    starts = np.arange(0, m, SPAN)
+    middles = np.minimum(starts + SPAN // 2, m - 1)
+    centroids = run.sums[middles, :-1] / np.maximum(run.n[middles], 1.0)[:, None]
+    drift_squared = run.drifts_squared(centroids, run.mean_squared[middles], SPAN)
+    return Spans(starts, middles, certificate.uppers(np.maximum.reduceat(drift_squared, starts), 4 * error))
 
 
 def _columns(reservoir: Reservoir) -> NDArray[np.float64]:
@@ -68,36 +87,50 @@ def _columns(reservoir: Reservoir) -> NDArray[np.float64]:
     return columns.T
 
 
-def _places(state: State, run: Run, events: Events, columns: NDArray[np.float64]) -> Places:
+def _places(
+    state: State,
+    run: Run,
+    events: Events,
+    spans: Spans,
+    columns: NDArray[np.float64],
+    counts: NDArray[np.int64],
+) -> Places:
     """The rows within d_k + 2 * drift of the centroid in the middle of some span."""
-    m, r = len(run.steps), len(state.reservoir)
-    starts = np.arange(0, m, SPAN)
-    middles = np.minimum(starts + SPAN // 2, m - 1)
-    n, mean_squared = np.maximum(run.n[middles], 1.0)[:, None], run.mean_squared[middles]
-    sums = run.sums[middles]
-    squared = sums @ columns
-    squared /= n
-    squared += mean_squared[:, None]
+    starts, middles, drift = spans
+    squared = run.sums[middles] @ columns
+    squared /= np.maximum(run.n[middles], 1.0)[:, None]
+    squared += run.mean_squared[middles, None]
     error = certificate.slack(state.dimension, state.longest)
-    drift_squared = run.drifts_squared(sums[:, :-1] / n, mean_squared, SPAN)
-    drift = certificate.uppers(np.maximum.reduceat(drift_squared, starts), 4 * error)
-    least, most = _copies(state, events, len(starts))
+    since = _since(run, events, counts)
+    if since is None:
+        least, most = _copies(counts, events, len(starts))
+    else:
+        least, most = (since <= starts[:, None]).astype(np.float64), np.ones(len(counts), np.int64)
     cap = 1 if state.distinct else state.k
-    np.minimum(least, cap, out=least)
-    kth = certificate.uppers(_kth(squared, least, state.k), error)
+    kth = certificate.uppers(_kth(squared, np.minimum(least, cap), state.k), error)
     contends = certificate.contends(squared, kth[:, None], drift[:, None], error).any(axis=0)
     places = np.where(contends, np.minimum(most, cap), 0)
     first = np.where(places > 0, places.cumsum() - places, -1)
-    single = not run.removing and most.max(initial=0) <= 1
-    return Places(np.repeat(np.arange(r), places), first, places, single)
+    return Places(np.repeat(np.arange(len(counts)), places), first, places, since)
 
 
-def _copies(state: State, events: Events, spans: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _since(run: Run, events: Events, counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The step that brings each row, 0 if it was there before; None if some vector may have two copies, or lose one."""
+    if run.removing or (counts + np.bincount(events.rows, minlength=len(counts))).max(initial=0) > 1:
+        return None
+    since = np.where(counts > 0, 0, len(run.steps))
+    since[events.rows] = events.steps
+    return since
+
+
+def _copies(
+    counts: NDArray[np.int64], events: Events, spans: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """How many copies each row has: throughout a span at least (spans, r), and at some step at most (r,)."""
-    shape = (spans, len(state.reservoir))
+    shape = (spans, len(counts))
     cells = events.steps // SPAN * shape[1] + events.rows
     change = np.bincount(cells, events.change, spans * shape[1]).reshape(shape)
-    after = change.cumsum(axis=0) + np.array(state.reservoir.counts, np.float64)
+    after = change.cumsum(axis=0) + counts.astype(np.float64)
     gone = events.change < 0
     if not gone.any():
         return after - change, after.max(axis=0).astype(np.int64)
@@ -119,14 +152,12 @@ def _kth(squared: NDArray[np.float64], places: NDArray[np.float64], k: int) -> N
 
 def _leave_out(keys: NDArray[np.float64], places: Places, counts: NDArray[np.int64], events: Events) -> None:
     """Make keys infinite at the steps at which there is no such copy."""
-    if places.single:
-        since = np.zeros(keys.shape[1], np.int64)  # the step that brought each place's only copy
-        place = places.first[events.rows]
-        since[place[place >= 0]] = events.steps[place >= 0]
+    if places.since is not None:
+        since = places.since[places.owner]
         late = int(since.max(initial=0))
         if late:
-            new = int((since > 0).argmax())
-            keys[:late, new:][np.arange(late)[:, None] < since[new:]] = np.inf
+            begin = int((since > 0).argmax())
+            keys[:late, begin:][np.arange(late)[:, None] < since[begin:]] = np.inf
         return
     copy = np.arange(len(places.owner)) - places.first[places.owner]
     absent = np.flatnonzero(copy >= counts[places.owner])

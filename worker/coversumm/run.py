@@ -60,7 +60,7 @@ class Run(NamedTuple):
         )
 
     def drift_squared(
-        self, centroid: NDArray[np.float64], squared: float, steps: slice = slice(None)
+        self, centroid: NDArray[np.float64], squared: float, steps: slice | NDArray[np.int64] = slice(None)
     ) -> NDArray[np.float64]:
         """(m,) |S/n - c|^2, or of some steps; `squared` is |c|^2."""
         products = self.sums[steps, :-1] @ centroid
