@@ -167,14 +167,16 @@ def _suspects(state: State, places: Places, lines: Lines, events: Events, end: i
 class _Board:
     """The reservoir while the events of a run happen, and who has each place."""
 
-    def __init__(self, reservoir: Reservoir, events: Events, places: Places, end: int) -> None:
+    def __init__(self, reservoir: Reservoir, events: Events, places: Places) -> None:
         self._reservoir = reservoir
         self._places = places
-        self._pending = deque(events.one_by_one())
+        self._pending = deque(events.one_by_one() if places.since is None else ())
         self._owner = places.owner.tolist()
         self._seats: dict[int, tuple[int, int]] = {}  # a row -> its first place, and how many
         if places.since is not None:  # who has a place is the same whenever anybody has: let all happen first
-            self._admit(events, end)
+            reservoir.add_new(
+                events.rows.tolist(), events.ids
+            )  # those after the last step go with the next refill
             low = reservoir.low
             self.ids = [low[row][0] if low[row] else b"" for row in self._owner]
             return
@@ -184,12 +186,6 @@ class _Board:
         self._seats = dict(zip(rows.tolist(), seats, strict=True))
         for row in self._seats:
             self._seat(row)
-
-    def _admit(self, events: Events, end: int) -> None:
-        """Let all events before a step happen, each the first copy of a new vector."""
-        new = int(events.steps.searchsorted(end))
-        self._reservoir.add_new(events.rows[:new].tolist(), events.ids[:new])
-        self._pending.clear()
 
     def _seat(self, row: int) -> None:
         first, most = self._seats[row]
@@ -224,7 +220,7 @@ def _rank(
 ) -> tuple[list[Ranking | None], int]:
     """Apply the events before `end` and rank the suspects among them; ends earlier where the reservoir starves."""
     results: list[Ranking | None] = [None] * end
-    board = _Board(state.reservoir, events, places, end)
+    board = _Board(state.reservoir, events, places)
     suspects = _suspects(state, places, lines, events, end)
     nearest, ids = _nearest(run, lines, suspects), state.shown
     # without copies and equal keys each suspect but the first did change the set, or adds a member
