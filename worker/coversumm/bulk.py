@@ -123,7 +123,10 @@ def _events(state: State, run: Run) -> Events:
 
 
 def _first_unproved(state: State, run: Run, spans: Spans, kth: NDArray[np.float64], events: Events) -> int:
-    """The first step at which the certificate fails; m if none. By spans first, and by steps where that does not do."""
+    """The first step at which the certificate fails; m if none.
+
+    By spans first, the drift being that to the middle and from there; by steps where that does not do.
+    """
     reservoir = state.reservoir
     m = len(run.steps)
     if reservoir.radius_key is None:
@@ -174,9 +177,8 @@ class _Board:
         self._owner = places.owner.tolist()
         self._seats: dict[int, tuple[int, int]] = {}  # a row -> its first place, and how many
         if places.since is not None:  # who has a place is the same whenever anybody has: let all happen first
-            reservoir.add_new(
-                events.rows.tolist(), events.ids
-            )  # those after the last step go with the next refill
+            # Those after the last step do no harm: a refill follows then, and makes another reservoir.
+            reservoir.add_new(events.rows.tolist(), events.ids)
             low = reservoir.low
             self.ids = [low[row][0] if low[row] else b"" for row in self._owner]
             return
