@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench.tables import core_table, worker_table
+from tests.bench.tables import core_table, paper_table, worker_table
 from tests.kafka.record import faults_table
 from worker.cli import commands_table
 from worker.metrics import limits_table, metrics_table
@@ -19,6 +19,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "metrics": metrics_table,
     "core": core_table,
     "worker": worker_table,
+    "paper": paper_table,
     "faults": faults_table,
 }
 

@@ -54,6 +54,27 @@ def worker_table() -> str:
     return "\n".join(lines) + f"\n\nMeasured on {_machine(record)}."
 
 
+PAPER = {"uniform": "uniform", "lda": "LDA", "adversarial": "drifting mean", "reviews": "reviews"}
+
+
+def paper_table() -> str:
+    """Microseconds an event and accuracy of every method on the paper's streams and on reviews."""
+    record = _record("paper.json")
+    of = {(row["method"], row["stream"]): row for row in record["rows"]}
+    lines = [f"| method | {' | '.join(PAPER.values())} |", "|---" * (len(PAPER) + 1) + "|"]
+    for method in dict.fromkeys(row["method"] for row in record["rows"]):
+        cells = [_paper_cell(of[method, stream]) for stream in PAPER]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines) + f"\n\nMeasured on {_machine(record)}."
+
+
+def _paper_cell(row: dict[str, Any]) -> str:
+    time, accuracy = row["us_per_event"], row["accuracy"]
+    # Below 100 it is never shown as 100, and otherwise to the percent.
+    shown = f"{accuracy:.0f}" if accuracy == 100 or accuracy < 99.5 else f"{accuracy:.2f}"
+    return f"{time:,.0f} ({shown})" if time >= 20 else f"{time:.1f} ({shown})"
+
+
 def _record(name: str) -> dict[str, Any]:
     record: dict[str, Any] = json.loads((RESULTS / name).read_text())
     return record
