@@ -154,8 +154,8 @@ def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[
 def _running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
     """start + x[0], start + x[0] + x[1], ...: (p, D), p a multiple of BLOCK.
 
-    By triangular products, of the blocks and within each of them, which BLAS does several times as fast as `cumsum`
-    walks down columns; sums of integers are exact either way.
+    By a triangular product within each block, which BLAS does several times as fast as `cumsum` walks down columns; only
+    the blocks' own sums are left to that. Sums of integers are exact either way.
     """
     sums = TRIANGLE @ x.reshape(-1, BLOCK, x.shape[1])
     sums += np.concatenate((start[None], sums[:-1, -1])).cumsum(axis=0)[:, None]
