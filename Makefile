@@ -90,10 +90,10 @@ simulate: setup-dev ## SEEDS seeds of the worker on a simulated Kafka, disk and 
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
 
 faults: setup-dev ## Every fault on a real Kafka, over 100,000 events; records faults.json; ONLY=WORDS renews some rows, DATA=FILE takes other reviews
-	@$(BIN)/pytest -v -m faults tests/kafka $(if $(ONLY),-k "$(ONLY)") $(if $(DATA),--data $(DATA))
+	@$(BIN)/pytest -v -m faults tests/real_kafka $(if $(ONLY),-k "$(ONLY)") $(if $(DATA),--data $(DATA))
 
 soak: setup-dev ## One longer run of EVENTS events under FAULTS random faults by SEED; recorded beside it
-	@$(BIN)/python -m tests.kafka.soak --events $(or $(EVENTS),60000) --faults $(or $(FAULTS),12) --seed $(or $(SEED),1)
+	@$(BIN)/python -m tests.harness.soak --events $(or $(EVENTS),60000) --faults $(or $(FAULTS),12) --seed $(or $(SEED),1)
 
 fuzz: setup-dev ## Every decoder under mutated input for SECONDS=60, by SEED; failures are printed and kept in .cache/fuzz
 	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))

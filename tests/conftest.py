@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.broker import INSTALL, missing_tools
+from tests.harness.broker import INSTALL, missing_tools
 
 NO_SKIP = os.environ.get("COVERSUMM_TESTS_NO_SKIP") == "1"
 _notice: list[str] = []

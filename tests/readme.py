@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.bench.tables import core_table, paper_table, worker_table
-from tests.kafka.record import faults_table
+from tests.harness.record import faults_table
 from worker.cli import commands_table
 from worker.metrics import limits_table, metrics_table
 from worker.settings import settings_table

@@ -14,11 +14,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from worker.app import CoverSummApp, _assemble
 from worker.cli.group import cli
 from worker.metrics import Metrics
 from worker.settings import Settings, environment_with, settings_by_field
-from worker.stream.rocksdb import Databases
-from worker.stream.topology import CoverSummApp, _assemble
+from worker.storage.databases import Databases
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "worker").rglob("*.py"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import worker
-from tests.kafka.certificates import Authority
+from tests.harness.certificates import Authority
 from worker.coversumm.index import NAMES
 from worker.errors import SurroundingsError
 from worker.settings import Settings, environment_with, settings_by_field, settings_table

@@ -21,8 +21,8 @@ from rocksdict import Options, Rdict, WriteBatch
 
 from tests.bench.machine import machine
 from worker.events import Limits, Record
-from worker.state import RocksRows
-from worker.stream.processor import Processor, ProcessorConfig
+from worker.processing.processor import Processor, ProcessorConfig
+from worker.storage.rows import RocksRows
 
 RESULTS = Path(__file__).parent / "results" / "processor.json"
 DIMENSION = 384

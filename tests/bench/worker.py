@@ -30,10 +30,10 @@ import numpy as np
 from confluent_kafka import TopicPartition
 
 from tests.bench.machine import machine
-from tests.kafka.broker import KafkaBroker
-from tests.kafka.load import Sent, send
-from tests.kafka.topics import consumer, read_topic
-from tests.kafka.workers import Pipeline, WorkerProcess, pipeline
+from tests.harness.broker import KafkaBroker
+from tests.harness.load import Sent, send
+from tests.harness.topics import consumer, read_topic
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 from worker import __version__
 
 DIMENSION = 384

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.embedded import embedded_broker
-from tests.kafka.conftest import kafka
+from tests.harness.embedded import embedded_broker
+from tests.real_kafka.conftest import kafka
 from worker.cli.group import execute
 
 __all__ = ["embedded_broker", "kafka"]

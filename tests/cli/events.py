@@ -5,7 +5,7 @@ import json
 from importlib.resources import files
 from itertools import islice
 
-from tests.stream.drive import FakeEngine
+from tests.harness.drive import FakeEngine
 from worker.text import split_sentences
 
 SAMPLE = files("worker.demo").joinpath("data", "airbnb_albany.jsonl.gz")

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Producer
 
 from worker.events import Reason, Record, Rejected, dead_letter_message
+from worker.kafka.partitioner import partition_of
 from worker.settings import Settings
-from worker.stream.status import partition_of
 
 LONG = b"x" * 300_000
 # (partition, reason, key, value, time in milliseconds)

@@ -1,4 +1,4 @@
-"""`reset` as far as no broker is asked: what it finds, asks and removes. The rest is in `tests/kafka/test_tools.py`."""
+"""`reset` as far as no broker is asked: what it finds, asks and removes. The rest is in `tests/real_kafka/test_tools.py`."""
 
 import fcntl
 import json
@@ -8,8 +8,8 @@ from contextlib import nullcontext
 import pytest
 from confluent_kafka import Producer
 
+from worker.operations import reset
 from worker.settings import Settings
-from worker.tools import reset
 
 KEPT_BYTES = 5 * 2**20
 """Of each partition; beyond it the embedded broker removes the oldest records, as retention does."""

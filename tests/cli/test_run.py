@@ -11,10 +11,10 @@ import urllib.request
 import pytest
 
 from tests.cli.events import lines, sample
-from tests.kafka.broker import free_port
-from tests.kafka.topics import read_topic
+from tests.harness.broker import free_port
+from tests.harness.topics import read_topic
+from worker.kafka.topics import topic_specs
 from worker.settings import Settings
-from worker.stream.topics import topic_specs
 
 COMMAND = [sys.executable, "-m", "worker", "run"]
 

@@ -8,10 +8,10 @@ import time
 import pytest
 
 from tests.cli.events import lines, sample
-from tests.kafka.topics import read_topic
+from tests.harness.topics import read_topic
 from worker.cli import send
 from worker.events import read_line
-from worker.stream.status import partition_of
+from worker.kafka.partitioner import partition_of
 
 TOPIC = "marketplace.reviews.v1"
 PARTITIONS = 3

@@ -8,12 +8,12 @@ import pytest
 from rocksdict import Options, Rdict
 
 from tests.cli.events import delete, lines, sample
-from tests.stream.drive import config
+from tests.harness.drive import config
 from worker.cli import verify
 from worker.events import Limits, Record, read_line
+from worker.processing.processor import Processor
 from worker.state import MemoryRows
 from worker.state.keys import ENTITY, PUBLISHED, REVIEW, parse_entity_key
-from worker.stream.processor import Processor
 
 K = 3
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from tests.cli.events import delete, lines, sample
-from tests.stream.drive import FakeEngine, config
-from tests.stream.model import Model
+from tests.harness.drive import FakeEngine, config
+from tests.harness.model import Model
 from worker.events import Record, read_line
 
 

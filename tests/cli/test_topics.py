@@ -7,7 +7,7 @@ import uuid
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-import worker.stream.topics
+import worker.kafka.topics
 
 ROLES = ("input", "output", "dead letters", "changelog")
 
@@ -104,7 +104,7 @@ def test_a_broker_that_tells_no_policies(run, embedded_broker, names, monkeypatc
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
     for name in names.values():
         embedded_broker.create_topic(name, 2)
-    monkeypatch.setattr(worker.stream.topics, "METADATA_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(worker.kafka.topics, "METADATA_TIMEOUT_SECONDS", 1)
     ended = run("topics")
     assert ended.code == 0
     assert ended.err.startswith("the cleanup policies were not checked: ")

@@ -1,5 +1,5 @@
 """The broker under test."""
 
-from tests.embedded import embedded_broker
+from tests.harness.embedded import embedded_broker
 
 __all__ = ["embedded_broker"]

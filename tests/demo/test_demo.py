@@ -49,7 +49,7 @@ class Demo:
     def children(self):
         """Its worker's process id, by what it was started with."""
         found = subprocess.run(
-            ["pgrep", "-f", f"worker.demo.child {self.directory}/"], capture_output=True, text=True
+            ["pgrep", "-f", f"worker.cli.child {self.directory}/"], capture_output=True, text=True
         )
         return [int(pid) for pid in found.stdout.split()]
 

@@ -11,9 +11,9 @@ import urllib.request
 import pytest
 from confluent_kafka import Producer
 
+from worker.kafka.partitioner import partition_of
+from worker.kafka.topics import topic_specs
 from worker.settings import Settings, environment_with
-from worker.stream.status import partition_of
-from worker.stream.topics import topic_specs
 
 PARTITIONS = 4
 ENTITIES = [f"entity/{number} é" for number in range(8)]

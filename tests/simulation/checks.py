@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from tests.kafka.compare import Difference, compare_changes, compare_dead_letters
-from tests.kafka.history import History, RecordModel, history
-from tests.kafka.topics import Message
+from tests.harness.compare import Difference, compare_changes, compare_dead_letters
+from tests.harness.history import History, RecordModel, history
+from tests.harness.topics import Message
 from tests.simulation.broker import Entry, Log, Transaction
 from tests.simulation.clients import BOOKKEEPING, File
 from tests.simulation.process import Process
 from tests.simulation.world import TOMBSTONE_SECONDS, Violation, World
 from worker.events import Reason, Record
+from worker.processing.config import processor_config
 from worker.state import verify_partition
-from worker.stream.configuration import processor_config
 
 REASONS = frozenset(str(reason) for reason in Reason)
 

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 from faust.types import TP
 
+from tests.harness.consumer_thread import ConsumerThread, Fetched
 from tests.simulation.broker import ABORTED, COMMITTED, Broker, Clock, Entry, Log
 from tests.simulation.fibers import Fiber
-from tests.stream.consumer_thread import ConsumerThread, Fetched
 from worker.state import MemoryRows
 
 PROCESS = "simulated.process"

@@ -14,12 +14,13 @@ from unittest.mock import patch
 from tests.simulation.clients import Consumer as SimulatedConsumer
 from tests.simulation.clients import WriteBatch
 from worker.errors import Crash
-from worker.stream import processor, transaction
+from worker.kafka import transaction
+from worker.kafka.transaction import TransactionalProducer
+from worker.processing import processor
+from worker.processing.processor import Processor
 from worker.stream.consumer import GuardedConsumer
 from worker.stream.delivery import Delivery
-from worker.stream.processor import Processor
 from worker.stream.table import CommittedTable
-from worker.stream.transaction import TransactionalProducer
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 

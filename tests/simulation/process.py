@@ -21,14 +21,14 @@ from tests.simulation.fibers import Fiber, Killed, drive
 from tests.simulation.seams import Ended
 from worker.coversumm import Counters
 from worker.errors import SurroundingsError
+from worker.kafka.topics import changelog_topic
+from worker.kafka.transaction import TransactionalProducer
+from worker.processing.config import processor_config
+from worker.processing.processor import Processor, Stats
 from worker.settings import Settings
-from worker.stream.configuration import processor_config
 from worker.stream.consumer import GuardedConsumer
 from worker.stream.delivery import Delivery
-from worker.stream.processor import Processor, Stats
 from worker.stream.table import CommittedTable
-from worker.stream.topics import changelog_topic
-from worker.stream.transaction import TransactionalProducer
 
 BUFFERED = 2
 """Micro-batches that wait for the agent."""

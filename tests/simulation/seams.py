@@ -16,7 +16,8 @@ from unittest.mock import patch
 from tests.simulation import clients
 from tests.simulation.broker import Clock
 from tests.simulation.fibers import Fiber, Killed, drive
-from worker.stream import changelog, consumer, delivery, table, transaction
+from worker.kafka import changelog, transaction
+from worker.stream import consumer, delivery, table
 
 CHANGELOG_CONSUMER = BOUNDS_CONSUMER = clients.Consumer
 """What restore and standby read with, and what tells them how far."""

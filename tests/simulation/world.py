@@ -29,8 +29,8 @@ from tests.simulation.plan import Plan, Setup
 from tests.simulation.process import Assignment, Fault, Process
 from tests.simulation.seams import Ended
 from worker.coversumm import Counters
+from worker.kafka.topics import changelog_topic
 from worker.settings import Settings
-from worker.stream.topics import changelog_topic
 
 ROUNDS = 300
 """In which the workers must have caught up after the last fault; one is about a third of a second."""

@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rocksdict import Options, Rdict, WriteBatch
 
-from worker.state import MemoryRows, RocksRows
+from worker.state import MemoryRows
 from worker.state.store import successor
+from worker.storage.rows import RocksRows
 
 
 class RocksWriter(RocksRows):

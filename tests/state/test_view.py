@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.stream.drive import Driver, config, delete, delete_entity, upsert
+from tests.harness.drive import Driver, config, delete, delete_entity, upsert
 from worker.coversumm import brute_force as oracle
 from worker.state import read_view, verify_partition
 from worker.state.entity import EntityRows, read_header

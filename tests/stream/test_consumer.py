@@ -16,8 +16,8 @@ from faust.types import TP
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.stream.consumer_thread import ConsumerThread, Fetched
-from tests.stream.faust_app import INPUT, End, die, make_app
+from tests.harness.consumer_thread import ConsumerThread, Fetched
+from tests.harness.faust_app import INPUT, End, die, make_app
 from worker.errors import Crash, SurroundingsError
 from worker.stream import consumer as module
 from worker.stream.consumer import (

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from tests.stream.faust_app import End, Ids, die
+from tests.harness.faust_app import End, Ids, die
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Message, Record
+from worker.kafka.transaction import Membership
 from worker.limits import Limit
+from worker.processing.processor import Batch, Stats
 from worker.stream import delivery as module
-from worker.stream.consumer import Membership, MicroBatch, Start
+from worker.stream.consumer import MicroBatch, Start
 from worker.stream.delivery import Delivery
-from worker.stream.processor import Batch, Stats
 
 NOW, PAST = Membership(5, "member"), Membership(4, "member")
 MESSAGE = Message("out", 0, b"k", b"v", [])

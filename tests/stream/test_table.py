@@ -1,4 +1,4 @@
-"""The table: its gate, where a restore starts, and the order of a takeover (on a real broker: tests/kafka)."""
+"""The table: its gate, where a restore starts, and the order of a takeover (on a real broker: tests/real_kafka)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from tests.stream.faust_app import End, die, make_app, make_table
+from tests.harness.faust_app import End, die, make_app, make_table
 from worker.errors import Crash
+from worker.kafka.topics import DELETE_RETENTION_MS
 from worker.state import DamagedDatabase
 from worker.stream import table as module
 from worker.stream.consumer import Start
-from worker.stream.table import ACTIVE, CHANGELOG_ID_KEY, DELETE_RETENTION_MS, STANDBY, CommittedTable
+from worker.stream.table import ACTIVE, CHANGELOG_ID_KEY, STANDBY, CommittedTable
 
 CHANGELOG = "tests-entities-changelog"
 START = Start(5, True, 9)

@@ -16,7 +16,7 @@ from worker.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.tools.dead_letters import DeadLetter, Selection
+    from worker.operations.dead_letters import DeadLetter, Selection
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -91,7 +91,7 @@ def list_letters(
     Reads the topic once, to where it ends when the command begins.
     """
     settings = Settings.from_environment()
-    from worker.tools.resend import open_letters, sent_so_far
+    from worker.operations.resend import open_letters, sent_so_far
 
     selection = _selection(reasons, since, entity)
     counts: Counter[str] = Counter()
@@ -122,7 +122,7 @@ def _age(row: dict[str, Any]) -> tuple[str, int, int]:
 
 def _letters(letters: Any, selection: "Selection") -> "Iterator[DeadLetter]":
     """The selected letters, partition after partition."""
-    from worker.tools.dead_letters import DeadLetter
+    from worker.operations.dead_letters import DeadLetter
 
     walked = found = 0
     with output.file_progress(letters.size, "dead letters") as progress:
@@ -182,8 +182,8 @@ def show(place: tuple[int, int], raw: bool, as_json: bool) -> int:
 
 
 def _read_one(settings: Settings, place: tuple[int, int]) -> "DeadLetter | None":
-    from worker.tools.dead_letters import DeadLetter
-    from worker.tools.resend import open_letters
+    from worker.operations.dead_letters import DeadLetter
+    from worker.operations.resend import open_letters
 
     partition, offset = place
     with open_letters(settings) as letters:
@@ -273,7 +273,7 @@ def send(
     a letter cannot be sent for another reason.
     """
     settings = Settings.from_environment()
-    from worker.tools.resend import IMPOSSIBLE, open_letters, resend
+    from worker.operations.resend import IMPOSSIBLE, open_letters, resend
 
     selection = _selection(reasons, since, entity, places)
     counts: Counter[str] = Counter()
@@ -300,7 +300,7 @@ def send(
 
 
 def _report(settings: Settings, counts: Counter[str], dry_run: bool, as_json: bool) -> None:
-    from worker.tools.resend import ALREADY_SENT, IMPOSSIBLE, SENT
+    from worker.operations.resend import ALREADY_SENT, IMPOSSIBLE, SENT
 
     if as_json:
         named = {status.replace(" ", "_"): counts[status] for status in (SENT, ALREADY_SENT, IMPOSSIBLE)}
@@ -319,7 +319,7 @@ def _selection(
     places: tuple[tuple[int, int], ...] = (),
 ) -> "Selection":
     from worker.events import Reason
-    from worker.tools.dead_letters import Place, Selection
+    from worker.operations.dead_letters import Place, Selection
 
     known = {reason.value for reason in Reason}
     if unknown := sorted(set(reasons) - known):

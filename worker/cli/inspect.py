@@ -108,8 +108,8 @@ def _show_views(entity: str, url: str | None, data_dir: Path | None, as_json: bo
 def _show_reviews(entity: str, data_dir: Path, as_json: bool) -> bool:
     from dataclasses import asdict
 
-    from worker.tools.reviews import stored_reviews
-    from worker.tools.stored import some_databases, stored_partition
+    from worker.operations.reviews import stored_reviews
+    from worker.storage.snapshot import some_databases, stored_partition
 
     found = []
     for number, path in some_databases(data_dir).items():
@@ -133,7 +133,7 @@ def _show_reviews(entity: str, data_dir: Path, as_json: bool) -> bool:
 def _show_history(entity: str, limit: int, as_json: bool) -> bool:
     from dataclasses import asdict
 
-    from worker.tools.history import published_changes
+    from worker.operations.history import published_changes
 
     changes = published_changes(Settings.from_environment(), entity, limit)
     if as_json:
@@ -204,7 +204,7 @@ def _from_data_dir(entity: str, data_dir: Path) -> list[dict[str, Any]]:
     from dataclasses import asdict, replace
 
     from worker.state import read_view
-    from worker.tools.stored import some_databases, stored_partition
+    from worker.storage.snapshot import some_databases, stored_partition
 
     views = []
     for number, path in some_databases(data_dir).items():

@@ -15,6 +15,6 @@ def command() -> int:
     """
     settings = Settings.from_environment()
     set_up_logging(settings)
-    from worker.stream.topology import run_worker
+    from worker.app import run_worker
 
     return run_worker(settings)

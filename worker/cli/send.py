@@ -33,7 +33,7 @@ def command(file: str, rate: float | None, as_json: bool) -> None:
     """
     settings = Settings.from_environment()
     from worker.cli.lines import EventFile
-    from worker.stream.topics import Topics
+    from worker.kafka.topics import Topics
 
     Topics(settings).input_partitions  # noqa: B018 - raises where there is no broker or no topic
     events = EventFile(file)
@@ -69,7 +69,7 @@ def checked(events: "EventFile", settings: Settings) -> "Iterator[Record]":
     What depends on the worker's model (dimension, model's name, whether it embeds) is the worker's to judge.
     """
     from worker.events import Reason, Rejected, decode
-    from worker.stream.configuration import event_limits
+    from worker.processing.config import event_limits
 
     limits = event_limits(settings)
     tolerated = {Reason.WRONG_DIMENSION, Reason.WRONG_MODEL, Reason.NO_EMBEDDING}
@@ -95,8 +95,8 @@ class Sender:
     def __init__(self, settings: Settings) -> None:
         from confluent_kafka import Producer
 
-        from worker.stream.access import AccessErrors
-        from worker.tools.reader import client_config
+        from worker.kafka.diagnosis import AccessErrors
+        from worker.kafka.reader import client_config
 
         self._access = AccessErrors(settings)
         self._topic = settings.input_topic

@@ -12,8 +12,8 @@ from worker.settings import Settings
 
 if TYPE_CHECKING:
     from worker.events import Message, Record
+    from worker.processing.processor import Processor
     from worker.state import MemoryRows
-    from worker.stream.processor import Processor
 
 BATCH_LINES = 1000
 
@@ -64,9 +64,9 @@ def _processor(settings: Settings, topic: str) -> "tuple[MemoryRows, Processor]"
     """A processor over rows in memory, as the worker's own on an input topic of one partition."""
     from dataclasses import replace
 
+    from worker.processing.config import check_index, processor_config
+    from worker.processing.processor import Processor
     from worker.state import MemoryRows
-    from worker.stream.configuration import check_index, processor_config
-    from worker.stream.processor import Processor
     from worker.text import load_engine
 
     check_index(settings.index)

@@ -9,7 +9,7 @@ from worker.errors import SurroundingsError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.stream.topics import Topics
+    from worker.kafka.topics import Topics
 
 FAILED = 1
 
@@ -33,7 +33,7 @@ def command(partitions: int | None, replication_factor: int | None, dry_run: boo
     Exit code 1 where one is not as it should be.
     """
     settings = Settings.from_environment()
-    from worker.stream.topics import Topics
+    from worker.kafka.topics import Topics
 
     topics = Topics(settings)
     count = _wanted_partitions(topics, partitions)

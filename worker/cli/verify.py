@@ -52,7 +52,7 @@ def command(data_dir: Path | None, as_json: bool) -> int:
 
 def checks(data_dir: Path) -> Iterator[dict[str, Any]]:
     """One result for each entity; a row that does not decode ends its partition with a result of its own."""
-    from worker.tools.verification import verify_data_dir
+    from worker.operations.verification import verify_data_dir
 
     for partition, entity, problems in verify_data_dir(data_dir):
         yield {

@@ -22,15 +22,15 @@ from typing import Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 from rich.console import Console
 
-from worker.cli.verify import checks
 from worker.demo.broker import EmbeddedBroker
 from worker.demo.display import Display, make_display
 from worker.demo.process import WorkerProcess
 from worker.demo.reviews import Produced, bundled_reviews, take_down
 from worker.demo.story import Story
 from worker.errors import Crash
+from worker.kafka.topics import topic_specs
+from worker.operations.verification import verify_data_dir
 from worker.settings import Settings
-from worker.stream.topics import topic_specs
 
 PARTITIONS: Final = 4
 BATCH_SIZE: Final = 40
@@ -158,9 +158,10 @@ class Play:
         self._story.phase = "verifying the stored summaries"
         self._display.update()
         self._worker.stop()
-        for check in checks(self._worker.data_dir):
-            if not check["ok"]:
-                raise Crash(f"the stored summary of {check['entity_id']} is wrong: {check['problems'][0]}")
+        for check in verify_data_dir(self._worker.data_dir):
+            if check.problems:
+                entity = None if check.entity is None else check.entity.entity_id
+                raise Crash(f"the stored summary of {entity} is wrong: {check.problems[0]}")
             self._story.verified += 1
 
     def _send(self, event: Produced) -> None:

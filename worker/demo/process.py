@@ -36,7 +36,7 @@ class WorkerProcess:
         }
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "worker.demo.child", str(directory)],
+                [sys.executable, "-m", "worker.cli.child", str(directory)],
                 env=environment_with({**variables, **mine}),
                 stdin=subprocess.PIPE,  # never written to: its end tells the child that the demo is gone
                 stdout=log,

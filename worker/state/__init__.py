@@ -16,11 +16,15 @@ from worker.state.errors import (
 )
 from worker.state.partition import Fingerprint, check_fingerprint, read_applied, read_fingerprint
 from worker.state.rows import Applied
-from worker.state.store import Changes, MemoryRows, RocksRows, Rows
+from worker.state.store import Changes, MemoryRows, Rows
 from worker.state.verify import EntityCheck, verify_partition
 from worker.state.view import SummaryView, ViewSentence, read_view
 
+TABLE_NAME = "entities"
+"""The name of the one table, which databases and changelog carry."""
+
 __all__ = [
+    "TABLE_NAME",
     "Applied",
     "Changes",
     "CorruptRow",
@@ -30,7 +34,6 @@ __all__ = [
     "FingerprintMismatch",
     "IncompleteState",
     "MemoryRows",
-    "RocksRows",
     "Rows",
     "StateError",
     "SummaryView",

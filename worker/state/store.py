@@ -1,13 +1,8 @@
-"""Where rows are kept: the `Rows` protocol, in memory for tests and files, in RocksDB for the worker."""
+"""Where rows are kept: the `Rows` protocol, and rows in memory. Those in RocksDB are `worker.storage.rows`."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, Protocol
-
-from rocksdict import ReadOptions
-
-from worker.state.files import explained
+from typing import Protocol
 
 Changes = Mapping[bytes, bytes | None]
 
@@ -67,45 +62,6 @@ class MemoryRows:
 
     def __len__(self) -> int:
         return len(self._values)
-
-
-class RocksRows:
-    """Rows of an `rocksdict.Rdict` in raw mode, or of a snapshot of one.
-
-    Reads only: rows are written together with their changelog offset in one `WriteBatch`, by whoever owns the
-    database. A scan is one RocksDB iterator: a consistent view, whatever is written meanwhile. Both raise
-    DamagedDatabase where RocksDB cannot read its files, under the name of `folder`.
-    """
-
-    def __init__(self, database: Any, folder: Path | str = "") -> None:
-        self._database = database
-        self._folder = folder
-        self._get = database.get
-
-    def get(self, key: bytes) -> bytes | None:
-        """See `Rows`."""
-        try:
-            value: bytes | None = self._get(key)
-        except Exception as error:
-            raise explained(self._folder, error) from error
-        return value
-
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """See `Rows`."""
-        options = ReadOptions()
-        upper = successor(prefix)
-        if upper is not None:  # keeps the iterator from walking through removed rows beyond the prefix
-            options.set_iterate_upper_bound(upper)
-        iterator = self._database.iter(options)
-        iterator.seek(prefix)
-        valid, key, value, step = iterator.valid, iterator.key, iterator.value, iterator.next
-        while valid():
-            yield key(), value()
-            step()
-        try:
-            iterator.status()  # raises what ended the iteration early
-        except Exception as error:
-            raise explained(self._folder, error) from error
 
 
 def successor(prefix: bytes) -> bytes | None:

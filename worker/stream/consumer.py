@@ -10,8 +10,8 @@ handed to the agent as one message, and one cursor per partition decides what ma
    markers, retention); a jump inside one fetch is such a gap.
 4. The cursor moves when a micro-batch is handed over, all of it or nothing.
 
-Faust commits no offsets: the transaction does (`worker.stream.transaction`). Changelogs are never fetched through here: the
-table restores itself (`worker.stream.changelog`).
+Faust commits no offsets: the transaction does (`worker.kafka.transaction`). Changelogs are never fetched through here: the
+table restores itself (`worker.kafka.changelog`).
 """
 
 import asyncio
@@ -28,7 +28,8 @@ from faust.types import TP
 
 from worker.errors import Crash, SurroundingsError
 from worker.events import Record
-from worker.stream.answers import patiently
+from worker.kafka.retry import patiently
+from worker.kafka.transaction import Membership
 from worker.stream.fatal import die
 
 log = logging.getLogger(__name__)
@@ -48,16 +49,6 @@ class Start(NamedTuple):
     offset: int
     committed: bool
     end: int
-
-
-class Membership(NamedTuple):
-    """The consumer group membership of one assignment, captured when it was made.
-
-    Never read live: after a failed heartbeat the coordinator holds (-1, ""), which a broker accepts without any check.
-    """
-
-    generation: int
-    member_id: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,11 @@ from typing import Any, Protocol, TypeVar
 
 from worker.errors import Crash, SurroundingsError
 from worker.events import Record
+from worker.kafka.transaction import Membership, TransactionalProducer
 from worker.limits import Limit
-from worker.stream.consumer import Membership, MicroBatch, Start
+from worker.processing.processor import Batch, Processor
+from worker.stream.consumer import MicroBatch, Start
 from worker.stream.fatal import die
-from worker.stream.processor import Batch, Processor
-from worker.stream.transaction import TransactionalProducer
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Ledger(Protocol):
 
 
 class TopicIdentities(Protocol):
-    """Which topics input and changelog are: `worker.stream.topic_ids`."""
+    """Which topics input and changelog are: `worker.kafka.topic_ids`."""
 
     def known(self, topic: str) -> str:
         """The topic's id at the takeover; empty where nobody told one."""

@@ -2,16 +2,10 @@
 
 from typing import Any
 
-from aiokafka.partitioner import murmur2
-
+from worker.kafka.partitioner import partition_of
+from worker.processing.processor import Processor, SummaryView
+from worker.storage.databases import Databases
 from worker.stream.delivery import Delivery
-from worker.stream.processor import Processor, SummaryView
-from worker.stream.rocksdb import Databases
-
-
-def partition_of(entity_id: str, partitions: int) -> int:
-    """The partition a Kafka producer's default partitioner gives the key (murmur2 of its UTF-8)."""
-    return int((murmur2(entity_id.encode()) & 0x7FFFFFFF) % partitions)
 
 
 class WorkerState:

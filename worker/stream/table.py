@@ -30,16 +30,13 @@ from faust.types import TP
 from rocksdict import Rdict, WriteBatch
 
 from worker.errors import CoversummError, Crash
-from worker.state import RocksRows
-from worker.state.files import check_files, explained
-from worker.stream.changelog import BROKER_TIMEOUT_SECONDS, ChangelogReader, Changes
+from worker.kafka.changelog import BROKER_TIMEOUT_SECONDS, ChangelogReader, Changes
+from worker.kafka.topics import DELETE_RETENTION_MS
+from worker.storage.files import check_files, explained
+from worker.storage.rows import RocksRows
 from worker.stream.fatal import die
 
 log = logging.getLogger(__name__)
-
-# Tombstones live this long in the changelog, or as long as it says where it was made with less; local state that is older is
-# rebuilt, or deleted rows would come back.
-DELETE_RETENTION_MS = 30 * 24 * 3600 * 1000
 
 # Beside Faust's own key for the changelog's offset, and like it in no changelog.
 CHANGELOG_ID_KEY = b"__faust\0changelog_id__"

@@ -1,0 +1,208 @@
+"""What happens to the things a worker relies on: its files, its disk, its topics. Done from outside, as misfortune does it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+from rocksdict import AccessType, Options, Rdict
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.topics import Message, end_offsets, producer, read_topic
+from tests.harness.workers import COMMAND, ROOT, Pipeline, WorkerProcess, clean_environment, wait_for
+from worker.state.keys import describe
+
+FAUST = b"__faust"
+
+# -- files --------------------------------------------------------------------------------------------------------------
+
+
+def databases(worker: WorkerProcess) -> list[Path]:
+    """The folders of its partitions' databases that have rows."""
+    return sorted(path for path in worker.data_dir.glob("**/*.db") if stored_rows(path))
+
+
+def stored_rows(folder: Path) -> dict[bytes, bytes]:
+    """The rows of one database of an ended worker, Faust's own keys left out."""
+    with _open(folder, AccessType.read_only(False)) as database:
+        rows = {bytes(key): bytes(value) for key, value in database.items()}
+    return {key: value for key, value in rows.items() if not key.startswith(FAUST)}
+
+
+def all_rows(worker: WorkerProcess) -> dict[tuple[str, bytes], bytes]:
+    """Every row of an ended worker, by database and key."""
+    return {
+        (path.name, key): value
+        for path in sorted(worker.data_dir.glob("**/*.db"))
+        for key, value in stored_rows(path).items()
+    }
+
+
+def flip_rows(folder: Path, kind: bytes) -> set[str]:
+    """Flip the last byte of each row whose description begins so, as a bad disk under a good checksum would; their names."""
+    damaged = {}
+    for key, value in stored_rows(folder).items():
+        if describe(key).startswith(kind.decode()):
+            damaged[key] = value[:-1] + bytes([value[-1] ^ 1])
+    with _open(folder, AccessType.read_write()) as database:
+        for key, value in damaged.items():
+            database[key] = value
+    return {describe(key) for key in damaged}
+
+
+def flip(path: Path, at: int) -> None:
+    """One bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x10
+    path.write_bytes(content)
+
+
+def cut(path: Path, share: float) -> None:
+    """All of a file behind this share of it."""
+    os.truncate(path, int(path.stat().st_size * share))
+
+
+@contextlib.contextmanager
+def _open(folder: Path, access: AccessType) -> Iterator[Rdict]:
+    database = Rdict(str(folder), Options(raw_mode=True), access_type=access)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def reset(worker: WorkerProcess, *options: str) -> None:
+    """`coversumm-worker reset`, as the operator is told to run it; again while a killed worker still counts as a member."""
+    said = ""
+
+    def done() -> bool:
+        nonlocal said
+        run = subprocess.run(
+            [*COMMAND, "reset", "--yes", *options],
+            cwd=ROOT,
+            env=clean_environment(worker.environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        said = run.stdout + run.stderr
+        return run.returncode == 0
+
+    wait_for(done, 20, lambda: said, every_s=1)
+
+
+# -- the disk -----------------------------------------------------------------------------------------------------------
+
+
+class Disk:
+    """A small file system of a test's own, that can be full."""
+
+    def __init__(self, path: Path, mebibytes: int) -> None:
+        self.path = path
+        self._filler = path / "filler"
+        path.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(path)], check=True)
+
+    def fill(self, leave_bytes: int = 0) -> None:
+        """Take all the room but so much."""
+        with self._filler.open("wb") as filler, contextlib.suppress(OSError):
+            while True:
+                filler.write(bytes(64 << 10))
+                filler.flush()
+        size = self._filler.stat().st_size
+        os.truncate(self._filler, max(0, size - leave_bytes))
+        assert self.free() <= leave_bytes + (64 << 10)
+
+    def free(self) -> int:
+        """Bytes that are left."""
+        return shutil.disk_usage(self.path).free
+
+    def clear(self) -> None:
+        """Give the room back."""
+        self._filler.unlink()
+
+    def unmount(self) -> None:
+        """The end of it, whoever still has files there."""
+        subprocess.run(["umount", "-l", str(self.path)], check=True)
+
+
+def may_mount() -> bool:
+    """Whether this process may mount a file system: root, of the machine or of a namespace."""
+    return os.geteuid() == 0
+
+
+def run_as_root_of_a_namespace(test_id: str) -> None:
+    """Run one test again where it may mount; AssertionError with the reason where that cannot be had, or with its failure."""
+    command = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        sys.executable,
+        "-m",
+        "pytest",
+        "-m",
+        "",
+        test_id,
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, (
+        "this test fills a file system of its own: run it as root, or allow user namespaces "
+        f"(sysctl kernel.unprivileged_userns_clone=1)\n{done.stdout}{done.stderr}"
+    )
+
+
+# -- topics -------------------------------------------------------------------------------------------------------------
+
+
+def delete_topic(broker: KafkaBroker, name: str) -> None:
+    """Delete a topic, and wait until nobody knows it any more."""
+    admin = broker.admin()
+    for future in admin.delete_topics([name], operation_timeout=30).values():
+        future.result(30)
+    wait_for(lambda: name not in admin.list_topics(timeout=10).topics, 30, lambda: f"{name} is still there")
+
+
+def make_anew(site: Pipeline, name: str, config: Mapping[str, str] | None = None) -> None:
+    """Delete a topic and create it again, empty."""
+    delete_topic(site.broker, name)
+    site.broker.create_topic(name, site.partitions, config)
+
+
+def write_rows(site: Pipeline, rows: list[Message], topic: str) -> None:
+    """Write records, bytes and partitions as they were, into a topic."""
+    writer = producer(site.broker.bootstrap_servers)
+    for row in rows:
+        writer.produce(topic, row.value, row.key, row.partition)
+    assert writer.flush(30) == 0
+
+
+def published(site: Pipeline) -> dict[str, dict[int, int]]:
+    """Where output and dead letters end for a committed reader: what anybody can have been told."""
+    return {
+        topic: end_offsets(site.broker.bootstrap_servers, topic)
+        for topic in (site.output_topic, site.dlq_topic)
+    }
+
+
+def log_sizes(site: Pipeline, topic: str) -> dict[int, int]:
+    """By partition: records that are in the log now, removed ones not counted."""
+    sizes = dict.fromkeys(range(site.partitions), 0)
+    for message in read_topic(site.broker.bootstrap_servers, topic):
+        sizes[message.partition] += 1
+    return sizes
+
+
+def delete_records(site: Pipeline, topic: str, before: Mapping[int, int]) -> None:
+    """What retention does: the log's start moves."""
+    asked = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+    admin = site.broker.admin()  # its futures fail once it is collected
+    for future in admin.delete_records(asked).values():
+        future.result(30)

@@ -1,0 +1,113 @@
+"""Shared by the processor's tests: a processor over rows in memory, an engine that knows few vectors, events."""
+
+import base64
+import json
+
+import numpy as np
+
+from worker.events import Limits, Record
+from worker.processing.processor import Processor, ProcessorConfig
+from worker.state import MemoryRows
+
+DIMENSION = 3
+
+
+class FakeEngine:
+    """A text's vector is a function of the text alone; `nan` has none."""
+
+    model = "fake"
+    dimension = DIMENSION
+
+    def __init__(self):
+        self.asked = []
+
+    def embed(self, texts):
+        self.asked += texts
+        return np.array([self.vector(text) or [np.nan] * DIMENSION for text in texts], dtype=np.float32)
+
+    @staticmethod
+    def vector(text):
+        return None if text == "nan" else [1.0 + len(text) % 3, float(sum(text.encode()) % 4), 1.0]
+
+
+def config(**changes):
+    limits = {"dimension": DIMENSION, "model": "fake", "embeds": True, **changes.pop("limits", {})}
+    defaults = {
+        "input_topic": "reviews",
+        "output_topic": "summaries",
+        "dlq_topic": "dlq",
+        "epoch": 7,
+        "k": 3,
+        "distinct": False,
+        "emit": "every",
+        "limits": Limits(**limits),
+        "cache_bytes": 10**8,
+        "dimension": limits["dimension"],
+        "model": "fake",
+        "partitions": 2,
+        "worker_version": "test",
+    }
+    return ProcessorConfig(**{**defaults, **changes})
+
+
+class Driver:
+    """Processes and commits micro-batches; may be restarted on the same rows."""
+
+    def __init__(self, settings=None, engine=None):
+        self.config = settings or config()
+        self.engine = engine or FakeEngine()
+        self.rows = {0: MemoryRows(), 1: MemoryRows()}
+        self.restart()
+
+    def restart(self):
+        self.processor = Processor(self.config, self.rows.__getitem__, self.engine)
+
+    def run(self, *records):
+        batch = self.processor.process(records)
+        for partition, changes in batch.rows.items():
+            self.rows[partition].write(changes)
+        self.processor.committed(batch)
+        return batch
+
+    def bodies(self, *records):
+        """The values sent to the output topic, None for a tombstone."""
+        return [
+            None if message.value is None else json.loads(message.value)
+            for message in self.run(*records).messages
+            if message.topic == "summaries"
+        ]
+
+    def outcome(self, record):
+        ((_, outcome),) = self.run(record).stats.outcomes
+        return outcome
+
+
+def record(offset, entity_id, body, partition=0):
+    """A record of an event (a dict), of raw bytes, or of None."""
+    value = body
+    if isinstance(body, dict):
+        value = json.dumps({"entity_id": entity_id, **body}).encode()
+    return Record("reviews", partition, offset, 1_700_000_000_000, entity_id.encode(), value)
+
+
+def upsert(offset, review_id, *sentences, entity_id="e", partition=0, **fields):
+    """Sentences are texts (given, not split), or (text, vector)."""
+    items = [s if isinstance(s, str) else {"text": s[0], "embedding": s[1]} for s in sentences]
+    body = {"type": "review.upserted", "review_id": review_id, "sentences": items, **fields}
+    return record(offset, entity_id, body, partition)
+
+
+def delete(offset, review_id, entity_id="e", **fields):
+    return record(offset, entity_id, {"type": "review.deleted", "review_id": review_id, **fields})
+
+
+def delete_sentences(offset, *ids, entity_id="e"):
+    return record(offset, entity_id, {"type": "sentences.deleted", "sentence_ids": list(ids)})
+
+
+def delete_entity(offset, entity_id="e", **fields):
+    return record(offset, entity_id, {"type": "entity.deleted", **fields})
+
+
+def base64_vector(vector):
+    return base64.b64encode(np.array(vector, dtype="<f4").tobytes()).decode()

@@ -1,0 +1,438 @@
+"""Worker processes as an operator would run them, and what happens to them: `kill -9`, SIGSTOP, SIGTERM, restarts.
+
+`Pipeline` is one worker group with topics, application id and data directories of its own, so that any number of them share
+a broker. Nothing here imports the worker: it is started as the installed command and watched from outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from tests.harness import armed as armed_launcher
+from tests.harness.broker import KafkaBroker, die_with_parent, free_port
+from tests.harness.topics import committed_offsets, consumer, read_topic
+
+COMMAND = [sys.executable, "-m", "worker"]
+ARMED_COMMAND = [sys.executable, "-m", armed_launcher.__name__]
+ROOT = Path(__file__).parents[2]
+RESTARTED = {3, -signal.SIGKILL}
+"""Exit codes after which an operator's platform starts a worker again; any other is a finding."""
+
+
+class WorkerError(AssertionError):
+    """A worker did what it must not; the message ends with its log."""
+
+
+class WorkerProcess:
+    """One `coversumm-worker run` with its own data directory, web port and log.
+
+    It is the command as it is installed; one that is `armed` takes orders besides (`tests.harness.armed`).
+    """
+
+    def __init__(self, directory: Path, environment: Mapping[str, str], *, armed: bool = False):
+        self.directory = directory
+        self._command = ARMED_COMMAND if armed else COMMAND
+        self._order_path = directory / "order.json"
+        self.web_port = free_port()
+        self.data_dir = Path(environment.get("COVERSUMM_DATA_DIR", directory / "data"))
+        self.log_path = directory / "worker.log"
+        self.environment = {
+            "COVERSUMM_DATA_DIR": str(self.data_dir),
+            "COVERSUMM_WEB_PORT": str(self.web_port),
+            **({armed_launcher.VARIABLE: str(self._order_path)} if armed else {}),
+            **environment,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+        self.exit_codes: list[int] = []
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def start(self) -> Self:
+        """Start it, or start it again on the same data."""
+        assert not self.alive, "already running"
+        if self.exit_code is not None:
+            self.exit_codes.append(self.exit_code)
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._command, "run"],
+                cwd=ROOT,
+                env=clean_environment(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        self._stopped = False
+        return self
+
+    @property
+    def pid(self) -> int:
+        """The process id of its present life."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process is there, running or stopped."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """What it ended with; negative signal number when it was killed; None while alive or before the first start."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def paused(self) -> bool:
+        """Whether `pause()` holds it."""
+        return self._stopped
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        self._signal(signal.SIGKILL)
+        self.wait(30)
+
+    def interrupt(self) -> None:
+        """SIGINT, as Ctrl-C sends it."""
+        self._signal(signal.SIGINT)
+
+    def pause(self) -> None:
+        """SIGSTOP: it is there and does nothing, while its session expires."""
+        self._signal(signal.SIGSTOP)
+        self._stopped = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+        self._stopped = False
+
+    def arm(self, order: armed_launcher.Order) -> None:
+        """Order what is to happen at a step of its protocol; an order before that is forgotten."""
+        order.give(self._order_path)
+
+    def struck(self) -> bool:
+        """Whether the last order struck. One that stopped it holds it as `pause()` does."""
+        note = armed_launcher.struck_path(self._order_path)
+        if not note.exists():
+            return False
+        order = armed_launcher.Order(**json.loads(note.read_text()))
+        if order.pid is None and order.signal == signal.SIGSTOP:
+            self._stopped = True
+        return True
+
+    def wipe(self) -> None:
+        """Remove its local state; it must have ended."""
+        assert not self.alive, "still running"
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def terminate(self, timeout_s: float = 30) -> int:
+        """SIGTERM; the exit code. One that does not end in time is killed, and that is an error."""
+        if self._stopped:
+            self.resume()
+        self._signal(signal.SIGTERM)
+        return self.wait(timeout_s)
+
+    def wait(self, timeout_s: float) -> int:
+        """The exit code, once it ended by itself."""
+        assert self._process is not None
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(30)
+            raise WorkerError(f"it did not end within {timeout_s:g} s\n{self.log_end()}") from None
+
+    def ready(self) -> bool:
+        """What `/readyz` says; False when nobody answers."""
+        with contextlib.suppress(OSError), self.get("/readyz", timeout_s=2) as answer:
+            return bool(answer.status == 200)
+        return False
+
+    def wait_ready(self, timeout_s: float = 60) -> float:
+        """Seconds until `/readyz` said yes."""
+        started_s = time.monotonic()
+
+        def is_ready() -> bool:
+            if not self.alive:
+                raise WorkerError(f"ended with {self.exit_code} before it was ready\n{self.log_end()}")
+            return self.ready()
+
+        wait_for(is_ready, timeout_s, lambda: f"not ready\n{self.log_end()}", every_s=0.05)
+        return time.monotonic() - started_s
+
+    def get(self, path: str, timeout_s: float = 10) -> Any:
+        """An open HTTP answer of its web server; raises what urllib raises."""
+        return urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}{path}", timeout=timeout_s)
+
+    def metrics(self) -> dict[str, float]:
+        """`/metrics` as a flat table, labels in the name."""
+        with self.get("/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        samples = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, value in samples}
+
+    def restored_rows(self) -> list[int]:
+        """How many rows each restore of its lives took from the changelog, by its log."""
+        return [int(count) for count in re.findall(r"restored (\d+) rows of \d+ partition", self.log_text())]
+
+    def log_text(self) -> str:
+        """Everything it wrote, over all its lives."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def log_end(self) -> str:
+        """The end of the log, for messages."""
+        return f"--- {self.log_path}\n{self.log_text()[-6000:]}"
+
+    def discard(self) -> None:
+        """End it whatever state it is in; for clean-up."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(30)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if not self.alive:
+            raise WorkerError(f"it ended with {self.exit_code} by itself\n{self.log_end()}")
+        assert self._process is not None
+        self._process.send_signal(number)
+
+
+@dataclass
+class Pipeline:
+    """One worker group on a broker: names, topics, workers, and the verifier over them."""
+
+    broker: KafkaBroker
+    name: str
+    directory: Path
+    partitions: int = 4
+    settings: Mapping[str, str] = field(default_factory=dict)
+    input_config: Mapping[str, str] = field(default_factory=dict)
+    armed: bool = False
+    workers: list[WorkerProcess] = field(default_factory=list)
+    restarted_codes: set[int] = field(default_factory=lambda: set(RESTARTED))
+
+    @property
+    def input_topic(self) -> str:
+        """Where the load goes."""
+        return f"{self.name}.reviews"
+
+    @property
+    def output_topic(self) -> str:
+        """Where the summary changes come."""
+        return f"{self.name}.summaries"
+
+    @property
+    def dlq_topic(self) -> str:
+        """Where the dead letters come."""
+        return f"{self.name}.dlq"
+
+    @property
+    def changelog_topic(self) -> str:
+        """Faust's name for the changelog of the worker's table."""
+        return f"{self.name}-entities-changelog"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The settings of its workers, as environment variables."""
+        return {
+            "KAFKA_BOOTSTRAP_SERVERS": self.broker.bootstrap_servers,
+            "COVERSUMM_INPUT_TOPIC": self.input_topic,
+            "COVERSUMM_OUTPUT_TOPIC": self.output_topic,
+            "COVERSUMM_DLQ_TOPIC": self.dlq_topic,
+            "COVERSUMM_APP_ID": self.name,
+            "COVERSUMM_WEB_BIND": "127.0.0.1",
+            "COVERSUMM_EMBEDDER": "none",
+            **self.settings,
+        }
+
+    def create_input(self) -> Self:
+        """Create the input topic, which no worker does."""
+        self.broker.create_topic(self.input_topic, self.partitions, self.input_config)
+        return self
+
+    def worker(self, name: str = "", **settings: str) -> WorkerProcess:
+        """A further worker, not started; `settings` are COVERSUMM_ variables without the prefix."""
+        extra = {f"COVERSUMM_{variable.upper()}": value for variable, value in settings.items()}
+        label = name or f"worker-{len(self.workers)}"
+        environment = {**self.environment, **extra}
+        self.workers.append(WorkerProcess(self.directory / label, environment, armed=self.armed))
+        return self.workers[-1]
+
+    def start(self, count: int = 1) -> list[WorkerProcess]:
+        """Start so many further workers and wait until all are ready."""
+        started = [self.worker().start() for _ in range(count)]
+        for worker in started:
+            worker.wait_ready()
+        return started
+
+    def restart(self, worker: WorkerProcess) -> None:
+        """Start a worker again that ended by itself, as Kubernetes would.
+
+        Only a crash or a kill is a reason to: 0 without SIGTERM, 1, 2 and 4 are findings.
+        """
+        if worker.exit_code not in self.restarted_codes:
+            raise WorkerError(f"ended with {worker.exit_code}\n{worker.log_end()}")
+        worker.start()
+
+    def targets(self) -> dict[int, int]:
+        """Partition -> the offset behind its last committed record: what the group has to commit."""
+        last: dict[int, int] = {}
+        for message in read_topic(self.broker.bootstrap_servers, self.input_topic):
+            last[message.partition] = message.offset + 1
+        return last
+
+    def lag(self, targets: Mapping[int, int]) -> int:
+        """Offsets between what is committed and `targets`."""
+        committed = committed_offsets(self.broker.bootstrap_servers, self.input_topic, self.name)
+        return sum(max(0, target - max(0, committed[partition])) for partition, target in targets.items())
+
+    def wait_caught_up(self, timeout_s: float = 120) -> float:
+        """Seconds until everything in the input topic now is committed."""
+        started_s = time.monotonic()
+        targets = self.targets()
+
+        def caught_up() -> bool:
+            if not any(worker.alive for worker in self.workers):
+                raise WorkerError("no worker is alive\n" + self.logs())
+            return self.lag(targets) == 0
+
+        wait_for(caught_up, timeout_s, lambda: f"lag {self.lag(targets)}\n{self.logs()}", every_s=0.3)
+        return time.monotonic() - started_s
+
+    def set_offsets(self, offsets: Mapping[int, int], timeout_s: float = 30) -> None:
+        """Set the group's offsets, as an operator may, and say so in their metadata.
+
+        A group with members refuses: it is asked again until `timeout_s`, for one that was killed is a member for a session.
+        """
+        client = consumer(self.broker.bootstrap_servers, self.name)
+        wanted = [
+            TopicPartition(self.input_topic, partition, offset, "by hand")
+            for partition, offset in offsets.items()
+        ]
+
+        def set_now() -> bool:
+            with contextlib.suppress(KafkaException):
+                done = client.commit(offsets=wanted, asynchronous=False)
+                return done is not None and not any(one.error for one in done)
+            return False
+
+        try:
+            wait_for(set_now, timeout_s, lambda: f"the group {self.name} does not let its offsets be set")
+        finally:
+            client.close()
+
+    def stop(self) -> None:
+        """SIGTERM to all that run; each must end with 0."""
+        running = [worker for worker in self.workers if worker.alive]
+        for worker in running:
+            worker.wait_ready()  # one that is still starting has no handler yet, and just dies
+        codes = [worker.terminate() for worker in running]
+        if any(codes):
+            raise WorkerError(f"ended with {codes} after SIGTERM\n{self.logs()}")
+
+    def discard(self) -> None:
+        """End all workers whatever state they are in."""
+        for worker in self.workers:
+            worker.discard()
+
+    def logs(self) -> str:
+        """The ends of all workers' logs."""
+        return "\n".join(worker.log_end() for worker in self.workers)
+
+    def verify(self, *, committed: bool = True, compacted: bool = False) -> dict[str, Any]:
+        """The verifier's report; differences are an error that shows them."""
+        report = self.report(committed=committed, compacted=compacted)
+        if not report["ok"]:
+            raise WorkerError(f"{json.dumps(report, indent=1)}\n{self.logs()}")
+        return report
+
+    def report(
+        self, *, committed: bool = True, compacted: bool = False, timeout_s: float = 3600
+    ) -> dict[str, Any]:
+        """Run the verifier as a process of its own; its report, right or wrong.
+
+        With `committed` the group must have committed the whole input, and the changelog is compared with it and, once all
+        workers ended, with their local copies; a `compacted` changelog has no history to compare.
+        """
+        command = [
+            sys.executable,
+            "-m",
+            "tests.harness.verifier",
+            "--bootstrap",
+            self.broker.bootstrap_servers,
+        ]
+        command += ["--input", self.input_topic, "--output", self.output_topic, "--dlq", self.dlq_topic]
+        command += ["--group", self.name, "--changelog", self.changelog_topic] if committed else []
+        if committed and not any(worker.alive for worker in self.workers):
+            command += [
+                "--data",
+                *(str(worker.data_dir) for worker in self.workers if worker.data_dir.exists()),
+            ]
+        command += ["--compacted"] if compacted else []
+        done = self._run(command, timeout_s)
+        if done.returncode not in (0, 1) or not done.stdout:
+            raise WorkerError(f"the verifier ended with {done.returncode}\n{done.stderr}")
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
+
+    def verify_state(self, timeout_s: float = 600) -> None:
+        """`coversumm-worker verify` over every data directory; the workers must have ended."""
+        for worker in self.workers:
+            done = self._run([*COMMAND, "verify", "--json"], timeout_s, worker.environment)
+            if done.returncode:
+                raise WorkerError(f"verify ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+
+    def _run(
+        self, command: list[str], timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=ROOT,
+            env=clean_environment(environment if environment is not None else self.environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+
+
+@contextlib.contextmanager
+def pipeline(broker: KafkaBroker, name: str, directory: Path, **options: Any) -> Iterator[Pipeline]:
+    """A pipeline with its input topic; whatever happens, no worker outlives the block."""
+    site = Pipeline(broker, name, directory, **options).create_input()
+    try:
+        yield site
+    finally:
+        site.discard()
+
+
+def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment with none of the worker's settings but those given."""
+    foreign = ("COVERSUMM_", "KAFKA_")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    return {**inherited, **environment}
+
+
+def wait_for(
+    condition: Callable[[], bool], timeout_s: float, complaint: Callable[[], str], *, every_s: float = 0.1
+) -> None:
+    """Return when `condition` holds; WorkerError with the complaint when it does not in time."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            raise WorkerError(f"after {timeout_s:g} s: {complaint()}")
+        time.sleep(every_s)

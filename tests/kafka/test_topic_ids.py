@@ -1,0 +1,100 @@
+"""Topic ids on the embedded broker, which tells none, and what answers come to (on a real broker: tests/real_kafka)."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from tests.harness.embedded import embedded_broker
+from worker.errors import Crash
+from worker.kafka import topic_ids as module
+from worker.kafka.topic_ids import NO_ID, TopicIds
+
+__all__ = ["embedded_broker"]
+
+
+class FakeAdmin:
+    """A broker's answers, one after the other; the last one is given again and again."""
+
+    def __init__(self, *answers: dict[str, str] | int) -> None:
+        self.answers = list(answers)
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def list_topics(self, timeout: float) -> Any:
+        return SimpleNamespace(controller_id=1, brokers={1: object()})
+
+    def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        futures: dict[str, Future[Any]] = {name: Future() for name in topics.topic_names}
+        for name, future in futures.items():
+            if isinstance(answer, int):
+                future.set_exception(KafkaException(KafkaError(answer)))
+            else:
+                future.set_result(SimpleNamespace(topic_id=answer[name]))
+        return futures
+
+
+def asking(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, str] | int) -> TopicIds:
+    monkeypatch.setattr(module, "AdminClient", lambda config: FakeAdmin(*answers))
+    monkeypatch.setattr(module, "MISSING_SECONDS", 0.05)
+    monkeypatch.setattr("worker.kafka.retry.PAUSE_SECONDS", 0.01)
+    return TopicIds({}, ("in", "changelog"), 1.0)
+
+
+def test_a_topic_that_was_made_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = {"in": "a", "changelog": "b"}
+    ids = asking(monkeypatch, one, one, {"in": "a", "changelog": "c"})
+    ids.read()
+    assert (ids.known("in"), ids.known("changelog")) == ("a", "b")
+    ids.check()
+    with pytest.raises(Crash, match="changelog was deleted and made anew"):
+        ids.check()
+    with pytest.raises(Crash, match="changelog was deleted and made anew"):
+        ids.read()  # not by a takeover either: a worker may have lost its partitions when the topic went
+
+
+def test_a_topic_that_is_gone_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = asking(monkeypatch, {"in": "a", "changelog": "b"}, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    ids.read()
+    with pytest.raises(Crash, match="a topic is gone"):
+        ids.check()
+
+
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TRANSPORT])
+def test_a_broker_that_does_not_know_its_topics_yet_or_is_just_away_is_asked_again(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = {"in": "a", "changelog": "b"}
+    ids = asking(monkeypatch, code, one, code, one)
+    ids.read()
+    ids.check()
+
+
+def test_a_broker_that_does_not_answer_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Crash, match="does not tell the ids of in, changelog"):
+        asking(monkeypatch, KafkaError._TIMED_OUT).read()
+
+
+def test_a_broker_older_than_ids_tells_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = asking(monkeypatch, {"in": NO_ID, "changelog": NO_ID})
+    ids.read()
+    assert (ids.known("in"), ids.known("changelog")) == ("", "")
+    ids.check()
+
+
+def test_the_embedded_broker_tells_none_and_takes_no_time_for_it(embedded_broker: Any) -> None:
+    embedded_broker.create_topic("in", 1)
+    ids = TopicIds({"bootstrap.servers": embedded_broker.bootstrap_servers}, ("in",), 20.0)
+    started = time.monotonic()
+    ids.read()
+    ids.check()
+    assert ids.known("in") == ""
+    assert ids.tombstone_life_ms("in") is None
+    assert time.monotonic() - started < 5

@@ -1,0 +1,316 @@
+"""Restore and standby against a real broker's transactions: what is read, and when a restore may end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer, TopicPartition
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.faust_app import Ids, make_app, make_table
+from tests.harness.topics import producer
+from worker.errors import Crash
+from worker.kafka import changelog as module
+from worker.kafka.changelog import ChangelogReader, Changes
+from worker.kafka.topics import DELETE_RETENTION_MS
+from worker.stream.table import ACTIVE, CommittedTable
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+DAY_MS = 24 * 3600 * 1000
+
+
+class Changelog:
+    """A changelog topic of one partition, its writers, and a reader's copy of it."""
+
+    def __init__(self, broker: KafkaBroker, name: str, cleanup: str = "compact") -> None:
+        self.broker, self.topic = broker, name
+        broker.create_topic(name, 1, {"cleanup.policy": cleanup})
+        self.topic_ids = Ids()
+        self.config = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+        self.rows: dict[bytes, bytes] = {}
+        self.applied: list[tuple[int, int]] = []  # (expected predecessor, last offset) of each atomic batch
+        self.progress: list[tuple[int, int]] = []
+
+    def begin(self, writer: str, **rows: str | None) -> Producer:
+        """An open transaction with these rows on the broker."""
+        made = Producer({**self.config, "transactional.id": f"{self.topic}-{writer}"})
+        made.init_transactions(30)
+        made.begin_transaction()
+        for key, value in rows.items():
+            made.produce(self.topic, None if value is None else value.encode(), key.encode(), 0)
+        assert made.flush(10) == 0
+        return made
+
+    def commit(self, writer: str, **rows: str | None) -> None:
+        self.begin(writer, **rows).commit_transaction(30)
+
+    def abort(self, writer: str, **rows: str | None) -> None:
+        self.begin(writer, **rows).abort_transaction(30)
+
+    def age(self, *days: int) -> None:
+        """A row for each, so old."""
+        writer, now_ms = producer(self.broker.bootstrap_servers), int(time.time() * 1000)
+        for old in days:
+            writer.produce(self.topic, b"v", b"k%d" % old, 0, timestamp=now_ms - old * DAY_MS)
+            assert writer.flush(10) == 0
+
+    def bounds(self) -> tuple[int, int, int]:
+        """Start, end and horizon as the table asks for them."""
+        app = SimpleNamespace(client_config=self.config, topic_ids=self.topic_ids)
+        table = SimpleNamespace(changelog_topic_name=self.topic, app=app)
+        return CommittedTable._log_bounds(table, [0])[0]
+
+    def reader(self, start: int = 0) -> ChangelogReader:
+        return ChangelogReader(self.config, self.topic, {0: start}, self._apply)
+
+    def _apply(self, partition: int, first: int, changes: Changes, last: int) -> None:
+        assert partition == 0
+        self.applied.append((first, last))
+        for key, value in changes.items():
+            if value is None:
+                self.rows.pop(key, None)
+            else:
+                self.rows[key] = value
+
+    def restore(self, start: int = 0) -> int:
+        """A whole restore, as at a takeover; the number of rows read."""
+        goal = self.bounds()[1]
+        return self.reader(start).restore({0: goal}, lambda *numbers: self.progress.append(numbers))
+
+
+@pytest.fixture
+def changelog(kafka: KafkaBroker, request: pytest.FixtureRequest) -> Changelog:
+    return Changelog(kafka, "".join(c if c.isalnum() else "-" for c in request.node.name))
+
+
+class Running:
+    """Something in a thread of its own, and what it ended with."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self.thread.start()
+
+    def _run(self, work: Callable[[], Any]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self.error = error
+
+    def ends(self, seconds: float) -> bool:
+        self.thread.join(seconds)
+        return not self.thread.is_alive()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
+# -- restore ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+def test_a_restore_waits_for_transactions_that_are_open_when_it_begins(
+    changelog: Changelog, outcome: str
+) -> None:
+    """The predecessor's last transaction may be undecided still: its rows belong to offsets that may be committed."""
+    changelog.commit("one", a="1", b="1")
+    changelog.abort("two", a="aborted", x="aborted")
+    open_transaction = changelog.begin("three", a="3", c="3")
+    changelog.commit("four", b="4")
+    restore = Running(changelog.restore)
+    wait_until(lambda: changelog.rows == {b"a": b"1", b"b": b"1"})
+    assert not restore.ends(1.0), "it ended before the open transaction was decided"
+    assert changelog.rows == {b"a": b"1", b"b": b"1"}
+    if outcome == "commit":
+        open_transaction.commit_transaction(30)
+    else:
+        open_transaction.abort_transaction(30)
+    assert restore.ends(20)
+    assert restore.error is None
+    if outcome == "commit":
+        assert changelog.rows == {b"a": b"3", b"b": b"4", b"c": b"3"}
+    else:
+        assert changelog.rows == {b"a": b"1", b"b": b"4"}
+
+
+def test_the_goal_is_what_an_uncommitted_reader_sees(changelog: Changelog) -> None:
+    """The end for a committed reader lies before the open transaction, and a restore up to it would miss its rows."""
+    changelog.commit("one", a="1")
+    pending = changelog.begin("two", b="2")
+    assert changelog.bounds()[:2] == (0, 3)
+    pending.abort_transaction(30)
+
+
+def test_a_restore_ends_behind_trailing_markers_and_aborted_rows(changelog: Changelog) -> None:
+    """No row is at the goal's edge: only the position gets there."""
+    changelog.commit("one", a="1")
+    changelog.abort("two", **{f"row{i}": "x" for i in range(50)})
+    assert changelog.restore() == 1
+    assert changelog.rows == {b"a": b"1"}
+    assert changelog.progress[-1] == (1, 0)
+
+
+def test_a_restore_of_aborted_rows_alone_ends(changelog: Changelog) -> None:
+    changelog.abort("one", a="x")
+    assert changelog.restore() == 0
+    assert changelog.rows == {}
+
+
+def test_a_restore_of_an_empty_log_ends_at_once(changelog: Changelog) -> None:
+    started = time.monotonic()
+    assert changelog.restore() == 0
+    assert time.monotonic() - started < 10
+
+
+def test_a_restore_applies_removals_in_order_and_goes_on_after_the_stored_offset(
+    changelog: Changelog,
+) -> None:
+    changelog.commit("one", a="1", b="1")
+    changelog.commit("two", a=None)
+    assert changelog.restore() == 3
+    assert changelog.rows == {b"b": b"1"}
+    last = changelog.applied[-1][1]
+    changelog.commit("three", c="3")
+    assert changelog.restore(start=last + 1) == 1
+    assert changelog.rows == {b"b": b"1", b"c": b"3"}
+
+
+def test_many_rows_are_applied_in_batches_that_follow_each_other(
+    changelog: Changelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ROWS_PER_BATCH", 100)
+    changelog.commit("one", **{f"row{i:04}": str(i) for i in range(1000)})
+    assert changelog.restore() == 1000
+    assert changelog.rows == {b"row%04d" % i: str(i).encode() for i in range(1000)}
+    assert len(changelog.applied) >= 10
+    assert all(
+        first > last for (_, last), (first, _) in zip(changelog.applied, changelog.applied[1:], strict=False)
+    )
+
+
+def test_a_restore_that_stands_still_is_a_crash(
+    changelog: Changelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STALLED_SECONDS", 1.0)
+    changelog.commit("one", a="1")
+    pending = changelog.begin("two", b="2")
+    with pytest.raises(Crash, match="stands still"):
+        changelog.restore()
+    pending.abort_transaction(30)
+
+
+def test_a_restore_can_be_stopped(changelog: Changelog) -> None:
+    pending = changelog.begin("one", a="1")
+    reader = changelog.reader()
+    restore = Running(lambda: reader.restore({0: changelog.bounds()[1]}, lambda *_: None))
+    assert not restore.ends(0.5)
+    reader.stop()
+    assert restore.ends(10)
+    assert restore.error is None
+    assert reader.stopped
+    pending.abort_transaction(30)
+
+
+def test_an_offset_outside_the_log_is_an_error_and_no_reset(changelog: Changelog) -> None:
+    changelog.commit("one", a="1")
+    with pytest.raises(KafkaException):
+        changelog.reader(start=500).restore({0: 1000}, lambda *_: None)
+    assert changelog.rows == {}
+
+
+def test_a_record_without_a_key_is_none_of_the_workers_rows(kafka: KafkaBroker) -> None:
+    changelog = Changelog(kafka, "changelog-without-key", cleanup="delete")  # a compacted topic takes none
+    writer = producer(kafka.bootstrap_servers)
+    writer.produce(changelog.topic, b"value", None, 0)
+    assert writer.flush(10) == 0
+    with pytest.raises(Crash, match="without a key at 0"):
+        changelog.restore()
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_horizon_is_the_first_offset_younger_than_the_tombstones_life(changelog: Changelog) -> None:
+    life_days = DELETE_RETENTION_MS // DAY_MS
+    changelog.age(life_days + 10)
+    assert changelog.bounds() == (0, 1, 1)  # no row is: the end
+    changelog.age(life_days + 5, life_days - 1, 0)
+    assert changelog.bounds() == (0, 4, 2)
+
+
+@pytest.mark.parametrize(("life_days", "horizon"), [(2, 2), (0.01, 3), (365, 0)])
+def test_a_changelog_that_was_made_with_less_life_for_its_tombstones_has_a_later_horizon(
+    kafka: KafkaBroker, life_days: float, horizon: int
+) -> None:
+    changelog = Changelog(kafka, f"changelog-life-{life_days}")
+    changelog.topic_ids.life_ms = int(life_days * DAY_MS)
+    changelog.age(20, 5, 1)
+    assert changelog.bounds() == (0, 3, horizon)
+
+
+def test_the_horizon_of_a_young_log_is_its_start(changelog: Changelog) -> None:
+    changelog.age(1, 0)
+    assert changelog.bounds() == (0, 2, 0)
+
+
+def test_the_start_of_a_log_that_was_cut_is_seen(kafka: KafkaBroker) -> None:
+    changelog = Changelog(kafka, "changelog-cut", cleanup="compact,delete")  # a compacted one cannot be cut
+    changelog.age(0, 0, 0, 0)
+    admin = kafka.admin()
+    for future in admin.delete_records([TopicPartition(changelog.topic, 0, 3)]).values():
+        future.result(30)
+    assert changelog.bounds()[:2] == (3, 4)
+
+
+# -- standby ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_standby_follows_what_is_committed_and_nothing_else(changelog: Changelog) -> None:
+    reader = changelog.reader()
+    follower = Running(reader.follow)
+    changelog.commit("one", a="1")
+    wait_until(lambda: changelog.rows == {b"a": b"1"})
+    pending = changelog.begin("two", a="2")
+    changelog.abort("three", a="aborted")
+    time.sleep(0.5)
+    assert changelog.rows == {b"a": b"1"}
+    pending.commit_transaction(30)
+    wait_until(lambda: changelog.rows == {b"a": b"2"})
+    assert follower.thread.is_alive()
+    reader.stop()
+    assert follower.ends(10)
+    assert follower.error is None
+
+
+def test_a_restored_log_goes_into_rocksdb_with_its_offsets(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Gate, reader and broker together: a second restore begins behind the first and finds it whole."""
+    app = make_app(tmp_path)
+    changelog = Changelog(kafka, "tests-entities-changelog")  # Faust's name for it
+    app.client_config = changelog.config
+    table = make_table(app)
+    table.loop = loop = asyncio.new_event_loop()
+    try:
+        changelog.commit("one", a="1", b="1")
+        changelog.commit("two", b=None, c="2")
+        table._roles[0] = ACTIVE
+        assert table._restore(table._epoch, [0])
+        assert dict(table.rows(0).scan(b"")) == {b"a": b"1", b"c": b"2", table.data.offset_key: b"4"}
+        changelog.commit("three", d="3")
+        assert table._restore(table._epoch, [0])
+        assert table.rows(0).get(b"d") == b"3"
+        assert table._stored_offset(0) == 6
+    finally:
+        table.data._dbs.clear()
+        loop.close()

@@ -1,0 +1,655 @@
+"""Damage: to rows, files, disks and topics. A worker stops and says what to do, or mends itself; it never goes on wrong.
+
+Each of these ends with the verifier, over everything that was published and every local copy: nothing lost, repeated or
+wrong, whatever was damaged in between. `make test` has one of each sort, `make faults` all of them, and damage under load.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.damage import (
+    Disk,
+    all_rows,
+    cut,
+    databases,
+    delete_records,
+    delete_topic,
+    flip,
+    flip_rows,
+    log_sizes,
+    make_anew,
+    may_mount,
+    published,
+    reset,
+    run_as_root_of_a_namespace,
+    write_rows,
+)
+from tests.harness.load import Sent
+from tests.harness.record import Recorder
+from tests.harness.scenario import judge
+from tests.harness.topics import read_topic
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
+from tests.real_kafka.test_exactly_once import DIMENSION, SETTINGS, events, feed, upsert
+from tests.real_kafka.test_surroundings import refused, refused_again
+from worker.state import rows as codec
+from worker.state.keys import APPLIED
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+LOAD = events(110, seed=3)
+FIRST, SECOND = LOAD[:120], LOAD[120:]
+
+
+@pytest.fixture
+def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
+    """A pipeline of the test's own name, two partitions, not started."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name.removeprefix("test_"))
+    with pipeline(kafka, name, tmp_path, partitions=2, settings=SETTINGS) as made:
+        yield made
+
+
+def stopped(site: Pipeline, load: list[Sent] = FIRST, **settings: str) -> WorkerProcess:
+    """A worker that has processed a load and was stopped."""
+    worker = site.worker(**settings).start()
+    worker.wait_ready()
+    feed(site, load)
+    site.wait_caught_up(60)
+    assert worker.terminate() == 0
+    return worker
+
+
+def killed(site: Pipeline) -> WorkerProcess:
+    """One with table files and a log with writes in every database, as `kill -9` leaves them."""
+    worker = site.worker()
+    for load in (FIRST[:60], FIRST[60:]):
+        worker.start().wait_ready()  # what is in the log at an opening goes into a table file
+        feed(site, load)
+        site.wait_caught_up(60)
+        worker.kill()
+    for folder in databases(worker):
+        assert list(folder.glob("*.sst"))
+        assert any(log.stat().st_size for log in folder.glob("*.log"))
+    return worker
+
+
+def goes_on(site: Pipeline, worker: WorkerProcess, *, broken_history: bool = False) -> dict[str, Any]:
+    """Started again it processes the rest, and everything was right all the time; the verifier's report.
+
+    With a `broken_history` the changelog no longer has all that was ever committed: only its end is compared.
+    """
+    if not worker.alive:
+        worker.start()
+    worker.wait_ready()
+    feed(site, SECOND)
+    site.wait_caught_up(60)
+    site.stop()
+    report = site.verify(compacted=broken_history)
+    site.verify_state()
+    return report
+
+
+def same_again(worker: WorkerProcess, live: dict[tuple[str, bytes], bytes]) -> None:
+    """I8, in place: started and stopped, it has the rows that it had."""
+    worker.start().wait_ready()
+    assert worker.terminate() == 0
+    assert all_rows(worker) == live
+
+
+# -- topics made anew -----------------------------------------------------------------------------------------------------
+
+
+def test_an_input_topic_made_anew_with_a_longer_log_is_refused(site: Pipeline) -> None:
+    """Every offset fits: the id alone tells. Then `reset`, and the new topic is read from its start."""
+    worker = stopped(site)
+    before, targets = published(site), site.targets()
+    make_anew(site, site.input_topic)
+    feed(site, events(200, seed=4))
+    assert all(end > targets[partition] for partition, end in site.targets().items())
+    site.set_offsets(targets)
+    refused_again(worker, "made anew", site.input_topic, "coversumm-worker reset")
+    assert published(site) == before
+    make_anew(site, site.output_topic, {"cleanup.policy": "compact"})
+    make_anew(site, site.dlq_topic)
+    reset(worker)
+    assert goes_on(site, worker, broken_history=True)["records"] > 200
+
+
+def test_a_changelog_made_anew_is_read_from_its_start(site: Pipeline) -> None:
+    """Its log is longer than the stored offset, and what lies below that is not what was applied."""
+    worker = stopped(site)
+    live = all_rows(worker)
+    records = read_topic(site.broker.bootstrap_servers, site.changelog_topic)
+    make_anew(site, site.changelog_topic, {"cleanup.policy": "compact"})
+    foreign = [record._replace(key=b"E\0\0\0\1x", value=b"gone before long") for record in records]
+    write_rows(site, foreign, site.changelog_topic)
+    write_rows(site, [record._replace(value=None) for record in foreign], site.changelog_topic)
+    write_rows(site, records, site.changelog_topic)
+    worker.start().wait_ready()
+    assert worker.terminate() == 0
+    assert worker.log_text().count("rebuilding it") == site.partitions
+    assert worker.restored_rows()[-1] >= len(records)
+    assert all_rows(worker) == live
+
+
+@pytest.mark.faults
+def test_an_empty_changelog_made_anew_is_refused(site: Pipeline) -> None:
+    worker = stopped(site)
+    before = published(site)
+    make_anew(site, site.changelog_topic, {"cleanup.policy": "compact"})
+    refused_again(worker, "the state ends at 0", site.changelog_topic, "coversumm-worker reset")
+    assert published(site) == before
+
+
+@pytest.mark.faults
+def test_a_changelog_without_its_beginning_is_refused(site: Pipeline) -> None:
+    """The applied offset is there and right, most rows are not."""
+    worker = stopped(site)
+    worker.wipe()
+    ends = {p: end // 2 for p, end in log_sizes(site, site.changelog_topic).items()}
+    _set_policy(site, site.changelog_topic, "compact,delete")
+    delete_records(site, site.changelog_topic, ends)
+    _set_policy(site, site.changelog_topic, "compact")
+    refused_again(worker, "fingerprint", "coversumm-worker reset")
+
+
+def _set_policy(site: Pipeline, topic: str, policy: str) -> None:
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = site.broker.admin()  # its futures fail once it is collected
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+
+
+# -- formats --------------------------------------------------------------------------------------------------------------
+
+
+def _rewrite_applied(site: Pipeline, version: int) -> None:
+    """Write the applied rows again as a worker of another version would."""
+    latest = {
+        record.partition: record
+        for record in read_topic(site.broker.bootstrap_servers, site.changelog_topic)
+        if record.key == APPLIED
+    }
+    rewritten = []
+    for record in latest.values():
+        assert record.value is not None
+        applied = codec.decode_applied(APPLIED, record.value)
+        payload = applied.next_offset.to_bytes(8, "little") + applied.topic.encode()
+        rewritten.append(record._replace(value=codec.seal(APPLIED, payload, version)))
+    write_rows(site, rewritten, site.changelog_topic)
+
+
+def test_state_of_an_older_format_is_taken_over_and_upgraded(site: Pipeline) -> None:
+    worker = stopped(site)
+    _rewrite_applied(site, 1)
+    worker.wipe()
+    worker.start().wait_ready()
+    assert worker.terminate() == 0
+    assert {value[0] for (_, key), value in all_rows(worker).items() if key == APPLIED} == {1}
+    goes_on(site, worker, broken_history=True)
+    upgraded = [value for (_, key), value in all_rows(worker).items() if key == APPLIED]
+    assert {value[0] for value in upgraded} == {2}
+    assert all(codec.decode_applied(APPLIED, value).topic_id for value in upgraded)
+
+
+@pytest.mark.faults
+def test_state_of_a_newer_format_is_refused(site: Pipeline) -> None:
+    worker = stopped(site)
+    _rewrite_applied(site, 3)
+    refused_again(worker, "applied offset", "format 3", "run the version of the worker that wrote it")
+
+
+# -- rows -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", [b"applied offset", b"fingerprint"])
+def test_a_corrupt_row_of_the_partition_is_refused_at_the_start(site: Pipeline, kind: bytes) -> None:
+    worker = stopped(site)
+    before = published(site)
+    (name,) = flip_rows(databases(worker)[0], kind)
+    refused_again(worker, f"corrupt state row ({name})", "coversumm-worker reset --local")
+    assert published(site) == before
+    reset(worker, "--local")
+    goes_on(site, worker)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        b"header",
+        *(pytest.param(kind, marks=pytest.mark.faults) for kind in (b"published set", b"review", b"vectors")),
+    ],
+)
+def test_a_corrupt_row_met_in_the_middle_ends_the_worker_before_it_publishes(
+    site: Pipeline, kind: bytes
+) -> None:
+    """Every row of the kind is flipped: the first event that needs one is the last that is looked at."""
+    worker = stopped(site)
+    before = published(site)
+    names = set().union(*(flip_rows(folder, kind) for folder in databases(worker)))
+    worker.log_path.unlink()
+    worker.start().wait_ready()
+    feed(site, [event for event in FIRST if event.value])  # every entity again: each must be read
+    line = refused(worker, "corrupt state row", "coversumm-worker reset --local")
+    assert any(name in line for name in names), line
+    assert published(site) == before
+    reset(worker, "--local")
+    goes_on(site, worker)
+
+
+# -- files ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_manifest_that_lost_its_end_is_refused(site: Pipeline) -> None:
+    """RocksDB opens it and says nothing: rows would be missing under the newest offset."""
+    worker = killed(site)
+    folder = databases(worker)[0]
+    cut(next(folder.glob("MANIFEST-*")), 0.5)
+    refused_again(worker, str(folder), "manifest", "coversumm-worker reset --local")
+    reset(worker, "--local")
+    goes_on(site, worker)
+
+
+@pytest.mark.faults
+def test_a_lost_table_file_is_refused(site: Pipeline) -> None:
+    worker = killed(site)
+    folder = databases(worker)[-1]
+    sorted(folder.glob("*.sst"))[0].unlink()
+    refused_again(worker, str(folder), "coversumm-worker reset --local")
+    reset(worker, "--local")
+    goes_on(site, worker)
+
+
+@pytest.mark.faults
+def test_a_flipped_table_file_ends_the_worker_when_it_is_read(site: Pipeline) -> None:
+    worker = killed(site)
+    before = published(site)
+    for folder in databases(worker):
+        for path in folder.glob("*.sst"):
+            for at in range(100, path.stat().st_size // 2, 1500):
+                flip(path, at)
+    worker.log_path.unlink()
+    worker.start()
+    feed(site, [event for event in FIRST if event.value])
+    refused(worker, "is damaged: Corruption", "coversumm-worker reset --local")
+    assert published(site) == before
+    reset(worker, "--local")
+    goes_on(site, worker)
+
+
+@pytest.mark.faults
+def test_a_log_that_lost_its_end_is_an_older_state_and_catches_up(site: Pipeline) -> None:
+    worker = killed(site)
+    live = all_rows(worker)
+    for folder in databases(worker):
+        cut(max(folder.glob("*.log")), 0.5)
+    same_again(worker, live)
+    assert worker.restored_rows()[-1] > 0
+    goes_on(site, worker)
+
+
+# -- data directories -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.faults
+def test_a_data_directory_from_a_backup_catches_up(site: Pipeline) -> None:
+    worker = stopped(site, FIRST[:60])
+    backup = shutil.copytree(worker.data_dir, worker.directory / "backup")
+    worker.start().wait_ready()
+    feed(site, FIRST[60:])
+    site.wait_caught_up(60)
+    assert worker.terminate() == 0
+    live = all_rows(worker)
+    worker.wipe()
+    shutil.copytree(backup, worker.data_dir)
+    same_again(worker, live)
+    total = sum(log_sizes(site, site.changelog_topic).values())
+    assert 0 < worker.restored_rows()[-1] < total
+    goes_on(site, worker)
+
+
+@pytest.mark.faults
+def test_a_data_directory_of_another_worker_is_as_good_as_ones_own(site: Pipeline) -> None:
+    """Rows belong to partitions, not to workers; what is stale in it is caught up."""
+    one = stopped(site, FIRST[:60])
+    other = site.worker()
+    shutil.copytree(one.data_dir, other.data_dir)
+    one.start().wait_ready()
+    feed(site, FIRST[60:])
+    site.wait_caught_up(60)
+    one.kill()
+    goes_on(site, other)
+
+
+@pytest.mark.faults
+def test_a_data_directory_of_another_pipeline_is_rebuilt(
+    kafka: KafkaBroker, tmp_path: Path, site: Pipeline
+) -> None:
+    """Its rows are of another changelog, whatever their offsets."""
+    with pipeline(kafka, f"{site.name}-other", tmp_path / "other", partitions=2, settings=SETTINGS) as other:
+        foreign = stopped(other, events(60, seed=9))
+    worker = stopped(site)
+    live = all_rows(worker)
+    worker.wipe()
+    shutil.copytree(foreign.data_dir, worker.data_dir)
+    same_again(worker, live)
+    goes_on(site, worker)
+
+
+# -- the disk -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk | None]:
+    """A file system of 32 MiB; None where this process may not mount one."""
+    if not may_mount():
+        yield None
+        return
+    made = Disk(tmp_path / "disk", 32)
+    try:
+        yield made
+    finally:
+        made.unmount()
+
+
+def never_ready(worker: WorkerProcess, code: int, timeout_s: float = 90) -> None:
+    """It ends with this code, and at no time before said that it was ready."""
+
+    def ended() -> bool:
+        assert not worker.ready(), worker.log_end()
+        return not worker.alive
+
+    wait_for(ended, timeout_s, worker.log_end, every_s=0.05)
+    assert worker.exit_code == code, worker.log_end()
+
+
+def test_a_full_disk_while_processing(
+    site: Pipeline, disk: Disk | None, request: pytest.FixtureRequest
+) -> None:
+    if disk is None:
+        return run_as_root_of_a_namespace(request.node.nodeid)
+    worker = stopped(site, FIRST[:60], data_dir=str(disk.path / "data"))
+    worker.start().wait_ready()
+    disk.fill()
+    feed(site, FIRST[60:])
+    assert worker.wait(60) == 3, worker.log_end()
+    assert "is full" in worker.log_text()
+    worker.start()
+    never_ready(worker, 3)
+    disk.clear()
+    goes_on(site, worker)
+
+
+@pytest.mark.faults
+def test_a_full_disk_while_recovering(
+    site: Pipeline, disk: Disk | None, request: pytest.FixtureRequest
+) -> None:
+    if disk is None:
+        return run_as_root_of_a_namespace(request.node.nodeid)
+    text = "All of it was as good as it gets. " * 50
+    large = [
+        upsert(f"hotel {i % 7}", f"r{i}", text, [1.0, float(i)] + [0.5] * (DIMENSION - 2)) for i in range(400)
+    ]
+    worker = stopped(site, large, data_dir=str(disk.path / "data"))
+    live = all_rows(worker)
+    worker.wipe()
+    disk.fill(leave_bytes=256 << 10)
+    worker.start()
+    never_ready(worker, 3)
+    assert "is full" in worker.log_text()
+    disk.clear()
+    same_again(worker, live)
+    goes_on(site, worker)
+
+
+# -- topics removed while the worker runs ---------------------------------------------------------------------------------
+
+
+def ends(worker: WorkerProcess, *codes: int, timeout_s: float = 100) -> None:
+    """It ends by itself with one of these."""
+    assert worker.wait(timeout_s) in codes, worker.log_end()
+
+
+POISON = Sent(b"a hotel", b"no event")
+QUICK = {"COVERSUMM_COMMIT_TIMEOUT_MS": "8000", "COVERSUMM_TRANSACTION_TIMEOUT_MS": "5000"}
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("role", ["output", "dlq"])
+def test_a_topic_to_publish_in_removed_while_running(site: Pipeline, role: str) -> None:
+    """A crash; what was not committed comes later.
+
+    An output topic is not begun anew silently: the operator makes it. A dead-letter topic is made by the restart.
+    """
+    site.settings = {**site.settings, **QUICK}
+    (worker,) = site.start(1)
+    feed(site, [*FIRST, POISON])
+    site.wait_caught_up(60)
+    topic = getattr(site, f"{role}_topic")
+    committed = site.targets()
+    delete_topic(site.broker, topic)
+    feed(site, [*SECOND, POISON])
+    ends(worker, 3)
+    if role == "output":
+        refused_again(worker, topic, "coversumm-worker topics")
+        assert site.lag(committed) == 0
+        site.broker.create_topic(topic, site.partitions, {"cleanup.policy": "compact"})
+    worker.start().wait_ready()
+    site.wait_caught_up(60)
+    site.stop()
+    report = site.report()
+    # Gone is what was in the topic, and with it the last word on some entities; nothing else is missing, repeated or wrong.
+    assert set(report["differences"]) == ({"I1 wrong", "I3 lost"} if role == "output" else {"I4 lost"}), (
+        report
+    )
+
+
+@pytest.mark.faults
+def test_an_input_topic_removed_while_running(site: Pipeline) -> None:
+    (worker,) = site.start(1)
+    feed(site, FIRST)
+    site.wait_caught_up(60)
+    before = published(site)
+    make_anew(site, site.input_topic)
+    feed(site, events(500, seed=5))
+    wait_for(lambda: not worker.alive, 100, worker.log_end)
+    assert worker.exit_code in (2, 3), worker.log_end()
+    refused_again(worker, "made anew", "coversumm-worker reset")
+    assert published(site) == before
+
+
+def test_a_changelog_removed_while_running(site: Pipeline) -> None:
+    """Its rows would go into the new one, the offsets with them: nothing of that is committed."""
+    (worker,) = site.start(1)
+    feed(site, FIRST)
+    site.wait_caught_up(60)
+    before, committed = published(site), site.targets()
+    make_anew(site, site.changelog_topic, {"cleanup.policy": "compact"})
+    feed(site, SECOND)
+    ends(worker, 3)
+    assert published(site) == before
+    refused_again(worker, "coversumm-worker reset")
+    assert site.lag(committed) == 0
+    assert site.lag(site.targets()) > 0
+
+
+# -- compaction -----------------------------------------------------------------------------------------------------------
+
+TINY_SEGMENTS = {
+    "cleanup.policy": "compact",
+    "segment.ms": "200",
+    "segment.bytes": str(1 << 20),
+    "min.cleanable.dirty.ratio": "0.01",
+    "min.compaction.lag.ms": "0",
+    "max.compaction.lag.ms": "500",
+    "delete.retention.ms": "500",
+}
+
+
+def test_a_state_rebuilt_from_a_compacted_changelog_is_the_live_one(site: Pipeline) -> None:
+    """Compaction really happened, tombstones and all; the deleted stay deleted."""
+    site.broker.create_topic(site.changelog_topic, site.partitions, TINY_SEGMENTS)
+    (worker,) = site.start(1)
+    written = 0
+    for at in range(0, len(FIRST), 30):
+        feed(site, FIRST[at : at + 30])
+        site.wait_caught_up(60)
+    assert worker.terminate() == 0
+    written = sum(log_sizes(site, site.changelog_topic).values())
+    live = all_rows(worker)
+
+    def compacted() -> bool:
+        records = read_topic(site.broker.bootstrap_servers, site.changelog_topic)
+        # The last segment is never cleaned: rows that change nothing push what is there into an older one.
+        padding = [record._replace(key=b"padding", value=None) for record in records[:1] + records[-1:]]
+        write_rows(site, padding, site.changelog_topic)
+        tombstones = [record for record in records if record.value is None and record.key != b"padding"]
+        return len(records) - 4 * site.partitions < len(live) < written and not tombstones
+
+    wait_for(
+        compacted,
+        120,
+        lambda: f"{written} were written, {log_sizes(site, site.changelog_topic)} are left",
+        every_s=1,
+    )
+    assert sum(log_sizes(site, site.changelog_topic).values()) < written
+    worker.wipe()
+    same_again(worker, live)
+    worker.start().wait_ready()
+    feed(site, SECOND)
+    site.wait_caught_up(60)
+    site.stop()
+    site.verify(compacted=True)
+    site.verify_state()
+
+
+@pytest.mark.faults
+def test_local_state_older_than_the_tombstones_of_its_changelog_is_rebuilt(site: Pipeline) -> None:
+    """A copy from before a deletion whose tombstone is gone by now: following the log from there, the row would stay."""
+    site.broker.create_topic(
+        site.changelog_topic, site.partitions, TINY_SEGMENTS | {"delete.retention.ms": "1000"}
+    )
+    worker = stopped(site, FIRST[:60])
+    backup = shutil.copytree(worker.data_dir, worker.directory / "backup")
+    worker.start().wait_ready()
+    feed(site, [Sent(key, None) for key in {event.key for event in FIRST[:60]} if key])
+    site.wait_caught_up(60)
+    assert worker.terminate() == 0
+    live = all_rows(worker)
+
+    def forgotten() -> bool:
+        records = read_topic(site.broker.bootstrap_servers, site.changelog_topic)
+        write_rows(
+            site,
+            [r._replace(key=b"padding", value=None) for r in records[:1] + records[-1:]],
+            site.changelog_topic,
+        )
+        return not any(record.value is None and record.key != b"padding" for record in records)
+
+    wait_for(forgotten, 120, lambda: "its tombstones are still there", every_s=1)
+    worker.wipe()
+    shutil.copytree(backup, worker.data_dir)
+    same_again(worker, live)
+    assert "rebuilding it" in worker.log_text()
+
+
+# -- damage under load ----------------------------------------------------------------------------------------------------
+
+
+def _wiped(worker: WorkerProcess) -> None:
+    worker.wipe()
+
+
+def _row_flipped(worker: WorkerProcess) -> None:
+    flip_rows(databases(worker)[0], b"applied offset")
+
+
+def _manifests_cut(worker: WorkerProcess) -> None:
+    for folder in databases(worker):
+        cut(next(folder.glob("MANIFEST-*")), 0.6)
+
+
+def _logs_cut(worker: WorkerProcess) -> None:
+    for folder in databases(worker):
+        for log in folder.glob("*.log"):
+            cut(log, 0.7)
+
+
+def _table_file_removed(worker: WorkerProcess) -> None:
+    tables = [path for folder in databases(worker) for path in folder.glob("*.sst")]
+    if tables:  # there is none before the first restart
+        tables[0].unlink()
+
+
+def _table_files_flipped(worker: WorkerProcess) -> None:
+    for path in worker.data_dir.glob("**/*.sst"):
+        for at in range(50, path.stat().st_size - 50, 3000):
+            flip(path, at)
+
+
+MISFORTUNES: dict[str, Callable[[WorkerProcess], None]] = {
+    "data directory wiped": _wiped,
+    "state row flipped": _row_flipped,
+    "RocksDB manifests cut": _manifests_cut,
+    "RocksDB logs cut": _logs_cut,
+    "RocksDB table file removed": _table_file_removed,
+    "RocksDB table files flipped": _table_files_flipped,
+}
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("misfortune", MISFORTUNES)
+def test_damage_under_load(kafka: KafkaBroker, tmp_path: Path, recorder: Recorder, misfortune: str) -> None:
+    """One of two workers is killed, damaged and started again up to four times; an operator does what its message says."""
+    load = events(1500, seed=len(misfortune))
+    strikes = [len(load) * share // 10 for share in (2, 4, 6, 8)]
+    name = "".join(c if c.isalnum() else "-" for c in f"damage-{misfortune}")
+    with (
+        recorder.row(f"damage: {misfortune}", ("I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8")) as row,
+        pipeline(kafka, name, tmp_path, settings=SETTINGS) as site,
+    ):
+        victim, _ = site.start(2)
+
+        def operate() -> None:
+            for worker in site.workers:
+                code = worker.exit_code
+                if code == 2:
+                    assert "coversumm-worker reset --local" in worker.log_text(), worker.log_end()
+                    reset(worker, "--local")
+                    worker.start()
+                elif code is not None:
+                    site.restart(worker)
+
+        def tick(sent: int) -> None:
+            operate()
+            if strikes and sent >= strikes[0] and victim.ready():
+                strikes.pop(0)
+                victim.kill()
+                MISFORTUNES[misfortune](victim)
+                victim.start()
+                row.faults += 1
+
+        feed(site, load, chunk=50, events_per_s=60, tick=tick)
+        started_s, targets = time.monotonic(), site.targets()
+
+        def settled() -> bool:
+            operate()
+            return all(worker.ready() for worker in site.workers) and site.lag(targets) == 0
+
+        wait_for(settled, 300, site.logs, every_s=0.3)
+        row.ready_after(time.monotonic() - started_s)
+        site.stop()
+        judge(site, row)
+        assert row.faults >= 2, "it was hardly ever up to be struck"

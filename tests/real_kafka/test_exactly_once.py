@@ -1,0 +1,252 @@
+"""Every change exactly once on a real Kafka, whatever happens to the workers meanwhile. The verifier has the last word."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rocksdict import AccessType, Options, Rdict
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.chaos import Fault
+from tests.harness.load import (
+    CODECS,
+    HashedVectors,
+    NoVectors,
+    Sent,
+    Stream,
+    read_reviews,
+    send,
+    send_in_transactions,
+)
+from tests.harness.poison import ENTITY, KEY, packed, poisons
+from tests.harness.record import Recorder
+from tests.harness.scenario import under_faults
+from tests.harness.topics import read_topic
+from tests.harness.workers import Pipeline, pipeline, wait_for
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+DIMENSION = 16
+SETTINGS = {
+    "COVERSUMM_DIMENSION": str(DIMENSION),
+    "COVERSUMM_K": "5",
+    "COVERSUMM_SESSION_TIMEOUT_MS": "6000",
+    "COVERSUMM_BATCH_SIZE": "100",
+}
+
+
+def events(reviews: int, *, seed: int = 0) -> list[Sent]:
+    """The bundled reviews with everything mixed in, small vectors."""
+    return list(Stream(read_reviews(limit=reviews, seed=seed), HashedVectors(DIMENSION), seed=seed))
+
+
+@pytest.fixture
+def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
+    """A pipeline of the test's own name."""
+    name = request.node.originalname.removeprefix("test_").replace("_", "-")
+    with pipeline(kafka, name, tmp_path, settings=SETTINGS, input_config=LARGE_MESSAGES) as made:
+        yield made
+
+
+LARGE_MESSAGES = {"max.message.bytes": str(32 << 20)}
+
+
+def feed(site: Pipeline, load: list[Sent], **options: Any) -> None:
+    """Send all of `load` to the input topic."""
+    send(site.broker.bootstrap_servers, site.input_topic, load, **options)
+
+
+def check(site: Pipeline) -> dict[str, Any]:
+    """Stop the workers; topics and local state must both be right. The verifier's report."""
+    site.stop()
+    report = site.verify()
+    site.verify_state()
+    return report
+
+
+def test_two_workers_and_every_fault(site: Pipeline) -> None:
+    """Two kill -9, a pause longer than the session, a SIGTERM; all codecs in the input."""
+    load = events(2500)
+    faults = [
+        Fault(0.15, "kill", 0),
+        Fault(0.35, "pause", 1, seconds=15),
+        Fault(0.60, "kill", 1, seconds=2),
+        Fault(0.80, "terminate", 0),
+    ]
+    with Recorder().row("every fault") as row:
+        under_faults(site, row, load, len(load), faults, rate=100, codecs=CODECS)
+    assert row.events == len(load)
+    assert row.faults == len(faults)
+
+
+def test_a_transactional_input_with_aborts(site: Pipeline) -> None:
+    """Aborted transactions would have deleted everything; the offsets have a gap at every marker."""
+    site.start(1)
+    load = events(600)
+    send_in_transactions(site.broker.bootstrap_servers, site.input_topic, load, chunk=20)
+    site.wait_caught_up(60)
+    assert check(site)["records"] == len(load)
+
+
+def test_poison_is_one_dead_letter_each_and_the_partition_goes_on(site: Pipeline) -> None:
+    bad = poisons(DIMENSION)
+    load: list[Sent] = []
+    for i, poison in enumerate(bad):
+        load += [Sent(poison.key, poison.value), good_review(i)]
+    site.start(1)
+    feed(site, load)
+    site.wait_caught_up(60)
+    report = check(site)
+    assert report["outcomes"]["applied"] == len(bad)
+    assert report["changes"] >= 5
+    letters = read_topic(site.broker.bootstrap_servers, site.dlq_topic)
+    reasons = {(letter.key, letter.value): dict(letter.headers)["dlq.reason"].decode() for letter in letters}
+    kept = {poison.name: poison.value for poison in bad if len(poison.value) < 1_000_000}
+    for poison in bad:
+        if poison.name in kept:
+            assert (poison.name, reasons.get((poison.key, poison.value))) == (poison.name, poison.reason)
+    cut = [letter for letter in letters if "dlq.truncated_bytes" in dict(letter.headers)]
+    assert len(cut) == len(bad) - len(kept)
+    assert all(len(letter.value or b"") == 64 << 10 for letter in cut)
+
+
+def good_review(number: int) -> Sent:
+    """A review that is applied."""
+    return upsert(
+        ENTITY, f"good-{number}", f"Sentence {number}.", [1.0, float(number)] + [0.5] * (DIMENSION - 2)
+    )
+
+
+def upsert(entity_id: str, review_id: str, text: str, vector: list[float]) -> Sent:
+    """One review of one sentence."""
+    body = {
+        "type": "review.upserted",
+        "entity_id": entity_id,
+        "review_id": review_id,
+        "sentences": [{"text": text, "embedding": packed(vector)}],
+    }
+    assert entity_id != ENTITY or entity_id.encode() == KEY
+    return Sent(entity_id.encode(), json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"COVERSUMM_EMIT": "coalesced"},
+        {"COVERSUMM_DISTINCT": "true", "COVERSUMM_CACHE_BYTES": "0", "COVERSUMM_BATCH_SIZE": "7"},
+    ],
+    ids=["coalesced", "distinct, nothing cached, small batches"],
+)
+def test_other_settings(kafka: KafkaBroker, tmp_path: Path, more: dict[str, str]) -> None:
+    name = f"other-settings-{len(more)}"
+    with pipeline(kafka, name, tmp_path, partitions=2, settings=SETTINGS | more) as site:
+        load = events(150)
+        feed(site, load)
+        site.start(1)
+        site.wait_caught_up(60)
+        report = check(site)
+        assert report["records"] == len(load)
+        assert ("COVERSUMM_EMIT" in more) == (report["published"] < report["changes"] + report["tombstones"])
+
+
+def test_text_is_split_and_embedded_by_the_default_engine(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """The verifier embeds the same texts by itself, one by one: other batches, same bits."""
+    settings = {**SETTINGS, "COVERSUMM_EMBEDDER": "onnx", "COVERSUMM_DIMENSION": ""}
+    with pipeline(kafka, "text", tmp_path, partitions=2, settings=settings) as site:
+        load = list(Stream(read_reviews(limit=80), NoVectors()))
+        site.start(1)
+        feed(site, load, codecs=["zstd"])
+        site.wait_caught_up(120)
+        assert check(site)["changes"] > 30
+
+
+def test_rewound_offsets_publish_nothing_new(site: Pipeline) -> None:
+    (worker,) = site.start(1)
+    feed(site, events(300))
+    site.wait_caught_up(60)
+    worker.terminate()
+    before = [
+        len(read_topic(site.broker.bootstrap_servers, topic)) for topic in (site.output_topic, site.dlq_topic)
+    ]
+    targets = site.targets()
+    site.set_offsets(dict.fromkeys(targets, 0))
+    worker.start().wait_ready()
+    site.wait_caught_up(60)
+    check(site)
+    after = [
+        len(read_topic(site.broker.bootstrap_servers, topic)) for topic in (site.output_topic, site.dlq_topic)
+    ]
+    assert after == before
+
+
+def test_an_empty_data_directory_is_restored_from_the_changelog(site: Pipeline) -> None:
+    """What was rebuilt is what was lost, row by row; and the worker goes on from there."""
+    load = events(800)
+    (worker,) = site.start(1)
+    feed(site, load[:600])
+    site.wait_caught_up(60)
+    worker.terminate()
+    live = rows(worker.data_dir)
+    kept = worker.data_dir.with_name("kept")
+    shutil.move(worker.data_dir, kept)
+    worker.start().wait_ready()
+    worker.terminate()
+    restored = rows(worker.data_dir)
+    assert len(live) > 500
+    assert restored == live
+    worker.start()
+    feed(site, load[600:])
+    site.wait_caught_up(60)
+    assert check(site)["records"] == len(load)
+
+
+def rows(data_dir: Path) -> dict[tuple[str, bytes], bytes]:
+    """Every stored row of every partition, but for Faust's changelog offset."""
+    found = {}
+    for path in sorted(data_dir.glob("**/*.db")):
+        database = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
+        for key, value in database.items():
+            assert isinstance(key, bytes)
+            if not key.startswith(b"__faust"):
+                found[path.name, key] = value
+        database.close()
+    return found
+
+
+def test_a_standby_takes_over_without_a_restore(site: Pipeline) -> None:
+    """Its copy is warm: after the takeover hardly a row comes from the changelog."""
+    site.settings = {**SETTINGS, "COVERSUMM_STANDBY_REPLICAS": "1"}
+    site.start(2)
+    load = events(800)
+    feed(site, load[:600], chunk=50, events_per_s=200)
+    site.wait_caught_up(60)
+    lost, left = site.workers
+    lost.kill()
+    feed(site, load[600:])
+    site.wait_caught_up(60)
+    left.wait_ready()
+    assert left.restored_rows()[-1] < 100
+    assert len(rows(left.data_dir)) > 500
+    lost.start()
+    assert check(site)["records"] == len(load)
+
+
+def test_a_worker_ready_again_has_no_lag_soon_after_a_kill(site: Pipeline) -> None:
+    """I7: from `kill -9` to ready and caught up within the session timeout and a few seconds."""
+    (worker,) = site.start(1)
+    load = events(400)
+    feed(site, load[:200])
+    worker.kill()
+    feed(site, load[200:])
+    started_s = time.monotonic()
+    worker.start().wait_ready()
+    site.wait_caught_up(30)
+    assert time.monotonic() - started_s < 25
+    wait_for(lambda: worker.ready(), 5, worker.log_end)
+    check(site)

@@ -1,0 +1,117 @@
+"""Limits on a real Kafka: small ones change nothing that is published, and deadlines end a worker that hangs."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.armed import Order
+from tests.harness.broker import KafkaBroker
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
+from tests.real_kafka.test_exactly_once import SETTINGS, check, events, feed
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+SMALL = {
+    "events": (
+        {
+            "COVERSUMM_BATCH_SIZE": "10",
+            "COVERSUMM_TRANSACTION_RECORDS": "12",
+            "COVERSUMM_IN_FLIGHT_MESSAGES": "12",
+            "COVERSUMM_ROCKSDB_BYTES": "16MiB",
+        },
+        {"transaction_records", "in_flight"},
+    ),
+    "bytes": (
+        {
+            "COVERSUMM_BATCH_BYTES": "16KiB",
+            "COVERSUMM_BATCH_SENTENCES": "40",
+            "COVERSUMM_CACHE_BYTES": "100KiB",
+        },
+        {"batch_bytes", "batch_sentences", "cache_bytes"},
+    ),
+}
+"""By name: settings small enough to be hit, and by which limits."""
+
+
+def hits(worker: WorkerProcess) -> dict[str, float]:
+    """How often each limit was hit, by its name."""
+    start, end = 'coversumm_limit_hits_total{limit="', '"}'
+    return {
+        name.removeprefix(start).removesuffix(end): value
+        for name, value in worker.metrics().items()
+        if name.startswith(start)
+    }
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_limits_cut_and_change_nothing(kafka: KafkaBroker, tmp_path: Path, name: str) -> None:
+    """The verifier recomputes all that a worker without limits would publish."""
+    small, wanted = SMALL[name]
+    with pipeline(kafka, f"small-{name}", tmp_path, settings=SETTINGS | small) as site:
+        load = events(150)
+        feed(site, load)
+        (worker,) = site.start(1)
+        site.wait_caught_up(120)
+        found = {limit for limit, count in hits(worker).items() if count}
+        assert found - {"batch_events"} == wanted  # that one only where two fetches together are too much
+        assert 0 < worker.metrics()["coversumm_rocksdb_bytes"] < 32 * 2**20
+        assert check(site)["records"] == len(load)
+
+
+@pytest.fixture
+def hanging(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
+    """A pipeline whose first commit stops the broker: what waits for it waits for ever."""
+    settings = {**SETTINGS, "COVERSUMM_TRANSACTION_TIMEOUT_MS": "2000"}
+    name = request.node.originalname.removeprefix("test_").replace("_", "-")
+    with pipeline(kafka, name, tmp_path, settings=settings, armed=True) as site:
+        yield site
+
+
+def hang(site: Pipeline, **settings: str) -> WorkerProcess:
+    """A worker inside a commit that the stopped broker does not answer. The broker is to be resumed."""
+    worker = site.worker(**settings)
+    worker.arm(Order("after the flush", 1, signal.SIGSTOP, site.broker.pid))
+    worker.start().wait_ready()
+    feed(site, events(20))
+    wait_for(worker.struck, 30, worker.log_end)
+    return worker
+
+
+def ended(worker: WorkerProcess, since_s: float) -> tuple[int, float]:
+    """Its exit code, and how long after `since_s` it ended."""
+    return worker.wait(60), time.monotonic() - since_s
+
+
+def test_a_commit_past_its_deadline_ends_the_worker(hanging: Pipeline) -> None:
+    worker = hang(hanging, commit_timeout_ms="4000", shutdown_timeout_ms="60000")
+    try:
+        code, seconds = ended(worker, time.monotonic())
+    finally:
+        hanging.broker.resume()
+    assert code == 3
+    assert seconds < 30
+    assert "a commit took longer than 4 s" in worker.log_text()
+
+
+def test_a_stop_past_its_deadline_ends_the_worker(hanging: Pipeline) -> None:
+    worker = hang(hanging, commit_timeout_ms="60000", shutdown_timeout_ms="3000")
+    try:
+        started_s = time.monotonic()
+        worker._signal(signal.SIGTERM)
+        code, seconds = ended(worker, started_s)
+    finally:
+        hanging.broker.resume()
+    assert code == 3
+    assert 3 <= seconds < 30
+    assert "the shutdown took longer than 3 s" in worker.log_text()
+    worker.start().wait_ready()
+    hanging.wait_caught_up(60)
+    started_s = time.monotonic()
+    worker._signal(signal.SIGTERM)
+    assert ended(worker, started_s)[0] == 0  # within the deadline: an orderly stop
+    hanging.verify()

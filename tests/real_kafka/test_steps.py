@@ -1,0 +1,96 @@
+"""Killed at each step of the commit protocol, of a takeover, a restore and a standby: each step is really reached, and nothing
+is lost, repeated or wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.harness import armed
+from tests.harness.armed import STEPS, Order, Trap, struck_path
+from tests.harness.broker import KafkaBroker
+from tests.harness.chaos import Fault, faults_at_steps, random_faults
+from tests.harness.load import HashedVectors, read_reviews, rounds
+from tests.harness.record import INVARIANTS, Recorder
+from tests.harness.scenario import settings_for, under_faults
+from tests.harness.workers import pipeline
+
+WORKER = Path(__file__).parents[2] / "worker"
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(600)
+def test_killed_at_every_step(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """`kill -9` at each in turn, two workers with standbys; an order that never strikes would be an error.
+
+    And twice a zombie: before its commit, and in a takeover, where it finds its successor's rows when it wakes up.
+    """
+    vectors = HashedVectors()
+    kills = faults_at_steps("kill", 1, seed=1)
+    zombies = [
+        Fault(0, "pause", 0, seconds=9, step="after the flush"),
+        Fault(1, "pause", 1, seconds=9, step="after fetching the offsets"),
+    ]
+    faults = [*(fault._replace(worker=number % 2) for number, fault in enumerate(kills)), *zombies]
+    settings = settings_for(vectors, standby_replicas="1")
+    with (
+        Recorder().row("killed at every step") as row,
+        pipeline(kafka, "steps", tmp_path, settings=settings, armed=True) as site,
+    ):
+        chaos = under_faults(site, row, rounds(read_reviews(limit=400), vectors), 1000, faults, rate=60)
+    assert {fault.step for fault in faults} == set(STEPS)
+    assert (chaos.struck["kill"], chaos.struck["pause"]) == (len(kills), len(zombies))
+    assert row.invariants == dict.fromkeys(INVARIANTS, True)
+
+
+def test_the_worker_has_no_trace_of_it() -> None:
+    """The traps are put on from outside, by a module that is not installed."""
+    trace = re.compile(rf"{armed.VARIABLE}|\bSIGSTOP\b|\btests\.kafka\b")
+    found = [path for path in WORKER.rglob("*.py") if trace.search(path.read_text())]
+    assert found == []
+
+
+def test_faults_are_drawn_by_seed() -> None:
+    """Each worker at each step, those of a load first; of random ones every fourth is a burst over all workers."""
+    at_steps = faults_at_steps("pause", 3, seed=7, seconds=(8.0, 12.0))
+    assert at_steps == faults_at_steps("pause", 3, seed=7, seconds=(8.0, 12.0))
+    assert {(fault.worker, fault.step) for fault in at_steps} == {
+        (w, step) for w in range(3) for step in STEPS
+    }
+    on_load = [STEPS[fault.step or ""] == "load" for fault in at_steps]
+    assert on_load == sorted(on_load, reverse=True)
+    assert [fault.alone for fault in at_steps] == [not one for one in on_load]
+    drawn = random_faults(8, 2, seed=7)
+    assert drawn == random_faults(8, 2, seed=7) != random_faults(8, 2, seed=8)
+    bursts = [at for at in {fault.at for fault in drawn} if [fault.at for fault in drawn].count(at) >= 2]
+    assert len(bursts) == 2
+    assert all(0 <= fault.at <= 1 for fault in [*drawn, *at_steps])
+
+
+def test_an_order_strikes_once_at_its_passage(tmp_path: Path) -> None:
+    heard: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
+    try:
+        path = tmp_path / "order.json"
+        trap = Trap(path)
+        trap.passes("after the flush")
+        Order("after the flush", 2, signal.SIGUSR1, os.getpid()).give(path)
+        for step in ("after the flush", "after the commit", "after the commit"):
+            trap.passes(step)
+        assert heard == []
+        trap.passes("after the flush")
+        assert heard == [signal.SIGUSR1]
+        assert json.loads(struck_path(path).read_text())["step"] == "after the flush"
+        trap.passes("after the flush")
+        assert len(heard) == 1
+        Order("after the commit", 1, signal.SIGUSR1).give(path)
+        assert not struck_path(path).exists()
+        trap.passes("after the commit")
+        assert len(heard) == 2
+    finally:
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)

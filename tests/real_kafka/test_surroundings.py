@@ -1,0 +1,154 @@
+"""What is wrong with a worker's surroundings ends it with the right exit code and one line that says what to do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker, free_port
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
+from tests.real_kafka.test_exactly_once import SETTINGS, events, feed
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
+    """A pipeline of the test's own name, not started."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name.removeprefix("test_"))
+    with pipeline(kafka, name, tmp_path, settings=SETTINGS) as made:
+        yield made
+
+
+def refused(worker: WorkerProcess, *words: str, code: int = 2, timeout_s: float = 45) -> str:
+    """The one line with which the worker ended, by itself, with `code`."""
+    if not worker.alive and worker.exit_code is None:
+        worker.start()
+    assert worker.wait(timeout_s) == code, worker.log_end()
+    log = worker.log_text()
+    assert "Traceback" not in log, log
+    lines = [line for line in log.splitlines() if line.startswith("coversumm-worker: error:")]
+    assert len(lines) == 1, log
+    for word in words:
+        assert word in lines[0], lines[0]
+    return lines[0]
+
+
+def test_missing_input_topic(site: Pipeline) -> None:
+    refused(site.worker(input_topic="no.such.topic"), "no.such.topic", "coversumm-worker topics")
+
+
+def test_output_with_another_partition_count(site: Pipeline) -> None:
+    site.broker.create_topic(site.output_topic, site.partitions + 1)
+    refused(site.worker(), site.output_topic, str(site.partitions), str(site.partitions + 1))
+
+
+def test_changelog_with_another_partition_count(site: Pipeline) -> None:
+    site.broker.create_topic(site.changelog_topic, 1)
+    refused(site.worker(), site.changelog_topic)
+
+
+def test_unreachable_broker(site: Pipeline) -> None:
+    worker = site.worker()
+    address = f"127.0.0.1:{free_port()}"
+    worker.environment["KAFKA_BOOTSTRAP_SERVERS"] = address
+    refused(worker, address)
+
+
+def test_broker_without_transactions(tmp_path: Path) -> None:
+    with (
+        KafkaBroker(tmp_path / "broker", WITHOUT_TRANSACTIONS) as broker,
+        pipeline(broker, "no-transactions", tmp_path, settings=SETTINGS) as site,
+    ):
+        refused(site.worker(), "transaction", timeout_s=90)
+
+
+def test_data_directory_that_cannot_be_written(site: Pipeline, tmp_path: Path) -> None:
+    file = tmp_path / "a file"
+    file.write_text("")
+    refused(site.worker(data_dir=str(file)), "COVERSUMM_DATA_DIR", str(file))
+
+
+def test_wrong_setting(site: Pipeline) -> None:
+    refused(site.worker(k="many"), "COVERSUMM_K", "many")
+
+
+def test_data_directory_in_use(site: Pipeline) -> None:
+    (first,) = site.start(1)
+    second = site.worker("second", data_dir=str(first.data_dir))
+    refused(second, "COVERSUMM_DATA_DIR", "in use")
+    assert first.ready()
+    assert first.terminate() == 0
+
+
+def test_two_workers_with_one_instance_id(site: Pipeline) -> None:
+    """The newer one takes the transactional id over; the older one is told at its next commit, and says so."""
+    older = site.worker("older", instance_id="same").start()
+    older.wait_ready()
+    newer = site.worker("newer", instance_id="same").start()
+    newer.wait_ready()
+    feed(site, events(200))
+    line = refused(older, "same", code=4)
+    assert "instance" in line.lower()
+    site.wait_caught_up(60)
+    assert newer.terminate() == 0
+    site.verify()
+
+
+def test_committed_offset_beyond_the_log(site: Pipeline) -> None:
+    worker = processed(site)
+    site.set_offsets({partition: end + 1000 for partition, end in site.targets().items()})
+    refused_again(worker, "reset", site.input_topic)
+
+
+def test_committed_offset_before_the_log(site: Pipeline) -> None:
+    """Retention passed over what was not read yet: never skipped silently."""
+    worker = processed(site)
+    targets = site.targets()
+    feed(site, events(100, seed=1))
+    admin = site.broker.admin()
+    wanted = [TopicPartition(site.input_topic, partition, end + 1) for partition, end in targets.items()]
+    for future in admin.delete_records(wanted).values():
+        future.result(30)
+    refused_again(worker, "reset", site.input_topic)
+
+
+@pytest.mark.parametrize(("setting", "value"), [("K", "6"), ("DIMENSION", "8")])
+def test_another_kind_of_summary_on_the_same_state(site: Pipeline, setting: str, value: str) -> None:
+    worker = processed(site)
+    worker.environment[f"COVERSUMM_{setting}"] = value
+    refused_again(worker, setting.lower(), f"configured '{value}'", "replay")
+
+
+def test_another_k_on_a_restored_state(site: Pipeline) -> None:
+    """The changelog remembers as well as the data directory does."""
+    worker = processed(site)
+    shutil.rmtree(worker.data_dir)
+    worker.environment["COVERSUMM_K"] = "6"
+    refused_again(worker, "replay")
+
+
+def test_ctrl_c_is_130(site: Pipeline) -> None:
+    (worker,) = site.start(1)
+    worker.interrupt()
+    assert worker.wait(30) == 130
+
+
+def processed(site: Pipeline) -> WorkerProcess:
+    """A worker that has processed a load and was stopped."""
+    (worker,) = site.start(1)
+    feed(site, events(100))
+    site.wait_caught_up(60)
+    assert worker.terminate() == 0
+    return worker
+
+
+def refused_again(worker: WorkerProcess, *words: str) -> None:
+    """As `refused`, for a worker with an earlier life whose log does not count."""
+    worker.log_path.unlink()
+    worker.start()
+    refused(worker, *words)

@@ -1,0 +1,245 @@
+"""The commit of a micro-batch against a real broker and a real group: all or nothing, and who is refused."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
+from tests.harness.topics import committed_offsets, end_offsets, producer, read_topic
+from worker.errors import Crash, Fenced, SurroundingsError
+from worker.events import Message
+from worker.kafka.transaction import Membership, TransactionalProducer, check_group_metadata, group_metadata
+from worker.stream.consumer import GuardedConsumer, Start
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+
+class Site:
+    """Topics and a group with one live member, as a worker has them."""
+
+    def __init__(self, broker: KafkaBroker, name: str) -> None:
+        self.name, self.servers = name, broker.bootstrap_servers
+        self.config: dict[str, Any] = {"bootstrap.servers": self.servers, "log_level": 0}
+        for topic in (self.input, self.output, self.changelog):
+            broker.create_topic(topic, 2)
+        self.member = Consumer({**self.config, "group.id": name, "auto.offset.reset": "earliest"})
+        joined = threading.Event()
+        self.member.subscribe([self.input], on_assign=lambda *_: joined.set())
+        end = time.monotonic() + 30
+        while not joined.is_set():
+            assert time.monotonic() < end, "the group was not joined"
+            self.member.poll(0.1)
+
+    input = property(lambda self: f"{self.name}.in")
+    output = property(lambda self: f"{self.name}.out")
+    changelog = property(lambda self: f"{self.name}.changelog")
+
+    @property
+    def membership(self) -> Membership:
+        """The member's, as the broker knows it: a new group's first generation."""
+        return Membership(1, self.member.memberid())
+
+    def producer(self, transaction_timeout_ms: int = 10_000, instance: str = "0") -> TransactionalProducer:
+        made = TransactionalProducer(
+            self.config,
+            transactional_id=f"{self.name}-{instance}",
+            group=self.name,
+            transaction_timeout_ms=transaction_timeout_ms,
+            deadline_seconds=20,
+            max_message_bytes=900_000,
+        )
+        made.start()
+        return made
+
+    def commit(
+        self,
+        by: TransactionalProducer,
+        offset: int,
+        membership: Membership | None = None,
+        value: bytes = b"v",
+    ) -> dict[int, int]:
+        messages = [
+            Message(self.output, 0, b"k", value, [("h", b"%d" % offset)]),
+            Message(self.output, 1, b"k2", None, []),
+        ]
+        rows = {0: {b"a": b"%d" % offset, b"b": None}, 1: {b"c": b"1"}}
+        return by.commit(
+            messages, self.changelog, rows, self.input, {0: offset}, membership or self.membership
+        )
+
+    def assert_nothing_is_visible(self) -> None:
+        assert read_topic(self.servers, self.output) == []
+        assert read_topic(self.servers, self.changelog) == []
+        assert committed_offsets(self.servers, self.input, self.name)[0] < 0
+
+
+@pytest.fixture
+def site(kafka: KafkaBroker, request: pytest.FixtureRequest) -> Iterator[Site]:
+    made = Site(kafka, "tx-" + "".join(c if c.isalnum() else "-" for c in request.node.name)[:100])
+    yield made
+    made.member.close()
+
+
+def test_messages_rows_and_offsets_become_visible_together(site: Site) -> None:
+    by = site.producer()
+    last = site.commit(by, 7)
+    written = [(m.partition, m.key, m.value, m.headers) for m in read_topic(site.servers, site.output)]
+    assert written == [(0, b"k", b"v", (("h", b"7"),)), (1, b"k2", None, ())]
+    rows = read_topic(site.servers, site.changelog)
+    assert [(m.partition, m.key, m.value) for m in rows] == [
+        (0, b"a", b"7"),
+        (0, b"b", None),
+        (1, b"c", b"1"),
+    ]
+    assert last == {0: rows[1].offset, 1: rows[2].offset}
+    assert committed_offsets(site.servers, site.input, site.name)[0] == 7
+    assert site.commit(by, 8)[0] > last[0]  # the next one goes on in the same producer
+
+
+def test_the_group_metadata_of_a_joined_consumer_is_ours(site: Site) -> None:
+    made = bytes(site.member.consumer_group_metadata())
+    (generation,) = struct.unpack_from("<i", made, len(b"CGMDv2:"))
+    assert generation >= 1
+    assert made == group_metadata(site.name, Membership(generation, site.member.memberid()))
+    check_group_metadata(site.config, site.name)
+
+
+@pytest.mark.parametrize("wrong", ["generation before", "generation after", "another member"])
+def test_a_zombies_commit_is_refused_and_nothing_of_it_is_visible(site: Site, wrong: str) -> None:
+    """A worker that was paused past its session: its partitions are others', its generation is not current."""
+    now = site.membership
+    membership = {
+        "generation before": Membership(now.generation - 1, now.member_id),
+        "generation after": Membership(now.generation + 1, now.member_id),
+        "another member": Membership(now.generation, "somebody-else"),
+    }[wrong]
+    with pytest.raises(Crash) as crash:
+        site.commit(site.producer(), 7, membership)
+    assert crash.value.exit_code == 3
+    site.producer()  # its successor: takes over the id, which aborts what is open
+    site.assert_nothing_is_visible()
+
+
+def test_a_second_worker_with_the_same_instance_id_fences_the_first(site: Site) -> None:
+    first = site.producer()
+    site.commit(first, 7)
+    second = site.producer()
+    with pytest.raises(Fenced, match="COVERSUMM_INSTANCE_ID") as fenced:
+        site.commit(first, 8)
+    assert fenced.value.exit_code == 4
+    site.commit(second, 9)
+    assert committed_offsets(site.servers, site.input, site.name)[0] == 9
+    assert [m.value for m in read_topic(site.servers, site.changelog) if m.key == b"a"] == [b"7", b"9"]
+
+
+def test_workers_with_ids_of_their_own_do_not_fence_each_other(site: Site) -> None:
+    first, second = site.producer(), site.producer(instance="1")
+    site.commit(first, 7)
+    site.commit(second, 8)
+    site.commit(first, 9)
+
+
+class Slow:
+    """A producer whose process is paused between flush and offsets."""
+
+    def __init__(self, inner: Producer, seconds: float) -> None:
+        self._inner, self._seconds = inner, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def flush(self, timeout: float) -> int:
+        left = self._inner.flush(timeout)
+        time.sleep(self._seconds)
+        return left
+
+
+def test_a_transaction_that_the_broker_gave_up_on_is_a_crash_and_no_fencing(site: Site) -> None:
+    """A restart puts it right; exit code 4 would say that another worker has the id."""
+    by = site.producer(transaction_timeout_ms=1000)
+    by._producer = Slow(by._producer, 4.0)  # type: ignore[assignment]
+    with pytest.raises(Crash) as crash:
+        site.commit(by, 7)
+    assert crash.value.exit_code == 3
+    site.assert_nothing_is_visible()
+
+
+def test_a_message_beyond_the_limit_ends_the_commit_and_nothing_is_visible(site: Site) -> None:
+    with pytest.raises(Crash, match="MSG_SIZE_TOO_LARGE"):
+        site.commit(site.producer(), 7, value=b"x" * 950_000)
+    site.producer()
+    site.assert_nothing_is_visible()
+
+
+def test_a_broker_without_transactions_is_told(tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path / "broker", WITHOUT_TRANSACTIONS) as broker:
+        by = TransactionalProducer(
+            {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0},
+            transactional_id="x",
+            group="x",
+            transaction_timeout_ms=10_000,
+            deadline_seconds=20,
+            max_message_bytes=900_000,
+        )
+        with pytest.raises(SurroundingsError, match="exactly-once delivery needs"):
+            by.start(timeout_seconds=3)
+
+
+# -- the offsets a takeover begins with -------------------------------------------------------------------------------
+
+
+def starts(site: Site) -> dict[int, Start]:
+    """What a successor's guarded consumer would fetch."""
+    app = SimpleNamespace(
+        input_topic_name=site.input, client_config=site.config, conf=SimpleNamespace(id=site.name)
+    )
+    return GuardedConsumer._stable_starts(SimpleNamespace(app=app), [0, 1])
+
+
+def fill(site: Site, records: int) -> None:
+    writer = producer(site.servers)
+    for i in range(records):
+        writer.produce(site.input, b"%d" % i, b"k", 0)
+    assert writer.flush(10) == 0
+
+
+def test_a_takeover_waits_until_the_predecessors_transaction_is_decided(site: Site) -> None:
+    """Offsets from before its commit, with rows from after it, would apply records twice."""
+    fill(site, 20)
+    predecessor = Producer({**site.config, "transactional.id": f"{site.name}-open"})
+    predecessor.init_transactions(30)
+    predecessor.begin_transaction()
+    predecessor.send_offsets_to_transaction(
+        [TopicPartition(site.input, 0, 7)], group_metadata(site.name, site.membership), 30
+    )
+    found: list[dict[int, Start]] = []
+    takeover = threading.Thread(target=lambda: found.append(starts(site)), daemon=True)
+    takeover.start()
+    takeover.join(1.5)
+    assert takeover.is_alive(), f"it did not wait: {found}"
+    predecessor.commit_transaction(30)
+    takeover.join(30)
+    assert found == [{0: Start(7, True, 20), 1: Start(0, False, 0)}]
+
+
+def test_an_offset_outside_the_log_is_refused(site: Site, kafka: KafkaBroker) -> None:
+    fill(site, 20)
+    site.commit(site.producer(), 21)
+    with pytest.raises(SurroundingsError, match=r"offset 21 of .* outside the log \[0, 20\]"):
+        starts(site)
+    site.commit(site.producer(), 5)
+    admin = kafka.admin()
+    for future in admin.delete_records([TopicPartition(site.input, 0, 6)]).values():
+        future.result(30)
+    with pytest.raises(SurroundingsError, match=r"offset 5 of .* outside the log \[6, 20\]"):
+        starts(site)
+    assert end_offsets(site.servers, site.input)[0] == 20

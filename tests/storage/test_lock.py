@@ -1,0 +1,61 @@
+"""A data directory is one process's: of a worker until it ends, of a command as long as it needs it."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from worker.errors import SurroundingsError
+from worker.storage.lock import held, is_running, lock_data_dir
+
+
+def test_a_data_directory_is_held_against_a_second_worker(tmp_path: Path) -> None:
+    data_dir = tmp_path / "not" / "there" / "yet"
+    lock_data_dir(data_dir)
+    code = (
+        "import pathlib, sys\n"
+        "from worker.errors import SurroundingsError\n"
+        "from worker.storage.lock import lock_data_dir\n"
+        "try: lock_data_dir(pathlib.Path(sys.argv[1]))\n"
+        "except SurroundingsError as error: print(error); sys.exit(2)\n"
+    )
+    run = [sys.executable, "-c", code]
+    second = subprocess.run([*run, str(data_dir)], capture_output=True, text=True, timeout=60)
+    assert second.returncode == 2, second.stderr
+    assert "in use by another worker" in second.stdout
+    # The lock ends with its process: one that was free a moment ago can be had again.
+    for _ in range(2):
+        assert subprocess.run([*run, str(tmp_path / "free")], timeout=60).returncode == 0
+
+
+def test_a_data_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    """Below a file nobody can make a directory, not even root."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SurroundingsError, match=r"COVERSUMM_DATA_DIR=.* cannot be written"):
+        lock_data_dir(tmp_path / "file" / "data")
+    (tmp_path / "data" / "lock").mkdir(parents=True)
+    with pytest.raises(SurroundingsError, match=r"COVERSUMM_DATA_DIR=.* cannot be written"):
+        lock_data_dir(tmp_path / "data")
+
+
+def test_is_running(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    assert not is_running(tmp_path)
+    with (tmp_path / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert is_running(tmp_path)
+    assert not is_running(tmp_path / "nowhere")
+
+
+def test_workers_are_kept_out_as_long_as_a_command_needs_it(tmp_path: Path) -> None:
+    with held(tmp_path):
+        assert is_running(tmp_path)
+        with pytest.raises(SurroundingsError, match="in use by another worker"):
+            lock_data_dir(tmp_path)
+        with pytest.raises(SurroundingsError, match="its worker is running"), held(tmp_path):
+            pass
+    assert not is_running(tmp_path)

@@ -1,0 +1,122 @@
+"""What a topic is besides its records: above all its id, which tells it from a later one of the same name.
+
+Offsets alone do not: a topic that was deleted and made anew may have grown past every offset that was stored of the old
+one. Ids never come back, so two equal answers prove that a topic was the same all the time between them.
+
+Kafka tells ids from 2.8 on. Where nobody tells (an older broker, the embedded one) the id is "", and offsets alone decide.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+
+from worker.errors import Crash
+from worker.kafka.retry import patiently
+
+log = logging.getLogger(__name__)
+
+# What brokers older than ids answer: sixteen zero bytes.
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+# A broker that has just started may not know of all topics for a moment.
+MISSING_SECONDS = 3.0
+# What a broker that restarts answers, or its client: to ask again does no harm.
+PASSING = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+    }
+)
+
+
+class TopicIds:
+    """Asks a broker for the ids of some topics.
+
+    Args:
+        client_config: librdkafka settings that reach the broker.
+        topics: their names.
+        timeout_seconds: for one answer.
+    """
+
+    def __init__(
+        self, client_config: Mapping[str, Any], topics: tuple[str, ...], timeout_seconds: float
+    ) -> None:
+        self._admin = AdminClient(dict(client_config))
+        self._topics = topics
+        self._timeout_seconds = timeout_seconds
+        self._told = (
+            False  # whether the broker has answered such a request: a controller may still have to be elected
+        )
+        self._known: dict[str, str] = {}
+
+    def read(self) -> None:
+        """Learn the ids, for `known` and `check`. Raises Crash where a topic is gone or another, or nobody answers."""
+        if self._known:
+            self.check()
+        else:
+            self._known = self._ask()
+
+    def known(self, topic: str) -> str:
+        """The topic's id at the first `read`; empty where nobody told one."""
+        return self._known[topic]
+
+    def check(self) -> None:
+        """Raise Crash unless all topics are those of the first `read`: a process uses no other ones."""
+        for topic, found in self._ask().items():
+            if self._known[topic] and found and found != self._known[topic]:
+                raise Crash(f"the topic {topic} was deleted and made anew while the worker used it")
+
+    def tombstone_life_ms(self, topic: str) -> int | None:
+        """The topic's delete.retention.ms; None where the broker does not tell it (to this client)."""
+        if not self._told:
+            return None
+        asked = self._admin.describe_configs(
+            [ConfigResource(ConfigResource.Type.TOPIC, topic)], request_timeout=self._timeout_seconds
+        )
+        try:
+            (config,) = [future.result(self._timeout_seconds + 1) for future in asked.values()]
+            return int(config["delete.retention.ms"].value)
+        except (KafkaException, TimeoutError) as cause:
+            log.warning("the broker does not tell delete.retention.ms of %s: %r", topic, cause)
+            return None
+
+    def _ask(self) -> dict[str, str]:
+        """The ids; asked again for a while where a topic is not known yet or the broker is just away."""
+        patience = dict.fromkeys(PASSING, self._timeout_seconds)
+        patience[KafkaError.UNKNOWN_TOPIC_OR_PART] = min(MISSING_SECONDS, self._timeout_seconds)
+        try:
+            return patiently(self._ask_once, patience)
+        except KafkaException as cause:
+            error = cause.args[0]
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise Crash(f"a topic is gone: one of {self._names}") from cause
+            raise Crash(f"the broker does not tell the ids of {self._names} ({error.str()})") from cause
+
+    def _ask_once(self) -> dict[str, str]:
+        self._admin.poll(0)  # what the client has to log
+        if not self._told:
+            metadata = self._admin.list_topics(timeout=self._timeout_seconds)
+            # Such requests go to the controller; the embedded broker has none, and they would wait for it in vain.
+            self._told = metadata.controller_id in metadata.brokers
+        if not self._told:
+            return dict.fromkeys(self._topics, "")
+        asked = self._admin.describe_topics(
+            TopicCollection(list(self._topics)), request_timeout=self._timeout_seconds
+        )
+        answers = {
+            topic: str(future.result(self._timeout_seconds + 1).topic_id) for topic, future in asked.items()
+        }
+        return {topic: "" if answer == NO_ID else answer for topic, answer in answers.items()}
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(self._topics)

@@ -1,0 +1,100 @@
+"""What was published about an entity, as its output topic still tells it: `inspect --history`."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from worker.errors import SurroundingsError
+from worker.events.messages import timestamp
+from worker.kafka.partitioner import partition_of
+from worker.kafka.reader import Stored, TopicReader
+from worker.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedChange:
+    """One summary change, or the tombstone of the entity's deletion: then what only a summary has is None."""
+
+    partition: int
+    offset: int
+    published_at: str | None
+    """Time of the message."""
+    tombstone: bool
+    epoch: int | None
+    sequence: int | None
+    previous_sequence: int | None
+    incomplete: bool
+    """Changes before this one are not in the topic any more: compaction keeps the last for certain, no other."""
+    occurred_at: str | None
+    cause: dict[str, Any] | None
+    added: list[str]
+    removed: list[str]
+    sentences: int
+    """In the summary."""
+    sentence_count: int | None
+    review_count: int | None
+
+
+def published_changes(settings: Settings, entity_id: str, limit: int) -> list[PublishedChange]:
+    """The last `limit` of the entity's messages in the output topic, the newest last.
+
+    They are in the partition of the entity's key; where its producers chose others, all are searched.
+    """
+    with TopicReader(settings, settings.output_topic, f"{settings.app_id}-history") as reader:
+        usual = partition_of(entity_id, len(reader.partitions))
+        others = [partition for partition in reader.partitions if partition != usual]
+        for partitions in ([usual], others):
+            latest = deque(_changes(reader, partitions, entity_id.encode()), maxlen=limit)
+            if latest:
+                return list(latest)
+    return []
+
+
+def _changes(reader: TopicReader, partitions: list[int], key: bytes) -> Iterator[PublishedChange]:
+    for partition in partitions:
+        before: int | None = None
+        for stored in reader.read(partition):
+            if stored.record.key == key:
+                change = _change(stored, before)
+                before = change.sequence
+                yield change
+
+
+def summary_body(stored: Stored) -> dict[str, Any]:
+    """The fields of a summary change, none of a tombstone. Raises SurroundingsError where it is neither."""
+    record = stored.record
+    if record.value is None:
+        return {}
+    try:
+        return msgspec.json.decode(record.value, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise SurroundingsError(
+            f"the message at offset {record.offset} of {record.topic} [{record.partition}] is no summary change ({error}): "
+            "look at COVERSUMM_OUTPUT_TOPIC"
+        ) from error
+
+
+def _change(stored: Stored, before: int | None) -> PublishedChange:
+    record = stored.record
+    body = summary_body(stored)
+    previous = body.get("previous_sequence")
+    return PublishedChange(
+        partition=record.partition,
+        offset=record.offset,
+        published_at=timestamp(record.timestamp_ms),
+        tombstone=record.value is None,
+        epoch=body.get("epoch"),
+        sequence=body.get("sequence"),
+        previous_sequence=previous,
+        incomplete=previous is not None and previous != before,
+        occurred_at=body.get("occurred_at"),
+        cause=body.get("cause"),
+        added=body.get("added", []),
+        removed=body.get("removed", []),
+        sentences=len(body.get("sentences", [])),
+        sentence_count=body.get("sentence_count"),
+        review_count=body.get("review_count"),
+    )

@@ -1,0 +1,320 @@
+"""Planning: what each event of a micro-batch does, by the contract's rules, before anything is embedded or ranked.
+
+Reads stored rows and changes nothing outside the plan, so a plan can be thrown away and made again. Sentences may
+still lack their vectors; steps refer to them, and are turned into points once all are there.
+
+Rules of versions: an event without one counts as the stored version + 1, a review's first as 1. An upsert
+applies if it is newer than what is stored, a deletion also if it is equal and the review is live. A deletion
+that comes before its review is remembered like any other, in an unknown entity too.
+
+A dead letter is a property of its record alone, whatever is stored. Two reasons differ, and come after versions:
+`entity_full`, and `bad_vector` where the engine has none for a text (what is not newer is never embedded).
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.coversumm import max_sentences
+from worker.events import (
+    EntityDeleted,
+    Event,
+    GivenSentence,
+    Ignored,
+    Limits,
+    Reason,
+    Record,
+    Rejected,
+    ReviewDeleted,
+    ReviewUpserted,
+    SentencesDeleted,
+)
+from worker.limits import Limit
+from worker.processing.entity_cache import EntityKey, HotEntity
+from worker.state.entity import Review, Sentence, parse_sentence_id, sentence_id
+from worker.state.rows import Header
+from worker.text import cap_sentence, split_sentences
+
+Outcome = Ignored | Rejected | None
+"""What becomes of a record; None: it is applied."""
+
+
+@dataclass(slots=True)
+class PlannedStep:
+    """One event that touches live sentences, and the entity's counts after it."""
+
+    index: int  # of the record in the micro-batch
+    event: Event
+    removed: Sequence[Sentence]
+    added: Sequence[Sentence]
+    rating: float | None
+    reviews: int
+    sentences: int
+
+
+class Run:
+    """All events of a micro-batch on one incarnation of an entity."""
+
+    __slots__ = (
+        "_unread",
+        "end",
+        "entity",
+        "is_new",
+        "key",
+        "review_count",
+        "reviews",
+        "sentence_count",
+        "steps",
+        "stored_header",
+        "stored_sequence",
+    )
+
+    def __init__(self, key: EntityKey, entity: HotEntity, *, is_new: bool) -> None:
+        self.key = key
+        self.entity = entity
+        self.is_new = is_new
+        """The entity has no stored rows."""
+        self.stored_header = Header(entity.reviews, entity.sentences, entity.rows.incarnation)
+        self.stored_sequence = entity.sequence
+        self.review_count = entity.reviews
+        self.sentence_count = entity.sentences
+        self.reviews: dict[bytes, Review] = {}
+        """The reviews the events wrote, in their last state."""
+        self.steps: list[PlannedStep] = []
+        self.end: tuple[int, EntityDeleted] | None = None
+        """The event that deleted the entity, with its record's index."""
+        self._unread: set[bytes] = set()
+
+    def review(self, review_id: bytes) -> Review | None:
+        """The review as the events so far left it; vectors of stored ones come with `live_sentences`."""
+        review = self.reviews.get(review_id)
+        if review is None and not self.is_new:
+            review = self.entity.rows.review(review_id)
+            if review is not None and review.sentences:
+                self._unread.add(review_id)
+        return review
+
+    def live_sentences(self, review_id: bytes, review: Review | None) -> Sequence[Sentence]:
+        """The review's sentences with their vectors (or to be embedded in this micro-batch)."""
+        if review is None:
+            return ()
+        if review_id in self._unread:
+            self._unread.remove(review_id)
+            self.entity.rows.load_vectors(review_id, review)
+        return review.sentences
+
+    def write(
+        self,
+        index: int,
+        event: Event,
+        changes: dict[bytes, Review],
+        removed: Sequence[Sentence],
+        added: Sequence[Sentence],
+    ) -> None:
+        """Take note of what an event did."""
+        self.reviews |= changes
+        self.sentence_count += len(added) - len(removed)
+        if removed or added:
+            rating = event.rating if isinstance(event, ReviewUpserted) else None
+            self.steps.append(
+                PlannedStep(index, event, removed, added, rating, self.review_count, self.sentence_count)
+            )
+
+
+class Plan:
+    """The events of one micro-batch, taken in by `take` one by one, in order."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        find: Callable[[EntityKey], HotEntity | None],
+        create: Callable[[EntityKey, int], HotEntity],
+    ) -> None:
+        """`find` gives an entity with rows, `create` one born at a source offset."""
+        self.runs: list[Run] = []
+        """In the order of their first events; an entity deleted in between has several."""
+        self.unembedded: dict[str, list[tuple[int, Sentence]]] = {}
+        """The sentences without a vector by text, each with its record's index."""
+        self.sentences = 0
+        """Sentences added, and stored ones read with their vectors: what the plan holds in memory."""
+        self.cut_sentences = 0
+        """Sentences that were longer than one may be, and are several now."""
+        self._limits = limits
+        # A setting beyond what the core ranks exactly is refused; here it cannot pass, whoever made the limits.
+        self._max_sentences = min(limits.max_sentences_per_entity, max_sentences(limits.dimension))
+        self._find = find
+        self._create = create
+        self._open: dict[EntityKey, Run | None] = {}
+
+    def take(self, index: int, record: Record, event: Event) -> Outcome:
+        """Plan one event; what becomes of it."""
+        key = (record.partition, event.entity_id)
+        if isinstance(event, ReviewUpserted):
+            return self._upsert(index, record, key, event)
+        if isinstance(event, ReviewDeleted):
+            return self._delete(index, record, key, event)
+        run = self._run(key)
+        if run is None:
+            return Ignored.UNKNOWN_ENTITY
+        if isinstance(event, SentencesDeleted):
+            return self._delete_sentences(index, run, event)
+        run.end = (index, event)
+        self._open[key] = None
+        return None
+
+    # -- entities --------------------------------------------------------------------------------------------
+
+    def _run(self, key: EntityKey) -> Run | None:
+        """The entity's open run; None where the entity has no row at this point of the stream."""
+        if key in self._open:
+            return self._open[key]
+        entity = self._find(key)
+        run = None if entity is None else self._begin(key, entity, is_new=False)
+        self._open[key] = run
+        return run
+
+    def _born(self, key: EntityKey, offset: int) -> Run:
+        return self._begin(key, self._create(key, offset), is_new=True)
+
+    def _begin(self, key: EntityKey, entity: HotEntity, *, is_new: bool) -> Run:
+        run = self._open[key] = Run(key, entity, is_new=is_new)
+        self.runs.append(run)
+        return run
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def _upsert(self, index: int, record: Record, key: EntityKey, event: ReviewUpserted) -> Outcome:
+        review_id = event.review_id.encode()
+        sentences = self._sentences(review_id, event)
+        if isinstance(sentences, Rejected):
+            return sentences
+        run = self._run(key)
+        stored = None if run is None else run.review(review_id)
+        version = _version(event.review_version, stored)
+        if stored is not None and version <= stored.version:
+            return Ignored.NOT_NEWER
+        before = 0 if run is None else run.sentence_count
+        if stored is not None:
+            before -= len(stored.sentences)
+        if before + len(sentences) > self._max_sentences:
+            return Rejected(
+                Reason.ENTITY_FULL,
+                f"{before} sentences and {len(sentences)} more, at most {self._max_sentences}",
+                Limit.SENTENCES_PER_ENTITY,
+            )
+        if run is None:
+            run = self._born(key, record.offset)
+        removed = run.live_sentences(review_id, stored)
+        self.sentences += len(removed) + len(sentences)
+        unembedded = [sentence for sentence in sentences if sentence.vector is None]
+        embedded = len(unembedded) == len(sentences)
+        if unembedded:
+            self._need_vectors(index, unembedded, stored)
+        chunks = (0, 0) if stored is None else stored.chunks
+        review = Review(version, False, event.rating, embedded, sentences, chunks)
+        run.review_count += stored is None or stored.deleted
+        run.write(index, event, {review_id: review}, removed, sentences)
+        return None
+
+    def _delete(self, index: int, record: Record, key: EntityKey, event: ReviewDeleted) -> Outcome:
+        review_id = event.review_id.encode()
+        run = self._run(key)
+        stored = None if run is None else run.review(review_id)
+        version = _version(event.review_version, stored)
+        if stored is not None and version < stored.version + stored.deleted:
+            return Ignored.NOT_NEWER
+        if run is None:
+            run = self._born(key, record.offset)
+        removed = run.live_sentences(review_id, stored)
+        self.sentences += len(removed)
+        if stored is not None and not stored.deleted:
+            run.review_count -= 1
+        chunks = (0, 0) if stored is None else stored.chunks
+        run.write(index, event, {review_id: Review(version, deleted=True, chunks=chunks)}, removed, ())
+        return None
+
+    def _delete_sentences(self, index: int, run: Run, event: SentencesDeleted) -> Outcome:
+        wanted: dict[bytes, set[int]] = {}
+        for identifier in event.sentence_ids:
+            if parsed := parse_sentence_id(identifier.encode()):
+                wanted.setdefault(parsed[0], set()).add(parsed[1])
+        touched: dict[bytes, Review] = {}
+        held = 0
+        for review_id, ordinals in wanted.items():
+            review = run.review(review_id)
+            if review is not None and any(s.ordinal in ordinals for s in review.sentences):
+                touched[review_id] = review
+                held += len(review.sentences)
+                if held > self._limits.max_sentences_per_deletion and len(touched) > 1:
+                    return Rejected(
+                        Reason.TOO_MANY_SENTENCES,
+                        f"the reviews it is about hold {held} sentences, at most "
+                        f"{self._limits.max_sentences_per_deletion} are rewritten by one event",
+                        Limit.SENTENCES_PER_DELETION,
+                    )
+        if not touched:
+            return Ignored.UNKNOWN_SENTENCE
+        changes: dict[bytes, Review] = {}
+        removed: list[Sentence] = []
+        for review_id, review in touched.items():
+            ordinals = wanted[review_id]
+            self.sentences += len(run.live_sentences(review_id, review))
+            removed += [s for s in review.sentences if s.ordinal in ordinals]
+            kept = [s for s in review.sentences if s.ordinal not in ordinals]
+            changes[review_id] = Review(
+                review.version, False, review.rating, review.embedded, kept, review.chunks
+            )
+        run.write(index, event, changes, removed, ())
+        return None
+
+    # -- sentences -------------------------------------------------------------------------------------------
+
+    def _sentences(self, review_id: bytes, event: ReviewUpserted) -> list[Sentence] | Rejected:
+        """The event's sentences under their ids, blanks dropped but counted."""
+        cap = self._limits.max_sentence_chars
+        given = event.sentences
+        if given is None:
+            given = tuple(
+                GivenSentence(text, None) for text in split_sentences(event.text or "", sys.maxsize)
+            )
+        pieces: list[tuple[str, NDArray[np.int16] | None]] = []
+        cut = 0
+        for text, vector in given:
+            if vector is None and len(text) > cap:
+                pieces += [(piece, None) for piece in cap_sentence(text, cap)]
+                cut += 1
+            else:
+                pieces.append((text, vector))
+        if len(pieces) > self._limits.max_sentences_per_review:
+            limit = self._limits.max_sentences_per_review
+            return Rejected(
+                Reason.TOO_MANY_SENTENCES,
+                f"{len(pieces)} sentences, at most {limit} are taken",
+                Limit.SENTENCES_PER_REVIEW,
+            )
+        self.cut_sentences += cut
+        return [
+            Sentence(i, sentence_id(review_id, i), text, vector)
+            for i, (text, vector) in enumerate(pieces)
+            if text and not text.isspace()
+        ]
+
+    def _need_vectors(self, index: int, unembedded: list[Sentence], stored: Review | None) -> None:
+        """Take over the vectors of an edited review's unchanged sentences, if the engine made them; note the others."""
+        known = {s.text: s.vector for s in stored.sentences} if stored is not None and stored.embedded else {}
+        for sentence in unembedded:
+            vector = known.get(sentence.text)
+            if vector is not None:
+                sentence.vector = vector
+            else:
+                self.unembedded.setdefault(sentence.text, []).append((index, sentence))
+
+
+def _version(given: int | None, stored: Review | None) -> int:
+    """The event's version: arrival order decides where it has none."""
+    if given is not None:
+        return given
+    return 1 if stored is None else stored.version + 1
