@@ -38,10 +38,6 @@ _INDEX: Final = "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/entities/ID/s
 class State(Moment, Protocol):
     """What the pages ask of a running worker."""
 
-    @property
-    def metrics(self) -> Metrics:
-        """Its metrics."""
-
     def stall(self) -> str | None:
         """What keeps it from its work at this moment."""
 
@@ -65,14 +61,14 @@ class WorkerWeb(Web):  # type: ignore[misc]
         return web.SockSite(self._runner, self._bound, shutdown_timeout=1.0)
 
 
-def install_web(app: Any, state: State) -> None:
+def install_web(app: Any, state: State, metrics: Metrics) -> None:
     """Serve the worker's pages on the app's `web_bind` and `web_port`.
 
     Raises:
         SurroundingsError: the address cannot be listened on.
     """
     app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port))
-    add_pages(app.web.web_app, state)
+    add_pages(app.web.web_app, state, metrics)
 
 
 def check_port(host: str, port: int) -> None:
@@ -104,10 +100,10 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def add_pages(application: web.Application, state: State) -> None:
+def add_pages(application: web.Application, state: State, metrics: Metrics) -> None:
     """Add the worker's pages to an aiohttp application."""
     application.middlewares.append(read_only)
-    pages = Pages(state)
+    pages = Pages(state, metrics)
     application.router.add_get("/", pages.index)
     application.router.add_get("/healthz", pages.healthz)
     application.router.add_get("/readyz", pages.readyz)
@@ -132,8 +128,9 @@ async def read_only(request: web.Request, handler: Handler) -> web.StreamRespons
 class Pages:
     """The handlers."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, metrics: Metrics) -> None:
         self._state = state
+        self._metrics = metrics
 
     async def index(self, _request: web.Request) -> web.Response:
         """What there is."""
@@ -150,7 +147,7 @@ class Pages:
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """For Prometheus."""
-        page = self._state.metrics.page(self._state)
+        page = self._metrics.page(self._state)
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})
 
     async def summary(self, request: web.Request) -> web.Response:

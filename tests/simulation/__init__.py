@@ -6,7 +6,7 @@ The worker's own consumer, delivery, producer, table and processor run as they a
     world    does the steps, then waits for calm               process  one worker, put together as Faust would
     broker   logs, transactions, one group, compaction         clients  the libraries over broker and disks, with a point
     fibers   code that may be left in the middle of a call              at each call where something may happen
-    seams    where the worker's modules are cut off            checks   I1 to I8, by brute force from the logs alone
+    surroundings  what a worker is put together over           checks   I1 to I8, by brute force from the logs alone
     run      a plan's verdict                                  shrink   a failing plan made small
     mutations  rules of delivery taken out, which must be found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 from faust.types import TP
@@ -18,13 +18,12 @@ from tests.harness.consumer_thread import ConsumerThread, Fetched
 from tests.simulation.broker import ABORTED, COMMITTED, Broker, Clock, Entry, Log
 from tests.simulation.fibers import Fiber
 from worker.state import MemoryRows
+from worker.stream.gate import OFFSET_KEY
 
-PROCESS = "simulated.process"
-"""The client setting that says whose client it is."""
 POLL_SECONDS = 1.0
 """How long a fetch that finds nothing waits for something."""
 BOOKKEEPING = b"__faust\0"
-"""What the table notes for itself in a database begins so."""
+"""What the gate notes for itself in a database begins so."""
 T = TypeVar("T")
 
 
@@ -36,11 +35,6 @@ class Caller(Protocol):
 
     def call(self, point: str, action: Callable[[], T]) -> T:
         """Do it, unless something happens at this point."""
-
-
-def _process(config: Mapping[str, Any]) -> Caller:
-    process: Caller = config[PROCESS]
-    return process
 
 
 def _poll(clock: Clock, has_news: Callable[[], bool]) -> None:
@@ -56,10 +50,10 @@ def _poll(clock: Clock, has_news: Callable[[], bool]) -> None:
 class Producer:
     """A transactional producer: records wait in its queue until `flush`."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._process = _process(config)
-        self._broker = self._process.broker
-        self._id = config["transactional.id"]
+    def __init__(self, process: Caller, transactional_id: str) -> None:
+        self._process = process
+        self._broker = process.broker
+        self._id = transactional_id
         self._epoch = -1
         self._queue: list[tuple[Any, ...]] = []
 
@@ -156,10 +150,10 @@ class _Message(NamedTuple):
 class Consumer:
     """A consumer of explicit assignments, and the questions about offsets."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._process = _process(config)
-        self._broker = self._process.broker
-        self._committed = config["isolation.level"] == "read_committed"
+    def __init__(self, process: Caller, *, committed: bool) -> None:
+        self._process = process
+        self._broker = process.broker
+        self._committed = committed
         self._positions: dict[tuple[str, int], int] = {}
         self._ended: set[tuple[str, int]] = set()
 
@@ -292,21 +286,6 @@ class SimulatedThread(ConsumerThread):
 # -- rocksdict --------------------------------------------------------------------------------------------------------
 
 
-class WriteBatch:
-    """Changes that are written together."""
-
-    def __init__(self, raw_mode: bool = False) -> None:
-        self.changes: dict[bytes, bytes | None] = {}
-
-    def put(self, key: bytes, value: bytes) -> None:
-        """Set a row."""
-        self.changes[key] = value
-
-    def delete(self, key: bytes) -> None:
-        """Remove a row."""
-        self.changes[key] = None
-
-
 class File:
     """A database as it lies on a disk: one write after another, so that a power cut can take the last ones."""
 
@@ -330,27 +309,23 @@ class File:
 class Database:
     """An open database; of no use to anyone once it is closed, as RocksDB's."""
 
-    def __init__(self, process: Caller, file: File) -> None:
-        self._process = process
+    def __init__(self, file: File) -> None:
         self._file: File | None = file
 
     @property
-    def _open(self) -> File:
+    def file(self) -> File:
+        """What it is open on."""
         if self._file is None:
             raise RuntimeError("the database is closed")
         return self._file
 
     def get(self, key: bytes) -> bytes | None:
         """A row."""
-        return self._open.rows.get(key)
+        return self.file.rows.get(key)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Rows in order."""
-        return self._open.rows.scan(prefix)
-
-    def write(self, batch: WriteBatch) -> None:
-        """All of a batch."""
-        self._process.call("write", lambda: self._open.write(dict(batch.changes)))
+        return self.file.rows.scan(prefix)
 
     def close(self) -> None:
         """Nobody may use it any more."""
@@ -361,31 +336,51 @@ Disk = dict[int, File]
 """A worker's data directory: a database for each partition."""
 
 
-class Store:
-    """What Faust's RocksDB store is to the table."""
+class Databases:
+    """The databases of a worker on a disk in memory; see `worker.storage.databases.PartitionDatabases`."""
 
-    offset_key = BOOKKEEPING + b"offset__"
+    memory_bytes = 0
 
     def __init__(self, process: Caller, disk: Disk) -> None:
         self._process = process
         self.disk = disk
-        self._dbs: dict[int, Database] = {}
+        self._databases: dict[int, Database] = {}
 
-    def _db_for_partition(self, partition: int) -> Database:
-        if partition not in self._dbs:
-            self._dbs[partition] = Database(self._process, self.disk.setdefault(partition, File()))
-        return self._dbs[partition]
+    def open(self, partition: int) -> Database:
+        """Made where it is missing."""
+        if partition not in self._databases:
+            self._databases[partition] = Database(self.disk.setdefault(partition, File()))
+        return self._databases[partition]
 
-    def partition_path(self, partition: int) -> str:
-        """What `Rdict.destroy` finds it by."""
-        path = f"/simulated/{id(self.disk)}/{partition}"
-        Rdict.files[path] = (self.disk, partition)
-        return path
+    rows = open
+
+    def write(self, partition: int, changes: Mapping[bytes, bytes | None]) -> None:
+        """All of them."""
+        database = self.open(partition)
+        self._process.call("write", lambda: database.file.write(dict(changes)))
+
+    def close(self, partition: int | None = None) -> None:
+        """One, or all."""
+        for number in list(self._databases) if partition is None else [partition]:
+            if number in self._databases:
+                self._databases.pop(number).close()
+
+    def wipe(self, partition: int) -> None:
+        """Remove it from the disk."""
+        self._databases.pop(partition, None)
+        self.disk.pop(partition, None)
+
+
+class Store:
+    """What Faust's store is to the table: it closes the databases of partitions that were given up."""
+
+    def __init__(self, databases: Databases) -> None:
+        self._databases = databases
 
     async def on_rebalance(self, assigned: set[TP], *_: Any) -> None:
         """Close what was given up."""
-        for partition in self._dbs.keys() - {tp.partition for tp in assigned}:
-            self._dbs.pop(partition).close()
+        for partition in set(self._databases.disk) - {tp.partition for tp in assigned}:
+            self._databases.close(partition)
 
     async def on_recovery_completed(self, *_: Any) -> None:
         """Nothing."""
@@ -393,17 +388,5 @@ class Store:
 
 def stored_offset(file: File | None) -> int:
     """The changelog offset that a database holds, -1 where there is none."""
-    stored = None if file is None else file.rows.get(Store.offset_key)
+    stored = None if file is None else file.rows.get(OFFSET_KEY)
     return -1 if stored is None else int(stored)
-
-
-class Rdict:
-    """Only what is called on the class."""
-
-    files: ClassVar[dict[str, tuple[Disk, int]]] = {}
-
-    @classmethod
-    def destroy(cls, path: str) -> None:
-        """Remove a database from its disk."""
-        disk, partition = cls.files.pop(path)
-        disk.pop(partition, None)

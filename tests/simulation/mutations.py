@@ -5,54 +5,50 @@ A mutation patches the worker's own code for the length of a `with`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from tests.simulation.clients import Consumer as SimulatedConsumer
-from tests.simulation.clients import WriteBatch
+from tests.simulation.surroundings import Clients
 from worker.errors import Crash
-from worker.kafka import transaction
-from worker.kafka.transaction import TransactionalProducer
+from worker.kafka import producer
+from worker.kafka.producer import TransactionalProducer
 from worker.processing import processor
 from worker.processing.processor import Processor
+from worker.stream.commit import Commit
 from worker.stream.consumer import GuardedConsumer
 from worker.stream.delivery import Delivery
-from worker.stream.table import CommittedTable
+from worker.stream.gate import OFFSET_KEY, Gate
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
 
 def local_rows_before_the_transaction() -> AbstractContextManager[Any]:
     """The local batch is written before the transaction: a crash between leaves rows nobody else has."""
-    commit_now = Delivery._commit_now
+    commit = Commit.__call__
 
     def early(self: Any, batch: Any, membership: Any) -> None:
         for partition, changes in batch.rows.items():
-            rows = WriteBatch()
-            rows.changes = dict(changes)
-            self._table._database(partition).write(rows)
-        commit_now(self, batch, membership)
+            self._gate._databases.write(partition, changes)
+        commit(self, batch, membership)
 
-    return patch.object(Delivery, "_commit_now", early)
+    return patch.object(Commit, "__call__", early)
 
 
 def changelog_offset_before_its_rows() -> AbstractContextManager[Any]:
     """Offset and rows in two writes: a crash between leaves rows out for good."""
-    apply = CommittedTable._apply
+    apply = Gate.apply
 
-    def in_two(self: Any, role: str, epoch: int, partition: int, changes: Any, last: int, after: Any) -> None:
-        database, name = self._database(partition), self.data.offset_key
-        before = database.get(name)
-        offset = WriteBatch()
-        offset.put(name, str(last).encode())
-        database.write(offset)
-        database._open.rows.write({name: before})  # so that `_apply` takes the rows after it
+    def in_two(self: Any, role: Any, epoch: int, partition: int, changes: Any, last: int, after: Any) -> None:
+        database = self._databases.open(partition)
+        before = database.get(OFFSET_KEY)
+        self._databases.write(partition, {OFFSET_KEY: str(last).encode()})
+        database.file.rows.write({OFFSET_KEY: before})  # so that the gate takes the rows after it
         apply(self, role, epoch, partition, changes, last, after)
 
-    return patch.object(CommittedTable, "_apply", in_two)
+    return patch.object(Gate, "apply", in_two)
 
 
 def no_seek_back_after_a_dropped_fetch() -> AbstractContextManager[Any]:
@@ -77,9 +73,9 @@ def membership_read_live() -> AbstractContextManager[Any]:
     def live(group: str, membership: Any) -> bytes:
         return original(group, membership._replace(generation=-1, member_id=""))
 
-    original = transaction.group_metadata
+    original = producer.group_metadata
     return _both(
-        patch.object(transaction, "group_metadata", live),
+        patch.object(producer, "group_metadata", live),
         patch.object(Delivery, "_check_chain", lambda self, batch: None),
     )
 
@@ -89,7 +85,7 @@ def stale_batches_taken() -> AbstractContextManager[Any]:
     deliver = Delivery.deliver
 
     async def taking(self: Any, batch: Any) -> None:
-        await deliver(self, replace(batch, membership=self._membership()))
+        await deliver(self, replace(batch, membership=self._assignment.held_membership))
 
     return patch.object(Delivery, "deliver", taking)
 
@@ -97,11 +93,7 @@ def stale_batches_taken() -> AbstractContextManager[Any]:
 def restore_of_uncommitted_rows() -> AbstractContextManager[Any]:
     """Restore and standby read what was never committed."""
 
-    class Uncommitted(SimulatedConsumer):
-        def __init__(self, config: Mapping[str, Any]) -> None:
-            super().__init__({**config, "isolation.level": "read_uncommitted"})
-
-    return patch("tests.simulation.seams.CHANGELOG_CONSUMER", Uncommitted)
+    return _isolation("-reader", "read_uncommitted")
 
 
 def applied_offset_not_in_the_rows() -> AbstractContextManager[Any]:
@@ -121,11 +113,11 @@ def caches_kept_over_a_rebalance() -> AbstractContextManager[Any]:
 
 def old_local_state_believed() -> AbstractContextManager[Any]:
     """A database that was away for longer than tombstones live is read on, not rebuilt."""
-    start = CommittedTable._start
+    start = Gate.restore_start
     return patch.object(
-        CommittedTable,
-        "_start",
-        lambda self, partition, low, high, horizon: start(self, partition, low, high, 0),
+        Gate,
+        "restore_start",
+        lambda self, partition, bounds: start(self, partition, bounds._replace(horizon=0)),
     )
 
 
@@ -137,28 +129,24 @@ def garbage_not_noted() -> AbstractContextManager[Any]:
 def takeover_of_what_is_committed_by_then() -> AbstractContextManager[Any]:
     """The takeover waits for no transaction of its predecessor, neither for its offsets nor for its rows."""
 
-    class Committed(SimulatedConsumer):
-        def __init__(self, config: Mapping[str, Any]) -> None:
-            super().__init__({**config, "isolation.level": "read_committed"})
-
     return _both(
         patch("tests.simulation.broker.Group.is_pending", lambda self, partitions: False),
-        patch("tests.simulation.seams.BOUNDS_CONSUMER", Committed),
+        _isolation("-bounds", "read_committed"),
     )
 
 
 def failed_commits_passed_over() -> AbstractContextManager[Any]:
     """After a failed commit the worker aborts and goes on with the next micro-batch."""
-    commit_now = Delivery._commit_now
+    commit = Commit.__call__
 
     def passing_over(self: Any, batch: Any, membership: Any) -> None:
         try:
-            commit_now(self, batch, membership)
+            commit(self, batch, membership)
         except Crash:
-            self._producer._producer.abort_transaction(1)
+            self._producer._transactions._producer.abort_transaction(1)
             self._processor.committed(batch)
 
-    return patch.object(Delivery, "_commit_now", passing_over)
+    return patch.object(Commit, "__call__", passing_over)
 
 
 def doubtful_commits_retried() -> AbstractContextManager[Any]:
@@ -172,6 +160,16 @@ def doubtful_commits_retried() -> AbstractContextManager[Any]:
             return commit(self, *arguments)
 
     return patch.object(TransactionalProducer, "commit", again)
+
+
+def _isolation(suffix: str, level: str) -> AbstractContextManager[Any]:
+    """Consumers of groups whose name ends so read at this level."""
+    standalone_consumer = Clients.standalone_consumer
+
+    def other(self: Any, group: str, isolation: str, options: Any = None) -> Any:
+        return standalone_consumer(self, group, level if group.endswith(suffix) else isolation, options)
+
+    return patch.object(Clients, "standalone_consumer", other)
 
 
 def _both(*patches: Any) -> AbstractContextManager[Any]:

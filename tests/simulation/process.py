@@ -1,4 +1,4 @@
-"""One worker process: the worker's own consumer, delivery, producer, table and processor, put together over simulated clients.
+"""One worker process: what `worker.app.assemble` puts together, over simulated surroundings.
 
 What Faust does around them (the fetch loop, the agent with its buffer, the steps of a rebalance in their order) is here; each
 is a fiber, so that a rebalance finds a commit or a restore half done.
@@ -16,18 +16,17 @@ import faust
 from faust.types import TP
 
 from tests.simulation.broker import Broker, Refused
-from tests.simulation.clients import PROCESS, Disk, SimulatedThread, Store
+from tests.simulation.clients import Databases, Disk, SimulatedThread, Store
 from tests.simulation.fibers import Fiber, Killed, drive
-from tests.simulation.seams import Ended
+from tests.simulation.surroundings import Ended, surroundings_of
+from worker.app import assemble
 from worker.coversumm import Counters
 from worker.errors import SurroundingsError
-from worker.kafka.topics import changelog_topic
-from worker.kafka.transaction import TransactionalProducer
-from worker.processing.config import processor_config
-from worker.processing.processor import Processor, Stats
+from worker.limits import Limit
+from worker.processing.processor import Stats
 from worker.settings import Settings
+from worker.state import TABLE_NAME
 from worker.stream.consumer import GuardedConsumer
-from worker.stream.delivery import Delivery
 from worker.stream.table import CommittedTable
 
 BUFFERED = 2
@@ -71,25 +70,6 @@ class Consumer(GuardedConsumer):
         Fiber.park()
 
 
-class App:
-    """What consumer and table need of the Faust app; the rest is that of one app for all."""
-
-    def __init__(self, settings: Settings, process: Process) -> None:
-        self.input_topic_name = settings.input_topic
-        self.linger_seconds = settings.batch_linger_ms / 1000
-        self.client_config = {PROCESS: process}
-        self.consumer_thread = SimulatedThread(process)
-        self.delivery: Delivery
-        self.consumer: Consumer
-        self.topic_ids: Any
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_faust_app(), name)
-
-    def on_restore_progress(self, rows: int, remaining: int) -> None:
-        """Nobody looks."""
-
-
 @cache
 def _faust_app() -> Any:
     return faust.App(
@@ -97,8 +77,18 @@ def _faust_app() -> Any:
     )
 
 
-class _Silent:
-    """Metrics nobody reads but those of the core, and topics that stay what they are."""
+class App:
+    """One Faust app for all processes, but each has a consumer thread of its own."""
+
+    def __init__(self, process: Process) -> None:
+        self.consumer_thread = SimulatedThread(process)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_faust_app(), name)
+
+
+class _Metrics:
+    """Metrics nobody reads but those of the core."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -107,12 +97,14 @@ class _Silent:
         """Keep how the micro-batch's steps were decided."""
         self._process.core.append(stats.core)
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_: None
+    def observe_commit(self, seconds: float) -> None:
+        """Nobody looks."""
 
-    def known(self, topic: str) -> str:
-        """The id of the one topic there is of a name."""
-        return f"the id of {topic}"
+    def observe_limit(self, limit: Limit) -> None:
+        """Nobody looks."""
+
+    def observe_restore(self, rows: int, remaining: int) -> None:
+        """Nobody looks."""
 
 
 class Process:
@@ -151,38 +143,28 @@ class Process:
         self._put_together(settings, partitions)
 
     def _put_together(self, settings: Settings, partitions: int) -> None:
-        self.app = app = App(settings, self)
+        databases = Databases(self, self.disk)
+        self.worker = worker = assemble(
+            settings, partitions, None, _Metrics(self), surroundings_of(self, databases)
+        )
+        self.input_topic, self.changelog = worker.logs.input.topic, worker.logs.changelog.topic
+        app: Any = App(self)
         self.thread = app.consumer_thread
-        transport = SimpleNamespace(app=app, create_transaction_manager=lambda **_: None)
-        app.consumer = self.consumer = Consumer(
+        transport: Any = SimpleNamespace(app=app, worker=worker, create_transaction_manager=lambda **_: None)
+        self.consumer = Consumer(
             transport, self._take, self._on_revoked, self._on_assigned, loop=SimpleNamespace()
         )
         self.table = CommittedTable(
-            app, name="entities", key_type=bytes, value_type=bytes, partitions=partitions
+            app,
+            name=TABLE_NAME,
+            key_type=bytes,
+            value_type=bytes,
+            partitions=partitions,
+            takeover=worker.takeover,
+            surroundings=worker.surroundings,
         )
-        self.changelog = changelog_topic(settings)
         self.table._changelog_topic = SimpleNamespace(get_topic_name=lambda: self.changelog)
-        self.table._data = self.store = Store(self, self.disk)
-        self.processor = Processor(
-            processor_config(settings, partitions, None), self.store._db_for_partition, None
-        )
-        self.producer = TransactionalProducer.configured(settings, app.client_config, on_full=lambda: None)
-        silent: Any = _Silent(self)
-        app.topic_ids = silent
-        app.delivery = self.delivery = Delivery(
-            processor=self.processor,
-            producer=self.producer,
-            table=self.table,
-            changelog_topic=self.changelog,
-            input_topic=settings.input_topic,
-            batch_events=settings.batch_size,
-            batch_bytes=settings.batch_bytes,
-            deadline_seconds=settings.commit_timeout_ms / 1000,
-            membership=lambda: self.consumer.held_membership,
-            metrics=silent,
-            topic_ids=silent,
-        )
-        self.input_topic = settings.input_topic
+        self.table._data = Store(databases)
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
@@ -280,7 +262,7 @@ class Process:
         return not self.buffer and all(fiber.done or fiber.name in BACKGROUND for fiber in self.fibers)
 
     async def _deliver(self) -> None:
-        await self.delivery.deliver(self.buffer.popleft())
+        await self.worker.delivery.deliver(self.buffer.popleft())
 
     async def _take(self, message: Any) -> None:
         """Put a micro-batch into the agent's buffer: held back while the flow is suspended, dropped when it is cleared."""
@@ -364,7 +346,7 @@ class Process:
 
     async def _start(self) -> None:
         try:
-            self.producer.start()
+            self.worker.producer.start()
         except SurroundingsError as cause:
             raise Ended(cause) from cause
         self.enter()
@@ -379,7 +361,7 @@ class Process:
         Fiber.wait_while(lambda: self._is_busy("coordinator", "start"))
         self.consumer.stop_flow()
         Fiber.wait_while(lambda: self._is_busy("agent"))
-        await self.table._let_go()
+        await self.worker.takeover.let_go()
         self.broker.group.leave(self.member_id)
         self.dead = True
 

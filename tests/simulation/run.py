@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from tests.simulation.checks import check, check_restored
 from tests.simulation.plan import Plan, draw_plan
-from tests.simulation.seams import seams, silence
 from tests.simulation.shrink import shrink
+from tests.simulation.surroundings import silence
 from tests.simulation.world import Violation, World, settings_of
 
 
@@ -33,7 +33,7 @@ def run_plan(plan: Plan, *, tell: bool = False) -> Verdict:
     world = World(plan, settings_of(plan.setup), tell=tell)
     world.on_takeover = check_restored
     violation = None
-    with silence(), seams(world.clock):
+    with silence():
         try:
             world.run()
             check(world)

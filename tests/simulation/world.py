@@ -27,7 +27,7 @@ from tests.simulation.fibers import Killed
 from tests.simulation.load import DIMENSION
 from tests.simulation.plan import Plan, Setup
 from tests.simulation.process import Assignment, Fault, Process
-from tests.simulation.seams import Ended
+from tests.simulation.surroundings import Ended
 from worker.coversumm import Counters
 from worker.kafka.topics import changelog_topic
 from worker.settings import Settings

@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from rocksdict import WriteBatch
+from rocksdict import Rdict, WriteBatch
 
-from worker.errors import SurroundingsError
-from worker.storage import databases as module
+from worker.errors import Crash, SurroundingsError
+from worker.state import DamagedDatabase
 from worker.storage.databases import (
     MAX_OPEN_FILES,
     MAX_WRITE_BUFFER,
@@ -20,6 +21,7 @@ from worker.storage.databases import (
     SPARE_FILES,
     WRITE_SHARE,
     Databases,
+    database_path,
     open_files_each,
 )
 
@@ -42,8 +44,8 @@ def peak_bytes():
             return int(line.split()[1]) * 1024
 
 shared = sys.argv[2] == "shared"
-databases = [Databases({BUDGET}, {PARTITIONS}) for _ in range(1 if shared else {PARTITIONS})]
-opened = [databases[p % len(databases)].open(Path(sys.argv[1]) / str(p)) for p in range({PARTITIONS})]
+databases = [Databases(Path(sys.argv[1]), {BUDGET}, {PARTITIONS}) for _ in range(1 if shared else {PARTITIONS})]
+opened = [databases[p % len(databases)].open(p) for p in range({PARTITIONS})]
 noise = random.Random(1).randbytes({MIB})
 before = peak_bytes()
 for start in range(0, {ROWS}, 1000):
@@ -78,8 +80,8 @@ def test_a_budget_for_each_database_would_be_noticed(tmp_path: Path) -> None:
 
 
 def test_what_is_read_and_written_counts_in_the_budget(tmp_path: Path) -> None:
-    databases = Databases(16 * MIB, 2)
-    one, other = (databases.open(tmp_path / str(p)) for p in range(2))
+    databases = Databases(tmp_path, 16 * MIB, 2)
+    one, other = databases.open(0), databases.open(1)
     assert databases.memory_bytes < MIB
     batch = WriteBatch(raw_mode=True)
     for row in range(1000):
@@ -95,11 +97,11 @@ def test_what_is_read_and_written_counts_in_the_budget(tmp_path: Path) -> None:
 
 
 def test_rows_outlive_the_process_that_wrote_them(tmp_path: Path) -> None:
-    database = Databases(16 * MIB, 2).open(tmp_path / "0.db")
-    database.put(b"key", b"value")
-    database.close()
-    again = Databases(64 * MIB, 8).open(tmp_path / "0.db")
-    assert again.get(b"key") == b"value"
+    databases = Databases(tmp_path, 16 * MIB, 2)
+    databases.write(0, {b"key": b"value"})
+    databases.close()
+    again = Databases(tmp_path, 64 * MIB, 8)
+    assert again.rows(0).get(b"key") == b"value"
     again.close()
 
 
@@ -114,7 +116,7 @@ def test_rows_outlive_the_process_that_wrote_them(tmp_path: Path) -> None:
     ],
 )
 def test_a_write_buffer_is_a_databases_share_of_the_bound(budget: int, partitions: int, each: int) -> None:
-    made = Databases(budget, partitions)
+    made = Databases(Path("/nowhere"), budget, partitions)
     assert made.write_buffer_bytes == each
     assert each == MIN_WRITE_BUFFER or each * partitions <= budget // WRITE_SHARE
 
@@ -136,31 +138,114 @@ def test_the_open_files_are_bounded_in_sum() -> None:
 def test_the_process_raises_its_own_limit_of_files() -> None:
     code = (
         "import resource\n"
+        "from pathlib import Path\n"
         "from worker.storage.databases import Databases\n"
         "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))\n"
-        "Databases(2**24, 64)\n"
+        "Databases(Path('/nowhere'), 2**24, 64)\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 300 or hard)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "True", done.stderr
 
 
-def test_the_table_uses_the_shared_databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faust's store opens every partition through them."""
-    from tests.harness.faust_app import make_app, make_table
+class OneWrite:
+    """A RocksDB that lets nothing by but whole batches, and counts them."""
 
-    opened: list[Path] = []
-    really_open = Databases.open
+    def __init__(self, database: Rdict) -> None:
+        self.get, self.iter, self.writes = database.get, database.iter, 0
+        self._write = database.write
 
-    def noted(self: Databases, path: Path, *, read_only: bool = False) -> object:
-        opened.append(path)
-        return really_open(self, path, read_only=read_only)
+    def write(self, batch: WriteBatch) -> None:
+        self.writes += 1
+        self._write(batch)
 
-    monkeypatch.setattr(module.Databases, "open", noted)
-    table = make_table(make_app(tmp_path))
-    (tmp_path / "v1" / "tables").mkdir(parents=True, exist_ok=True)
-    for partition in range(2):
-        assert table.rows(partition).get(b"nothing") is None
-    assert [path.name for path in opened] == ["entities-0.db", "entities-1.db"]
-    assert table.data.rocksdb_options.memory_bytes >= 0
+
+def test_rows_are_written_in_one_atomic_batch(tmp_path: Path) -> None:
+    databases = Databases(tmp_path, 16 * MIB, 2)
+    databases.write(0, {b"gone": b"1"})
+    database = databases._open[0] = OneWrite(databases.open(0))  # type: ignore[assignment]
+    databases.write(0, {b"a": b"1", b"gone": None, b"": b"empty key", b"empty value": b""})
+    assert database.writes == 1
+    assert dict(databases.rows(0).scan(b"")) == {b"": b"empty key", b"a": b"1", b"empty value": b""}
+
+
+def test_a_wiped_database_is_empty_and_works_again(tmp_path: Path) -> None:
+    databases = Databases(tmp_path, 16 * MIB, 2)
+    databases.write(0, {b"a": b"1"})
+    databases.write(1, {b"a": b"1"})
+    databases.wipe(0)
+    assert databases.rows(0).get(b"a") is None
+    assert databases.rows(1).get(b"a") == b"1"
+    databases.write(0, {b"b": b"2"})
+    assert databases.rows(0).get(b"b") == b"2"
+    databases.close()
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_database_is_named(tmp_path: Path) -> None:
+    databases = Databases(tmp_path, 16 * MIB, 2)
+    databases.write(0, {b"a": b"1"})
+    databases.close()
+    folder = database_path(tmp_path, 0)
+    (folder / "CURRENT").write_bytes(b"nonsense")
+    with pytest.raises(DamagedDatabase) as damage:
+        databases.open(0)
+    assert str(folder) in str(damage.value)
+
+
+def test_a_manifest_that_names_too_few_files_is_damage(tmp_path: Path) -> None:
+    """RocksDB itself opens it: the newest offset, and rows missing under it."""
+    databases = Databases(tmp_path, 16 * MIB, 2)
+    databases.write(0, {b"a": b"1"})
+    folder = database_path(tmp_path, 0)
+    manifest = next(folder.glob("MANIFEST-*"))
+    size = manifest.stat().st_size
+    databases.open(0).flush()
+    databases.write(0, {b"b": b"1"})
+    files = {
+        path.name: path.read_bytes() for path in folder.iterdir() if path.name != "LOCK"
+    }  # as `kill -9` leaves it
+    databases.close()
+
+    def put_back(cut: bool) -> None:
+        for path in folder.iterdir():
+            path.unlink()
+        for name, content in files.items():
+            (folder / name).write_bytes(content[:size] if cut and name == manifest.name else content)
+
+    put_back(cut=False)
+    assert dict(databases.rows(0).scan(b"")) == {b"a": b"1", b"b": b"1"}
+    databases.close()
+    put_back(cut=True)
+    with pytest.raises(DamagedDatabase, match="manifest"):
+        databases.open(0)
+
+
+def test_an_unforeseen_error_of_rocksdb_is_raised_as_it_is(tmp_path: Path) -> None:
+    first = Databases(tmp_path, 16 * MIB, 2)
+    first.open(0)
+    with pytest.raises(Exception, match="lock hold"):
+        Databases(tmp_path, 16 * MIB, 2).open(0)
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("IO error: No space left on device: While appending to file: /data/000010.log", Crash),
+        ("Corruption: block checksum mismatch", DamagedDatabase),
+    ],
+)
+def test_a_write_that_rocksdb_refuses_is_told(tmp_path: Path, error: str, expected: type[Exception]) -> None:
+    databases = Databases(tmp_path, 16 * MIB, 2)
+
+    def write(batch: WriteBatch) -> None:
+        raise Exception(error)
+
+    databases._open[0] = SimpleNamespace(write=write)  # type: ignore[assignment]
+    with pytest.raises(expected) as refused:
+        databases.write(0, {b"a": b"1"})
+    assert str(database_path(tmp_path, 0)) in str(refused.value)

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import NoOffsetForPartitionError
-from confluent_kafka import KafkaError
 from faust.types import TP
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.harness.consumer_thread import ConsumerThread, Fetched
-from tests.harness.faust_app import INPUT, End, die, make_app
+from tests.harness.stream import CHANGELOG as CHANGELOG_TOPIC
+from tests.harness.stream import INPUT, End, Parts, make_app
 from worker.errors import Crash, SurroundingsError
-from worker.stream import consumer as module
-from worker.stream.consumer import (
-    FETCH_MAX_WAIT_MS,
-    GuardedConsumer,
-    Membership,
-    MicroBatch,
-    Start,
-    _ConsumerThread,
-)
+from worker.kafka.membership import Membership
+from worker.kafka.offsets import Start
+from worker.stream.consumer import FETCH_MAX_WAIT_MS, GuardedConsumer, GuardedTransport, _ConsumerThread
+from worker.stream.micro_batch import MicroBatch
 
-A, B, CHANGELOG = TP(INPUT, 0), TP(INPUT, 1), TP("tests-entities-changelog", 0)
+A, B, CHANGELOG = TP(INPUT, 0), TP(INPUT, 1), TP(CHANGELOG_TOPIC, 0)
 
 
 def record(tp: TP, offset: int) -> Fetched:
@@ -82,26 +77,22 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make_app(tmp_path_factory.mktemp("app"))
 
 
-@pytest.fixture(autouse=True)
-def _stay_alive(monkeypatch: pytest.MonkeyPatch, app: Any) -> Iterator[None]:
-    monkeypatch.setattr(module, "die", die)
-    yield
-    app.linger_seconds = 0
-
-
 class Rig:
     """A guarded consumer on a `FakeThread`, and the rebalances that Faust drives it through."""
 
     def __init__(self, app: Any, logs: dict[TP, list[int]], thread: FakeThread | None = None) -> None:
         self.batches: list[MicroBatch] = []
         self.thread = made = thread or FakeThread(logs)
+        self.parts = parts = Parts(Path(app.conf.datadir))
+        self.held = parts.assignment
+        transport = GuardedTransport(app.conf.broker_consumer, app, parts.worker())
 
         class Consumer(GuardedConsumer):
             def _new_consumer_thread(self) -> Any:
                 return made
 
         self.consumer = Consumer(
-            app.transport, self._take, self._nothing, self._nothing, loop=asyncio.get_running_loop()
+            transport, self._take, self._nothing, self._nothing, loop=asyncio.get_running_loop()
         )
 
     async def _take(self, message: Any) -> None:
@@ -121,7 +112,7 @@ class Rig:
 
     async def seek(self, starts: dict[int, int]) -> None:
         """What Faust does when the table is restored."""
-        self.consumer._starts = {p: Start(offset, True, 10**6) for p, offset in starts.items()}
+        self.held.starts = {p: Start(offset, True, 10**6) for p, offset in starts.items()}
         self.consumer.resume_partitions(self.thread.assigned)
         await self.consumer.perform_seek()
         self.consumer.resume_flow()
@@ -154,7 +145,7 @@ async def test_a_fetch_becomes_one_micro_batch_with_its_records_unchanged(app: A
         (INPUT, 1, 7, 1007, b"key", b"7"),
     )
     assert (batch.starts, batch.ends) == ({0: 3, 1: 7}, {0: 5, 1: 8})
-    assert batch.membership == rig.consumer.membership == Membership(2, "member")
+    assert batch.membership == rig.held.membership == Membership(2, "member")
     message = rig.consumer._as_message(batch)
     assert message.value is batch
     assert message.generation_id == 2
@@ -327,7 +318,7 @@ async def test_changelogs_are_never_fetched(app: Any) -> None:
 async def test_lingering_merges_a_second_fetch_into_a_micro_batch_that_is_not_full(app: Any) -> None:
     rig = Rig(app, {A: [0, 1], B: []})
     await rig.join({0: 0, 1: 0})
-    app.linger_seconds = 0.001
+    rig.consumer._linger_seconds = 0.001
 
     async def arrive() -> None:
         rig.thread.logs = {A: [0, 1, 2], B: [4]}
@@ -343,7 +334,7 @@ async def test_lingering_merges_a_second_fetch_into_a_micro_batch_that_is_not_fu
 async def test_a_jump_between_two_merged_fetches_is_read_again_too(app: Any) -> None:
     rig = Rig(app, {A: [*range(5)], B: []})
     await rig.join({0: 0})
-    app.linger_seconds = 0.001
+    rig.consumer._linger_seconds = 0.001
 
     async def run_ahead() -> None:
         rig.thread.logs = {A: [*range(9)], B: []}
@@ -351,7 +342,7 @@ async def test_a_jump_between_two_merged_fetches_is_read_again_too(app: Any) -> 
 
     rig.thread.after = run_ahead
     first = await rig.poll()
-    app.linger_seconds = 0
+    rig.consumer._linger_seconds = 0
     assert (offsets(first), offsets(await rig.poll())) == ([0, 1, 2, 3, 4], [5, 6, 7, 8])
 
 
@@ -359,7 +350,7 @@ async def test_a_jump_between_two_merged_fetches_is_read_again_too(app: Any) -> 
 async def test_a_second_fetch_that_overlaps_the_first_repeats_nothing(app: Any) -> None:
     rig = Rig(app, {A: [*range(9)], B: []})
     await rig.join({0: 0})
-    app.linger_seconds = 0.001
+    rig.consumer._linger_seconds = 0.001
 
     async def go_back() -> None:
         rig.thread.positions[A] = 4
@@ -372,7 +363,7 @@ async def test_a_second_fetch_that_overlaps_the_first_repeats_nothing(app: Any) 
 async def test_a_rebalance_while_lingering_drops_the_fetch(app: Any) -> None:
     rig = Rig(app, {A: [*range(5)], B: []})
     await rig.join({0: 0})
-    app.linger_seconds = 0.001
+    rig.consumer._linger_seconds = 0.001
 
     async def rebalance() -> None:
         async def later() -> None:
@@ -383,7 +374,7 @@ async def test_a_rebalance_while_lingering_drops_the_fetch(app: Any) -> None:
 
     rig.thread.after = rebalance
     assert await rig.poll() is None
-    app.linger_seconds = 0
+    rig.consumer._linger_seconds = 0
     assert offsets(await rig.poll()) == [2, 3, 4]
 
 
@@ -391,7 +382,7 @@ async def test_a_rebalance_while_lingering_drops_the_fetch(app: Any) -> None:
 async def test_a_full_micro_batch_does_not_linger(app: Any) -> None:
     rig = Rig(app, {A: [*range(25)], B: []})
     await rig.join({0: 0})
-    app.linger_seconds = 60
+    rig.consumer._linger_seconds = 60
     assert offsets(await asyncio.wait_for(rig.poll(), 10)) == [*range(10)]
 
 
@@ -476,7 +467,7 @@ class Life:
     def commit(self) -> None:
         """The delivery's two checks, then the commit."""
         for batch in self.waiting:
-            if batch.membership == self.rig.consumer.membership:
+            if batch.membership == self.rig.held.membership:
                 for partition, start in batch.starts.items():
                     assert start == self.committed[partition], "the chain broke"
                 for one in batch.records:
@@ -505,7 +496,7 @@ class Life:
             setattr(thread, when, what)
         batch = await self.rig.poll()
         if batch is not None:
-            assert batch.membership == self.rig.consumer.membership
+            assert batch.membership == self.rig.held.membership
             self.waiting.append(batch)
         thread.during = thread.after = None
         if " " in rebalance:
@@ -535,10 +526,11 @@ def test_every_record_from_the_committed_offset_on_once_and_in_order(
     """For any fetches (ahead, stale, cut short, gapped) and any rebalance around them."""
     log = {A: logs[0], B: logs[1]}
     starts = {0: start_a, 1: start_b}
-    app.linger_seconds = linger
 
     async def live() -> dict[int, list[int]]:
-        life = Life(Rig(app, log, Adversary(log)), dict(starts))
+        rig = Rig(app, log, Adversary(log))
+        rig.consumer._linger_seconds = linger
+        life = Life(rig, dict(starts))
         await life.come_back()
         for turn in turns:
             await life.turn(*turn)
@@ -560,18 +552,18 @@ async def test_the_membership_is_captured_when_the_assignment_is_made_and_never_
     rig.thread.generation, rig.thread.member_id = -1, ""  # what aiokafka has after a failed heartbeat
     batch = await rig.poll()
     assert batch.membership == Membership(2, "member")
-    assert rig.consumer.membership == Membership(2, "member")
+    assert rig.held.membership == Membership(2, "member")
 
 
 @pytest.mark.asyncio
 async def test_a_membership_is_held_until_its_partitions_are_revoked(app: Any) -> None:
     """What is handed over later, or not committed by then, is read again after the next takeover."""
     rig = Rig(app, {A: [0], B: []})
-    assert rig.consumer.held_membership is None
+    assert rig.held.held_membership is None
     await rig.join({0: 0})
-    assert rig.consumer.held_membership == Membership(2, "member")
+    assert rig.held.held_membership == Membership(2, "member")
     await rig.consumer.on_partitions_revoked({A, B})
-    assert rig.consumer.held_membership is None
+    assert rig.held.held_membership is None
 
 
 @pytest.mark.asyncio
@@ -628,79 +620,28 @@ async def test_the_input_is_read_committed_and_never_reset(app: Any) -> None:
 # -- where to start ---------------------------------------------------------------------------------------------------
 
 
-class FakeOffsets:
-    """confluent-kafka's consumer as `fetch_starts` uses it."""
-
-    config: dict[str, Any]
-    offsets: dict[int, int]
-    log: tuple[int, int]
-    error: Any = None
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        type(self).config = config
-
-    def committed(self, wanted: list[Any], timeout: float) -> list[Any]:
-        for tp in wanted:
-            tp.offset = self.offsets[tp.partition]
-        return [_Found(tp.partition, tp.offset, self.error) for tp in wanted]
-
-    def get_watermark_offsets(self, tp: Any, timeout: float) -> tuple[int, int]:
-        return self.log
-
-    def close(self) -> None:
-        pass
-
-
-class _Found(NamedTuple):
-    partition: int
-    offset: int
-    error: Any
-
-
-@pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> type[FakeOffsets]:
-    class Broker(FakeOffsets):
-        pass
-
-    Broker.offsets, Broker.log = {0: 7, 1: -1001}, (5, 20)
-    monkeypatch.setattr(module, "RdConsumer", Broker)
-    return Broker
-
-
 @pytest.mark.asyncio
-async def test_the_input_starts_at_the_committed_offset_or_at_the_start_of_the_log(
-    app: Any, broker: type[FakeOffsets]
-) -> None:
+async def test_the_seek_goes_to_the_offsets_of_the_takeovers_first_step(app: Any) -> None:
     rig = Rig(app, {A: [*range(5, 20)], B: [*range(5, 20)]})
     await rig.assign({A, B, CHANGELOG})
-    assert await rig.consumer.fetch_starts() == {0: Start(7, True, 20), 1: Start(5, False, 20)}
-    # A predecessor's pending transaction decides what is committed: only this level waits for it.
-    assert broker.config["isolation.level"] == "read_committed"
-    assert broker.config["group.id"] == app.conf.id
+    committed = rig.parts.logs.committed = {0: Start(7, True, 20), 1: Start(5, False, 20)}
+    assert await rig.parts.takeover.fetch_starts() == committed
+    rig.parts.logs.committed = {
+        0: Start(19, True, 20)
+    }  # by somebody else meanwhile: the state does not have it
     await rig.consumer.perform_seek()
     assert (rig.consumer.cursors, rig.thread.positions) == ({0: 7, 1: 5}, {A: 7, B: 5})
 
 
 @pytest.mark.asyncio
-async def test_the_seek_goes_to_the_offsets_of_the_takeovers_first_step(
-    app: Any, broker: type[FakeOffsets]
-) -> None:
+async def test_every_assignment_asks_for_its_own_offsets(app: Any) -> None:
     rig = Rig(app, {A: [], B: []})
     await rig.assign({A})
-    await rig.consumer.fetch_starts()
-    broker.offsets = {0: 19}  # committed meanwhile by somebody else: the state does not have it
-    await rig.consumer.perform_seek()
-    assert rig.consumer.cursors == {0: 7}
-
-
-@pytest.mark.asyncio
-async def test_every_assignment_asks_for_its_own_offsets(app: Any, broker: type[FakeOffsets]) -> None:
-    rig = Rig(app, {A: [], B: []})
-    await rig.assign({A})
-    await rig.consumer.fetch_starts()  # of a takeover that a rebalance overtook
+    rig.parts.logs.committed = {0: Start(7, True, 20)}
+    await rig.parts.takeover.fetch_starts()  # of a takeover that a rebalance overtook
     await rig.revoke()
     await rig.assign({A})
-    broker.offsets = {0: 19}
+    rig.parts.logs.committed = {0: Start(19, True, 20)}
     await rig.consumer.perform_seek()
     assert rig.consumer.cursors == {0: 19}
     await rig.consumer.perform_seek()
@@ -708,30 +649,19 @@ async def test_every_assignment_asks_for_its_own_offsets(app: Any, broker: type[
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("offset", [4, 21])
-async def test_a_committed_offset_outside_the_log_is_never_skipped_over(
-    app: Any, broker: type[FakeOffsets], offset: int
-) -> None:
-    broker.offsets = {0: offset}
+async def test_offsets_that_cannot_be_had_end_the_process(app: Any) -> None:
     rig = Rig(app, {A: [], B: []})
     await rig.assign({A})
-    with pytest.raises(SurroundingsError, match="coversumm-worker reset"):
-        await rig.consumer.fetch_starts()
+    refusal = SurroundingsError("outside the log")
+
+    def refuse(partitions: Any) -> Any:
+        raise refusal
+
+    rig.parts.takeover._input.starts = refuse
     with pytest.raises(End) as end:
         await rig.consumer.perform_seek()
-    assert isinstance(end.value.cause, SurroundingsError)
-    assert not rig.consumer.seeked
-
-
-@pytest.mark.asyncio
-async def test_offsets_that_cannot_be_read_are_not_taken_for_none(
-    app: Any, broker: type[FakeOffsets]
-) -> None:
-    broker.error = KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE)
-    rig = Rig(app, {A: [], B: []})
-    await rig.assign({A})
-    with pytest.raises(Crash, match=r"offsets of reviews-0: .*COORDINATOR_NOT_AVAILABLE"):
-        await rig.consumer.fetch_starts()
+    assert end.value.cause is refusal
+    assert not rig.held.is_flowing
 
 
 # -- what status and watchdog ask -------------------------------------------------------------------------------------
@@ -767,7 +697,3 @@ def _async(action: Callable[[], None]) -> Callable[[], Awaitable[None]]:
         action()
 
     return run
-
-
-def test_a_data_dir_is_enough_to_build_the_app(tmp_path: Path) -> None:
-    assert make_app(tmp_path).transport.Consumer is GuardedConsumer

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.harness.faust_app import End, Ids, die
-from worker.errors import Crash, Fenced, SurroundingsError
+from tests.harness.stream import End, Ids, die
+from worker.errors import Crash, Fenced
 from worker.events import Message, Record
-from worker.kafka.transaction import Membership
+from worker.kafka.membership import Membership
 from worker.limits import Limit
 from worker.processing.processor import Batch, Stats
-from worker.stream import delivery as module
-from worker.stream.consumer import MicroBatch, Start
+from worker.stream.assignment import Assignment
+from worker.stream.commit import Commit
 from worker.stream.delivery import Delivery
+from worker.stream.micro_batch import MicroBatch
+from worker.stream.processor_thread import ProcessorThread
+from worker.stream.surroundings import Surroundings
 
 NOW, PAST = Membership(5, "member"), Membership(4, "member")
 MESSAGE = Message("out", 0, b"k", b"v", [])
@@ -37,28 +40,35 @@ class Rig:
         self.log: list[Any] = []
         self.takes = takes  # records that the processor takes at once
         self.failures: dict[str, Exception] = {}
-        self.applied: dict[int, int | None] = {}
-        self.made_from: dict[int, str] = {}  # by partition: the topic id in its rows
         self.ids = Ids()
-        self.membership: Membership | None = NOW
         self.rows_of: Callable[[int], dict[bytes, bytes | None]] = lambda partition: {b"row": b"1"}
         self.blocked: threading.Event | None = None
-        self.delivery = Delivery(
-            processor=self,  # type: ignore[arg-type]
-            producer=SimpleNamespace(commit=self._transaction),  # type: ignore[arg-type]
-            table=SimpleNamespace(write=self._write),
-            changelog_topic="changelog",
+        self.metrics: Any = SimpleNamespace(
+            observe_batch=lambda stats: self._note("observe"),
+            observe_commit=lambda seconds: None,
+            observe_limit=lambda limit: self._note("limit", limit),
+        )
+        logs: Any = SimpleNamespace(
+            input=SimpleNamespace(topic="in"), changelog=SimpleNamespace(topic="changelog"), ids=self.ids
+        )
+        producer: Any = SimpleNamespace(commit=self._transaction)
+        gate: Any = SimpleNamespace(write=self._write)
+        processor: Any = self
+        surroundings = Surroundings(clients=None, databases=None, die=die)  # type: ignore[arg-type]
+        self.assignment = Assignment(surroundings.clock)
+        settings: Any = SimpleNamespace(
             input_topic="in",
-            batch_events=batch_events,
+            batch_size=batch_events,
             batch_bytes=batch_bytes,
-            deadline_seconds=deadline_seconds,
-            membership=lambda: self.membership,
-            topic_ids=self.ids,
-            metrics=SimpleNamespace(
-                observe_batch=lambda stats: self._note("observe"),
-                observe_commit=lambda seconds: None,
-                observe_limit=lambda limit: self._note("limit", limit),
-            ),
+            commit_timeout_ms=1000 * deadline_seconds,
+        )
+        self.delivery = Delivery(
+            settings,
+            self.assignment,
+            ProcessorThread(processor, surroundings.threads.in_order("delivery")),
+            Commit(producer, logs, gate, processor, self.metrics, surroundings.clock),
+            self.metrics,
+            surroundings,
         )
 
     def _note(self, what: str, *details: Any) -> None:
@@ -67,15 +77,6 @@ class Rig:
             raise self.failures[what]
 
     # the processor
-
-    def check_partition(self, partition: int) -> int | None:
-        return self.applied.get(partition)
-
-    def topic_id(self, partition: int) -> str:
-        return self.made_from.get(partition, "")
-
-    def reads_from(self, partition: int, topic_id: str) -> None:
-        self.made_from[partition] = topic_id or self.topic_id(partition)
 
     def process(self, records: Sequence[Record]) -> Batch:
         self._note("process", [(r.partition, r.offset) for r in records])
@@ -87,10 +88,7 @@ class Rig:
     def committed(self, batch: Batch) -> None:
         self._note("caches")
 
-    def forget(self, partitions: Iterable[int]) -> None:
-        self._note("forget", sorted(partitions))
-
-    # producer and table
+    # producer and gate
 
     def _transaction(
         self,
@@ -112,16 +110,10 @@ class Rig:
     def _write(self, partition: int, changes: Any, last_offset: int) -> None:
         self._note("write", partition, dict(changes), last_offset)
 
-    async def take_over(self, **starts: int) -> None:
-        offsets = {int(name[1:]): offset for name, offset in starts.items()}
-        self.applied.update(offsets)
-        await self.delivery.take_over({p: Start(o, True, 10**6) for p, o in offsets.items()})
-        self.log.clear()
-
-
-@pytest.fixture(autouse=True)
-def _stay_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "die", die)
+    def take_over(self, **starts: int) -> None:
+        """A takeover has ended: these partitions are processed from these offsets on."""
+        self.assignment.membership, self.assignment.is_flowing = NOW, True
+        self.assignment.positions = {int(name[1:]): offset for name, offset in starts.items()}
 
 
 def batch(
@@ -137,7 +129,7 @@ def batch(
 @pytest.mark.asyncio
 async def test_process_then_transaction_then_local_rows_then_caches() -> None:
     rig = Rig()
-    await rig.take_over(p0=5, p1=8)
+    rig.take_over(p0=5, p1=8)
     await rig.delivery.deliver(batch((0, 5), (0, 6), (1, 9), starts={0: 5, 1: 8}))
     assert rig.log == [
         ("process", [(0, 5), (0, 6), (1, 9)]),
@@ -147,8 +139,8 @@ async def test_process_then_transaction_then_local_rows_then_caches() -> None:
         "caches",
         "observe",
     ]
-    assert rig.delivery.positions == {0: 7, 1: 10}
-    assert rig.delivery.busy_since is None
+    assert rig.assignment.positions == {0: 7, 1: 10}
+    assert not rig.assignment.progress.is_busy
 
 
 @pytest.mark.asyncio
@@ -159,20 +151,20 @@ async def test_a_transaction_that_failed_or_is_in_doubt_ends_the_process_and_wri
     failure: Exception,
 ) -> None:
     rig = Rig()
-    await rig.take_over(p0=5)
+    rig.take_over(p0=5)
     rig.failures = {"transaction": failure}
     with pytest.raises(End) as end:
         await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
     assert end.value.cause is failure
     assert [what if isinstance(what, str) else what[0] for what in rig.log] == ["process", "transaction"]
-    assert rig.delivery.positions == {0: 5}
+    assert rig.assignment.positions == {0: 5}
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("step", ["process", "write", "caches"])
 async def test_a_failure_of_any_step_ends_the_process(step: str) -> None:
     rig = Rig()
-    await rig.take_over(p0=5)
+    rig.take_over(p0=5)
     rig.failures = {step: RuntimeError("unexpected")}
     with pytest.raises(End) as end:
         await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
@@ -183,7 +175,7 @@ async def test_a_failure_of_any_step_ends_the_process(step: str) -> None:
 @pytest.mark.asyncio
 async def test_a_partition_without_rows_is_not_written() -> None:
     rig = Rig()
-    await rig.take_over(p0=5, p1=8)
+    rig.take_over(p0=5, p1=8)
     rig.rows_of = lambda partition: {b"row": None} if partition else {}
     await rig.delivery.deliver(batch((0, 5), (1, 8), starts={0: 5, 1: 8}))
     assert [step for step in rig.log if step[0] == "write"] == [("write", 1, {b"row": None}, 101)]
@@ -194,7 +186,7 @@ async def test_a_partition_without_rows_is_not_written() -> None:
 async def test_the_event_loop_goes_on_meanwhile(step: str) -> None:
     """It heartbeats and answers requests while librdkafka or the model works."""
     rig = Rig()
-    await rig.take_over(p0=5)
+    rig.take_over(p0=5)
     rig.blocked = threading.Event()
     if step == "process":
         process = rig.process
@@ -203,7 +195,7 @@ async def test_the_event_loop_goes_on_meanwhile(step: str) -> None:
     for _ in range(20):
         await asyncio.sleep(0.001)
     assert not running.done()
-    assert rig.delivery.busy_since is not None
+    assert rig.assignment.progress.is_busy
     rig.blocked.set()
     await running
 
@@ -216,22 +208,22 @@ async def test_the_event_loop_goes_on_meanwhile(step: str) -> None:
 async def test_a_micro_batch_of_another_assignment_is_dropped(membership: Membership) -> None:
     """It will be read again by its new owner, perhaps this very worker."""
     rig = Rig()
-    await rig.take_over(p0=5)
+    rig.take_over(p0=5)
     await rig.delivery.deliver(batch((0, 99), starts={0: 99}, membership=membership))
     assert rig.log == []
-    assert rig.delivery.positions == {0: 5}
+    assert rig.assignment.positions == {0: 5}
 
 
 @pytest.mark.asyncio
 async def test_a_rebalance_ends_a_micro_batch_between_two_commits() -> None:
     """Faust waits for it, and the group does not wait for ever: dozens of commits may be too many."""
     rig = Rig(takes=1)
-    await rig.take_over(p0=5)
+    rig.take_over(p0=5)
     committed = rig.committed
 
     def revoked(processed: Batch) -> None:
         committed(processed)
-        rig.membership = None
+        rig.assignment.revoke()
 
     rig.committed = revoked  # type: ignore[method-assign]
     await rig.delivery.deliver(batch((0, 5), (0, 6), (0, 7), starts={0: 5}))
@@ -242,7 +234,7 @@ async def test_a_rebalance_ends_a_micro_batch_between_two_commits() -> None:
 @pytest.mark.parametrize("start", [4, 6])
 async def test_a_micro_batch_that_does_not_follow_the_last_one_ends_the_process(start: int) -> None:
     rig = Rig()
-    await rig.take_over(p0=3, p1=1)
+    rig.take_over(p0=3, p1=1)
     await rig.delivery.deliver(batch((0, 4), starts={0: 3}))
     rig.log.clear()
     with pytest.raises(End) as end:
@@ -255,16 +247,16 @@ async def test_a_micro_batch_that_does_not_follow_the_last_one_ends_the_process(
 @pytest.mark.asyncio
 async def test_a_gap_that_the_consumer_proved_is_no_break() -> None:
     rig = Rig()
-    await rig.take_over(p0=3)
+    rig.take_over(p0=3)
     await rig.delivery.deliver(batch((0, 90), starts={0: 3}))
     await rig.delivery.deliver(batch((0, 95), starts={0: 91}))
-    assert rig.delivery.positions == {0: 96}
+    assert rig.assignment.positions == {0: 96}
 
 
 @pytest.mark.asyncio
 async def test_a_partition_that_was_not_taken_over_ends_the_process() -> None:
     rig = Rig()
-    await rig.take_over(p0=3)
+    rig.take_over(p0=3)
     with pytest.raises(End) as end:
         await rig.delivery.deliver(batch((1, 0), starts={1: 0}))
     assert isinstance(end.value.cause, Crash)
@@ -277,7 +269,7 @@ async def test_a_partition_that_was_not_taken_over_ends_the_process() -> None:
 async def test_a_commit_past_its_deadline_ends_the_process_though_the_producer_blocks() -> None:
     """librdkafka has been seen to block for minutes past its own timeouts."""
     rig = Rig(deadline_seconds=0.05)
-    await rig.take_over(p0=5)
+    rig.take_over(p0=5)
     rig.blocked = threading.Event()
     try:
         with pytest.raises(End) as end:
@@ -291,7 +283,7 @@ async def test_a_commit_past_its_deadline_ends_the_process_though_the_producer_b
 @pytest.mark.asyncio
 async def test_a_micro_batch_is_committed_in_parts_of_limited_bytes() -> None:
     rig = Rig(batch_bytes=250)
-    await rig.take_over(p0=0)
+    rig.take_over(p0=0)
     await rig.delivery.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}, size=100))
     assert [step[1] for step in rig.log if step[0] == "process"] == [
         [(0, 0), (0, 1)],
@@ -315,7 +307,7 @@ async def test_what_is_beyond_a_limit_is_the_next_part_and_counted(
     limits: dict[str, int], parts: list[int], hit: Limit | None
 ) -> None:
     rig = Rig(**limits)
-    await rig.take_over(p0=0)
+    rig.take_over(p0=0)
     await rig.delivery.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}, size=100))
     assert [len(step[1]) for step in rig.log if step[0] == "process"] == parts
     assert [step[1] for step in rig.log if step[0] == "limit"] == ([hit] if hit else [])
@@ -324,7 +316,7 @@ async def test_what_is_beyond_a_limit_is_the_next_part_and_counted(
 @pytest.mark.asyncio
 async def test_what_the_processor_left_is_processed_after_the_commit_of_what_it_took() -> None:
     rig = Rig(takes=2)
-    await rig.take_over(p0=0)
+    rig.take_over(p0=0)
     await rig.delivery.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}))
     steps = [step for step in rig.log if step[0] in ("process", "transaction")]
     assert steps == [
@@ -340,102 +332,15 @@ async def test_what_the_processor_left_is_processed_after_the_commit_of_what_it_
 @pytest.mark.asyncio
 async def test_a_single_record_beyond_the_byte_limit_goes_alone() -> None:
     rig = Rig(batch_bytes=50)
-    await rig.take_over(p0=0)
+    rig.take_over(p0=0)
     await rig.delivery.deliver(batch((0, 0), (0, 1), starts={0: 0}, size=100))
     assert [step[1] for step in rig.log if step[0] == "process"] == [[(0, 0)], [(0, 1)]]
-
-
-# -- state and offsets ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("applied", "start"),
-    [
-        (10, Start(10, True, 10)),
-        (10, Start(3, True, 10)),  # rewound: what is applied is ignored
-        (10, Start(0, False, 10)),  # the group's offsets are gone, the state is not
-        (None, Start(4, False, 10)),  # a new worker on a log that was cut
-    ],
-)
-async def test_state_at_or_ahead_of_the_offsets_is_taken_over(applied: int | None, start: Start) -> None:
-    rig = Rig()
-    rig.applied = {0: applied}
-    await rig.delivery.take_over({0: start})
-    assert rig.delivery.positions == {0: start.offset}
-    await rig.delivery.deliver(batch((0, start.offset), starts={0: start.offset}))
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("applied", "start", "complaint"),
-    [
-        (9, Start(10, True, 20), "the state ends at 9"),
-        (None, Start(10, True, 20), "the state ends at 0"),
-        (9, Start(10, False, 20), "the state ends at 9"),  # retention passed over unread records
-        (11, Start(0, False, 10), "made anew"),
-    ],
-)
-async def test_state_that_does_not_fit_the_offsets_is_refused(
-    applied: int | None, start: Start, complaint: str
-) -> None:
-    rig = Rig()
-    rig.applied = {0: applied}
-    with pytest.raises(SurroundingsError, match=f"{complaint}.*coversumm-worker reset"):
-        await rig.delivery.take_over({0: start})
-    assert rig.delivery.positions == {}
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("stored", "told", "noted"),
-    [
-        ("one", "one", "one"),
-        ("", "one", "one"),  # rows of an older format: taken over, and it is noted from now on
-        ("one", "", "one"),  # a broker that does not tell: offsets alone decide
-        ("", "", ""),
-    ],
-)
-async def test_the_topic_that_the_state_was_made_from_is_taken_over(
-    stored: str, told: str, noted: str
-) -> None:
-    rig = Rig()
-    rig.applied, rig.made_from, rig.ids.told = {0: 10}, {0: stored}, {"in": told}
-    await rig.delivery.take_over({0: Start(10, True, 10)})
-    assert rig.made_from == {0: noted}
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize(("stored", "told"), [("one", "one"), ("", "one"), ("one", ""), ("", "")])
-async def test_a_state_beyond_the_end_is_a_successors_only_in_the_topic_it_was_made_from(
-    stored: str, told: str
-) -> None:
-    """A takeover that is paused between offsets and restore finds the rows of whoever took over meanwhile."""
-    rig = Rig()
-    rig.applied, rig.made_from, rig.ids.told = {0: 12}, {0: stored}, {"in": told}
-    if stored and told:
-        await rig.delivery.take_over({0: Start(10, True, 10)})
-        assert rig.delivery.positions == {0: 10}
-    else:
-        with pytest.raises(SurroundingsError, match="made anew"):
-            await rig.delivery.take_over({0: Start(10, True, 10)})
-
-
-@pytest.mark.asyncio
-async def test_an_input_topic_made_anew_is_refused_though_its_log_is_longer() -> None:
-    rig = Rig()
-    rig.applied, rig.made_from, rig.ids.told = {0: 10}, {0: "one"}, {"in": "two"}
-    with pytest.raises(
-        SurroundingsError, match=r"the id one, .* the id two: .*made anew.*coversumm-worker reset"
-    ):
-        await rig.delivery.take_over({0: Start(10, True, 5000)})
-    assert rig.delivery.positions == {}
 
 
 @pytest.mark.asyncio
 async def test_a_topic_made_anew_in_mid_flight_ends_the_process_before_the_commit() -> None:
     rig = Rig()
-    await rig.take_over(p0=5)
+    rig.take_over(p0=5)
     rig.ids.failure = Crash("made anew")
     with pytest.raises(End) as end:
         await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
@@ -444,20 +349,9 @@ async def test_a_topic_made_anew_in_mid_flight_ends_the_process_before_the_commi
 
 
 @pytest.mark.asyncio
-async def test_a_takeover_reads_the_state_anew() -> None:
-    """What was cached of a partition may be from before its restore."""
-    rig = Rig()
-    rig.applied = {0: 10}
-    await rig.delivery.take_over({0: Start(10, True, 10)})
-    assert rig.log == [("forget", [0])]
-
-
-@pytest.mark.asyncio
-async def test_an_assignment_that_ended_is_forgotten() -> None:
-    rig = Rig()
-    await rig.take_over(p0=5, p1=6)
-    await rig.delivery.let_go()
-    assert rig.log == [("forget", [0, 1])]
-    assert rig.delivery.positions == {}
-    with pytest.raises(End):
-        await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+async def test_every_commit_is_progress() -> None:
+    rig = Rig(takes=1)
+    rig.take_over(p0=5)
+    rig.assignment.progress.at = 0.0
+    await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+    assert rig.assignment.progress.at > 0

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from worker.errors import Crash
+from worker.kafka.membership import Membership
 from worker.stream import watchdog as module
-from worker.stream.status import WorkerState
+from worker.stream.assignment import Assignment
+from worker.stream.status import WorkerStatus
 from worker.stream.watchdog import Watchdog
 
 LIMIT_S = 0.15
@@ -100,8 +102,6 @@ class Consumer:
     """The guarded consumer as the status asks it."""
 
     def __init__(self) -> None:
-        self.seeked = True
-        self.membership = object()
         self.cursors = {0: 10}
         self.ends: dict[int, int | None] = {0: 10}
         self.fetched: dict[int, int | None] = {0: 10}
@@ -115,69 +115,89 @@ class Consumer:
 
 @pytest.fixture
 def app() -> Any:
-    return SimpleNamespace(
-        consumer=Consumer(), rebalancing=False, in_recovery=False, started=True, metrics=None
+    return SimpleNamespace(consumer=Consumer(), rebalancing=False, in_recovery=False, started=True)
+
+
+@pytest.fixture
+def assignment() -> Assignment:
+    made = Assignment(time)
+    made.assign(Membership(1, "member"), frozenset({0}))
+    made.positions, made.is_flowing = {0: 10}, True
+    return made
+
+
+@pytest.fixture
+def status(app: Any, assignment: Assignment) -> WorkerStatus:
+    logs = SimpleNamespace(changelog=SimpleNamespace(topic="changelog"))
+    surroundings = SimpleNamespace(databases=SimpleNamespace(memory_bytes=7))
+    worker: Any = SimpleNamespace(
+        assignment=assignment, processor=None, surroundings=surroundings, logs=logs, partitions=2
     )
+    return WorkerStatus(app, worker)
 
 
-@pytest.fixture
-def delivery() -> Any:
-    return SimpleNamespace(positions={0: 10}, busy_since=None, progressed_at=0.0)
+def test_nothing_hinders_a_worker_that_is_at_the_end(status: WorkerStatus) -> None:
+    assert status.stall() is None
+    assert status.lag() == {0: 0}
+    assert status.ready() == (True, "processing 1 of 2 partitions")
 
 
-@pytest.fixture
-def state(app: Any, delivery: Any) -> WorkerState:
-    return WorkerState(app, None, delivery, "changelog", 2, None)  # type: ignore[arg-type]
-
-
-def test_nothing_hinders_a_worker_that_is_at_the_end(state: WorkerState) -> None:
-    assert state.stall() is None
-    assert state.lag() == {0: 0}
-    assert state.ready() == (True, "processing 1 of 2 partitions")
-
-
-def test_a_rebalance_hinders(state: WorkerState, app: Any) -> None:
+def test_a_rebalance_hinders(status: WorkerStatus, app: Any) -> None:
     app.rebalancing = True
-    assert "rebalancing" in (state.stall() or "")
-    assert state.ready() == (False, "rebalancing")
+    assert "rebalancing" in (status.stall() or "")
+    assert status.ready() == (False, "rebalancing")
 
 
-def test_a_micro_batch_in_hand_hinders(state: WorkerState, delivery: Any) -> None:
-    delivery.busy_since = time.monotonic()
-    assert "micro-batch" in (state.stall() or "")
+def test_a_micro_batch_in_hand_hinders(status: WorkerStatus, assignment: Assignment) -> None:
+    with assignment.progress.busy():
+        assert "micro-batch" in (status.stall() or "")
+    assert status.stall() is None
 
 
-def test_lag_hinders(state: WorkerState, app: Any) -> None:
+def test_lag_hinders(status: WorkerStatus, app: Any) -> None:
     app.consumer.ends = {0: 17}
-    assert state.stall() == "there is lag and nothing arrives: {0: 7}"
+    assert status.stall() == "there is lag and nothing arrives: {0: 7}"
 
 
 def test_lag_ends_behind_transaction_markers_where_no_committed_offset_gets_to(
-    state: WorkerState, app: Any
+    status: WorkerStatus, app: Any
 ) -> None:
     app.consumer.ends, app.consumer.fetched = {0: 11}, {0: 11}
-    assert state.lag() == {0: 0}
-    assert state.stall() is None
+    assert status.lag() == {0: 0}
+    assert status.stall() is None
 
 
-def test_what_is_fetched_and_not_committed_is_lag(state: WorkerState, app: Any, delivery: Any) -> None:
+def test_what_is_fetched_and_not_committed_is_lag(
+    status: WorkerStatus, app: Any, assignment: Assignment
+) -> None:
     app.consumer.ends, app.consumer.fetched, app.consumer.cursors = {0: 20}, {0: 20}, {0: 20}
-    assert state.lag() == {0: 10}
-    delivery.positions = {0: 20}
-    assert state.lag() == {0: 0}
+    assert status.lag() == {0: 10}
+    assignment.positions = {0: 20}
+    assert status.lag() == {0: 0}
 
 
-def test_an_open_transaction_upstream_is_no_hindrance(state: WorkerState, app: Any) -> None:
+def test_an_open_transaction_upstream_is_no_hindrance(status: WorkerStatus, app: Any) -> None:
     """The last stable offset stands still, whatever lies behind it."""
     app.consumer.undecided = lambda partition: 1000
-    assert state.stall() is None
-    assert state.undecided() == {0: 1000}
+    assert status.stall() is None
+    assert status.undecided() == {0: 1000}
 
 
-def test_before_the_first_fetch_lag_is_unknown_and_nothing_hinders(state: WorkerState, app: Any) -> None:
+def test_before_the_first_fetch_lag_is_unknown_and_nothing_hinders(
+    status: WorkerStatus, app: Any, assignment: Assignment
+) -> None:
     app.consumer.ends = {0: None}
-    assert state.lag() == {0: None}
-    assert state.stall() is None
-    app.consumer.ends, app.consumer.seeked = {0: 17}, False
-    assert state.stall() is None
-    assert state.ready() == (False, "restoring the state from the changelog")
+    assert status.lag() == {0: None}
+    assert status.stall() is None
+    app.consumer.ends, assignment.is_flowing = {0: 17}, False
+    assert status.stall() is None
+    assert status.ready() == (False, "restoring the state from the changelog")
+
+
+def test_a_worker_without_a_membership_is_starting(status: WorkerStatus, assignment: Assignment) -> None:
+    assignment.membership = None
+    assert status.ready() == (False, "starting: not yet a member of the consumer group")
+
+
+def test_the_databases_memory_is_told(status: WorkerStatus) -> None:
+    assert status.rocksdb_bytes() == 7

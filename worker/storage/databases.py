@@ -1,4 +1,4 @@
-"""The memory of RocksDB, bounded for a whole worker: one budget for all of its databases, one of which each partition has.
+"""The databases of a worker, one for each partition, under one budget of memory and files.
 
 Left to itself every database has a block cache, write buffers and index blocks of its own, so memory would grow with the
 partitions a rebalance brings. Here all share:
@@ -11,12 +11,18 @@ A write buffer's size is its share of the manager's bound, so that idle database
 and leave the busy one to flush at every write.
 """
 
+import gc
 import resource
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Protocol
 
-from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBufferManager
+from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBatch, WriteBufferManager
 
 from worker.errors import SurroundingsError
+from worker.state import TABLE_NAME, Rows
+from worker.storage.files import check_files, explained
+from worker.storage.rows import RocksRows
 
 WRITE_SHARE = 4
 """The write buffers' bound is the budget divided by this; with two of them a database, half of it in the worst moment."""
@@ -38,10 +44,34 @@ SPARE_FILES = 256
 """Left to connections, libraries and the model."""
 
 
+class PartitionDatabases(Protocol):
+    """A database for each partition, opened when it is first asked for."""
+
+    def open(self, partition: int) -> Any:
+        """Open the partition's database, made where it is missing. Raises DamagedDatabase."""
+
+    def rows(self, partition: int) -> Rows:
+        """Its rows."""
+
+    def write(self, partition: int, changes: Mapping[bytes, bytes | None]) -> None:
+        """Store all of these rows or none; None removes one."""
+
+    def close(self, partition: int | None = None) -> None:
+        """Close it, if it is open; without a partition, all."""
+
+    def wipe(self, partition: int) -> None:
+        """Remove it with all of its rows."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the open ones take at this moment."""
+
+
 class Databases:
-    """Opens the databases of a worker under one budget.
+    """The databases below a data directory, under one budget; see `PartitionDatabases`.
 
     Args:
+        data_dir: of the worker.
         memory_bytes: for all of them together.
         partitions: the most there can be.
 
@@ -49,7 +79,9 @@ class Databases:
         SurroundingsError: the process may not open as many files as so many databases need.
     """
 
-    def __init__(self, memory_bytes: int, partitions: int) -> None:
+    def __init__(self, data_dir: Path, memory_bytes: int, partitions: int) -> None:
+        self._data_dir = data_dir
+        self._open: dict[int, Rdict] = {}
         write_bytes = memory_bytes // WRITE_SHARE
         self.write_buffer_bytes = min(max(write_bytes // partitions, MIN_WRITE_BUFFER), MAX_WRITE_BUFFER)
         self.open_files = open_files_each(partitions, _file_limit())
@@ -65,12 +97,47 @@ class Databases:
         """What they take at this moment: blocks, indexes, filters and write buffers."""
         return int(self._cache.get_usage())
 
-    def open(self, path: Path, *, read_only: bool = False) -> Rdict:
-        """Open the database of a partition, made where it is missing; Faust's store calls it for its own options' `open`."""
-        assert not read_only, "a worker writes its state"
-        database = Rdict(str(path), options=self._options())
-        database.set_read_options(ReadOptions())
-        return database
+    def open(self, partition: int) -> Rdict:
+        """Open the partition's database, made where it is missing. Raises DamagedDatabase."""
+        if partition not in self._open:
+            path = database_path(self._data_dir, partition)
+            try:
+                check_files(path)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                database = Rdict(str(path), options=self._options())
+            except Exception as error:
+                raise explained(path, error) from error
+            database.set_read_options(ReadOptions())
+            self._open[partition] = database
+        return self._open[partition]
+
+    def rows(self, partition: int) -> RocksRows:
+        """See `PartitionDatabases`."""
+        return RocksRows(self.open(partition), database_path(self._data_dir, partition))
+
+    def write(self, partition: int, changes: Mapping[bytes, bytes | None]) -> None:
+        """See `PartitionDatabases`. Raises DamagedDatabase, and Crash where the disk is full."""
+        batch = WriteBatch(raw_mode=True)
+        for key, value in changes.items():
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        try:
+            self.open(partition).write(batch)
+        except Exception as error:
+            raise explained(database_path(self._data_dir, partition), error) from error
+
+    def close(self, partition: int | None = None) -> None:
+        """See `PartitionDatabases`. Whoever still reads rows keeps their database open for as long."""
+        for number in list(self._open) if partition is None else [partition]:
+            self._open.pop(number, None)
+        gc.collect()  # a database closes with its last reference
+
+    def wipe(self, partition: int) -> None:
+        """See `PartitionDatabases`."""
+        self.close(partition)
+        Rdict.destroy(str(database_path(self._data_dir, partition)))
 
     def _options(self) -> Options:
         blocks = BlockBasedOptions()
@@ -90,6 +157,11 @@ class Databases:
         options.set_keep_log_file_num(INFO_LOGS)  # a thousand by default, each without an end
         options.set_max_log_file_size(INFO_LOG_BYTES)
         return options
+
+
+def database_path(data_dir: Path, partition: int) -> Path:
+    """Where Faust looks for the database of a partition."""
+    return data_dir / "v1" / "tables" / f"{TABLE_NAME}-{partition}.db"
 
 
 def open_files_each(partitions: int, file_limit: int) -> int:

@@ -17,51 +17,22 @@ table restores itself (`worker.kafka.changelog`).
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiokafka.errors import NoOffsetForPartitionError
-from confluent_kafka import Consumer as RdConsumer
-from confluent_kafka import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
-from worker.errors import Crash, SurroundingsError
+from worker.errors import Crash
 from worker.events import Record
-from worker.kafka.retry import patiently
-from worker.kafka.transaction import Membership
-from worker.stream.fatal import die
+from worker.kafka.membership import Membership
+from worker.stream.micro_batch import MicroBatch
+from worker.stream.worker import StreamWorker
 
 log = logging.getLogger(__name__)
 
-# How long the broker may take to answer for committed offsets; it waits for a predecessor's transaction to be decided.
-OFFSETS_TIMEOUT_SECONDS = 60
 # How long the broker may hold a fetch that finds nothing.
 FETCH_MAX_WAIT_MS = 100
-
-
-class Start(NamedTuple):
-    """Where an assigned partition is read from: the group's committed offset, or the log's start where there is none.
-
-    `end` is where the log ended for a committed reader.
-    """
-
-    offset: int
-    committed: bool
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class MicroBatch:
-    """One fetch over all partitions: the unit that is processed and committed.
-
-    `starts` and `ends` are, per partition, the cursor before the first record and after the last: a gap between them is proven.
-    """
-
-    records: tuple[Record, ...]
-    starts: Mapping[int, int]
-    ends: Mapping[int, int]
-    membership: Membership
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
@@ -81,14 +52,20 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
 class GuardedConsumer(driver.Consumer):
     """The aiokafka driver's consumer under the four rules of this module."""
 
+    transport: "GuardedTransport"
+
     def on_init(self) -> None:
         """Start with nothing assigned and nothing to fetch."""
         super().on_init()
-        self.membership: Membership | None = None
-        self.seeked = False
         self.cursors: dict[int, int] = {}
         self._asked: dict[int, int] = {}
-        self._starts: dict[int, Start] | None = None
+        worker = self.transport.worker
+        self._held = worker.assignment
+        self._takeover = worker.takeover
+        self._input_topic = worker.settings.input_topic
+        self._linger_seconds = worker.settings.batch_linger_ms / 1000
+        self._batch_events = worker.settings.batch_size
+        self._die = worker.surroundings.die
 
     def _new_consumer_thread(self) -> _ConsumerThread:
         return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -97,84 +74,36 @@ class GuardedConsumer(driver.Consumer):
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Stop handing over; a commit under way ends under the old membership, and what is not begun is read again."""
-        self.seeked = False
+        self._held.revoke()
         await super().on_partitions_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Capture the membership; cursors come from the seek after the restore."""
-        self.seeked = False
         self.cursors.clear()
         self._asked.clear()
-        self._starts = None
         coordinator = self._thread._ensure_consumer()._coordinator
-        self.membership = Membership(coordinator.generation, coordinator.member_id)
-        if self.membership.generation < 0 or not self.membership.member_id:
-            die(Crash("the group coordinator assigned partitions without a membership"))
+        membership = Membership(coordinator.generation, coordinator.member_id)
+        if membership.generation < 0 or not membership.member_id:
+            self._die(Crash("the group coordinator assigned partitions without a membership"))
+        self._held.assign(membership, frozenset(tp.partition for tp in assigned if self._is_input(tp)))
         await super().on_partitions_assigned(assigned, generation_id)
 
-    @property
-    def held_membership(self) -> Membership | None:
-        """The membership under which micro-batches may be committed; None from a revocation to the end of the next takeover."""
-        return self.membership if self.seeked else None
-
-    def input_partitions(self) -> set[int]:
-        """The partitions of the input topic assigned to this worker."""
-        return {tp.partition for tp in self.assignment() if self._is_input(tp)}
-
     def _is_input(self, tp: TP) -> bool:
-        return bool(tp.topic == self.app.input_topic_name)
-
-    async def fetch_starts(self) -> dict[int, Start]:
-        """Fetch the group's offsets: the first step of a takeover, which waits for the predecessor's transaction.
-
-        Raises SurroundingsError when a committed offset lies outside the log.
-        """
-        partitions = sorted(self.input_partitions())
-        self._starts = await asyncio.to_thread(self._stable_starts, partitions) if partitions else {}
-        return self._starts
-
-    def _stable_starts(self, partitions: list[int]) -> dict[int, Start]:
-        topic = self.app.input_topic_name
-        client = RdConsumer(
-            {
-                **self.app.client_config,
-                "group.id": self.app.conf.id,
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-            }
-        )
-        try:
-            wanted = [TopicPartition(topic, partition) for partition in partitions]
-            starts = {}
-            for found in patiently(lambda: client.committed(wanted, timeout=OFFSETS_TIMEOUT_SECONDS)):
-                if found.error:
-                    raise Crash(f"offsets of {topic}-{found.partition}: {found.error}")
-                low, high = client.get_watermark_offsets(found, timeout=OFFSETS_TIMEOUT_SECONDS)
-                committed = found.offset >= 0
-                offset = found.offset if committed else low
-                if not low <= offset <= high:
-                    raise SurroundingsError(
-                        f"the committed offset {offset} of {topic}-{found.partition} is outside the log [{low}, {high}]: "
-                        "records were removed before they were read, or the topic was made anew; "
-                        "decide with `coversumm-worker reset` where to go on"
-                    )
-                starts[found.partition] = Start(offset, committed, high)
-            return starts
-        finally:
-            client.close()
+        return bool(tp.topic == self._input_topic)
 
     async def perform_seek(self) -> None:
         """Set every cursor: the last step of a takeover, after the restore."""
-        self.seeked = False
+        held = self._held
+        held.is_flowing = False
         try:
-            starts = self._starts if self._starts is not None else await self.fetch_starts()
+            starts = held.starts if held.starts is not None else await self._takeover.fetch_starts()
         except Exception as cause:
-            die(cause)
-        self._starts = None
+            self._die(cause)
+        held.starts = None
         for partition, start in starts.items():
-            await self.seek(TP(self.app.input_topic_name, partition), start.offset)
+            await self.seek(TP(self._input_topic, partition), start.offset)
             self.cursors[partition] = start.offset
-        self.seeked = True
+        held.is_flowing = True
 
     # -- fetching -----------------------------------------------------------------------------------------------------
 
@@ -208,22 +137,26 @@ class GuardedConsumer(driver.Consumer):
                 return
             raise
         except Exception as cause:
-            die(cause)
+            self._die(cause)
 
     async def _next_micro_batch(self) -> MicroBatch | None:
-        membership = self.membership
+        membership = self._held.membership
         fetched, more = await self._fetch(timeout_seconds=1.0), {}
-        if fetched and self.app.linger_seconds and _count(fetched) < self.app.conf.broker_max_poll_records:
-            await self.sleep(self.app.linger_seconds)
+        if fetched and self._linger_seconds and _count(fetched) < self._batch_events:
+            await self.sleep(self._linger_seconds)
             more = await self._fetch(timeout_seconds=0.0)
-        if fetched and self.seeked and self.flow_active and membership == self.membership:
+        if fetched and self._held.is_flowing and self.flow_active and membership == self._held.membership:
             self._merge(fetched, more)
             return self._guard(fetched, membership)
         self._read_again(fetched | more)
         return None
 
     async def _fetch(self, timeout_seconds: float) -> dict[TP, list[Any]]:
-        tps = {tp for tp in self._get_active_partitions() if self._is_input(tp)} if self.seeked else set()
+        tps = (
+            {tp for tp in self._get_active_partitions() if self._is_input(tp)}
+            if self._held.is_flowing
+            else set()
+        )
         if not (tps and self.flow_active):
             await self.sleep(0.02 if timeout_seconds else 0)
             return {}
@@ -239,7 +172,7 @@ class GuardedConsumer(driver.Consumer):
     def _read_again(self, fetched: Iterable[TP]) -> None:
         """Go back to the cursors after a fetch that is dropped: it may have read on from where the seek had just put them."""
         for tp in fetched:
-            if self.seeked and tp.partition in self.cursors:
+            if self._held.is_flowing and tp.partition in self.cursors:
                 self._thread.seek(tp, self.cursors[tp.partition])
 
     def _merge(self, fetched: dict[TP, list[Any]], more: Mapping[TP, list[Any]]) -> None:
@@ -330,13 +263,17 @@ class GuardedConsumer(driver.Consumer):
         """What aiokafka knows of an input partition, None where it is not assigned (its own methods assert that it is)."""
         subscription = self._thread._ensure_consumer()._subscription.subscription
         assignment = subscription.assignment if subscription else None
-        return assignment.state_value(TP(self.app.input_topic_name, partition)) if assignment else None
+        return assignment.state_value(TP(self._input_topic, partition)) if assignment else None
 
 
 class GuardedTransport(driver.Transport):
     """Faust's aiokafka transport with the guarded consumer in it."""
 
     Consumer = GuardedConsumer
+
+    def __init__(self, url: Any, app: Any, worker: StreamWorker) -> None:
+        super().__init__(url, app)
+        self.worker = worker
 
 
 def _count(fetched: Mapping[TP, list[Any]]) -> int:

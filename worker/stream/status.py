@@ -1,43 +1,43 @@
 """What a running worker knows of itself: readiness, lag, and which worker owns an entity. Read by web, metrics and watchdog."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from worker.kafka.partitioner import partition_of
-from worker.processing.processor import Processor, SummaryView
-from worker.storage.databases import Databases
-from worker.stream.delivery import Delivery
+from worker.state import SummaryView
+from worker.stream.worker import StreamWorker
+
+if TYPE_CHECKING:
+    from worker.stream.application import CoverSummApp
 
 
-class WorkerState:
-    """The state of a worker built on a Faust app; every method is safe to call at any time of its life."""
+class WorkerStatus:
+    """The status of a worker built on a Faust app; every method is safe to call at any time of its life.
 
-    def __init__(
-        self,
-        app: Any,
-        processor: Processor,
-        delivery: Delivery,
-        changelog_topic: str,
-        partitions: int,
-        databases: Databases,
-    ) -> None:
+    Args:
+        app: its Faust app.
+        worker: what the app runs.
+    """
+
+    def __init__(self, app: CoverSummApp, worker: StreamWorker) -> None:
         self._app = app
-        self._processor = processor
-        self._delivery = delivery
-        self._changelog_topic = changelog_topic
-        self._partitions = partitions
-        self._databases = databases
-        self.metrics = app.metrics
+        self._assignment = worker.assignment
+        self._processor = worker.processor
+        self._databases = worker.surroundings.databases
+        self._changelog_topic = worker.logs.changelog.topic
+        self._partitions = worker.partitions
 
     def ready(self) -> tuple[bool, str]:
         """Whether the worker processes its partitions: joined, restored, not rebalancing; and in words why not."""
         app = self._app
-        if not app.started or app.consumer.membership is None:
+        if not app.started or self._assignment.membership is None:
             return False, "starting: not yet a member of the consumer group"
         if app.rebalancing:
             return False, "rebalancing"
-        if app.in_recovery or not app.consumer.seeked:
+        if app.in_recovery or not self._assignment.is_flowing:
             return False, "restoring the state from the changelog"
-        held = self._delivery.positions
+        held = self._assignment.positions
         return (
             True,
             f"processing {len(held)} of {self._partitions} partitions" if held else "no partition to process",
@@ -50,7 +50,7 @@ class WorkerState:
         """
         consumer = self._app.consumer
         lags: dict[int, int | None] = {}
-        for partition, position in list(self._delivery.positions.items()):
+        for partition, position in list(self._assignment.positions.items()):
             end = consumer.stable_end(partition)
             if end is not None and consumer.cursors.get(partition) == position:
                 position = max(position, consumer.fetch_position(partition) or 0)
@@ -60,7 +60,7 @@ class WorkerState:
     def undecided(self) -> dict[int, int]:
         """By partition: records that wait for the end of an upstream producer's transaction."""
         consumer = self._app.consumer
-        return {partition: consumer.undecided(partition) for partition in list(self._delivery.positions)}
+        return {partition: consumer.undecided(partition) for partition in list(self._assignment.positions)}
 
     def rocksdb_bytes(self) -> int:
         """What the databases take of the memory that is set apart for them."""
@@ -71,20 +71,20 @@ class WorkerState:
         app = self._app
         if app.rebalancing:
             return "the group is rebalancing"
-        if self._delivery.busy_since is not None:
+        if self._assignment.progress.is_busy:
             return "a micro-batch is being processed"
-        behind = {p: lag for p, lag in self.lag().items() if lag} if app.consumer.seeked else {}
+        behind = {p: lag for p, lag in self.lag().items() if lag} if self._assignment.is_flowing else {}
         return f"there is lag and nothing arrives: {behind}" if behind else None
 
     @property
     def progressed_at(self) -> float:
         """`time.monotonic()` of the last commit or takeover."""
-        return self._delivery.progressed_at
+        return self._assignment.progress.at
 
     def owner_of(self, entity_id: str) -> tuple[bool, str | None]:
         """Whether this worker owns the entity's partition, and the owner's advertised URL (None when nobody is known)."""
         partition = partition_of(entity_id, self._partitions)
-        if partition in self._delivery.positions:
+        if partition in self._assignment.positions:
             return True, str(self._app.conf.canonical_url)
         for url, topics in self._app.router.tables_metadata().items():
             if partition in topics.get(self._changelog_topic, ()):
@@ -94,4 +94,4 @@ class WorkerState:
     async def summary(self, entity_id: str) -> SummaryView | None:
         """The current summary of an entity whose partition is here, None when there is no such entity."""
         partition = partition_of(entity_id, self._partitions)
-        return await self._delivery.run(lambda: self._processor.summary(partition, entity_id))
+        return await self._processor.run(lambda processor: processor.summary(partition, entity_id))

@@ -1,0 +1,165 @@
+"""Parts of a worker for the tests of `worker.stream`, without a broker: what consumer, table and takeover need, and no more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import faust
+
+from worker.kafka.offsets import LogBounds, Start
+from worker.storage.databases import Databases
+from worker.stream.assignment import Assignment
+from worker.stream.gate import Gate
+from worker.stream.processor_thread import ProcessorThread
+from worker.stream.surroundings import RealThreads, Surroundings
+from worker.stream.takeover import Takeover
+
+INPUT = "reviews"
+CHANGELOG = "tests-entities-changelog"
+
+
+class End(Exception):
+    """What `die` is in tests: it ends the flow of control, and it has the cause."""
+
+    @property
+    def cause(self) -> BaseException:
+        """What the process would have ended with."""
+        return self.args[0]
+
+
+def die(cause: BaseException) -> NoReturn:
+    """Stands for `worker.stream.fatal.die`; a second call keeps the first cause."""
+    raise cause if isinstance(cause, End) else End(cause)
+
+
+class Ids:
+    """Which topics there are, as `worker.kafka.topic_ids` tells it; by default nobody tells."""
+
+    def __init__(self, **told: str) -> None:
+        self.told = told
+        self.failure: Exception | None = None
+        self.life_ms: int | None = None
+
+    def read(self) -> None:
+        """Nothing to ask."""
+
+    def known(self, topic: str) -> str:
+        """The id a test gave the topic."""
+        return self.told.get(topic, "")
+
+    def tombstone_life_ms(self, topic: str) -> int | None:
+        """What a test says."""
+        return self.life_ms
+
+    def check(self) -> None:
+        """Raise what a test wants."""
+        if self.failure:
+            raise self.failure
+
+
+class Logs:
+    """Input and changelog as a test says they are; `calls` has what was asked, in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.ids: Any = Ids()
+        self.input: Any = SimpleNamespace(topic=INPUT, starts=self._starts)
+        self.changelog: Any = SimpleNamespace(topic=CHANGELOG, bounds=self._bounds, reader=self._reader)
+        self.committed: dict[int, Start] = {}
+        self.bounds = LogBounds(0, 10, 0)
+        self.open_reader: Callable[..., Any] = lambda starts, apply: None
+
+    def _starts(self, partitions: list[int]) -> dict[int, Start]:
+        self.calls.append("offsets")
+        return {partition: self.committed[partition] for partition in partitions}
+
+    def _bounds(self, partitions: list[int]) -> dict[int, LogBounds]:
+        self.calls.append(("bounds", partitions))
+        return dict.fromkeys(partitions, self.bounds)
+
+    def _reader(self, starts: Mapping[int, int], apply: Callable[..., None]) -> Any:
+        return self.open_reader(starts, apply)
+
+
+class NoProcessor:
+    """A processor of a state without rows."""
+
+    def __init__(self) -> None:
+        self.applied: dict[int, int | None] = {}
+        self.made_from: dict[int, str] = {}  # by partition: the topic id in its rows
+        self.forgotten: list[list[int]] = []
+
+    def check_partition(self, partition: int) -> int | None:
+        """The partition's next source offset."""
+        return self.applied.get(partition)
+
+    def topic_id(self, partition: int) -> str:
+        """The topic its rows were made from."""
+        return self.made_from.get(partition, "")
+
+    def reads_from(self, partition: int, topic_id: str) -> None:
+        """Note it."""
+        self.made_from[partition] = topic_id or self.topic_id(partition)
+
+    def forget(self, partitions: Any) -> None:
+        """Note them."""
+        self.forgotten.append(sorted(partitions))
+
+
+@dataclass
+class Parts:
+    """What holds an assignment, over databases on disk and logs of a test's own."""
+
+    data_dir: Path
+    logs: Logs = field(default_factory=Logs)
+    processor: Any = field(default_factory=NoProcessor)
+    die: Callable[[BaseException], Any] = die
+
+    def __post_init__(self) -> None:
+        self.databases = Databases(self.data_dir, 64 * 2**20, 2)
+        self.surroundings = Surroundings(
+            clients=None,  # type: ignore[arg-type]
+            databases=self.databases,
+            die=lambda cause: self.die(cause),
+        )
+        self.assignment = Assignment(time)
+        self.gate = Gate(CHANGELOG, self.assignment, self.databases, self.logs.ids, RealThreads())
+        self.restores: list[tuple[int, int]] = []
+        self.takeover = Takeover(
+            self.assignment,
+            self.logs,  # type: ignore[arg-type]
+            self.gate,
+            ProcessorThread(self.processor, self.surroundings.threads.in_order("delivery")),
+            lambda rows, remaining: self.restores.append((rows, remaining)),
+            self.surroundings,
+        )
+
+    def worker(self, **settings: Any) -> Any:
+        """A `StreamWorker` as consumer and transport look at it."""
+        chosen = {"input_topic": INPUT, "batch_linger_ms": 0, "batch_size": 10, **settings}
+        return SimpleNamespace(
+            settings=SimpleNamespace(**chosen),
+            surroundings=self.surroundings,
+            assignment=self.assignment,
+            takeover=self.takeover,
+        )
+
+
+def make_app(data_dir: Path, **options: Any) -> Any:
+    """A Faust app as the worker configures it; not started, and with nobody behind its address."""
+    return faust.App(
+        "tests",
+        broker="kafka://127.0.0.1:1",
+        store="rocksdb://",
+        datadir=str(data_dir),
+        topic_partitions=2,
+        topic_allow_declare=False,
+        consumer_auto_offset_reset="none",
+        broker_max_poll_records=10,
+        **options,
+    )

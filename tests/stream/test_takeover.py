@@ -1,0 +1,335 @@
+"""The takeover: the order of its steps, what a rebalance does to it, and which state may be continued."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.stream import INPUT, Parts
+from worker.errors import Crash, SurroundingsError
+from worker.kafka.membership import Membership
+from worker.kafka.offsets import Start
+from worker.stream.assignment import Role
+from worker.stream.gate import CHANGELOG_ID_KEY, OFFSET_KEY
+
+PATIENCE_SECONDS = 180
+START = Start(5, True, 9)
+
+
+class FakeReader:
+    """A changelog reader that applies one row, or waits until it is stopped."""
+
+    def __init__(self, rig: Rig, starts: Mapping[int, int], apply: Callable[..., None]) -> None:
+        self.rig, self.starts, self.apply = rig, dict(starts), apply
+        self.stopped = False
+        self.stop_called = threading.Event()
+        rig.readers.append(self)
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.stop_called.set()
+
+    def restore(self, goals: Mapping[int, int], on_progress: Callable[[int, int], None]) -> int:
+        self.rig.log.append(("restore", self.starts, dict(goals)))
+        on_progress(3, 2)
+        if self.rig.restore_failure:
+            raise self.rig.restore_failure
+        if self.rig.restore_waits:
+            self.rig.restoring.set()
+            assert self.stop_called.wait(PATIENCE_SECONDS)
+            return 0
+        if self.stopped:
+            return 0
+        for partition, start in self.starts.items():
+            self.apply(partition, start, {b"row": b"restored"}, goals[partition] - 1)
+        return len(self.starts)
+
+    def follow(self) -> None:
+        self.rig.log.append(("follow", self.starts))
+        for partition, start in self.starts.items():
+            self.apply(partition, start, {b"row": b"followed"}, start + 1)
+        self.rig.following.set()
+        if self.rig.follow_failure:
+            raise self.rig.follow_failure
+        assert self.stop_called.wait(PATIENCE_SECONDS)
+
+
+class Rig(Parts):
+    """A takeover, and the order in which it asks what is around it."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.deaths: list[BaseException] = []
+        super().__init__(data_dir, die=self.deaths.append)
+        self.log = self.logs.calls
+        self.readers: list[FakeReader] = []
+        self.restore_failure: Exception | None = None
+        self.follow_failure: Exception | None = None
+        self.begin_failure: Exception | None = None
+        self.restore_waits = False
+        self.restoring, self.following = threading.Event(), threading.Event()
+        self.starts_wait: threading.Event | None = None
+        self.logs.open_reader = lambda starts, apply: FakeReader(self, starts, apply)
+        self.logs.ids.read = lambda: self.log.append("ids")
+        answer = self.logs.input.starts
+        self.logs.input.starts = lambda partitions: (self._wait(), answer(partitions))[1]
+        check_partition = self.processor.check_partition
+        self.processor.check_partition = lambda partition: (self._begin(), check_partition(partition))[1]
+
+    def _wait(self) -> None:
+        if self.starts_wait:
+            assert self.starts_wait.wait(PATIENCE_SECONDS)
+
+    def _begin(self) -> None:
+        if self.begin_failure:
+            raise self.begin_failure
+
+    def assigned(self, *inputs: int, start: Start = START) -> None:
+        """The group has assigned these."""
+        self.logs.committed = dict.fromkeys(inputs, start)
+        self.processor.applied = dict.fromkeys(inputs, start.offset)
+        self.assignment.assign(Membership(1, "member"), frozenset(inputs))
+
+    async def recovered(self, actives: set[int], standbys: set[int] | None = None) -> None:
+        self.assigned(*actives)
+        await self.takeover.run(actives, standbys or set())
+
+    def stored(self, partition: int = 0) -> tuple[dict[bytes, bytes], int]:
+        rows = dict(self.databases.rows(partition).scan(b""))
+        rows.pop(OFFSET_KEY, None)
+        rows.pop(CHANGELOG_ID_KEY, None)
+        return rows, self.gate.stored_offset(partition)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path)
+    yield made
+    made.databases.close()
+
+
+# -- the order --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_offsets_first_then_the_end_of_the_log_then_the_restore_then_the_state(rig: Rig) -> None:
+    await rig.recovered({0})
+    assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 0}, {0: 10})]
+    assert rig.stored() == ({b"row": b"restored"}, 9)
+    assert rig.processor.forgotten == [[0]]  # what was cached of it may be from before its restore
+    assert rig.assignment.positions == {0: 5}
+    assert rig.assignment.starts == {0: START}  # for the seek
+    assert rig.deaths == []
+
+
+@pytest.mark.asyncio
+async def test_what_was_restored_goes_on_under_the_next_assignment(rig: Rig) -> None:
+    """Only rows after the stored offset are read again, and the old assignment can write no more."""
+    await rig.recovered({0})
+    old = rig.readers[0]
+    await rig.takeover.let_go()
+    with pytest.raises(Crash):
+        rig.gate.write(0, {b"late": b"1"}, 20)
+    await rig.recovered({0})
+    with pytest.raises(Crash):
+        old.apply(0, 10, {b"late": b"1"}, 20)
+    assert ("restore", {0: 10}, {0: 10}) in rig.log
+
+
+@pytest.mark.asyncio
+async def test_a_restore_that_moves_is_progress(rig: Rig) -> None:
+    """The watchdog must not end a restore that is merely long."""
+    rig.restore_waits = True
+    rig.assignment.progress.at = 0.0
+    recovery = asyncio.ensure_future(rig.recovered({0}))
+    await asyncio.to_thread(rig.restoring.wait, PATIENCE_SECONDS)
+    assert rig.assignment.progress.at > 0
+    assert rig.restores == [(3, 2)]
+    await rig.takeover.let_go()
+    await recovery
+
+
+@pytest.mark.asyncio
+async def test_a_worker_without_partitions_takes_over_nothing(rig: Rig) -> None:
+    await rig.recovered(set())
+    assert rig.log == ["ids"]
+    assert rig.readers == []
+    assert rig.assignment.positions == {}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("step", ["restore_failure", "begin_failure"])
+async def test_a_takeover_that_fails_ends_the_process(rig: Rig, step: str) -> None:
+    """Faust swallows what is raised here, and the worker would report ready."""
+    failure = RuntimeError("disk full")
+    setattr(rig, step, failure)
+    await rig.recovered({0})
+    assert rig.deaths == [failure]
+
+
+# -- rebalances -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_a_rebalance_ends_a_restore_and_nothing_is_taken_over(rig: Rig) -> None:
+    rig.restore_waits = True
+    recovery = asyncio.ensure_future(rig.recovered({0}))
+    await asyncio.to_thread(rig.restoring.wait, PATIENCE_SECONDS)
+    await asyncio.wait_for(rig.takeover.let_go(), PATIENCE_SECONDS)
+    await recovery
+    assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 0}, {0: 10})]
+    assert rig.assignment.roles == rig.assignment.positions == {}
+    assert rig.deaths == []
+
+
+@pytest.mark.asyncio
+async def test_a_rebalance_before_the_restore_began_ends_it_too(rig: Rig) -> None:
+    """It must not wait for the restore of an assignment that is over."""
+    rig.restore_waits, rig.starts_wait = True, threading.Event()
+    recovery = asyncio.ensure_future(rig.recovered({0}))
+    await asyncio.sleep(0)
+    rebalance = asyncio.ensure_future(rig.takeover.let_go())
+    await asyncio.sleep(0)
+    rig.starts_wait.set()
+    await asyncio.wait_for(rebalance, PATIENCE_SECONDS)
+    await recovery
+    assert rig.assignment.positions == {}
+    assert rig.stored() == ({}, -1)
+    rig.restore_waits, rig.starts_wait = False, None
+    await rig.recovered({0})
+    assert rig.assignment.positions == {0: 5}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("next_one", [(0, 1), (1,), ()])
+async def test_a_recovery_of_a_past_assignment_takes_nothing_over(
+    rig: Rig, next_one: tuple[int, ...]
+) -> None:
+    """Faust may end it when the consumer has the next one already: offsets and partitions would not belong together."""
+    rig.assigned(*next_one)
+    await rig.takeover.run({0}, set())
+    assert rig.log == (["offsets", "ids"] if next_one else ["ids"])
+    assert rig.assignment.roles == {}
+    assert rig.deaths == []
+
+
+@pytest.mark.asyncio
+async def test_an_assignment_that_ended_is_forgotten(rig: Rig) -> None:
+    await rig.recovered({0, 1})
+    rig.processor.forgotten.clear()
+    await rig.takeover.let_go()
+    assert rig.processor.forgotten == [[0, 1]]
+    assert rig.assignment.positions == rig.assignment.roles == {}
+
+
+@pytest.mark.asyncio
+async def test_a_standby_follows_until_the_next_rebalance(rig: Rig) -> None:
+    await rig.recovered({0}, {0, 1})  # in two roles it is active
+    await asyncio.to_thread(rig.following.wait, PATIENCE_SECONDS)
+    assert rig.assignment.roles == {0: Role.ACTIVE, 1: Role.STANDBY}
+    assert rig.log[-1] == ("follow", {1: 0})
+    assert rig.stored(1) == ({b"row": b"followed"}, 1)
+    follower: Any = rig.takeover._follower
+    await asyncio.wait_for(rig.takeover.let_go(), PATIENCE_SECONDS)
+    assert not follower.is_alive()
+    await rig.recovered({1})  # promoted: goes on where the standby ended
+    assert ("restore", {1: 2}, {1: 10}) in rig.log
+    assert rig.deaths == []
+
+
+@pytest.mark.asyncio
+async def test_a_standby_that_fails_ends_the_process(rig: Rig) -> None:
+    rig.follow_failure = RuntimeError("disk full")
+    await rig.recovered(set(), {1})
+    follower: Any = rig.takeover._follower
+    await asyncio.to_thread(follower.join, PATIENCE_SECONDS)
+    assert rig.deaths == [rig.follow_failure]
+    await rig.takeover.let_go()
+
+
+# -- state and offsets ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("applied", "start"),
+    [
+        (10, Start(10, True, 10)),
+        (10, Start(3, True, 10)),  # rewound: what is applied is ignored
+        (10, Start(0, False, 10)),  # the group's offsets are gone, the state is not
+        (None, Start(4, False, 10)),  # a new worker on a log that was cut
+    ],
+)
+async def test_state_at_or_ahead_of_the_offsets_is_taken_over(
+    rig: Rig, applied: int | None, start: Start
+) -> None:
+    rig.processor.applied = {0: applied}
+    await rig.takeover.begin_processing({0: start})
+    assert rig.assignment.positions == {0: start.offset}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("applied", "start", "complaint"),
+    [
+        (9, Start(10, True, 20), "the state ends at 9"),
+        (None, Start(10, True, 20), "the state ends at 0"),
+        (9, Start(10, False, 20), "the state ends at 9"),  # retention passed over unread records
+        (11, Start(0, False, 10), "made anew"),
+    ],
+)
+async def test_state_that_does_not_fit_the_offsets_is_refused(
+    rig: Rig, applied: int | None, start: Start, complaint: str
+) -> None:
+    rig.processor.applied = {0: applied}
+    with pytest.raises(SurroundingsError, match=f"{complaint}.*coversumm-worker reset"):
+        await rig.takeover.begin_processing({0: start})
+    assert rig.assignment.positions == {}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("stored", "told", "noted"),
+    [
+        ("one", "one", "one"),
+        ("", "one", "one"),  # rows of an older format: taken over, and it is noted from now on
+        ("one", "", "one"),  # a broker that does not tell: offsets alone decide
+        ("", "", ""),
+    ],
+)
+async def test_the_topic_that_the_state_was_made_from_is_taken_over(
+    rig: Rig, stored: str, told: str, noted: str
+) -> None:
+    rig.processor.applied, rig.processor.made_from, rig.logs.ids.told = {0: 10}, {0: stored}, {INPUT: told}
+    await rig.takeover.begin_processing({0: Start(10, True, 10)})
+    assert rig.processor.made_from == {0: noted}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("stored", "told"), [("one", "one"), ("", "one"), ("one", ""), ("", "")])
+async def test_a_state_beyond_the_end_is_a_successors_only_in_the_topic_it_was_made_from(
+    rig: Rig, stored: str, told: str
+) -> None:
+    """A takeover that is paused between offsets and restore finds the rows of whoever took over meanwhile."""
+    rig.processor.applied, rig.processor.made_from, rig.logs.ids.told = {0: 12}, {0: stored}, {INPUT: told}
+    if stored and told:
+        await rig.takeover.begin_processing({0: Start(10, True, 10)})
+        assert rig.assignment.positions == {0: 10}
+    else:
+        with pytest.raises(SurroundingsError, match="made anew"):
+            await rig.takeover.begin_processing({0: Start(10, True, 10)})
+
+
+@pytest.mark.asyncio
+async def test_an_input_topic_made_anew_is_refused_though_its_log_is_longer(rig: Rig) -> None:
+    rig.processor.applied, rig.processor.made_from = {0: 10}, {0: "one"}
+    rig.logs.ids.told = {INPUT: "two"}
+    with pytest.raises(
+        SurroundingsError, match=r"the id one, .* the id two: .*made anew.*coversumm-worker reset"
+    ):
+        await rig.takeover.begin_processing({0: Start(10, True, 5000)})
+    assert rig.assignment.positions == {}

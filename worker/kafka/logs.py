@@ -1,0 +1,71 @@
+"""The two logs that a worker lives on, without Faust: the input that it reads, and the changelog that is its state."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from worker.clock import Clock
+from worker.kafka.changelog import Apply, ChangelogReader
+from worker.kafka.clients import Clients
+from worker.kafka.offsets import LogBounds, Start, committed_starts, log_bounds
+from worker.kafka.topic_ids import TopicIds
+
+
+class ChangelogReading(Protocol):
+    """A reader of some partitions of the changelog."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called: a restore that returns then is incomplete."""
+
+    def stop(self) -> None:
+        """Let the running loop end after the batch in hand."""
+
+    def restore(self, goals: Mapping[int, int], on_progress: Callable[[int, int], None]) -> int:
+        """Apply rows until every partition's position has reached its goal; return the number of rows."""
+
+    def follow(self) -> None:
+        """Apply rows as they are committed, until `stop`."""
+
+
+class InputLog:
+    """The input topic as the worker's group reads it."""
+
+    def __init__(self, clients: Clients, topic: str, group: str, clock: Clock = time) -> None:
+        self.topic = topic
+        self._clients = clients
+        self._group = group
+        self._clock = clock
+
+    def starts(self, partitions: Iterable[int]) -> dict[int, Start]:
+        """See `committed_starts`."""
+        return committed_starts(self._clients, self._group, self.topic, partitions, self._clock)
+
+
+class ChangelogLog:
+    """The changelog topic."""
+
+    def __init__(self, clients: Clients, topic: str, ids: TopicIds, clock: Clock = time) -> None:
+        self.topic = topic
+        self._clients = clients
+        self._ids = ids
+        self._clock = clock
+
+    def bounds(self, partitions: Iterable[int]) -> dict[int, LogBounds]:
+        """See `log_bounds`."""
+        life_ms = self._ids.tombstone_life_ms(self.topic)
+        return log_bounds(self._clients, self.topic, partitions, life_ms, self._clock)
+
+    def reader(self, starts: Mapping[int, int], apply: Apply) -> ChangelogReading:
+        """A reader of the partitions in `starts`, from the offsets there on."""
+        return ChangelogReader(self._clients, self.topic, starts, apply, self._clock)
+
+
+@dataclass(frozen=True)
+class Logs:
+    """Input and changelog, and which topics their names stand for."""
+
+    input: InputLog
+    changelog: ChangelogLog
+    ids: TopicIds

@@ -1,0 +1,167 @@
+"""The worker as a Faust app: one agent on the input topic, one table, and what is in `StreamWorker` between them.
+
+input topic -> GuardedConsumer -> agent -> Delivery -> Processor
+                                              |-> one Kafka transaction: output, dead letters, changelog, offsets
+                                              `-> one RocksDB batch per partition
+"""
+
+from importlib import import_module
+from typing import Any
+
+import faust
+from faust.auth import SASLCredentials, SSLCredentials
+
+from worker.errors import SurroundingsError
+from worker.settings import Settings
+from worker.state import TABLE_NAME
+from worker.stream.consumer import GuardedConsumer, GuardedTransport
+from worker.stream.status import WorkerStatus
+from worker.stream.table import CommittedTable
+from worker.stream.watchdog import Watchdog
+from worker.stream.worker import StreamWorker
+
+# What the guarded consumer, the table and the transport override or call. All of it is checked at start, because Faust is free
+# to rename any of it in another version.
+FAUST_NAMES = {
+    "faust.transport.drivers.aiokafka:Consumer": (
+        "_add_gap",
+        "_drain_messages",
+        "_getmany",
+        "_new_consumer_thread",
+        "_new_offset",
+        "earliest_offsets",
+        "highwaters",
+        "on_buffer_full",
+        "on_partitions_assigned",
+        "on_partitions_revoked",
+        "perform_seek",
+        "resume_partitions",
+        "seek_wait",
+    ),
+    "faust.transport.drivers.aiokafka:AIOKafkaConsumerThread": (
+        "_create_worker_consumer",
+        "_ensure_consumer",
+        "seek",
+    ),
+    "faust.tables.table:Table": (
+        "_new_store_by_url",
+        "apply_changelog_batch",
+        "on_rebalance",
+        "on_recovery_completed",
+        "on_stop",
+    ),
+    "faust.stores.rocksdb:Store": (
+        "_db_for_partition",
+        "_open_for_partition",
+        "offset_key",
+        "partition_path",
+    ),
+}
+
+
+# From one partition in one fetch: at Kafka's default of 1 MiB, events with embeddings come in fetches of some hundred.
+MAX_FETCH_BYTES = 4 * 2**20
+
+
+class CoverSummApp(faust.App):
+    """A Faust app that is watched while it runs."""
+
+    consumer: GuardedConsumer
+    status: WorkerStatus
+    watchdog: Watchdog
+
+    async def on_started(self) -> None:
+        """Start watching when the app runs."""
+        await super().on_started()
+        self.watchdog.start()
+        self.add_future(self.watchdog.beat())
+
+    async def on_stop(self) -> None:
+        """Stop watching; then stop."""
+        self.watchdog.stop()
+        await super().on_stop()
+
+
+def faust_app(worker: StreamWorker) -> CoverSummApp:
+    """The Faust app of a worker; not started yet."""
+    settings, surroundings = worker.settings, worker.surroundings
+    app = _configured(settings, worker.partitions)
+    app.transport = GuardedTransport(app.conf.broker_consumer, app, worker)
+    app.tables.add(
+        CommittedTable(
+            app,
+            name=TABLE_NAME,
+            key_type=bytes,
+            value_type=bytes,
+            partitions=worker.partitions,
+            beacon=app.tables.beacon,
+            takeover=worker.takeover,
+            surroundings=surroundings,
+        )
+    )
+    app.status = status = WorkerStatus(app, worker)
+    limit_seconds = settings.stall_timeout_ms / 1000
+    app.watchdog = Watchdog(status.stall, lambda: status.progressed_at, limit_seconds, surroundings.die)
+    raw = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
+
+    @app.agent(app.topic(settings.input_topic, **raw), name="summarize")
+    async def summarize(stream: Any) -> None:
+        async for event in stream.noack().events():
+            await worker.delivery.deliver(event.value)
+            await stream.ack(event)  # Faust's own bookkeeping: it waits for it at a rebalance
+
+    return app
+
+
+def _configured(settings: Settings, partitions: int) -> CoverSummApp:
+    return CoverSummApp(
+        settings.app_id,
+        broker=";".join(f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(",")),
+        broker_credentials=broker_credentials(settings),
+        store="rocksdb://",
+        datadir=str(settings.data_dir),
+        topic_partitions=partitions,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        table_standby_replicas=settings.standby_replicas,
+        recovery_consistency_check=False,
+        consumer_auto_offset_reset="none",  # offsets outside the log are stopped at, never skipped
+        broker_max_poll_records=settings.batch_size,
+        consumer_max_fetch_size=MAX_FETCH_BYTES,
+        broker_commit_interval=5.0,
+        broker_session_timeout=settings.session_timeout_ms / 1000,
+        broker_heartbeat_interval=settings.session_timeout_ms / 10_000,
+        stream_buffer_maxsize=2,  # micro-batches
+        stream_wait_empty=True,
+        web_enabled=True,
+        web_bind=settings.web_bind,
+        web_port=settings.web_port,
+        web_tables_enabled=False,
+        canonical_url=settings.web_advertised_url or f"http://{settings.web_bind}:{settings.web_port}",
+        logging_config=None,
+    )
+
+
+def broker_credentials(settings: Settings) -> Any:
+    """The Kafka security settings as Faust wants them (librdkafka's are `Settings.kafka_client_config`)."""
+    context = settings.tls_context()
+    if settings.security_protocol.startswith("SASL"):
+        return SASLCredentials(
+            username=settings.sasl_username,
+            password=settings.sasl_password,
+            mechanism=settings.sasl_mechanism,
+            ssl_context=context,
+        )
+    return SSLCredentials(context) if context is not None else None
+
+
+def check_faust() -> None:
+    """Raise SurroundingsError when the installed Faust lacks a name that the delivery layer overrides or calls."""
+    for place, names in FAUST_NAMES.items():
+        module, _, owner = place.partition(":")
+        holder = getattr(import_module(module), owner, None)
+        missing = [name for name in names if not hasattr(holder, name)]
+        if missing:
+            raise SurroundingsError(
+                f"the installed faust-streaming has no {owner}.{missing[0]}: install the version that pyproject.toml pins"
+            )

@@ -1,0 +1,97 @@
+"""What the group has assigned to this worker: one object that those who act under an assignment look at."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from worker.clock import Clock
+from worker.kafka.membership import Membership
+from worker.kafka.offsets import Start
+
+
+class Role(StrEnum):
+    """In which a worker holds a partition's state."""
+
+    ACTIVE = "active"
+    """It processes the partition."""
+    STANDBY = "standby"
+    """It keeps a copy that follows the owner."""
+
+
+class Progress:
+    """How a worker gets on: what the watchdog looks at.
+
+    Attributes:
+        at: `Clock.monotonic()` of the last progress.
+        is_busy: a micro-batch is being processed or committed.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.at = clock.monotonic()
+        self.is_busy = False
+
+    def made(self) -> None:
+        """There was some just now."""
+        self.at = self._clock.monotonic()
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """A micro-batch is in hand meanwhile."""
+        self.is_busy = True
+        try:
+            yield
+        finally:
+            self.is_busy = False
+
+
+class Assignment:
+    """An assignment from its beginning to its end, and then the next one.
+
+    Attributes:
+        epoch: counts assignments: a takeover or a reader of an earlier one may write nothing more.
+        membership: of the consumer group, captured when the group assigned.
+        inputs: partitions of the input topic that are assigned.
+        roles: by partition, from the takeover on.
+        starts: where the input is read from; known from the takeover's first step to the seek.
+        positions: by partition the next source offset to commit, from the end of the takeover on.
+        is_flowing: between the seek that ends a takeover and the next revocation.
+        progress: when the worker last got on with it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.epoch = 0
+        self.membership: Membership | None = None
+        self.inputs: frozenset[int] = frozenset()
+        self.roles: dict[int, Role] = {}
+        self.starts: dict[int, Start] | None = None
+        self.positions: dict[int, int] = {}
+        self.is_flowing = False
+        self.progress = Progress(clock)
+
+    @property
+    def held_membership(self) -> Membership | None:
+        """The membership under which micro-batches may be committed; None from a revocation to the end of the next takeover."""
+        return self.membership if self.is_flowing else None
+
+    def revoke(self) -> None:
+        """The group takes the partitions back: nothing more is handed over, a commit under way ends under the membership."""
+        self.is_flowing = False
+
+    def assign(self, membership: Membership, inputs: frozenset[int]) -> None:
+        """The group has assigned these partitions of the input; where they are read from is for the takeover to find out."""
+        self.is_flowing = False
+        self.starts = None
+        self.membership = membership
+        self.inputs = inputs
+
+    def begin(self, actives: set[int], standbys: set[int]) -> None:
+        """A takeover gives its partitions their roles."""
+        self.roles.update(dict.fromkeys(standbys, Role.STANDBY) | dict.fromkeys(actives, Role.ACTIVE))
+
+    def end(self) -> list[int]:
+        """Nothing is held any more; the partitions that were processed."""
+        self.epoch += 1
+        self.roles.clear()
+        processed, self.positions = list(self.positions), {}
+        return processed

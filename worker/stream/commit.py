@@ -1,0 +1,72 @@
+"""The commit of a micro-batch: steps 3 to 5 of the protocol in `worker.stream.delivery`, one after another."""
+
+from typing import Any, Protocol
+
+from worker.clock import Clock
+from worker.kafka.logs import Logs
+from worker.kafka.membership import Membership
+from worker.kafka.producer import TransactionalProducer
+from worker.limits import Limit
+from worker.processing.processor import Batch, Processor
+from worker.stream.gate import Gate
+
+
+class CommitMetrics(Protocol):
+    """What commits report."""
+
+    def observe_batch(self, stats: Any) -> None:
+        """A micro-batch was committed."""
+
+    def observe_commit(self, seconds: float) -> None:
+        """A transaction took so long."""
+
+    def observe_limit(self, limit: Limit) -> None:
+        """A limit was hit."""
+
+
+class Commit:
+    """Makes what the processor found happen: visible on Kafka, then stored here, then remembered.
+
+    Args:
+        producer: the transactions.
+        logs: the changelog, and the input whose offsets are committed.
+        gate: where the rows go.
+        processor: is told when they are stored.
+        metrics: are told what was committed.
+        clock: times it.
+    """
+
+    def __init__(
+        self,
+        producer: TransactionalProducer,
+        logs: Logs,
+        gate: Gate,
+        processor: Processor,
+        metrics: CommitMetrics,
+        clock: Clock,
+    ) -> None:
+        self._producer = producer
+        self._logs = logs
+        self._gate = gate
+        self._processor = processor
+        self._metrics = metrics
+        self._clock = clock
+
+    def __call__(self, batch: Batch, membership: Membership) -> None:
+        """Commit under a membership. Raises Fenced, Crash; then the process must end."""
+        started = self._clock.monotonic()
+        last_offsets = self._producer.commit(
+            batch.messages,
+            self._logs.changelog.topic,
+            batch.rows,
+            self._logs.input.topic,
+            batch.next_offsets,
+            membership,
+            self._logs.ids.check,
+        )
+        for partition, changes in batch.rows.items():
+            if changes:
+                self._gate.write(partition, changes, last_offsets[partition])
+        self._processor.committed(batch)
+        self._metrics.observe_commit(self._clock.monotonic() - started)
+        self._metrics.observe_batch(batch.stats)

@@ -1,0 +1,125 @@
+"""The gate: the one way by which rows get into the database of a partition.
+
+Three writers use it: the rows of a committed transaction, a restore, and a standby that follows the owner. It writes rows and
+their changelog offset in one atomic batch, and only if the stored offset is the expected predecessor and the partition is still
+held in that role under that assignment. The id of the changelog is stored beside the offset: an offset of one topic says
+nothing about another of its name.
+"""
+
+import logging
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from worker.errors import Crash
+from worker.kafka.offsets import LogBounds
+from worker.kafka.topic_ids import TopicIds
+from worker.storage.databases import PartitionDatabases
+from worker.stream.assignment import Assignment, Role
+from worker.stream.surroundings import Threads
+
+log = logging.getLogger(__name__)
+
+OFFSET_KEY = b"__faust\0offset__"
+"""Where Faust's own stores keep the changelog offset, and in no changelog."""
+CHANGELOG_ID_KEY = b"__faust\0changelog_id__"
+
+
+class Gate:
+    """Writes rows for whoever holds their partition in the right role.
+
+    Args:
+        changelog: the changelog's topic.
+        assignment: what the worker holds.
+        databases: of its partitions.
+        topic_ids: which topic the changelog's name stands for.
+        threads: where its locks come from.
+    """
+
+    def __init__(
+        self,
+        changelog: str,
+        assignment: Assignment,
+        databases: PartitionDatabases,
+        topic_ids: TopicIds,
+        threads: Threads,
+    ) -> None:
+        self._changelog = changelog
+        self._assignment = assignment
+        self._databases = databases
+        self._topic_ids = topic_ids
+        self._threads = threads
+        self._locks: dict[int, AbstractContextManager[Any]] = {}
+
+    def stored_offset(self, partition: int) -> int:
+        """The changelog offset up to which the database has its rows; -1 where it has none."""
+        stored = self._databases.rows(partition).get(OFFSET_KEY)
+        return -1 if stored is None else int(stored)
+
+    def write(self, partition: int, changes: Mapping[bytes, bytes | None], last_offset: int) -> None:
+        """Store the rows of a committed transaction (step 4 of the commit protocol)."""
+        self.apply(Role.ACTIVE, self._assignment.epoch, partition, changes, last_offset, after=None)
+
+    def apply(
+        self,
+        role: Role,
+        epoch: int,
+        partition: int,
+        changes: Mapping[bytes, bytes | None],
+        last_offset: int,
+        after: int | None,
+    ) -> None:
+        """Store rows and the changelog offset they reach.
+
+        Args:
+            role: in which the writer holds the partition.
+            epoch: of the assignment under which it does.
+            partition: whose rows they are.
+            changes: the rows; None removes one.
+            last_offset: the changelog offset of the last of them.
+            after: the changelog offset of the first of them, where the writer reads the changelog.
+
+        Raises:
+            Crash: the partition is held no longer, or the database would go back.
+            StateError: the database cannot be written.
+        """
+        with self._locks.setdefault(partition, self._threads.lock()):
+            if self._assignment.roles.get(partition) != role or epoch != self._assignment.epoch:
+                raise Crash(f"partition {partition} is no longer {role} here")
+            stored = self.stored_offset(partition)
+            if stored >= last_offset or (after is not None and stored >= after):
+                raise Crash(
+                    f"partition {partition}: changelog offset {stored} is stored, {last_offset} would go back"
+                )
+            batch = {**changes, OFFSET_KEY: str(last_offset).encode()}
+            if known := self._topic_ids.known(self._changelog):
+                batch[CHANGELOG_ID_KEY] = known.encode()
+            self._databases.write(partition, batch)
+
+    def restore_start(self, partition: int, bounds: LogBounds) -> int:
+        """Where to read the changelog on: after the stored offset, or from its start where the local rows cannot be trusted.
+
+        Rows that do not belong to the changelog with these bounds are removed.
+        """
+        stored = self.stored_offset(partition)
+        if stored < 0:
+            return bounds.start
+        # Rows before `low` are gone; tombstones before the horizon may be compacted away already.
+        belongs = max(bounds.start, min(bounds.horizon, bounds.end)) <= stored + 1 <= bounds.end
+        if not belongs or not self._is_of_this_changelog(partition):
+            log.warning(
+                "partition %d: local state at changelog offset %d does not belong to the log [%d, %d) of now: rebuilding it",
+                partition,
+                stored,
+                bounds.start,
+                bounds.end,
+            )
+            self._databases.wipe(partition)
+            return bounds.start
+        return stored + 1
+
+    def _is_of_this_changelog(self, partition: int) -> bool:
+        """Whether the local rows are from the changelog as it is now; also where its id is not known or not stored."""
+        stored = self._databases.rows(partition).get(CHANGELOG_ID_KEY)
+        known = self._topic_ids.known(self._changelog)
+        return not (stored and known) or stored == known.encode()

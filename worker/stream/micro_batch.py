@@ -1,0 +1,20 @@
+"""What goes from the consumer through Faust to the delivery."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from worker.events import Record
+from worker.kafka.membership import Membership
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One fetch over all partitions: the unit that is processed and committed.
+
+    `starts` and `ends` are, per partition, the cursor before the first record and after the last: a gap between them is proven.
+    """
+
+    records: tuple[Record, ...]
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    membership: Membership

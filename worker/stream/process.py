@@ -1,0 +1,68 @@
+"""The process that runs a worker's Faust app: its event loop, its signals, and its exit code."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import threading
+
+import uvloop
+from faust.worker import Worker
+
+from worker.errors import Crash
+from worker.stream.application import CoverSummApp
+from worker.stream.fatal import die
+
+# The event loops of app and consumer hand each other many small tasks while the delivery's thread computes; at Python's default
+# of 5 ms each of them waits so long for its turn that the worker idles for want of records.
+SWITCH_SECONDS = 0.0005
+
+
+class _SignalledWorker(Worker):
+    """Faust's worker with a shutdown deadline, and the exit code that tells Ctrl-C from a normal stop."""
+
+    shutdown_seconds: float
+    interrupted = False
+
+    def _on_sigint(self) -> None:
+        if self.interrupted:
+            os._exit(130)  # a second Ctrl-C: now
+        self.interrupted = True
+        self._shut_down(signal.SIGINT)
+
+    def _on_sigterm(self) -> None:
+        self._shut_down(signal.SIGTERM)
+
+    def _shut_down(self, received: signal.Signals) -> None:
+        deadline = threading.Timer(
+            self.shutdown_seconds, die, [Crash(f"the shutdown took longer than {self.shutdown_seconds:g} s")]
+        )
+        deadline.daemon = True
+        deadline.start()
+        self._flag_as_shutdown_by_signal()
+        self._schedule_shutdown(received)
+
+
+def use_event_loop() -> None:
+    """Make the event loop that the app is built on."""
+    asyncio.set_event_loop(uvloop.new_event_loop())
+
+
+def run(app: CoverSummApp, shutdown_seconds: float) -> int:
+    """Run the app until a signal; return the exit code."""
+    app.finalize()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.freeze()  # what is loaded by now lives as long as the process
+    gc.set_threshold(50_000, 20, 20)  # events make many objects and next to no cycles
+    worker = _SignalledWorker(
+        app, loop=asyncio.get_event_loop(), override_logging=False, redirect_stdouts=False, quiet=True
+    )
+    worker.spinner = None
+    worker.shutdown_seconds = shutdown_seconds
+    try:
+        worker.execute_from_commandline()
+    except SystemExit as end:
+        # Faust ends with 1 when it could not start, because the broker is gone for one: a crash like any other.
+        return 130 if worker.interrupted else 0 if end.code == 0 else Crash.exit_code
+    return 0

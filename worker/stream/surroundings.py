@@ -1,0 +1,116 @@
+"""What a worker needs of the world: Kafka, databases, time, threads, and the end of its process.
+
+`worker.app` puts a worker together over the real ones. The simulation passes its own, so that thousands of seeds run the same
+code over a broker in memory, a simulated clock, fibers in place of threads, and an end that can be looked at.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Protocol, TypeVar
+
+from worker.clock import Clock
+from worker.kafka.clients import Clients
+from worker.storage.databases import PartitionDatabases
+from worker.stream.fatal import die
+
+T = TypeVar("T")
+
+
+class Joinable(Protocol):
+    """Work in a thread of its own."""
+
+    def join(self) -> None:
+        """Wait for its end."""
+
+
+class InOrder(Protocol):
+    """One thread that does one piece of work after another."""
+
+    async def run(self, work: Callable[[], T], seconds: float | None = None) -> T:
+        """The result of `work`, once it was its turn. Raises TimeoutError where that takes longer than `seconds`."""
+
+
+class Threads(Protocol):
+    """Work beside the event loop."""
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """A lock between threads."""
+
+    def start(self, name: str, work: Callable[[], None]) -> Joinable:
+        """Begin work in a thread of its own, which does not keep the process alive."""
+
+    def in_order(self, name: str) -> InOrder:
+        """A thread for one piece of work after another."""
+
+    async def beside(self, work: Callable[[], T]) -> T:
+        """The result of work that may block, in any thread."""
+
+    def task(self, coroutine: Coroutine[Any, Any, None]) -> Any:
+        """Let a coroutine run on the event loop by itself."""
+
+    async def ended(self, task: Any) -> None:
+        """Wait for the end of a task, however it ends."""
+
+
+class RealThreads:
+    """The operating system's threads and the running event loop; see `Threads`."""
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """See `Threads`."""
+        return threading.Lock()
+
+    def start(self, name: str, work: Callable[[], None]) -> Joinable:
+        """See `Threads`."""
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def in_order(self, name: str) -> InOrder:
+        """See `Threads`."""
+        return _OneThread(ThreadPoolExecutor(1, thread_name_prefix=name))
+
+    async def beside(self, work: Callable[[], T]) -> T:
+        """See `Threads`."""
+        return await asyncio.to_thread(work)
+
+    def task(self, coroutine: Coroutine[Any, Any, None]) -> Any:
+        """See `Threads`."""
+        return asyncio.ensure_future(coroutine)
+
+    async def ended(self, task: Any) -> None:
+        """See `Threads`."""
+        await asyncio.wait({task})
+
+
+class _OneThread:
+    def __init__(self, executor: ThreadPoolExecutor) -> None:
+        self._executor = executor
+
+    async def run(self, work: Callable[[], T], seconds: float | None = None) -> T:
+        return await asyncio.wait_for(
+            asyncio.get_running_loop().run_in_executor(self._executor, work), seconds
+        )
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Everything outside of a worker.
+
+    Attributes:
+        clients: reach its Kafka.
+        databases: of its partitions.
+        clock: what it measures and waits by.
+        threads: what runs beside its event loop.
+        die: ends its process.
+    """
+
+    clients: Clients
+    databases: PartitionDatabases
+    clock: Clock = time
+    threads: Threads = field(default_factory=RealThreads)
+    die: Callable[[BaseException], NoReturn] = die

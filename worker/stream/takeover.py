@@ -1,0 +1,206 @@
+"""Takeover: from partitions that the group has assigned to partitions that are processed, in this order.
+
+1. The group's committed offsets, which waits until the predecessor's transaction is decided; then the ids of input and changelog.
+2. The changelog's end as an uncommitted reader sees it: everything below it belongs to a transaction that is decided soon.
+3. The restore with a committed reader until its position passes that end.
+4. The restored state is held against the input it is to be continued from.
+5. The seek of the input to the offsets of step 1 (`GuardedConsumer.perform_seek`), by Faust, after `Takeover.run` returns.
+
+A rebalance may come at any moment: `let_go` waits until nothing of the former assignment is under way, and the assignment's
+epoch keeps whatever is late from writing.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from worker.errors import SurroundingsError
+from worker.kafka.changelog import Changes
+from worker.kafka.logs import ChangelogReading, Logs
+from worker.kafka.offsets import Start
+from worker.processing.processor import Processor
+from worker.stream.assignment import Assignment, Role
+from worker.stream.gate import Gate
+from worker.stream.processor_thread import ProcessorThread
+from worker.stream.surroundings import Joinable, Surroundings
+
+log = logging.getLogger(__name__)
+
+
+class Takeover:
+    """Takes over what the group assigns, and lets go of it.
+
+    Args:
+        assignment: what the worker holds; this object begins and ends it.
+        logs: input and changelog.
+        gate: where restored rows go.
+        processor: continues from the restored state.
+        on_restore: called with rows read and changelog offsets to go.
+        surroundings: clock, threads, and the end of the process, for whatever fails.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        logs: Logs,
+        gate: Gate,
+        processor: ProcessorThread,
+        on_restore: Callable[[int, int], None],
+        surroundings: Surroundings,
+    ) -> None:
+        self._assignment = assignment
+        self._input = logs.input
+        self._changelog = logs.changelog
+        self._topic_ids = logs.ids
+        self._gate = gate
+        self._processor = processor
+        self._on_restore = on_restore
+        self._clock = surroundings.clock
+        self._threads = surroundings.threads
+        self._die = surroundings.die
+        self._running: Any = None  # the takeover under way
+        self._reader: ChangelogReading | None = None
+        self._follower: Joinable | None = None
+        self._leaving = False
+
+    # -- the end of an assignment --------------------------------------------------------------------------------------
+
+    async def let_go(self) -> None:
+        """End the assignment: when this returns nothing of it reads, writes or is remembered."""
+        self._leaving = True  # a reader that a takeover opens from here on stops before its first row
+        if self._reader is not None:
+            self._reader.stop()
+        if self._running is not None:
+            await self._threads.ended(self._running)
+            self._running = None
+        if self._follower is not None:
+            await self._threads.beside(self._follower.join)
+        self._reader = self._follower = None
+        self._leaving = False
+        processed = self._assignment.end()
+        await self._processor.run(lambda processor: processor.forget(processed))
+
+    # -- the beginning of the next ---------------------------------------------------------------------------------------
+
+    async def run(self, actives: set[int], standbys: set[int]) -> None:
+        """Take over `actives`, and follow the changelog of `standbys`. Raises nothing: what fails ends the process."""
+        self._running = self._threads.task(self._take_over(actives, standbys))
+        await self._threads.ended(self._running)
+
+    async def fetch_starts(self) -> dict[int, Start]:
+        """Where the assigned partitions of the input are read from: the first step.
+
+        Raises SurroundingsError when a committed offset lies outside the log.
+        """
+        partitions = sorted(self._assignment.inputs)
+        starts = await self._threads.beside(lambda: self._input.starts(partitions)) if partitions else {}
+        self._assignment.starts = starts
+        return starts
+
+    async def _take_over(self, actives: set[int], standbys: set[int]) -> None:
+        epoch = self._assignment.epoch
+        try:
+            starts = await self.fetch_starts()
+            await self._threads.beside(self._topic_ids.read)
+            if starts.keys() != actives:
+                return  # the next assignment is there already, and its own takeover follows
+            standbys -= actives
+            self._assignment.begin(actives, standbys)
+            complete = await self._threads.beside(lambda: self._restore(epoch, sorted(actives)))
+            if not complete:
+                return  # overtaken by a rebalance
+            await self.begin_processing(starts)
+            if standbys and epoch == self._assignment.epoch:
+                self._follow(epoch, sorted(standbys))
+        except BaseException as cause:
+            self._die(cause)
+
+    # -- the changelog -----------------------------------------------------------------------------------------------------
+
+    def _restore(self, epoch: int, partitions: list[int]) -> bool:
+        """Bring the rows up to the changelog's end; whether that was not cut short by a rebalance."""
+        started = self._clock.monotonic()
+        if not partitions:
+            return True
+        bounds = self._changelog.bounds(partitions)
+        starts = {p: self._gate.restore_start(p, bounds[p]) for p in partitions}
+        reader = self._open_reader(Role.ACTIVE, epoch, starts)
+        rows = reader.restore({p: bounds[p].end for p in partitions}, self._restored)
+        seconds = self._clock.monotonic() - started
+        log.info("restored %d rows of %d partitions in %.2f s", rows, len(partitions), seconds)
+        return epoch == self._assignment.epoch and self._reader is reader and not reader.stopped
+
+    def _restored(self, rows: int, remaining: int) -> None:
+        self._assignment.progress.made()  # a restore that stands still ends by itself
+        self._on_restore(rows, remaining)
+
+    def _follow(self, epoch: int, partitions: list[int]) -> None:
+        bounds = self._changelog.bounds(partitions)
+        starts = {p: self._gate.restore_start(p, bounds[p]) for p in partitions}
+        reader = self._open_reader(Role.STANDBY, epoch, starts)
+
+        def follow() -> None:
+            try:
+                reader.follow()
+            except BaseException as cause:
+                self._die(cause)
+
+        self._follower = self._threads.start("standby", follow)
+
+    def _open_reader(self, role: Role, epoch: int, starts: Mapping[int, int]) -> ChangelogReading:
+        def apply(partition: int, first: int, changes: Changes, last: int) -> None:
+            self._gate.apply(role, epoch, partition, changes, last, after=first)
+
+        self._reader = reader = self._changelog.reader(starts, apply)
+        if self._leaving:
+            reader.stop()
+        return reader
+
+    # -- state and input ---------------------------------------------------------------------------------------------------
+
+    async def begin_processing(self, starts: Mapping[int, Start]) -> None:
+        """Hold the restored state against the input; from here on micro-batches count from `starts`.
+
+        Raises SurroundingsError where state and input do not fit.
+        """
+
+        def check(processor: Processor) -> None:
+            topic_id = self._topic_ids.known(self._input.topic)
+            processor.forget(starts)  # a look at a summary may have come between assignment and restore
+            for partition, start in starts.items():
+                self._check_topic(processor, partition, topic_id)
+                self._check_state(processor, partition, start, topic_id)
+                processor.reads_from(partition, topic_id)
+
+        await self._processor.run(check)
+        self._assignment.positions = {partition: start.offset for partition, start in starts.items()}
+        self._assignment.progress.made()
+
+    def _check_topic(self, processor: Processor, partition: int, topic_id: str) -> None:
+        """Offsets of one topic say nothing about another of its name, however long its log is."""
+        stored = processor.topic_id(partition)
+        if stored and topic_id and stored != topic_id:
+            raise SurroundingsError(
+                f"the state of {self._input.topic}-{partition} was made from the topic with the id {stored}, which now has "
+                f"the id {topic_id}: it was deleted and made anew, and its records would pass for applied ones; start over "
+                "with `coversumm-worker reset`"
+            )
+
+    def _check_state(self, processor: Processor, partition: int, start: Start, topic_id: str) -> None:
+        """Offsets may lie behind the state (rewound: ignored), never before it: rows or records would be missing."""
+        applied = processor.check_partition(partition)
+        if applied is None and not start.committed:
+            return
+        if applied is None or applied < start.offset:
+            raise SurroundingsError(
+                f"{self._input.topic}-{partition} is to be read from offset {start.offset}, but the state ends at "
+                f"{applied or 0}: records or rows of the changelog {self._changelog.topic} are gone, or offsets were moved "
+                "forward; put the offsets back, or start over with `coversumm-worker reset`"
+            )
+        # The end was seen before the restore. In the topic that the state was made from, a state beyond it is another worker's,
+        # which took over while this one was paused: this assignment is past, and the broker refuses its commits.
+        if applied > start.end and not (topic_id and processor.topic_id(partition) == topic_id):
+            raise SurroundingsError(
+                f"the state of {self._input.topic}-{partition} ends at offset {applied}, the topic at {start.end}: it was made "
+                "anew, and its records would pass for applied ones; start over with `coversumm-worker reset`"
+            )

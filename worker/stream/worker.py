@@ -1,0 +1,36 @@
+"""The parts of a worker that Faust only calls: put together by `worker.app.assemble`, on Faust by `worker.stream.application`."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from worker.kafka.logs import Logs
+from worker.kafka.producer import TransactionalProducer
+from worker.settings import Settings
+from worker.stream.assignment import Assignment
+from worker.stream.commit import CommitMetrics
+from worker.stream.delivery import Delivery
+from worker.stream.processor_thread import ProcessorThread
+from worker.stream.surroundings import Surroundings
+from worker.stream.takeover import Takeover
+
+
+class WorkerMetrics(CommitMetrics, Protocol):
+    """What a worker reports of its work."""
+
+    def observe_restore(self, rows: int, remaining: int) -> None:
+        """A restore has read so many rows and has so many changelog offsets to go."""
+
+
+@dataclass(frozen=True)
+class StreamWorker:
+    """A worker without Faust. `partitions` is the input's partition count."""
+
+    settings: Settings
+    partitions: int
+    surroundings: Surroundings
+    logs: Logs
+    assignment: Assignment
+    processor: ProcessorThread
+    producer: TransactionalProducer
+    takeover: Takeover
+    delivery: Delivery
