@@ -27,7 +27,7 @@ FLOORS = (
     ("worker.state",),
     ("worker.events", "worker.text"),
     ("worker.coversumm",),
-    ("worker.errors", "worker.limits"),
+    ("worker.clock", "worker.errors", "worker.limits"),
     ("worker",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

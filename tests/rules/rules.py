@@ -21,10 +21,10 @@ class Rule(NamedTuple):
 RULES = (
     Rule(
         "membership: refused when negative or empty",
-        "worker/kafka/transaction.py",
+        "worker/kafka/producer.py",
         "if membership.generation < 0 or not membership.member_id:",
         "if False:",
-        ("tests/kafka/test_transaction.py",),
+        ("tests/kafka/test_producer.py",),
     ),
     Rule(
         "membership: an assignment without one ends the process",
@@ -66,21 +66,30 @@ RULES = (
         "worker/kafka/transaction.py",
         "if self._producer.flush(self._deadline_seconds):",
         "if False:",
-        ("tests/kafka/test_transaction.py",),
+        (
+            "tests/kafka/test_producer.py",
+            "tests/kafka/test_transaction.py",
+        ),
     ),
     Rule(
         "a record that was not written aborts the commit",
         "worker/kafka/transaction.py",
-        "            if self._refused is not None:\n",
-        "            if False:\n",
-        ("tests/kafka/test_transaction.py",),
+        "        if self._refused is not None:\n",
+        "        if False:\n",
+        (
+            "tests/kafka/test_producer.py",
+            "tests/kafka/test_transaction.py",
+        ),
     ),
     Rule(
         "topics are checked between flush and offsets",
         "worker/kafka/transaction.py",
-        "            check_topics()  #",
-        "            pass  #",
-        ("tests/kafka/test_transaction.py",),
+        "        check()\n",
+        "        pass\n",
+        (
+            "tests/kafka/test_producer.py",
+            "tests/kafka/test_transaction.py",
+        ),
     ),
     Rule(
         "takeover: offsets before ids and the end of the log",
@@ -105,16 +114,16 @@ RULES = (
     ),
     Rule(
         "bounds as an uncommitted reader sees them",
-        "worker/stream/table.py",
-        '"isolation.level": "read_uncommitted"',
-        '"isolation.level": "read_committed"',
-        ("tests/real_kafka/test_changelog.py",),
+        "worker/kafka/offsets.py",
+        'f"{topic}-bounds", "read_uncommitted"',
+        'f"{topic}-bounds", "read_committed"',
+        ("tests/kafka/test_offsets.py", "tests/real_kafka/test_changelog.py"),
     ),
     Rule(
         "restore and standby read committed rows alone",
         "worker/kafka/changelog.py",
-        '"isolation.level": "read_committed"',
-        '"isolation.level": "read_uncommitted"',
+        'f"{topic}-reader", "read_committed"',
+        'f"{topic}-reader", "read_uncommitted"',
         ("tests/real_kafka/test_changelog.py",),
     ),
     Rule(
@@ -127,13 +136,13 @@ RULES = (
     Rule(
         "a restore that stands still is a crash",
         "worker/kafka/changelog.py",
-        "elif time.monotonic() - moved_at > STALLED_SECONDS:",
+        "elif self._clock.monotonic() - moved_at > STALLED_SECONDS:",
         "elif False:",
         ("tests/real_kafka/test_changelog.py",),
     ),
     Rule(
         "changelog: an offset outside the log is an error",
-        "worker/kafka/changelog.py",
+        "worker/kafka/clients.py",
         '"auto.offset.reset": "error"',
         '"auto.offset.reset": "earliest"',
         ("tests/real_kafka/test_changelog.py",),
@@ -147,17 +156,18 @@ RULES = (
     ),
     Rule(
         "nothing committed: from the log's start, explicitly",
-        "worker/stream/consumer.py",
+        "worker/kafka/offsets.py",
         "offset = found.offset if committed else low",
         "offset = found.offset if committed else high",
-        ("tests/stream/test_consumer.py",),
+        ("tests/kafka/test_offsets.py", "tests/stream/test_consumer.py"),
     ),
     Rule(
         "committed offset outside the log is refused",
-        "worker/stream/consumer.py",
+        "worker/kafka/offsets.py",
         "if not low <= offset <= high:",
         "if False:",
         (
+            "tests/kafka/test_offsets.py",
             "tests/stream/test_consumer.py",
             "tests/real_kafka/test_surroundings.py::test_committed_offset_beyond_the_log",
         ),
@@ -269,10 +279,10 @@ RULES = (
     ),
     Rule(
         "tombstones' life as the changelog says",
-        "worker/stream/table.py",
+        "worker/kafka/offsets.py",
         "min(life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS)",
         "DELETE_RETENTION_MS",
-        ("tests/real_kafka/test_changelog.py",),
+        ("tests/kafka/test_offsets.py", "tests/real_kafka/test_changelog.py"),
     ),
     Rule(
         "an input topic made anew is refused",
@@ -304,17 +314,17 @@ RULES = (
     ),
     Rule(
         "topics that are gone are not made anew silently",
-        "worker/kafka/topics.py",
-        "if missing and topics.has_progress():",
+        "worker/kafka/provisioning.py",
+        "if missing and _has_progress(clients, settings.app_id, settings.input_topic, partitions):",
         "if False:",
-        ("tests/kafka/test_topics.py",),
+        ("tests/kafka/test_provisioning.py",),
     ),
     Rule(
         "a changelog that forgets ends the worker",
-        "worker/kafka/topics.py",
+        "worker/kafka/provisioning.py",
         '        if role == "changelog":\n',
         "        if False:\n",
-        ("tests/kafka/test_topics.py",),
+        ("tests/kafka/test_provisioning.py",),
     ),
     Rule(
         "lag counts the fetch position with nothing in flight",
@@ -353,10 +363,10 @@ RULES = (
     ),
     Rule(
         "partitioner as Kafka's",
-        "worker/kafka/transaction.py",
+        "worker/kafka/producer.py",
         '"partitioner": "murmur2_random",',
         '"partitioner": "consistent_random",',
-        ("tests/kafka/test_transaction.py",),
+        ("tests/kafka/test_producer.py",),
     ),
     Rule(
         "manifest and log must meet",
