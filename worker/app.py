@@ -10,7 +10,6 @@ ends in one clear line and exit code 2.
 
 import asyncio
 import gc
-import logging
 import os
 import signal
 import sys
@@ -23,9 +22,12 @@ from faust.auth import SASLCredentials, SSLCredentials
 from faust.worker import Worker
 
 from worker.errors import Crash, SurroundingsError
+from worker.kafka.clients import Clients, KafkaClients
+from worker.kafka.membership import check_group_metadata
+from worker.kafka.producer import TransactionalProducer
+from worker.kafka.provisioning import prepare_topics
 from worker.kafka.topic_ids import TopicIds
-from worker.kafka.topics import changelog_topic, prepare_topics
-from worker.kafka.transaction import TransactionalProducer, check_group_metadata
+from worker.kafka.topics import changelog_topic
 from worker.limits import Limit
 from worker.metrics import Metrics
 from worker.processing.config import check_index, processor_config
@@ -93,7 +95,7 @@ class CoverSummApp(faust.App):
     """A Faust app that carries what consumer and table need to know of each other."""
 
     input_topic_name: str
-    client_config: dict[str, Any]
+    clients: Clients
     linger_seconds: float
     metrics: Metrics
     topic_ids: TopicIds
@@ -131,12 +133,12 @@ def build_app(settings: Settings) -> CoverSummApp:
     engine = load_engine(
         settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
     )
-    partitions = prepare_topics(settings, die)
-    client_config = librdkafka_config(settings)
-    check_group_metadata(client_config, settings.app_id)
+    clients = KafkaClients(settings)
+    partitions = prepare_topics(settings, clients, die)
+    check_group_metadata(clients, settings.app_id)
     metrics = Metrics()
-    producer = TransactionalProducer.configured(
-        settings, client_config, on_full=lambda: metrics.observe_limit(Limit.IN_FLIGHT)
+    producer = TransactionalProducer(
+        settings, clients, on_full=lambda: metrics.observe_limit(Limit.IN_FLIGHT)
     )
     databases = Databases(settings.rocksdb_bytes, partitions)
     producer.start()
@@ -158,7 +160,7 @@ def _assemble(
     processor = Processor(processor_config(settings, partitions, engine), table.rows, engine)
     app.metrics = metrics
     app.topic_ids = TopicIds(
-        app.client_config,
+        app.clients,
         (settings.input_topic, changelog_topic(settings)),
         timeout_seconds=settings.commit_timeout_ms / 1000,
     )
@@ -222,14 +224,9 @@ def _faust_app(settings: Settings, partitions: int) -> CoverSummApp:
     )
     app.transport = GuardedTransport(app.conf.broker_consumer, app)
     app.input_topic_name = settings.input_topic
-    app.client_config = librdkafka_config(settings)
+    app.clients = KafkaClients(settings)
     app.linger_seconds = settings.batch_linger_ms / 1000
     return app
-
-
-def librdkafka_config(settings: Settings) -> dict[str, Any]:
-    """What every librdkafka client of the worker starts from; its own log goes where the worker's goes."""
-    return {**settings.kafka_client_config(), "logger": logging.getLogger("librdkafka")}
 
 
 def broker_credentials(settings: Settings) -> Any:

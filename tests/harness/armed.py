@@ -136,7 +136,7 @@ def arm(passes: Callable[[str], None]) -> None:
 def _arm_transaction(passes: Callable[[str], None]) -> None:
     from confluent_kafka import Producer
 
-    from worker.kafka import transaction
+    from worker.kafka import clients
 
     class ArmedProducer(Producer):
         def begin_transaction(self) -> None:
@@ -169,7 +169,7 @@ def _arm_transaction(passes: Callable[[str], None]) -> None:
             done.set()
             passes("after the commit")
 
-    transaction.Producer = ArmedProducer  # type: ignore[misc]
+    clients.Producer = ArmedProducer  # type: ignore[misc]
 
 
 def _arm_local_batches(passes: Callable[[str], None]) -> None:
@@ -250,7 +250,7 @@ def _arm_changelog(passes: Callable[[str], None]) -> None:
     class ArmedReader(ChangelogReader):
         """Whoever applies is a standby from `follow` on, before that a restore."""
 
-        def __init__(self, client_config: Any, topic: str, starts: Any, apply: Any, **more: Any) -> None:
+        def __init__(self, clients: Any, topic: str, starts: Any, apply: Any, **more: Any) -> None:
             self.follows = False
 
             def armed_apply(*args: Any) -> None:
@@ -259,7 +259,7 @@ def _arm_changelog(passes: Callable[[str], None]) -> None:
                 apply(*args)
                 passes("after a standby's batch" if self.follows else "inside a restore")
 
-            super().__init__(client_config, topic, starts, armed_apply, **more)
+            super().__init__(clients, topic, starts, armed_apply, **more)
 
         def follow(self) -> None:
             self.follows = True

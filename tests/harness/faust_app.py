@@ -8,6 +8,7 @@ from typing import Any
 
 import faust
 
+from tests.harness.fake_clients import FakeClients
 from worker.storage.databases import Databases
 from worker.stream.consumer import GuardedTransport
 from worker.stream.table import CommittedTable
@@ -69,7 +70,7 @@ def make_app(data_dir: Path, **options: Any) -> Any:
     )
     app.transport = GuardedTransport(app.conf.broker_consumer, app)
     app.input_topic_name = INPUT
-    app.client_config = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+    app.clients = FakeClients()
     app.linger_seconds = 0
     app.on_restore_progress = lambda rows, remaining: None
     app.delivery = SimpleNamespace()

@@ -19,8 +19,6 @@ from tests.simulation.broker import ABORTED, COMMITTED, Broker, Clock, Entry, Lo
 from tests.simulation.fibers import Fiber
 from worker.state import MemoryRows
 
-PROCESS = "simulated.process"
-"""The client setting that says whose client it is."""
 POLL_SECONDS = 1.0
 """How long a fetch that finds nothing waits for something."""
 BOOKKEEPING = b"__faust\0"
@@ -38,11 +36,6 @@ class Caller(Protocol):
         """Do it, unless something happens at this point."""
 
 
-def _process(config: Mapping[str, Any]) -> Caller:
-    process: Caller = config[PROCESS]
-    return process
-
-
 def _poll(clock: Clock, has_news: Callable[[], bool]) -> None:
     """Wait for news, not for ever."""
     until = clock.now + POLL_SECONDS
@@ -53,11 +46,30 @@ def _poll(clock: Clock, has_news: Callable[[], bool]) -> None:
 # -- confluent-kafka --------------------------------------------------------------------------------------------------
 
 
+class SimulatedClients:
+    """What makes a process's clients (`worker.kafka.clients.Clients`)."""
+
+    def __init__(self, process: Caller) -> None:
+        self._process = process
+
+    def standalone_consumer(self, group: str, isolation: str, options: Mapping[str, Any] = {}) -> Any:
+        """For restore and standby, and for questions about offsets."""
+        return Consumer(self._process, isolation)
+
+    def producer(self, options: Mapping[str, Any]) -> Any:
+        """A transactional one."""
+        return Producer(self._process, options)
+
+    def admin(self, on_error: Any = None) -> Any:
+        """Nobody asks for one here."""
+        raise AssertionError
+
+
 class Producer:
     """A transactional producer: records wait in its queue until `flush`."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._process = _process(config)
+    def __init__(self, process: Caller, config: Mapping[str, Any]) -> None:
+        self._process = process
         self._broker = self._process.broker
         self._id = config["transactional.id"]
         self._epoch = -1
@@ -156,10 +168,10 @@ class _Message(NamedTuple):
 class Consumer:
     """A consumer of explicit assignments, and the questions about offsets."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._process = _process(config)
+    def __init__(self, process: Caller, isolation: str) -> None:
+        self._process = process
         self._broker = self._process.broker
-        self._committed = config["isolation.level"] == "read_committed"
+        self._committed = isolation == "read_committed"
         self._positions: dict[tuple[str, int], int] = {}
         self._ended: set[tuple[str, int]] = set()
 

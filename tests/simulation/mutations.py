@@ -5,17 +5,16 @@ A mutation patches the worker's own code for the length of a `with`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from tests.simulation.clients import Consumer as SimulatedConsumer
-from tests.simulation.clients import WriteBatch
+from tests.simulation.clients import SimulatedClients, WriteBatch
 from worker.errors import Crash
-from worker.kafka import transaction
-from worker.kafka.transaction import TransactionalProducer
+from worker.kafka import producer
+from worker.kafka.producer import TransactionalProducer
 from worker.processing import processor
 from worker.processing.processor import Processor
 from worker.stream.consumer import GuardedConsumer
@@ -77,9 +76,9 @@ def membership_read_live() -> AbstractContextManager[Any]:
     def live(group: str, membership: Any) -> bytes:
         return original(group, membership._replace(generation=-1, member_id=""))
 
-    original = transaction.group_metadata
+    original = producer.group_metadata
     return _both(
-        patch.object(transaction, "group_metadata", live),
+        patch.object(producer, "group_metadata", live),
         patch.object(Delivery, "_check_chain", lambda self, batch: None),
     )
 
@@ -97,11 +96,7 @@ def stale_batches_taken() -> AbstractContextManager[Any]:
 def restore_of_uncommitted_rows() -> AbstractContextManager[Any]:
     """Restore and standby read what was never committed."""
 
-    class Uncommitted(SimulatedConsumer):
-        def __init__(self, config: Mapping[str, Any]) -> None:
-            super().__init__({**config, "isolation.level": "read_uncommitted"})
-
-    return patch("tests.simulation.seams.CHANGELOG_CONSUMER", Uncommitted)
+    return _consumers_of("-reader", "read_uncommitted")
 
 
 def applied_offset_not_in_the_rows() -> AbstractContextManager[Any]:
@@ -137,13 +132,9 @@ def garbage_not_noted() -> AbstractContextManager[Any]:
 def takeover_of_what_is_committed_by_then() -> AbstractContextManager[Any]:
     """The takeover waits for no transaction of its predecessor, neither for its offsets nor for its rows."""
 
-    class Committed(SimulatedConsumer):
-        def __init__(self, config: Mapping[str, Any]) -> None:
-            super().__init__({**config, "isolation.level": "read_committed"})
-
     return _both(
         patch("tests.simulation.broker.Group.is_pending", lambda self, partitions: False),
-        patch("tests.simulation.seams.BOUNDS_CONSUMER", Committed),
+        _consumers_of("-bounds", "read_committed"),
     )
 
 
@@ -155,7 +146,7 @@ def failed_commits_passed_over() -> AbstractContextManager[Any]:
         try:
             commit_now(self, batch, membership)
         except Crash:
-            self._producer._producer.abort_transaction(1)
+            self._producer._transactions._producer.abort_transaction(1)
             self._processor.committed(batch)
 
     return patch.object(Delivery, "_commit_now", passing_over)
@@ -172,6 +163,16 @@ def doubtful_commits_retried() -> AbstractContextManager[Any]:
             return commit(self, *arguments)
 
     return patch.object(TransactionalProducer, "commit", again)
+
+
+def _consumers_of(purpose: str, isolation: str) -> AbstractContextManager[Any]:
+    """Those for a purpose, which the name of their group ends with, are made with another isolation."""
+    make = SimulatedClients.standalone_consumer
+
+    def other(self: Any, group: str, asked: str, *options: Any) -> Any:
+        return make(self, group, isolation if group.endswith(purpose) else asked)
+
+    return patch.object(SimulatedClients, "standalone_consumer", other)
 
 
 def _both(*patches: Any) -> AbstractContextManager[Any]:

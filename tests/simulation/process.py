@@ -16,13 +16,13 @@ import faust
 from faust.types import TP
 
 from tests.simulation.broker import Broker, Refused
-from tests.simulation.clients import PROCESS, Disk, SimulatedThread, Store
+from tests.simulation.clients import Disk, SimulatedClients, SimulatedThread, Store
 from tests.simulation.fibers import Fiber, Killed, drive
 from tests.simulation.seams import Ended
 from worker.coversumm import Counters
 from worker.errors import SurroundingsError
+from worker.kafka.producer import TransactionalProducer
 from worker.kafka.topics import changelog_topic
-from worker.kafka.transaction import TransactionalProducer
 from worker.processing.config import processor_config
 from worker.processing.processor import Processor, Stats
 from worker.settings import Settings
@@ -77,7 +77,7 @@ class App:
     def __init__(self, settings: Settings, process: Process) -> None:
         self.input_topic_name = settings.input_topic
         self.linger_seconds = settings.batch_linger_ms / 1000
-        self.client_config = {PROCESS: process}
+        self.clients = SimulatedClients(process)
         self.consumer_thread = SimulatedThread(process)
         self.delivery: Delivery
         self.consumer: Consumer
@@ -166,7 +166,7 @@ class Process:
         self.processor = Processor(
             processor_config(settings, partitions, None), self.store._db_for_partition, None
         )
-        self.producer = TransactionalProducer.configured(settings, app.client_config, on_full=lambda: None)
+        self.producer = TransactionalProducer(settings, app.clients, clock=self.broker.clock)
         silent: Any = _Silent(self)
         app.topic_ids = silent
         app.delivery = self.delivery = Delivery(

@@ -16,11 +16,7 @@ from unittest.mock import patch
 from tests.simulation import clients
 from tests.simulation.broker import Clock
 from tests.simulation.fibers import Fiber, Killed, drive
-from worker.kafka import changelog, transaction
 from worker.stream import consumer, delivery, table
-
-CHANGELOG_CONSUMER = BOUNDS_CONSUMER = clients.Consumer
-"""What restore and standby read with, and what tells them how far."""
 
 
 class Ended(Exception):
@@ -129,25 +125,19 @@ class Thread:
 @contextmanager
 def seams(clock: Clock) -> Iterator[None]:
     """The worker's modules over simulated surroundings."""
-    time = SimpleNamespace(
-        time=lambda: clock.now, monotonic=lambda: clock.now, perf_counter=lambda: clock.now, sleep=None
-    )
     simulated_asyncio = _asyncio()
     names: dict[Any, dict[str, Any]] = {
-        changelog: {"Consumer": CHANGELOG_CONSUMER, "time": time},
-        consumer: {"RdConsumer": clients.Consumer, "asyncio": simulated_asyncio, "die": die},
-        delivery: {"asyncio": simulated_asyncio, "die": die, "time": time},
+        consumer: {"asyncio": simulated_asyncio, "die": die},
+        delivery: {"asyncio": simulated_asyncio, "die": die, "time": clock},
         table: {
-            "Consumer": BOUNDS_CONSUMER,
             "Rdict": clients.Rdict,
             "WriteBatch": clients.WriteBatch,
             "asyncio": simulated_asyncio,
             "die": die,
             "gc": SimpleNamespace(collect=lambda: 0),  # it closes databases here, and takes long
             "threading": SimpleNamespace(Lock=Lock, Thread=Thread),
-            "time": time,
+            "time": clock,
         },
-        transaction: {"Producer": clients.Producer, "time": time},
     }
     with ExitStack() as stack:
         for module, replaced in names.items():

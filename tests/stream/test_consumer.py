@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.harness.consumer_thread import ConsumerThread, Fetched
+from tests.harness.fake_clients import FakeClients
 from tests.harness.faust_app import INPUT, End, die, make_app
 from worker.errors import Crash, SurroundingsError
 from worker.stream import consumer as module
@@ -631,13 +632,9 @@ async def test_the_input_is_read_committed_and_never_reset(app: Any) -> None:
 class FakeOffsets:
     """confluent-kafka's consumer as `fetch_starts` uses it."""
 
-    config: dict[str, Any]
     offsets: dict[int, int]
     log: tuple[int, int]
     error: Any = None
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        type(self).config = config
 
     def committed(self, wanted: list[Any], timeout: float) -> list[Any]:
         for tp in wanted:
@@ -658,12 +655,12 @@ class _Found(NamedTuple):
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> type[FakeOffsets]:
+def broker(monkeypatch: pytest.MonkeyPatch, app: Any) -> type[FakeOffsets]:
     class Broker(FakeOffsets):
         pass
 
     Broker.offsets, Broker.log = {0: 7, 1: -1001}, (5, 20)
-    monkeypatch.setattr(module, "RdConsumer", Broker)
+    monkeypatch.setattr(app, "clients", FakeClients(consumer=Broker))
     return Broker
 
 
@@ -675,8 +672,7 @@ async def test_the_input_starts_at_the_committed_offset_or_at_the_start_of_the_l
     await rig.assign({A, B, CHANGELOG})
     assert await rig.consumer.fetch_starts() == {0: Start(7, True, 20), 1: Start(5, False, 20)}
     # A predecessor's pending transaction decides what is committed: only this level waits for it.
-    assert broker.config["isolation.level"] == "read_committed"
-    assert broker.config["group.id"] == app.conf.id
+    assert app.clients.asked == [(app.conf.id, "read_committed", {})]
     await rig.consumer.perform_seek()
     assert (rig.consumer.cursors, rig.thread.positions) == ({0: 7, 1: 5}, {A: 7, B: 5})
 

@@ -13,7 +13,7 @@ import pytest
 from tests.harness.faust_app import End, Ids, die
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Message, Record
-from worker.kafka.transaction import Membership
+from worker.kafka.membership import Membership
 from worker.limits import Limit
 from worker.processing.processor import Batch, Stats
 from worker.stream import delivery as module

@@ -374,7 +374,9 @@ class Rig:
         table.app.delivery = SimpleNamespace(take_over=self._take_over, let_go=self._let_go)
         monkeypatch.setattr(table, "_log_bounds", self._log_bounds)
         monkeypatch.setattr(
-            module, "ChangelogReader", lambda config, topic, starts, apply: FakeReader(self, starts, apply)
+            module,
+            "ChangelogReader",
+            lambda clients, topic, starts, apply, clock: FakeReader(self, starts, apply),
         )
         monkeypatch.setattr(module, "die", self.deaths.append)
 

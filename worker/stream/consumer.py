@@ -10,7 +10,7 @@ handed to the agent as one message, and one cursor per partition decides what ma
    markers, retention); a jump inside one fetch is such a gap.
 4. The cursor moves when a micro-batch is handed over, all of it or nothing.
 
-Faust commits no offsets: the transaction does (`worker.kafka.transaction`). Changelogs are never fetched through here: the
+Faust commits no offsets: the transaction does (`worker.kafka.producer`). Changelogs are never fetched through here: the
 table restores itself (`worker.kafka.changelog`).
 """
 
@@ -18,37 +18,22 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiokafka.errors import NoOffsetForPartitionError
-from confluent_kafka import Consumer as RdConsumer
-from confluent_kafka import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
-from worker.errors import Crash, SurroundingsError
+from worker.errors import Crash
 from worker.events import Record
-from worker.kafka.retry import patiently
-from worker.kafka.transaction import Membership
+from worker.kafka.membership import Membership
+from worker.kafka.offsets import Start, committed_starts
 from worker.stream.fatal import die
 
 log = logging.getLogger(__name__)
 
-# How long the broker may take to answer for committed offsets; it waits for a predecessor's transaction to be decided.
-OFFSETS_TIMEOUT_SECONDS = 60
 # How long the broker may hold a fetch that finds nothing.
 FETCH_MAX_WAIT_MS = 100
-
-
-class Start(NamedTuple):
-    """Where an assigned partition is read from: the group's committed offset, or the log's start where there is none.
-
-    `end` is where the log ended for a committed reader.
-    """
-
-    offset: int
-    committed: bool
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,34 +119,7 @@ class GuardedConsumer(driver.Consumer):
         return self._starts
 
     def _stable_starts(self, partitions: list[int]) -> dict[int, Start]:
-        topic = self.app.input_topic_name
-        client = RdConsumer(
-            {
-                **self.app.client_config,
-                "group.id": self.app.conf.id,
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-            }
-        )
-        try:
-            wanted = [TopicPartition(topic, partition) for partition in partitions]
-            starts = {}
-            for found in patiently(lambda: client.committed(wanted, timeout=OFFSETS_TIMEOUT_SECONDS)):
-                if found.error:
-                    raise Crash(f"offsets of {topic}-{found.partition}: {found.error}")
-                low, high = client.get_watermark_offsets(found, timeout=OFFSETS_TIMEOUT_SECONDS)
-                committed = found.offset >= 0
-                offset = found.offset if committed else low
-                if not low <= offset <= high:
-                    raise SurroundingsError(
-                        f"the committed offset {offset} of {topic}-{found.partition} is outside the log [{low}, {high}]: "
-                        "records were removed before they were read, or the topic was made anew; "
-                        "decide with `coversumm-worker reset` where to go on"
-                    )
-                starts[found.partition] = Start(offset, committed, high)
-            return starts
-        finally:
-            client.close()
+        return committed_starts(self.app.clients, self.app.conf.id, self.app.input_topic_name, partitions)
 
     async def perform_seek(self) -> None:
         """Set every cursor: the last step of a takeover, after the restore."""

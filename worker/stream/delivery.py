@@ -22,10 +22,12 @@ from typing import Any, Protocol, TypeVar
 
 from worker.errors import Crash, SurroundingsError
 from worker.events import Record
-from worker.kafka.transaction import Membership, TransactionalProducer
+from worker.kafka.membership import Membership
+from worker.kafka.offsets import Start
+from worker.kafka.producer import TransactionalProducer
 from worker.limits import Limit
 from worker.processing.processor import Batch, Processor
-from worker.stream.consumer import MicroBatch, Start
+from worker.stream.consumer import MicroBatch
 from worker.stream.fatal import die
 
 log = logging.getLogger(__name__)

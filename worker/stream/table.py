@@ -23,15 +23,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
 from faust.stores.rocksdb import Store
 from faust.tables.table import Table
 from faust.types import TP
 from rocksdict import Rdict, WriteBatch
 
 from worker.errors import CoversummError, Crash
-from worker.kafka.changelog import BROKER_TIMEOUT_SECONDS, ChangelogReader, Changes
-from worker.kafka.topics import DELETE_RETENTION_MS
+from worker.kafka.changelog import ChangelogReader, Changes
+from worker.kafka.offsets import LogBounds, log_bounds
 from worker.storage.files import check_files, explained
 from worker.storage.rows import RocksRows
 from worker.stream.fatal import die
@@ -224,39 +223,16 @@ class CommittedTable(Table):
             self._apply(role, epoch, partition, changes, last, after=first)
 
         self._reader = reader = ChangelogReader(
-            self.app.client_config, self.changelog_topic_name, starts, apply
+            self.app.clients, self.changelog_topic_name, starts, apply, clock=time
         )
         if self._leaving:
             reader.stop()
         return reader
 
-    def _log_bounds(self, partitions: list[int]) -> dict[int, tuple[int, int, int]]:
-        """By partition: start of the log, its end to an uncommitted reader, first offset younger than the tombstones' life."""
+    def _log_bounds(self, partitions: list[int]) -> dict[int, LogBounds]:
         topic = self.changelog_topic_name
-        client = Consumer(
-            {
-                **self.app.client_config,
-                "group.id": f"{topic}-bounds",
-                "enable.auto.commit": False,
-                "isolation.level": "read_uncommitted",
-            }
-        )
-        try:
-            life_ms = self.app.topic_ids.tombstone_life_ms(topic)
-            horizon_ms = int(time.time() * 1000) - min(life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS)
-            young = client.offsets_for_times(
-                [TopicPartition(topic, p, horizon_ms) for p in partitions], timeout=BROKER_TIMEOUT_SECONDS
-            )
-            horizon = {found.partition: found.offset for found in young}
-            bounds = {}
-            for p in partitions:
-                low, high = client.get_watermark_offsets(
-                    TopicPartition(topic, p), timeout=BROKER_TIMEOUT_SECONDS
-                )
-                bounds[p] = (low, high, horizon[p] if horizon[p] >= 0 else high)
-            return bounds
-        finally:
-            client.close()
+        life_ms = self.app.topic_ids.tombstone_life_ms(topic)
+        return log_bounds(self.app.clients, topic, partitions, life_ms, clock=time)
 
     def _start(self, partition: int, low: int, high: int, horizon: int) -> int:
         """Where to read on: after the stored offset, or from the log's start where the local rows cannot be trusted."""
