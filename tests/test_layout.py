@@ -27,7 +27,7 @@ FLOORS = (
     ("worker.state",),
     ("worker.events", "worker.text"),
     ("worker.coversumm",),
-    ("worker.errors", "worker.limits"),
+    ("worker.clock", "worker.errors", "worker.limits"),
     ("worker",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
@@ -51,16 +51,11 @@ CLOSED = {
 }
 # Packages that only some places may know.
 CONFINED = {
-    "faust": ("worker/app.py", "worker/stream/", "worker/web.py"),
-    "mode": ("worker/app.py", "worker/stream/"),
-    "confluent_kafka": (
-        "worker/cli/",
-        "worker/demo/",
-        "worker/kafka/",
-        "worker/operations/",
-        "worker/stream/",
-    ),
-    "rocksdict": ("worker/storage/", "worker/stream/table.py"),
+    "faust": ("worker/stream/", "worker/web.py"),
+    "mode": ("worker/stream/",),
+    "aiokafka": ("worker/kafka/partitioner.py", "worker/stream/"),
+    "confluent_kafka": ("worker/cli/", "worker/demo/", "worker/kafka/", "worker/operations/"),
+    "rocksdict": ("worker/storage/",),
     "onnxruntime": ("worker/text/",),
 }
 

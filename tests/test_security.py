@@ -7,18 +7,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from worker.app import CoverSummApp, _assemble
+from tests.harness.fake_clients import FakeClients
+from worker.app import CoverSummApp, assemble, on_faust
 from worker.cli.group import cli
 from worker.metrics import Metrics
 from worker.settings import Settings, environment_with, settings_by_field
 from worker.storage.databases import Databases
+from worker.stream.surroundings import Surroundings
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "worker").rglob("*.py"))
@@ -93,7 +94,10 @@ def test_the_check_knows_what_it_looks_for() -> None:
 def app(tmp_path: Path, unused_tcp_port: int) -> Iterator[CoverSummApp]:
     """The worker's own app, not started."""
     settings = Settings(embedder="none", data_dir=tmp_path, web_port=unused_tcp_port)
-    made = _assemble(settings, 2, None, SimpleNamespace(), Databases(2**24, 2), Metrics())  # type: ignore[arg-type]
+    clients = FakeClients(producer=lambda options: None, admin=lambda: None)
+    surroundings = Surroundings(clients, Databases(tmp_path, 2**24, 2))
+    metrics = Metrics()
+    made = on_faust(assemble(settings, 2, None, metrics, surroundings), metrics)
     made.finalize()
     yield made
     made.web._bound.close()

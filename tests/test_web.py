@@ -29,7 +29,6 @@ class FakeState:
     """A worker of which everything can be chosen."""
 
     def __init__(self):
-        self.metrics = Metrics()
         self.is_ready = True
         self.owner = (True, "http://127.0.0.1:8080")
         self.entities = {"x": VIEW}
@@ -68,7 +67,7 @@ def get(state, *paths):
 
     async def ask():
         application = web.Application()
-        add_pages(application, state)
+        add_pages(application, state, Metrics())
         answers = []
         async with TestClient(TestServer(application)) as client:
             for path in paths:
@@ -189,7 +188,7 @@ def raw(state, request):
 
     async def ask():
         application = web.Application()
-        add_pages(application, state)
+        add_pages(application, state, Metrics())
         async with TestServer(application) as server:
             reader, writer = await asyncio.open_connection(server.host, server.port)
             writer.write(request)
@@ -292,7 +291,7 @@ def test_the_port_is_held_from_the_moment_the_pages_are_installed(state):
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     app = faust.App("test-web", web_bind="127.0.0.1", web_port=port, autodiscover=False)
-    install_web(app, state)
+    install_web(app, state, Metrics())
     try:
         with pytest.raises(SurroundingsError):
             check_port("127.0.0.1", port)

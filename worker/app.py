@@ -61,9 +61,7 @@ def build_app(settings: Settings) -> CoverSummApp:
     metrics = Metrics()
     worker = assemble(settings, partitions, engine, metrics, Surroundings(clients, databases))
     worker.producer.start()
-    app = faust_app(worker)
-    install_web(app, app.status, metrics)
-    return app
+    return on_faust(worker, metrics)
 
 
 def assemble(
@@ -109,6 +107,13 @@ def assemble(
         takeover=Takeover(assignment, logs, gate, processor_thread, metrics.observe_restore, surroundings),
         delivery=Delivery(settings, assignment, processor_thread, commit, metrics, surroundings),
     )
+
+
+def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
+    """The worker as a Faust app with its web pages; SurroundingsError where its address cannot be listened on."""
+    app = faust_app(worker)
+    install_web(app, app.status, metrics)
+    return app
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from worker.operations import reset
+from worker.operations.reset_warnings import input_beginnings
 from worker.settings import Settings
 
 KEPT_BYTES = 5 * 2**20
@@ -75,7 +76,7 @@ def test_it_says_which_input_cannot_be_read_again(run, monkeypatch, embedded_bro
             producer.produce(settings.input_topic, bytes(900_000), partition=partition)
             assert producer.flush(10) == 0
     removed = 8 - KEPT_BYTES // 900_000
-    assert reset.input_beginnings(settings) == {1: removed}
+    assert input_beginnings(settings) == {1: removed}
     told = f"the first records of {settings.input_topic} are gone (partition 1 at {removed})"
     for all_of_it in ((), ("--offsets", "--changelog")):
         assert told in run("reset", "--dry-run", *all_of_it).err

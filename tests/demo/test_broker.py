@@ -1,4 +1,4 @@
-"""The embedded broker: real clients on it, its faults, and its end."""
+"""The embedded broker: real clients on it, its faults (`tests.harness.embedded`), and its end."""
 
 import os
 import signal

@@ -136,7 +136,7 @@ def arm(passes: Callable[[str], None]) -> None:
 def _arm_transaction(passes: Callable[[str], None]) -> None:
     from confluent_kafka import Producer
 
-    from worker.kafka import transaction
+    from worker.kafka import clients
 
     class ArmedProducer(Producer):
         def begin_transaction(self) -> None:
@@ -169,14 +169,14 @@ def _arm_transaction(passes: Callable[[str], None]) -> None:
             done.set()
             passes("after the commit")
 
-    transaction.Producer = ArmedProducer  # type: ignore[misc]
+    clients.Producer = ArmedProducer  # type: ignore[misc]
 
 
 def _arm_local_batches(passes: Callable[[str], None]) -> None:
     from worker.processing.processor import Batch, Processor
-    from worker.stream.table import CommittedTable
+    from worker.stream.gate import Gate
 
-    process, committed, write = Processor.process, Processor.committed, CommittedTable.write
+    process, committed, write = Processor.process, Processor.committed, Gate.write
     to_write = 0
 
     @functools.wraps(process)
@@ -201,15 +201,17 @@ def _arm_local_batches(passes: Callable[[str], None]) -> None:
         passes("after the caches")
 
     Processor.process, Processor.committed = armed_process, armed_committed  # type: ignore[method-assign]
-    CommittedTable.write = armed_write
+    Gate.write = armed_write  # type: ignore[method-assign]
 
 
 def _arm_takeover(passes: Callable[[str], None]) -> None:
+    from worker.stream.assignment import Assignment
     from worker.stream.consumer import GuardedConsumer
-    from worker.stream.delivery import Delivery
+    from worker.stream.takeover import Takeover
 
-    revoked, fetch_starts = GuardedConsumer.on_partitions_revoked, GuardedConsumer.fetch_starts
-    perform_seek, take_over, let_go = GuardedConsumer.perform_seek, Delivery.take_over, Delivery.let_go
+    revoked, perform_seek = GuardedConsumer.on_partitions_revoked, GuardedConsumer.perform_seek
+    fetch_starts, begin_processing = Takeover.fetch_starts, Takeover.begin_processing
+    end = Assignment.end
 
     async def armed_revoked(self: Any, partitions: set[Any]) -> None:
         if partitions:
@@ -227,30 +229,31 @@ def _arm_takeover(passes: Callable[[str], None]) -> None:
         await perform_seek(self)
         passes("after the seek")
 
-    async def armed_take_over(self: Any, starts: Any) -> None:
+    async def armed_begin_processing(self: Any, starts: Any) -> None:
         if starts:
             passes("after the restore")
-        await take_over(self, starts)
+        await begin_processing(self, starts)
 
-    async def armed_let_go(self: Any) -> None:
+    def armed_end(self: Any) -> list[int]:
         if self.positions:
             passes("at letting go")
-        await let_go(self)
+        return end(self)
 
     GuardedConsumer.on_partitions_revoked = armed_revoked
-    GuardedConsumer.fetch_starts = armed_fetch_starts
     GuardedConsumer.perform_seek = armed_perform_seek
-    Delivery.take_over, Delivery.let_go = armed_take_over, armed_let_go  # type: ignore[method-assign]
+    Takeover.fetch_starts = armed_fetch_starts  # type: ignore[method-assign]
+    Takeover.begin_processing = armed_begin_processing  # type: ignore[method-assign]
+    Assignment.end = armed_end  # type: ignore[method-assign]
 
 
 def _arm_changelog(passes: Callable[[str], None]) -> None:
+    from worker.kafka import logs
     from worker.kafka.changelog import ChangelogReader
-    from worker.stream import table
 
     class ArmedReader(ChangelogReader):
         """Whoever applies is a standby from `follow` on, before that a restore."""
 
-        def __init__(self, client_config: Any, topic: str, starts: Any, apply: Any, **more: Any) -> None:
+        def __init__(self, clients: Any, topic: str, starts: Any, apply: Any, *more: Any) -> None:
             self.follows = False
 
             def armed_apply(*args: Any) -> None:
@@ -259,13 +262,13 @@ def _arm_changelog(passes: Callable[[str], None]) -> None:
                 apply(*args)
                 passes("after a standby's batch" if self.follows else "inside a restore")
 
-            super().__init__(client_config, topic, starts, armed_apply, **more)
+            super().__init__(clients, topic, starts, armed_apply, *more)
 
         def follow(self) -> None:
             self.follows = True
             super().follow()
 
-    table.ChangelogReader = ArmedReader  # type: ignore[misc]
+    logs.ChangelogReader = ArmedReader  # type: ignore[misc]
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from worker.kafka.diagnosis import AccessErrors
+from worker.kafka.diagnosis import Diagnosis
 from worker.settings import Settings
 
 SASL = {
@@ -42,9 +42,9 @@ SASL = {
     ],
 )
 def test_each_reason_names_its_settings(code: int, text: str, words: str, denied: bool) -> None:
-    access = AccessErrors(Settings(**SASL))
-    access(KafkaError(KafkaError._ALL_BROKERS_DOWN, "0/2 brokers are down"))
-    access(KafkaError(code, text))
-    assert words in access.reason()
-    assert "MARKER" not in access.reason()
-    assert access.denied is denied
+    diagnosis = Diagnosis(Settings(**SASL))
+    diagnosis(KafkaError(KafkaError._ALL_BROKERS_DOWN, "0/2 brokers are down"))
+    diagnosis(KafkaError(code, text))
+    assert words in diagnosis.reason()
+    assert "MARKER" not in diagnosis.reason()
+    assert diagnosis.denied is denied

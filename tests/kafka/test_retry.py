@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from worker.kafka import retry as answers
-from worker.kafka.retry import patiently
+from tests.harness.fake_clients import FakeClock
+from worker.kafka.retry import retry
 
 
 def answering(*codes: int) -> tuple[Callable[[], str], list[int]]:
@@ -21,11 +21,6 @@ def answering(*codes: int) -> tuple[Callable[[], str], list[int]]:
     return ask, left
 
 
-@pytest.fixture(autouse=True)
-def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "PAUSE_SECONDS", 0.001)
-
-
 def test_it_is_asked_until_it_answers() -> None:
     ask, _ = answering(
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -33,18 +28,29 @@ def test_it_is_asked_until_it_answers() -> None:
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.UNSTABLE_OFFSET_COMMIT,
     )
-    assert patiently(ask) == "answer"
+    assert retry(ask, clock=FakeClock()) == "answer"
 
 
 def test_what_will_not_pass_is_raised_at_once() -> None:
     ask, left = answering(KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.NOT_COORDINATOR)
     with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION"):
-        patiently(ask)
+        retry(ask, clock=FakeClock())
     assert len(left) == 1
 
 
 def test_patience_ends() -> None:
     ask, left = answering(*[KafkaError.NOT_COORDINATOR] * 100_000)
+    clock = FakeClock()
+    began_s = clock.now_s
     with pytest.raises(KafkaException, match="NOT_COORDINATOR"):
-        patiently(ask, {KafkaError.NOT_COORDINATOR: 0.05})
+        retry(ask, {KafkaError.NOT_COORDINATOR: 5.0}, clock)
+    assert 5.0 < clock.now_s - began_s < 5.5
     assert left
+
+
+def test_without_other_patience_it_lasts_half_a_minute() -> None:
+    ask, _ = answering(*[KafkaError.UNSTABLE_OFFSET_COMMIT] * 140)
+    assert retry(ask, clock=FakeClock()) == "answer"
+    ask, _ = answering(*[KafkaError.UNSTABLE_OFFSET_COMMIT] * 160)
+    with pytest.raises(KafkaException, match="UNSTABLE_OFFSET_COMMIT"):
+        retry(ask, clock=FakeClock())

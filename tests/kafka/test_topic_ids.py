@@ -11,9 +11,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.embedded import embedded_broker
+from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import Crash
-from worker.kafka import topic_ids as module
+from worker.kafka.clients import KafkaClients
 from worker.kafka.topic_ids import NO_ID, TopicIds
+from worker.settings import Settings
 
 __all__ = ["embedded_broker"]
 
@@ -41,16 +43,14 @@ class FakeAdmin:
         return futures
 
 
-def asking(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, str] | int) -> TopicIds:
-    monkeypatch.setattr(module, "AdminClient", lambda config: FakeAdmin(*answers))
-    monkeypatch.setattr(module, "MISSING_SECONDS", 0.05)
-    monkeypatch.setattr("worker.kafka.retry.PAUSE_SECONDS", 0.01)
-    return TopicIds({}, ("in", "changelog"), 1.0)
+def asking(*answers: dict[str, str] | int) -> TopicIds:
+    clients = FakeClients(admin=lambda: FakeAdmin(*answers))
+    return TopicIds(clients, ("in", "changelog"), 1.0, FakeClock())
 
 
-def test_a_topic_that_was_made_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_was_made_anew_is_noticed() -> None:
     one = {"in": "a", "changelog": "b"}
-    ids = asking(monkeypatch, one, one, {"in": "a", "changelog": "c"})
+    ids = asking(one, one, {"in": "a", "changelog": "c"})
     ids.read()
     assert (ids.known("in"), ids.known("changelog")) == ("a", "b")
     ids.check()
@@ -60,8 +60,8 @@ def test_a_topic_that_was_made_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) 
         ids.read()  # not by a takeover either: a worker may have lost its partitions when the topic went
 
 
-def test_a_topic_that_is_gone_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = asking(monkeypatch, {"in": "a", "changelog": "b"}, KafkaError.UNKNOWN_TOPIC_OR_PART)
+def test_a_topic_that_is_gone_is_a_crash() -> None:
+    ids = asking({"in": "a", "changelog": "b"}, KafkaError.UNKNOWN_TOPIC_OR_PART)
     ids.read()
     with pytest.raises(Crash, match="a topic is gone"):
         ids.check()
@@ -69,21 +69,21 @@ def test_a_topic_that_is_gone_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TRANSPORT])
 def test_a_broker_that_does_not_know_its_topics_yet_or_is_just_away_is_asked_again(
-    code: int, monkeypatch: pytest.MonkeyPatch
+    code: int,
 ) -> None:
     one = {"in": "a", "changelog": "b"}
-    ids = asking(monkeypatch, code, one, code, one)
+    ids = asking(code, one, code, one)
     ids.read()
     ids.check()
 
 
-def test_a_broker_that_does_not_answer_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_does_not_answer_is_a_crash() -> None:
     with pytest.raises(Crash, match="does not tell the ids of in, changelog"):
-        asking(monkeypatch, KafkaError._TIMED_OUT).read()
+        asking(KafkaError._TIMED_OUT).read()
 
 
-def test_a_broker_older_than_ids_tells_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = asking(monkeypatch, {"in": NO_ID, "changelog": NO_ID})
+def test_a_broker_older_than_ids_tells_none() -> None:
+    ids = asking({"in": NO_ID, "changelog": NO_ID})
     ids.read()
     assert (ids.known("in"), ids.known("changelog")) == ("", "")
     ids.check()
@@ -91,7 +91,8 @@ def test_a_broker_older_than_ids_tells_none(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_embedded_broker_tells_none_and_takes_no_time_for_it(embedded_broker: Any) -> None:
     embedded_broker.create_topic("in", 1)
-    ids = TopicIds({"bootstrap.servers": embedded_broker.bootstrap_servers}, ("in",), 20.0)
+    clients = KafkaClients(Settings(bootstrap_servers=embedded_broker.bootstrap_servers))
+    ids = TopicIds(clients, ("in",), 20.0)
     started = time.monotonic()
     ids.read()
     ids.check()

@@ -1,371 +1,141 @@
-"""The transactional producer's order of steps, and what each failure of each step ends in (real broker: tests/real_kafka)."""
+"""A transaction of whoever it is: no group is joined, the offsets are those of a standalone consumer's group.
+
+The order of the steps and the failure of each: `test_producer`, the worker's use of it. Here is what the tools need besides.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from worker.errors import Crash, Fenced, SurroundingsError
-from worker.events import Message
-from worker.kafka import transaction as module
-from worker.kafka.transaction import Membership, TransactionalProducer, check_group_metadata, group_metadata
-from worker.settings import Settings
+from tests.harness.fake_clients import FakeClients, FakeClock
+from tests.harness.fake_producer import FakeProducer
+from worker.kafka.transaction import FENCED, TransactionError, Transactions, UnwrittenError
 
-MEMBER = Membership(7, "member-é")
-DEADLINE_S, TRANSACTION_TIMEOUT_S = 25.0, 10.0
+RECORDS = [("in", 0, b"k", b"a", ()), ("in", 1, None, None, [("h", b"1")])]
+METADATA = object()  # of a consumer: handed on as it is
 
 
-class Written:
-    """A delivery report's message."""
-
-    def __init__(self, partition: int, offset: int) -> None:
-        self._partition, self._offset = partition, offset
-
-    def partition(self) -> int:
-        return self._partition
-
-    def offset(self) -> int:
-        return self._offset
-
-
-class FakeProducer:
-    """librdkafka's producer: records what was called, fails where it is told to."""
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.config = config
-        self.calls: list[str] = []
-        self.produced: list[tuple[Any, ...]] = []
-        self.reports: list[Callable[[], None]] = []
-        self.offsets: list[tuple[str, int, int]] = []
-        self.metadata = b""
-        self.timeouts: set[float] = set()  # of the steps of a commit, in seconds
-        self.failures: dict[str, KafkaError] = {}
-        self.refused: dict[str, KafkaError] = {}  # by topic: what its delivery reports say
-        self.unsent = 0
-        self.room = 1_000_000
-        self.drains = True
-
-    def _step(self, name: str) -> None:
-        self.calls.append(name)
-        if name in self.failures:
-            raise KafkaException(self.failures[name])
-
-    def init_transactions(self, timeout: float) -> None:
-        self._step("init")
-
-    def begin_transaction(self) -> None:
-        self._step("begin")
-
-    def produce(
-        self, topic: str, value: Any, key: Any, partition: int, *, on_delivery: Any, headers: list[Any]
-    ) -> None:
-        if self.room <= 0:
-            raise BufferError
-        self.room -= 1
-        self._step("produce")
-        self.produced.append((topic, partition, key, value, headers))
-        offset, error = 100 + len(self.produced), self.refused.get(topic)
-        self.reports.append(lambda: on_delivery(error, Written(partition, offset)))
-
-    def poll(self, timeout: float) -> int:
-        self.calls.append("poll")
-        self.room += self.drains
-        return 0
-
-    def flush(self, timeout: float) -> int:
-        self.timeouts.add(timeout)
-        self._step("flush")
-        for report in self.reports:
-            report()
-        return self.unsent
-
-    def send_offsets_to_transaction(self, offsets: list[Any], metadata: bytes, timeout: float) -> None:
-        self.timeouts.add(timeout)
-        self._step("offsets")
-        self.offsets = [(tp.topic, tp.partition, tp.offset) for tp in offsets]
-        self.metadata = metadata
-
-    def commit_transaction(self, timeout: float) -> None:
-        self.timeouts.add(timeout)
-        self._step("commit")
-
-    def abort_transaction(self, timeout: float) -> None:
-        self._step("abort")
-
-
-class Clock:
-    """`time.monotonic` that goes on when it is told to, and at every look by `tick`."""
-
-    def __init__(self) -> None:
-        self.now_s, self.tick_s = 1000.0, 0.0
-
-    def monotonic(self) -> float:
-        self.now_s += self.tick_s
-        return self.now_s
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(module, "time", made)
-    return made
-
-
-@pytest.fixture
-def producer(monkeypatch: pytest.MonkeyPatch) -> TransactionalProducer:
-    monkeypatch.setattr(module, "Producer", FakeProducer)
-    return TransactionalProducer(
-        {"bootstrap.servers": "somewhere"},
-        transactional_id="worker-0",
-        group="group",
-        transaction_timeout_ms=int(TRANSACTION_TIMEOUT_S * 1000),
-        deadline_seconds=DEADLINE_S,
-        max_message_bytes=2_000_000,
+def made(abort_seconds: float | None = 30.0, clock: FakeClock | None = None) -> Transactions:
+    return Transactions(
+        FakeClients(producer=FakeProducer),
+        "tool",
+        timeout_ms=10_000,
+        deadline_seconds=25.0,
+        abort_seconds=abort_seconds,
+        options={"message.max.bytes": 10**9},
+        clock=clock or FakeClock(),
     )
 
 
-def fake(producer: TransactionalProducer) -> Any:
-    return producer._producer
+def fake(transactions: Transactions) -> Any:
+    return transactions._producer
 
 
-MESSAGES = [Message("out", 1, b"k", b"v", [("h", b"1")]), Message("dlq", 0, None, b"dead", [])]
-ROWS = {0: {b"a": b"1", b"b": None}, 1: {b"c": b"3"}}
+def commit(transactions: Transactions, **more: Any) -> None:
+    with transactions.transaction():
+        transactions.produce(RECORDS)
+        transactions.commit([TopicPartition("letters", 0, 5, "metadata")], METADATA, **more)
 
 
-def commit(producer: TransactionalProducer, membership: Membership = MEMBER) -> dict[int, int]:
-    return producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11, 1: 22}, membership)
+def test_records_and_offsets_go_together_under_the_metadata_of_any_consumer() -> None:
+    transactions = made()
+    transactions.take_over(30)
+    commit(transactions)
+    client = fake(transactions)
+    assert client.calls == ["init", "begin", "produce", "produce", "flush", "offsets", "commit"]
+    assert client.produced == [("in", 0, b"k", b"a", []), ("in", 1, None, None, [("h", b"1")])]
+    assert client.offsets == [("letters", 0, 5)]
+    assert client.metadata is METADATA
+    assert client.config["transactional.id"] == "tool"
+    assert client.config["message.max.bytes"] == 10**9
 
 
-def test_rows_and_messages_are_flushed_before_the_offsets_are_sent(producer: TransactionalProducer) -> None:
-    """An accepted offset commit then implies that all rows are below the next owner's high watermark."""
-    last = commit(producer)
-    broker = fake(producer)
-    assert broker.calls == ["begin", *["produce"] * 5, "flush", "offsets", "commit"]
-    assert broker.produced == [
-        ("changelog", 0, b"a", b"1", []),
-        ("changelog", 0, b"b", None, []),
-        ("changelog", 1, b"c", b"3", []),
-        ("out", 1, b"k", b"v", [("h", b"1")]),
-        ("dlq", 0, None, b"dead", []),
-    ]
-    assert broker.offsets == [("in", 0, 11), ("in", 1, 22)]
-    assert broker.metadata == group_metadata("group", MEMBER)
-    assert last == {0: 102, 1: 103}  # of the changelog alone: 104 and 105 are offsets of other topics
-
-
-def test_the_producer_is_transactional_and_places_keys_as_kafka_does(producer: TransactionalProducer) -> None:
-    config = fake(producer).config
-    assert config["transactional.id"] == "worker-0"
-    assert config["transaction.timeout.ms"] == 10_000
-    assert config["partitioner"] == "murmur2_random"
-    assert config["message.max.bytes"] == 2_000_000
-
-
-def test_the_worker_s_producer_keeps_to_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "Producer", FakeProducer)
-    settings = Settings(
-        app_id="app",
-        instance_id="3",
-        transaction_timeout_ms=7_000,
-        commit_timeout_ms=9_000,
-        max_message_bytes=2 * 2**20,
-        in_flight_messages=60_000,
-        in_flight_bytes=128 * 2**20 + 7 * 2**10,
-    )
-    full: list[str] = []
-    made = TransactionalProducer.configured(settings, {"client.id": "x"}, lambda: full.append("full"))
-    assert {
-        "client.id": "x",
-        "transactional.id": "app-3",
-        "transaction.timeout.ms": 7_000,
-        "message.max.bytes": 2 * 2**20,
-        "queue.buffering.max.messages": 60_000,
-        "queue.buffering.max.kbytes": 128 * 2**10 + 7,
-    }.items() <= fake(made).config.items()
-    fake(made).room = 4
-    commit(made)
-    assert fake(made).metadata == group_metadata("app", MEMBER)
-    assert fake(made).timeouts == {9.0}
-    assert full == ["full"]
-
-
-@pytest.mark.parametrize("topic", ["changelog", "out", "dlq"])
-def test_a_record_that_was_not_written_aborts_the_commit(producer: TransactionalProducer, topic: str) -> None:
-    fake(producer).refused = {topic: KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)}
-    with pytest.raises(Crash, match="NOT_ENOUGH_REPLICAS"):
-        commit(producer)
-    assert "offsets" not in fake(producer).calls
-    assert "commit" not in fake(producer).calls
-
-
-def test_records_left_at_the_deadline_abort_the_commit(producer: TransactionalProducer) -> None:
-    fake(producer).unsent = 1
-    with pytest.raises(Crash, match="deadline"):
-        commit(producer)
-    assert fake(producer).calls[-1] == "flush"
+def test_last_offsets_are_told_for_the_records_that_are_to_be_watched() -> None:
+    transactions = made()
+    last: dict[int, int] = {}
+    with transactions.transaction():
+        transactions.produce(RECORDS)
+        transactions.produce([*RECORDS, RECORDS[0]], last)
+        transactions.commit([], METADATA)
+    assert last == {0: 105, 1: 104}
 
 
 @pytest.mark.parametrize("step", ["begin", "produce", "flush", "offsets", "commit"])
-@pytest.mark.parametrize(
-    "code",
-    [
-        KafkaError._TIMED_OUT,
-        KafkaError._STATE,
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError.CONCURRENT_TRANSACTIONS,
-        KafkaError._MSG_TIMED_OUT,
-    ],
-)
-def test_a_failed_step_ends_the_commit_for_good(
-    producer: TransactionalProducer, step: str, code: int
+@pytest.mark.parametrize(("abort_seconds", "aborts"), [(30.0, ["abort"]), (None, [])])
+def test_a_failed_step_is_followed_by_an_abort_where_the_process_goes_on(
+    step: str, abort_seconds: float | None, aborts: list[str]
 ) -> None:
-    """Nothing is aborted, retried or asked again: whether it was committed may be unknown."""
-    fake(producer).failures = {step: KafkaError(code)}
-    with pytest.raises(Crash) as crash:
-        commit(producer)
-    assert crash.value.exit_code == 3
-    assert fake(producer).calls[-1] == step
+    transactions = made(abort_seconds)
+    fake(transactions).failures = {step: KafkaError(KafkaError._TIMED_OUT)}
+    with pytest.raises(TransactionError, match=r"^_TIMED_OUT: ") as failed:
+        commit(transactions)
+    assert not failed.value.fenced
+    calls = fake(transactions).calls
+    assert calls[calls.index(step) + 1 :] == aborts
 
 
-FENCED = [KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH]
+def test_what_goes_wrong_inside_aborts_and_is_raised_as_it_is() -> None:
+    transactions = made()
 
-
-@pytest.mark.parametrize("step", ["begin", "offsets", "commit"])
-@pytest.mark.parametrize("code", FENCED)
-def test_another_holder_of_the_transactional_id_is_told_from_a_crash(
-    producer: TransactionalProducer, clock: Clock, step: str, code: int
-) -> None:
-    fake(producer).failures = {step: KafkaError(code)}
-    with pytest.raises(Fenced, match="COVERSUMM_INSTANCE_ID") as fenced:
-        commit(producer)
-    assert fenced.value.exit_code == 4
-
-
-def test_a_fenced_delivery_report_is_a_fenced_producer(producer: TransactionalProducer, clock: Clock) -> None:
-    fake(producer).refused = {"changelog": KafkaError(KafkaError._FENCED)}
-    with pytest.raises(Fenced):
-        commit(producer)
-
-
-@pytest.mark.parametrize(("told", "ending"), [(KafkaError._FENCED, Fenced), (None, Crash)])
-def test_a_fatal_error_that_flush_loses_is_asked_for(
-    producer: TransactionalProducer, clock: Clock, told: int | None, ending: type[Exception]
-) -> None:
-    broker = fake(producer)
-    broker.failures = {} if told is None else {"abort": KafkaError(told)}
-
-    def flush(timeout: float) -> int:
-        raise SystemError("returned NULL without setting an exception")
-
-    broker.flush = flush
-    with pytest.raises(ending):
-        commit(producer)
-
-
-@pytest.mark.parametrize("code", FENCED)
-def test_fenced_after_the_transaction_timeout_is_the_broker_that_gave_up_on_us(
-    producer: TransactionalProducer, clock: Clock, code: int
-) -> None:
-    """A worker that was paused in a commit: nobody else has its id, a restart puts it right."""
-    broker = fake(producer)
-    broker.failures = {"offsets": KafkaError(code)}
-    flush = broker.flush
-
-    def paused(timeout: float) -> int:
-        clock.now_s += TRANSACTION_TIMEOUT_S
-        return int(flush(timeout))
-
-    broker.flush = paused
-    with pytest.raises(Crash) as crash:
-        commit(producer)
-    assert crash.value.exit_code == 3
-
-
-def test_the_topics_are_checked_between_the_written_rows_and_the_offsets(
-    producer: TransactionalProducer,
-) -> None:
-    """Then the rows are in the log that was restored, and what is committed was read from the log it counts in."""
-    broker = fake(producer)
-    producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, lambda: broker.calls.append("topics"))
-    assert broker.calls[-4:] == ["flush", "topics", "offsets", "commit"]
-
-
-def test_a_topic_made_anew_ends_the_commit(producer: TransactionalProducer) -> None:
     def check() -> None:
-        raise Crash("made anew")
+        raise KeyboardInterrupt
 
-    with pytest.raises(Crash, match="made anew"):
-        producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, check)
-    assert fake(producer).calls[-1] == "flush"
-
-
-@pytest.mark.parametrize("membership", [Membership(-1, ""), Membership(-1, "member"), Membership(3, "")])
-def test_a_commit_without_a_membership_is_refused_before_it_begins(
-    producer: TransactionalProducer, membership: Membership
-) -> None:
-    """The broker would accept it without any check."""
-    with pytest.raises(Crash, match="membership"):
-        commit(producer, membership)
-    assert fake(producer).calls == []
+    with pytest.raises(KeyboardInterrupt):
+        commit(transactions, check=check)
+    assert fake(transactions).calls[-2:] == ["flush", "abort"]
 
 
-@pytest.mark.parametrize(("room", "waits"), [(5, 0), (4, 1), (2, 3)])
-def test_a_full_queue_drains_and_the_commit_goes_on(
-    producer: TransactionalProducer, room: int, waits: int
-) -> None:
-    """There are five records; each one that has to wait for room is told."""
-    told: list[None] = []
-    producer._on_full = lambda: told.append(None)
-    fake(producer).room = room
-    assert commit(producer) == {0: 102, 1: 103}
-    assert fake(producer).calls.count("poll") == waits
-    assert len(told) == waits
-    assert len(fake(producer).produced) == 5
+def test_records_that_are_not_written_in_time_abort() -> None:
+    transactions = made()
+    fake(transactions).unsent = 1
+    with pytest.raises(UnwrittenError):
+        commit(transactions)
+    assert fake(transactions).calls[-2:] == ["flush", "abort"]
 
 
-def test_a_queue_that_does_not_drain_ends_the_commit(producer: TransactionalProducer, clock: Clock) -> None:
-    fake(producer).room, fake(producer).drains = 2, False
-    clock.tick_s = 1.0
-    with pytest.raises(Crash, match="queue"):
-        commit(producer)
-    assert "flush" not in fake(producer).calls
+@pytest.mark.parametrize("code", sorted(FENCED))
+def test_a_fenced_producer_that_is_told_something_else_first_is_known_by_its_abort(code: int) -> None:
+    transactions = made()
+    fake(transactions).failures = {"commit": KafkaError(KafkaError._STATE), "abort": KafkaError(code)}
+    with pytest.raises(TransactionError) as failed:
+        commit(transactions)
+    assert failed.value.fenced
 
 
-def test_a_broker_without_transactions_is_told_in_one_line(producer: TransactionalProducer) -> None:
-    fake(producer).failures = {"init": KafkaError(KafkaError._TIMED_OUT)}
-    with pytest.raises(SurroundingsError, match=r"transactional producer \(_TIMED_OUT"):
-        producer.start()
+def test_what_else_an_abort_is_told_does_not_hide_the_failure() -> None:
+    transactions = made()
+    fake(transactions).failures = dict.fromkeys(["commit", "abort"], KafkaError(KafkaError._STATE))
+    fake(transactions).failures["commit"] = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    with pytest.raises(TransactionError) as failed:
+        commit(transactions)
+    assert failed.value.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
-# -- group metadata ---------------------------------------------------------------------------------------------------
+def test_a_failure_tells_how_long_the_transaction_took() -> None:
+    clock = FakeClock()
+    transactions = made(clock=clock)
+    fake(transactions).failures = {"offsets": KafkaError(KafkaError._FENCED)}
+    with pytest.raises(TransactionError) as failed:
+        commit(transactions, check=lambda: clock.sleep(7.0))
+    assert failed.value.seconds == 7.0
 
 
-def test_the_group_metadata_is_what_confluent_kafka_makes() -> None:
-    """Of a consumer that joined no group; one that did is compared on a real broker."""
-    config = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
-    consumer = Consumer({**config, "group.id": "größe"})
-    try:
-        assert bytes(consumer.consumer_group_metadata()) == group_metadata("größe", Membership(-1, ""))
-    finally:
-        consumer.close()
-    check_group_metadata(config, "group")
+def test_a_refused_record_does_not_fail_the_next_transaction() -> None:
+    transactions = made()
+    fake(transactions).refused = {"in": KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)}
+    with pytest.raises(TransactionError, match="MSG_SIZE_TOO_LARGE"):
+        commit(transactions)
+    fake(transactions).refused = {}
+    fake(transactions).reports = []
+    commit(transactions)
+    assert fake(transactions).calls[-1] == "commit"
 
 
-def test_another_metadata_format_is_refused_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Other:
-        def __init__(self, config: dict[str, Any]) -> None:
-            pass
-
-        def consumer_group_metadata(self) -> bytes:
-            return b"CGMDv3:something"
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(module, "Consumer", Other)
-    with pytest.raises(SurroundingsError, match="pyproject"):
-        check_group_metadata({}, "group")
+def test_a_takeover_that_is_not_granted_is_the_brokers_own_error() -> None:
+    transactions = made()
+    fake(transactions).failures = {"init": KafkaError(KafkaError._TIMED_OUT)}
+    with pytest.raises(KafkaException, match="_TIMED_OUT"):
+        transactions.take_over(1)

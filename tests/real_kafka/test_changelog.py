@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from tests.harness.broker import KafkaBroker
-from tests.harness.faust_app import Ids, make_app, make_table
+from tests.harness.stream import Parts
 from tests.harness.topics import producer
 from worker.errors import Crash
 from worker.kafka import changelog as module
 from worker.kafka.changelog import ChangelogReader, Changes
+from worker.kafka.clients import KafkaClients
+from worker.kafka.logs import ChangelogLog
+from worker.kafka.offsets import log_bounds
 from worker.kafka.topics import DELETE_RETENTION_MS
-from worker.stream.table import ACTIVE, CommittedTable
+from worker.settings import Settings
+from worker.stream.gate import OFFSET_KEY
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -33,7 +35,8 @@ class Changelog:
     def __init__(self, broker: KafkaBroker, name: str, cleanup: str = "compact") -> None:
         self.broker, self.topic = broker, name
         broker.create_topic(name, 1, {"cleanup.policy": cleanup})
-        self.topic_ids = Ids()
+        self.clients = KafkaClients(Settings(bootstrap_servers=broker.bootstrap_servers))
+        self.life_ms: int | None = None
         self.config = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
         self.rows: dict[bytes, bytes] = {}
         self.applied: list[tuple[int, int]] = []  # (expected predecessor, last offset) of each atomic batch
@@ -63,13 +66,11 @@ class Changelog:
             assert writer.flush(10) == 0
 
     def bounds(self) -> tuple[int, int, int]:
-        """Start, end and horizon as the table asks for them."""
-        app = SimpleNamespace(client_config=self.config, topic_ids=self.topic_ids)
-        table = SimpleNamespace(changelog_topic_name=self.topic, app=app)
-        return CommittedTable._log_bounds(table, [0])[0]
+        """Start, end and horizon."""
+        return log_bounds(self.clients, self.topic, [0], self.life_ms)[0]
 
     def reader(self, start: int = 0) -> ChangelogReader:
-        return ChangelogReader(self.config, self.topic, {0: start}, self._apply)
+        return ChangelogReader(self.clients, self.topic, {0: start}, self._apply)
 
     def _apply(self, partition: int, first: int, changes: Changes, last: int) -> None:
         assert partition == 0
@@ -255,7 +256,7 @@ def test_a_changelog_that_was_made_with_less_life_for_its_tombstones_has_a_later
     kafka: KafkaBroker, life_days: float, horizon: int
 ) -> None:
     changelog = Changelog(kafka, f"changelog-life-{life_days}")
-    changelog.topic_ids.life_ms = int(life_days * DAY_MS)
+    changelog.life_ms = int(life_days * DAY_MS)
     changelog.age(20, 5, 1)
     assert changelog.bounds() == (0, 3, horizon)
 
@@ -296,21 +297,17 @@ def test_a_standby_follows_what_is_committed_and_nothing_else(changelog: Changel
 
 def test_a_restored_log_goes_into_rocksdb_with_its_offsets(kafka: KafkaBroker, tmp_path: Path) -> None:
     """Gate, reader and broker together: a second restore begins behind the first and finds it whole."""
-    app = make_app(tmp_path)
-    changelog = Changelog(kafka, "tests-entities-changelog")  # Faust's name for it
-    app.client_config = changelog.config
-    table = make_table(app)
-    table.loop = loop = asyncio.new_event_loop()
-    try:
-        changelog.commit("one", a="1", b="1")
-        changelog.commit("two", b=None, c="2")
-        table._roles[0] = ACTIVE
-        assert table._restore(table._epoch, [0])
-        assert dict(table.rows(0).scan(b"")) == {b"a": b"1", b"c": b"2", table.data.offset_key: b"4"}
-        changelog.commit("three", d="3")
-        assert table._restore(table._epoch, [0])
-        assert table.rows(0).get(b"d") == b"3"
-        assert table._stored_offset(0) == 6
-    finally:
-        table.data._dbs.clear()
-        loop.close()
+    changelog = Changelog(kafka, "tests-entities-changelog")
+    parts = Parts(tmp_path)
+    ids: Any = parts.logs.ids
+    parts.takeover._changelog = ChangelogLog(changelog.clients, changelog.topic, ids)
+    changelog.commit("one", a="1", b="1")
+    changelog.commit("two", b=None, c="2")
+    parts.assignment.begin({0}, set())
+    assert parts.takeover._restore(parts.assignment.epoch, [0])
+    assert dict(parts.databases.rows(0).scan(b"")) == {b"a": b"1", b"c": b"2", OFFSET_KEY: b"4"}
+    changelog.commit("three", d="3")
+    assert parts.takeover._restore(parts.assignment.epoch, [0])
+    assert parts.databases.rows(0).get(b"d") == b"3"
+    assert parts.gate.stored_offset(0) == 6
+    parts.databases.close()

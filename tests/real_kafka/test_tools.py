@@ -153,6 +153,7 @@ class Letters:
 PATIENT = """
 import os, signal, sys, time
 from confluent_kafka import Producer
+import worker.kafka.clients as clients
 import worker.operations.resend as resend
 from worker.cli import main
 
@@ -172,7 +173,7 @@ class Patient(Producer):
         if meant and {when!r} == "killed after":
             os.kill(os.getpid(), signal.SIGKILL)
 
-resend.Producer = Patient
+clients.Producer = Patient
 resend.TRANSACTION_LETTERS = 10
 sys.argv[1:] = ["dlq", "send"]
 main()

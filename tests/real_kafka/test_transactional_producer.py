@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,18 +16,33 @@ from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
 from tests.harness.topics import committed_offsets, end_offsets, producer, read_topic
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Message
-from worker.kafka.transaction import Membership, TransactionalProducer, check_group_metadata, group_metadata
-from worker.stream.consumer import GuardedConsumer, Start
+from worker.kafka.clients import KafkaClients
+from worker.kafka.membership import Membership, check_group_metadata, group_metadata
+from worker.kafka.offsets import Start, committed_starts
+from worker.kafka.producer import TransactionalProducer
+from worker.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+
+def settings(broker: KafkaBroker, name: str, **more: Any) -> Settings:
+    """A worker's in the group of that name."""
+    return Settings(
+        bootstrap_servers=broker.bootstrap_servers,
+        app_id=name,
+        commit_timeout_ms=20_000,
+        max_message_bytes=900_000,
+        **{"instance_id": "0", **more},
+    )
 
 
 class Site:
     """Topics and a group with one live member, as a worker has them."""
 
     def __init__(self, broker: KafkaBroker, name: str) -> None:
-        self.name, self.servers = name, broker.bootstrap_servers
+        self.name, self.broker, self.servers = name, broker, broker.bootstrap_servers
         self.config: dict[str, Any] = {"bootstrap.servers": self.servers, "log_level": 0}
+        self.clients = KafkaClients(settings(broker, name))
         for topic in (self.input, self.output, self.changelog):
             broker.create_topic(topic, 2)
         self.member = Consumer({**self.config, "group.id": name, "auto.offset.reset": "earliest"})
@@ -49,14 +63,10 @@ class Site:
         return Membership(1, self.member.memberid())
 
     def producer(self, transaction_timeout_ms: int = 10_000, instance: str = "0") -> TransactionalProducer:
-        made = TransactionalProducer(
-            self.config,
-            transactional_id=f"{self.name}-{instance}",
-            group=self.name,
-            transaction_timeout_ms=transaction_timeout_ms,
-            deadline_seconds=20,
-            max_message_bytes=900_000,
+        own = settings(
+            self.broker, self.name, instance_id=instance, transaction_timeout_ms=transaction_timeout_ms
         )
+        made = TransactionalProducer(own, self.clients)
         made.start()
         return made
 
@@ -110,7 +120,7 @@ def test_the_group_metadata_of_a_joined_consumer_is_ours(site: Site) -> None:
     (generation,) = struct.unpack_from("<i", made, len(b"CGMDv2:"))
     assert generation >= 1
     assert made == group_metadata(site.name, Membership(generation, site.member.memberid()))
-    check_group_metadata(site.config, site.name)
+    check_group_metadata(site.clients, site.name)
 
 
 @pytest.mark.parametrize("wrong", ["generation before", "generation after", "another member"])
@@ -166,7 +176,7 @@ class Slow:
 def test_a_transaction_that_the_broker_gave_up_on_is_a_crash_and_no_fencing(site: Site) -> None:
     """A restart puts it right; exit code 4 would say that another worker has the id."""
     by = site.producer(transaction_timeout_ms=1000)
-    by._producer = Slow(by._producer, 4.0)  # type: ignore[assignment]
+    by._transactions._producer = Slow(by._transactions._producer, 4.0)  # type: ignore[assignment]
     with pytest.raises(Crash) as crash:
         site.commit(by, 7)
     assert crash.value.exit_code == 3
@@ -182,14 +192,8 @@ def test_a_message_beyond_the_limit_ends_the_commit_and_nothing_is_visible(site:
 
 def test_a_broker_without_transactions_is_told(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path / "broker", WITHOUT_TRANSACTIONS) as broker:
-        by = TransactionalProducer(
-            {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0},
-            transactional_id="x",
-            group="x",
-            transaction_timeout_ms=10_000,
-            deadline_seconds=20,
-            max_message_bytes=900_000,
-        )
+        own = settings(broker, "x")
+        by = TransactionalProducer(own, KafkaClients(own))
         with pytest.raises(SurroundingsError, match="exactly-once delivery needs"):
             by.start(timeout_seconds=3)
 
@@ -198,11 +202,8 @@ def test_a_broker_without_transactions_is_told(tmp_path: Path) -> None:
 
 
 def starts(site: Site) -> dict[int, Start]:
-    """What a successor's guarded consumer would fetch."""
-    app = SimpleNamespace(
-        input_topic_name=site.input, client_config=site.config, conf=SimpleNamespace(id=site.name)
-    )
-    return GuardedConsumer._stable_starts(SimpleNamespace(app=app), [0, 1])
+    """What a successor would fetch."""
+    return committed_starts(site.clients, site.name, site.input, [0, 1])
 
 
 def fill(site: Site, records: int) -> None:

@@ -34,6 +34,16 @@ class Clock:
     def __init__(self) -> None:
         self.now = 1_700_000_000.0
 
+    def time(self) -> float:
+        """See `worker.clock`."""
+        return self.now
+
+    monotonic = time
+
+    def sleep(self, seconds: float, /) -> None:
+        """Nobody sleeps: whoever must wait is parked."""
+        raise AssertionError
+
 
 @dataclass(slots=True, eq=False)
 class Transaction:

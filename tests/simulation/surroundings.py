@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any, NoReturn, TypeVar
 
 from tests.simulation import clients
-from tests.simulation.broker import Clock as BrokerClock
 from tests.simulation.fibers import Fiber, Killed, drive
 from worker.kafka.topics import DELETE_RETENTION_MS
 from worker.stream.surroundings import Surroundings
@@ -40,30 +39,10 @@ def surroundings_of(process: clients.Caller, databases: clients.Databases) -> Su
     return Surroundings(
         clients=Clients(process),
         databases=databases,
-        clock=Clock(process.broker.clock),
+        clock=process.broker.clock,
         threads=Threads(),
         die=die,
     )
-
-
-class Clock:
-    """The broker's clock, as the worker takes it."""
-
-    def __init__(self, clock: BrokerClock) -> None:
-        self._clock = clock
-
-    def time(self) -> float:
-        """See `worker.clock.Clock`."""
-        return self._clock.now
-
-    def monotonic(self) -> float:
-        """See `worker.clock.Clock`."""
-        return self._clock.now
-
-    def sleep(self, seconds: float, /) -> None:
-        """Let others run on meanwhile."""
-        until = self._clock.now + seconds
-        Fiber.wait_while(lambda: self._clock.now < until)
 
 
 class Clients:

@@ -28,7 +28,8 @@ def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: boo
     other machines need no reset: their workers see that the changelog is another one.
     """
     settings = Settings.from_environment()
-    from worker.operations.reset import input_beginnings, planned, published_epochs
+    from worker.operations.reset import planned
+    from worker.operations.reset_warnings import input_beginnings, published_epochs
 
     if not (local or offsets or changelog):
         local = offsets = changelog = True

@@ -33,9 +33,10 @@ def command(file: str, rate: float | None, as_json: bool) -> None:
     """
     settings = Settings.from_environment()
     from worker.cli.lines import EventFile
+    from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import Topics
 
-    Topics(settings).input_partitions  # noqa: B018 - raises where there is no broker or no topic
+    Topics(settings, KafkaClients(settings)).input_partitions  # noqa: B018 - raises where there is no broker or no topic
     events = EventFile(file)
     sender = Sender(settings)
     started = time.monotonic()
@@ -93,19 +94,16 @@ class Sender:
     """An idempotent producer that puts an entity's events into the partition where Java producers and Faust put them."""
 
     def __init__(self, settings: Settings) -> None:
-        from confluent_kafka import Producer
+        from worker.kafka.clients import SILENT, KafkaClients
+        from worker.kafka.diagnosis import Diagnosis
 
-        from worker.kafka.diagnosis import AccessErrors
-        from worker.kafka.reader import client_config
-
-        self._access = AccessErrors(settings)
+        self._diagnosis = Diagnosis(settings)
         self._topic = settings.input_topic
         self._error: KafkaError | None = None
         self.delivered = 0
-        self._producer = Producer(
+        self._producer = KafkaClients(settings, SILENT).producer(
             {
-                **client_config(settings),
-                "error_cb": self._access,
+                "error_cb": self._diagnosis,
                 "enable.idempotence": True,
                 "acks": "all",
                 "partitioner": "murmur2_random",
@@ -140,5 +138,5 @@ class Sender:
         if self._error is not None:
             raise SurroundingsError(
                 f"the broker did not take an event for {self._topic} ({self._error.str()}): "
-                f"{self._access.reason()}"
+                f"{self._diagnosis.reason()}"
             )

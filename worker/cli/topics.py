@@ -33,9 +33,10 @@ def command(partitions: int | None, replication_factor: int | None, dry_run: boo
     Exit code 1 where one is not as it should be.
     """
     settings = Settings.from_environment()
+    from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import Topics
 
-    topics = Topics(settings)
+    topics = Topics(settings, KafkaClients(settings))
     count = _wanted_partitions(topics, partitions)
     missing = topics.missing()
     if not dry_run:

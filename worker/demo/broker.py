@@ -1,4 +1,4 @@
-"""A Kafka broker inside this process: librdkafka's mock cluster, for the demo and for quick tests.
+"""A Kafka broker inside this process: librdkafka's mock cluster.
 
 It needs nothing but the confluent-kafka wheel that is installed anyway: the library in it exports the mock cluster's functions.
 The broker listens on real TCP on 127.0.0.1, for any client of any process. It runs in threads of the library, which do not hold
@@ -11,7 +11,7 @@ topics are created here), does not keep the source offsets of a transaction, and
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -19,7 +19,6 @@ import confluent_kafka.cimpl
 
 from worker.errors import SurroundingsError
 
-_BROKER_ID: Final = 1
 _PRODUCER: Final = 0
 _MESSAGE_BYTES: Final = 512
 _POINTER: Final = ctypes.c_void_p
@@ -38,14 +37,6 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
     "rd_kafka_mock_cluster_bootstraps": (_TEXT, (_POINTER,)),
     "rd_kafka_mock_group_initial_rebalance_delay_ms": (None, (_POINTER, ctypes.c_int32)),
     "rd_kafka_mock_topic_create": (_INT, (_POINTER, _TEXT, _INT, _INT)),
-    "rd_kafka_mock_broker_set_rtt": (_INT, (_POINTER, ctypes.c_int32, _INT)),
-    "rd_kafka_mock_broker_set_down": (_INT, (_POINTER, ctypes.c_int32)),
-    "rd_kafka_mock_broker_set_up": (_INT, (_POINTER, ctypes.c_int32)),
-    "rd_kafka_mock_push_request_errors_array": (
-        None,
-        (_POINTER, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(_INT)),
-    ),
-    "rd_kafka_mock_clear_request_errors": (None, (_POINTER, ctypes.c_int16)),
 }
 
 
@@ -90,33 +81,6 @@ class EmbeddedBroker:
             self._library.rd_kafka_mock_topic_create(self._running(), name.encode(), partitions, 1),
             f"the topic {name} with {partitions} partitions",
         )
-
-    # -- faults --------------------------------------------------------------------------------------------------
-
-    def delay_answers(self, milliseconds: int) -> None:
-        """Answer every request so much later; 0: at once."""
-        self._check(
-            self._library.rd_kafka_mock_broker_set_rtt(self._running(), _BROKER_ID, milliseconds),
-            f"a delay of {milliseconds} ms",
-        )
-
-    def go_down(self) -> None:
-        """Close all connections and refuse new ones; what is stored stays."""
-        self._check(self._library.rd_kafka_mock_broker_set_down(self._running(), _BROKER_ID), "going down")
-
-    def come_up(self) -> None:
-        """End `go_down`."""
-        self._check(self._library.rd_kafka_mock_broker_set_up(self._running(), _BROKER_ID), "coming up")
-
-    def fail_requests(self, api_key: int, errors: Iterable[int]) -> None:
-        """Answer the next requests of this kind (the Kafka protocol's API key) with these error codes, one each; 0: well."""
-        codes = list(errors)
-        array = (_INT * len(codes))(*codes)
-        self._library.rd_kafka_mock_push_request_errors_array(self._running(), api_key, len(codes), array)
-
-    def forgive_requests(self, api_key: int) -> None:
-        """Take back what is left of `fail_requests`."""
-        self._library.rd_kafka_mock_clear_request_errors(self._running(), api_key)
 
     # -- the library ---------------------------------------------------------------------------------------------
 

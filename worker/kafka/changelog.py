@@ -10,11 +10,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
+from worker.clock import Clock
 from worker.errors import Crash
+from worker.kafka.clients import READ_TO_END, Clients
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,6 @@ Changes = dict[bytes, bytes | None]
 Apply = Callable[[int, int, Changes, int], None]
 
 ROWS_PER_BATCH = 2_000
-BROKER_TIMEOUT_SECONDS = 30
 # A restore that does not move for so long waits for something that will not come.
 STALLED_SECONDS = 120
 
@@ -32,32 +32,28 @@ class ChangelogReader:
     """Applies the committed rows of some changelog partitions.
 
     Args:
-        client_config: librdkafka settings that reach the broker.
+        clients: make the consumer.
         topic: the changelog topic.
         starts: by partition the first offset to apply.
         apply: writes rows and offset atomically.
+        clock: tells how long a restore stands still.
     """
 
     def __init__(
-        self, client_config: Mapping[str, Any], topic: str, starts: Mapping[int, int], apply: Apply
+        self,
+        clients: Clients,
+        topic: str,
+        starts: Mapping[int, int],
+        apply: Apply,
+        clock: Clock = time,
     ) -> None:
         self._topic = topic
         self._next = dict(starts)
         self._apply = apply
+        self._clock = clock
         self._stop = threading.Event()
         self.rows_read = 0
-        self._consumer = Consumer(
-            {
-                **client_config,
-                "group.id": f"{topic}-reader",  # never joined, never committed
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",
-                "queued.max.messages.kbytes": 32 * 1024,
-                "fetch.wait.max.ms": 100,
-            }
-        )
+        self._consumer = clients.standalone_consumer(f"{topic}-reader", "read_committed", READ_TO_END)
 
     def stop(self) -> None:
         """Let the running loop end after the batch in hand."""
@@ -74,7 +70,7 @@ class ChangelogReader:
         `on_progress(rows read, offsets remaining)` is called after each batch. Raises Crash when the restore stalls.
         """
         open_partitions = {p for p, start in self._next.items() if start < goals[p]}
-        moved_at = time.monotonic()
+        moved_at = self._clock.monotonic()
         self._assign(open_partitions)
         try:
             while open_partitions and not self._stop.is_set():
@@ -83,8 +79,8 @@ class ChangelogReader:
                 open_partitions -= {p for p in open_partitions if self._next[p] >= goals[p]}
                 on_progress(self.rows_read, sum(max(0, goals[p] - self._next[p]) for p in open_partitions))
                 if before != self._next:
-                    moved_at = time.monotonic()
-                elif time.monotonic() - moved_at > STALLED_SECONDS:
+                    moved_at = self._clock.monotonic()
+                elif self._clock.monotonic() - moved_at > STALLED_SECONDS:
                     raise Crash(f"the restore of {self._topic} {sorted(open_partitions)} stands still")
             return self.rows_read
         finally:

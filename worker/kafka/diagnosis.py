@@ -9,20 +9,20 @@ from confluent_kafka import KafkaError
 from worker.settings import Settings
 
 
-class AccessErrors:
-    """An `error_cb` of librdkafka that remembers what it was told."""
+class Diagnosis:
+    """An error callback of librdkafka that remembers the errors, to say later what is wrong."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._errors: dict[int, str] = {}
 
     def __call__(self, error: KafkaError) -> None:
-        """Take note; the last word of each kind counts."""
+        """Remember an error; of each code the last one counts."""
         self._errors[error.code()] = error.str()
 
     @property
     def denied(self) -> bool:
-        """Whether somebody answered and did not let the client in: waiting longer is of little use."""
+        """Whether a broker answered and refused the client: waiting longer is of little use."""
         told = " ".join(self._errors.values())
         known = KafkaError._AUTHENTICATION in self._errors or KafkaError._SSL in self._errors
         return known or "alert" in told or "PLAINTEXT broker" in told

@@ -1,27 +1,22 @@
 """A topic read to its end: committed messages alone, up to where each partition ended when the reader was made."""
 
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from worker.errors import SurroundingsError
 from worker.events import Record
-from worker.kafka.retry import patiently
-from worker.settings import Settings
+from worker.kafka.clients import READ_TO_END, Clients
+from worker.kafka.offsets import committed_offsets
 
 TIMEOUT_SECONDS = 30
 # A partition that gives nothing for so long, though its end is not reached, gives nothing any more.
 STALLED_SECONDS = 60
 MESSAGES_AT_ONCE = 1000
-
-_log = logging.getLogger("librdkafka.tools")
-_log.addHandler(logging.NullHandler())  # what goes wrong is raised, in one line
-_log.propagate = False
 
 
 class Stored(NamedTuple):
@@ -31,37 +26,21 @@ class Stored(NamedTuple):
     headers: Mapping[str, bytes]
 
 
-def client_config(settings: Settings) -> dict[str, Any]:
-    """What the tools' librdkafka clients start from; they log nothing."""
-    return {**settings.kafka_client_config(), "logger": _log}
-
-
 class TopicReader:
     """A committed reader of one topic; a context manager.
 
     Args:
-        settings: reach the broker.
-        topic: which.
+        clients: make the consumer.
+        topic: which one.
         group: whose committed offsets `committed` asks for; the reader never joins it and commits nothing.
 
     Raises:
         SurroundingsError: there is no such topic, or no broker.
     """
 
-    def __init__(self, settings: Settings, topic: str, group: str) -> None:
+    def __init__(self, clients: Clients, topic: str, group: str) -> None:
         self.topic = topic
-        self._consumer = Consumer(
-            {
-                **client_config(settings),
-                "group.id": group,
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",
-                "queued.max.messages.kbytes": 32 * 1024,
-                "fetch.wait.max.ms": 100,
-            }
-        )
+        self._consumer = clients.standalone_consumer(group, "read_committed", READ_TO_END)
         try:
             with broker_errors(f"the topic {topic} cannot be read"):
                 self._bounds = {p: self._ask_bounds(p) for p in self._partitions()}
@@ -83,9 +62,9 @@ class TopicReader:
         return sorted(self._bounds)
 
     @property
-    def consumer(self) -> Consumer:
-        """The librdkafka consumer, for its group's metadata."""
-        return self._consumer
+    def group_metadata(self) -> Any:
+        """Of the reader's group: a transaction may commit offsets under it."""
+        return self._consumer.consumer_group_metadata()
 
     @property
     def size(self) -> int:
@@ -98,9 +77,8 @@ class TopicReader:
 
     def committed(self) -> dict[int, tuple[int, str]]:
         """By partition the group's committed offset and its metadata, where there is one. Waits for pending transactions."""
-        asked = [TopicPartition(self.topic, partition) for partition in self.partitions]
         with broker_errors(f"the offsets of {self.topic} cannot be read"):
-            answers = patiently(lambda: self._consumer.committed(asked, timeout=TIMEOUT_SECONDS))
+            answers = committed_offsets(self._consumer, self.topic, self.partitions, TIMEOUT_SECONDS)
         return {
             answer.partition: (answer.offset, answer.metadata or "")
             for answer in answers

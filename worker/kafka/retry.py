@@ -1,4 +1,4 @@
-"""What some answers of a broker mean: not yet (a group's coordinator is just being made, moves, or loads its offsets); fenced."""
+"""Asking a broker again while its answer is "not yet": a group's coordinator is being made, moves, or loads its offsets."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -6,12 +6,12 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from worker.clock import Clock
+
 PAUSE_SECONDS = 0.2
 
 T = TypeVar("T")
-FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-"""What broker and client answer when another producer took over the transactional id."""
-_NOT_YET = dict.fromkeys(
+NOT_YET = dict.fromkeys(
     (
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -20,19 +20,20 @@ _NOT_YET = dict.fromkeys(
     ),
     30.0,
 )
+"""By error code, for how many seconds after the first question it is worth asking again."""
 
 
-def patiently(ask: Callable[[], T], patience: Mapping[int, float] = _NOT_YET) -> T:
-    """The answer; asked again while the broker has none yet. Raises what `ask` raises last.
+def retry(ask: Callable[[], T], patience: Mapping[int, float] = NOT_YET, clock: Clock = time) -> T:
+    """The answer to `ask`, which is called again while it fails with an error that may pass.
 
-    `patience` has the errors that may pass, and how many seconds after the first question each is still waited for.
+    `patience` has, by error code, for how many seconds after the first call. Raises what the last call raised.
     """
-    started = time.monotonic()
+    started = clock.monotonic()
     while True:
         try:
             return ask()
         except KafkaException as cause:
             seconds = patience.get(cause.args[0].code())
-            if seconds is None or time.monotonic() - started > seconds:
+            if seconds is None or clock.monotonic() - started > seconds:
                 raise
-            time.sleep(PAUSE_SECONDS)
+            clock.sleep(PAUSE_SECONDS)

@@ -3,18 +3,19 @@
 Offsets alone do not: a topic that was deleted and made anew may have grown past every offset that was stored of the old
 one. Ids never come back, so two equal answers prove that a topic was the same all the time between them.
 
-Kafka tells ids from 2.8 on. Where nobody tells (an older broker, the embedded one) the id is "", and offsets alone decide.
+Kafka tells ids from 2.8 on. A broker that tells none (an older one, the embedded one) leaves the id "", and offsets alone decide.
 """
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+import time
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
+from worker.clock import Clock
 from worker.errors import Crash
-from worker.kafka.retry import patiently
+from worker.kafka.clients import Clients
+from worker.kafka.retry import retry
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +43,17 @@ class TopicIds:
     """Asks a broker for the ids of some topics.
 
     Args:
-        client_config: librdkafka settings that reach the broker.
+        clients: make the client that asks.
         topics: their names.
         timeout_seconds: for one answer.
+        clock: tells how long a broker that does not answer yet was asked.
     """
 
     def __init__(
-        self, client_config: Mapping[str, Any], topics: tuple[str, ...], timeout_seconds: float
+        self, clients: Clients, topics: tuple[str, ...], timeout_seconds: float, clock: Clock = time
     ) -> None:
-        self._admin = AdminClient(dict(client_config))
+        self._admin = clients.admin()
+        self._clock = clock
         self._topics = topics
         self._timeout_seconds = timeout_seconds
         self._told = (
@@ -59,14 +62,14 @@ class TopicIds:
         self._known: dict[str, str] = {}
 
     def read(self) -> None:
-        """Learn the ids, for `known` and `check`. Raises Crash where a topic is gone or another, or nobody answers."""
+        """Learn the ids, for `known` and `check`. Raises Crash where a topic is gone or is another one, or no broker answers."""
         if self._known:
             self.check()
         else:
             self._known = self._ask()
 
     def known(self, topic: str) -> str:
-        """The topic's id at the first `read`; empty where nobody told one."""
+        """The topic's id at the first `read`; empty where the broker tells none."""
         return self._known[topic]
 
     def check(self) -> None:
@@ -94,7 +97,7 @@ class TopicIds:
         patience = dict.fromkeys(PASSING, self._timeout_seconds)
         patience[KafkaError.UNKNOWN_TOPIC_OR_PART] = min(MISSING_SECONDS, self._timeout_seconds)
         try:
-            return patiently(self._ask_once, patience)
+            return retry(self._ask_once, patience, self._clock)
         except KafkaException as cause:
             error = cause.args[0]
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

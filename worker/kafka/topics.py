@@ -1,28 +1,22 @@
-"""The topics the worker needs: found, created and checked before it joins its group.
+"""The topics the worker needs: what they should be, and what a broker has of them.
 
 Output, dead letters and changelog have the input's partition count, so that everything about an entity is in one
 partition number. The input topic belongs to its producers: it is never created by `run`, only by `coversumm-worker topics`.
 """
 
-import logging
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from worker.errors import SurroundingsError
-from worker.kafka.diagnosis import AccessErrors
-from worker.kafka.retry import patiently
+from worker.kafka.clients import Clients
+from worker.kafka.diagnosis import Diagnosis
 from worker.settings import Settings
 from worker.state import TABLE_NAME
-
-log = logging.getLogger(__name__)
-_CLIENT_LOG = logging.getLogger("librdkafka")
 
 # Tombstones live this long in the changelog, or as long as it says where it was made with less; local state that is older is
 # rebuilt, or deleted rows would come back.
@@ -33,7 +27,7 @@ RECORD_OVERHEAD_BYTES = 1024
 MAX_COMPACTION_LAG_MS = 7 * 24 * 3600 * 1000
 METADATA_TIMEOUT_SECONDS = 15
 DENIED_TIMEOUT_SECONDS = 5
-"""The same where the broker answered and did not let us in: a user may be about to be made, no longer."""
+"""For metadata where the broker answered and refused the client: so long a user may be about to be created."""
 CREATE_TIMEOUT_SECONDS = 30
 
 
@@ -76,13 +70,15 @@ class Topics:
         SurroundingsError: the broker cannot be reached.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clients: Clients) -> None:
         self.specs = topic_specs(settings)
         self._servers = settings.bootstrap_servers
-        self._group = settings.app_id
-        self._client_config = settings.kafka_client_config()
-        self._access = AccessErrors(settings)
-        self._admin = AdminClient(self._client_config | {"error_cb": self._access}, logger=_CLIENT_LOG)
+        self._diagnosis = Diagnosis(settings)
+        self._admin = clients.admin(self._diagnosis)
+        self.partitions = self._read()
+
+    def refresh(self) -> None:
+        """Ask again."""
         self.partitions = self._read()
 
     def _read(self) -> dict[str, int]:
@@ -94,12 +90,12 @@ class Topics:
                 metadata = self._admin.list_topics(timeout=slice_seconds)
                 break
             except KafkaException as cause:
-                self._admin.poll(0)  # what the client was told
-                if self._access.denied or time.monotonic() >= give_up:
-                    seconds = slice_seconds if self._access.denied else METADATA_TIMEOUT_SECONDS
+                self._admin.poll(0)  # calls the error callback
+                if self._diagnosis.denied or time.monotonic() >= give_up:
+                    seconds = slice_seconds if self._diagnosis.denied else METADATA_TIMEOUT_SECONDS
                     raise SurroundingsError(
                         f"no answer from KAFKA_BOOTSTRAP_SERVERS={self._servers} within {seconds:g} s "
-                        f"({cause.args[0].str()}): {self._access.reason()}"
+                        f"({cause.args[0].str()}): {self._diagnosis.reason()}"
                     ) from cause
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
 
@@ -117,59 +113,6 @@ class Topics:
     def missing(self) -> list[TopicSpec]:
         """The topics that do not exist yet, the input among them."""
         return [spec for spec in self.specs.values() if spec.name not in self.partitions]
-
-    def has_progress(self) -> bool:
-        """Whether the worker group has committed any offset of the input; SurroundingsError when nobody answers."""
-        client = Consumer(
-            {
-                **self._client_config,
-                "group.id": self._group,
-                "enable.auto.commit": False,
-                "logger": _CLIENT_LOG,
-            }
-        )
-        try:
-            name = self.specs["input"].name
-            asked = [TopicPartition(name, p) for p in range(self.input_partitions)]
-            committed = patiently(lambda: client.committed(asked, timeout=METADATA_TIMEOUT_SECONDS))
-            return any(found.offset >= 0 for found in committed)
-        except KafkaException as cause:
-            raise SurroundingsError(
-                f"the broker does not tell the offsets of the group {self._group} ({cause.args[0].str()})"
-            ) from cause
-        finally:
-            client.close()
-
-    def refuse_lost(self) -> None:
-        """Look again, and raise SurroundingsError where the changelog or the output is still missing.
-
-        A dead-letter topic that was removed is made anew: what goes there does not build on what was there.
-        """
-        self.partitions = self._read()  # the group's first worker may have been about to make them
-        missing = {spec.role: spec.name for spec in self.missing()}
-        if "changelog" in missing:
-            raise SurroundingsError(
-                f"the changelog topic {missing['changelog']} is gone, and with it the state of everything that is committed; "
-                "start over with `coversumm-worker reset`, or build a new epoch with `coversumm-worker replay`"
-            )
-        if "output" in missing:
-            raise SurroundingsError(
-                f"the output topic {missing['output']} does not exist, though the group {self._group} has read part of its "
-                "input: what was published there is gone. Make it with `coversumm-worker topics` to publish only what is new "
-                "from here on, or publish all of it again: `coversumm-worker reset`"
-            )
-
-    def check(self) -> None:
-        """Raise SurroundingsError when an existing topic does not have the input's partition count."""
-        wanted = self.input_partitions
-        for spec in self.specs.values():
-            found = self.partitions.get(spec.name, wanted)
-            if found != wanted:
-                raise SurroundingsError(
-                    f"the {spec.role} topic {spec.name} has {found} partitions, the input topic "
-                    f"{self.specs['input'].name} has {wanted}: they must be equal; give the {spec.role} topic the same count, "
-                    "or name another one"
-                )
 
     def check_policies(self) -> dict[str, str]:
         """By role, sentences about cleanup policies that lose data: a compacted input, an output or changelog that deletes.
@@ -194,7 +137,7 @@ class Topics:
         return complaints
 
     def create(self, specs: list[TopicSpec], partitions: int, replication_factor: int = -1) -> None:
-        """Create topics; one that somebody else made meanwhile counts as made.
+        """Create topics; one that somebody else creates at the same time counts as created.
 
         Args:
             specs: which.
@@ -217,33 +160,3 @@ class Topics:
                     ) from cause
         # What the broker says goes first: somebody else's topic may have another count.
         self.partitions = {spec.name: partitions for spec in specs} | self._read()
-
-
-def prepare_topics(settings: Settings, die: Callable[[BaseException], Any]) -> int:
-    """Check the worker's topics and create the missing ones but the input; return the partition count.
-
-    Only a group that has not begun gets its topics made: what a later one misses was there, and somebody removed it.
-    `die` is called, from a thread of its own, where it turns out later that the state cannot be restored from its changelog.
-    """
-    topics = Topics(settings)
-    partitions = topics.input_partitions
-    missing = topics.missing()
-    if missing and topics.has_progress():
-        topics.refuse_lost()
-    topics.create(missing, partitions)
-    topics.check()
-    threading.Thread(target=_watch_policies, args=[topics, die], name="policies", daemon=True).start()
-    return partitions
-
-
-def _watch_policies(topics: Topics, die: Callable[[BaseException], Any]) -> None:
-    """Beside the start, which need not wait for it: an answer may take its time, or never come."""
-    try:
-        complaints = topics.check_policies()
-    except (KafkaException, TimeoutError) as cause:
-        log.info("the broker does not tell the topics' cleanup policies: %r", cause)
-        return
-    for role, complaint in complaints.items():
-        if role == "changelog":
-            die(SurroundingsError(f"{complaint}: the state cannot be restored from a log that forgets"))
-        log.warning("%s", complaint)

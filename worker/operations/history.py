@@ -9,6 +9,7 @@ import msgspec
 
 from worker.errors import SurroundingsError
 from worker.events.messages import timestamp
+from worker.kafka.clients import SILENT, KafkaClients
 from worker.kafka.partitioner import partition_of
 from worker.kafka.reader import Stored, TopicReader
 from worker.settings import Settings
@@ -43,7 +44,8 @@ def published_changes(settings: Settings, entity_id: str, limit: int) -> list[Pu
 
     They are in the partition of the entity's key; where its producers chose others, all are searched.
     """
-    with TopicReader(settings, settings.output_topic, f"{settings.app_id}-history") as reader:
+    clients = KafkaClients(settings, SILENT)
+    with TopicReader(clients, settings.output_topic, f"{settings.app_id}-history") as reader:
         usual = partition_of(entity_id, len(reader.partitions))
         others = [partition for partition in reader.partitions if partition != usual]
         for partitions in ([usual], others):

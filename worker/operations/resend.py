@@ -9,18 +9,18 @@ read, so the older run is refused by the broker, and what it sent is known to th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Record
-from worker.kafka.reader import TIMEOUT_SECONDS, TopicReader, broker_errors, client_config
-from worker.kafka.retry import FENCED
-from worker.operations.dead_letters import DeadLetter, NotTheOriginal, Selection, Source
+from worker.kafka.clients import SILENT, Clients, KafkaClients
+from worker.kafka.reader import TIMEOUT_SECONDS, TopicReader, broker_errors
+from worker.kafka.transaction import TransactionError, Transactions, UnwrittenError
+from worker.operations.dead_letters import DeadLetter, Selection
+from worker.operations.originals import Impossible, original
 from worker.operations.sent import Sent, Tally, TooScattered, UnknownMetadata
 from worker.settings import Settings
 
@@ -42,10 +42,6 @@ class Outcome(NamedTuple):
     why: str | None = None
 
 
-class Impossible(Exception):
-    """This letter cannot be sent; the message says why."""
-
-
 def group_of(settings: Settings) -> str:
     """The group that remembers what was sent, and the transactional id of the one run that may send."""
     return f"{settings.app_id}-dlq"
@@ -53,7 +49,7 @@ def group_of(settings: Settings) -> str:
 
 def open_letters(settings: Settings) -> TopicReader:
     """A reader of the dead letter topic, in the group that remembers what was sent."""
-    return TopicReader(settings, settings.dlq_topic, group_of(settings))
+    return TopicReader(KafkaClients(settings, SILENT), settings.dlq_topic, group_of(settings))
 
 
 def sent_so_far(letters: TopicReader) -> dict[int, Sent]:
@@ -84,14 +80,13 @@ def resend(
         Fenced: another run began meanwhile; it goes on with what is left.
         SurroundingsError: topics or broker are not as they must be, or the letters sent lie too scattered.
     """
-    with (
-        Originals(settings) as originals,
-        _sender(settings, letters, dry_run) as sender,
-    ):
+    clients = KafkaClients(settings, SILENT)
+    with TopicReader(clients, settings.input_topic, group_of(settings)) as source:
+        producer = None if dry_run else LetterProducer(settings, clients, letters)
         sent = sent_so_far(letters)
         walked = total_sent = 0
         for partition in letters.partitions:
-            walk = _Walk(letters, originals, sender, Tally(sent[partition]), sent[partition])
+            walk = _Walk(letters, source, producer, Tally(sent[partition]), sent[partition])
             bounds, begun = letters.bounds(partition), walked
             for outcome in walk.along(partition, selection):
                 total_sent += outcome.status == SENT
@@ -106,8 +101,8 @@ class _Walk:
     """Over the letters of one partition, in transactions."""
 
     letters: TopicReader
-    originals: Originals
-    sender: Sender | None
+    source: TopicReader
+    producer: LetterProducer | None
     tally: Tally
     before: Sent
     batch: list[tuple[DeadLetter, Record]] = field(default_factory=list)
@@ -127,15 +122,15 @@ class _Walk:
                     yield Outcome(letter, ALREADY_SENT)
                 continue
             try:
-                original = self.originals.of(letter)
+                record = original(letter, self.source)
             except Impossible as impossible:
                 self.tally.passed(letter.place.offset, False)
                 yield Outcome(letter, IMPOSSIBLE, str(impossible))
                 continue
-            if self._full(original):
+            if self._full(record):
                 yield from self._commit(partition)
             self.tally.passed(letter.place.offset, True)
-            self.batch.append((letter, original))
+            self.batch.append((letter, record))
         yield from self._commit(partition)
 
     def _full(self, one_more: Record) -> bool:
@@ -144,11 +139,12 @@ class _Walk:
 
     def _commit(self, partition: int) -> Iterator[Outcome]:
         batch, self.batch = self.batch, []
-        if batch and self.sender is not None:
-            self.sender.commit([record for _, record in batch], partition, self._state(partition))
+        if batch and self.producer is not None:
+            self.producer.commit([record for _, record in batch], self._sent(partition))
         yield from (Outcome(letter, SENT) for letter, _ in batch)
 
-    def _state(self, partition: int) -> TopicPartition:
+    def _sent(self, partition: int) -> TopicPartition:
+        """What was sent of the partition so far, as an offset to commit."""
         sent = self.tally.now()
         try:
             return TopicPartition(self.letters.topic, partition, sent.first_unsent, sent.metadata())
@@ -159,128 +155,48 @@ class _Walk:
             ) from error
 
 
-class Originals:
-    """The records that dead letters were made of: from the letters themselves, or from their source where they are cut."""
+class LetterProducer:
+    """The one producer that may send letters again: transactional, and it fences the one before it."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._source: TopicReader | None = None
-
-    def __enter__(self) -> Self:
-        self._source = TopicReader(self._settings, self._settings.input_topic, group_of(self._settings))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._source is not None
-        self._source.__exit__(kind, error, trace)
-
-    def of(self, letter: DeadLetter) -> Record:
-        """Key and value to send, with where to. Raises Impossible."""
-        assert self._source is not None
-        source, wanted = letter.source, self._settings.input_topic
-        if source is None:
-            raise Impossible("its headers do not say where it came from")
-        if source.topic != wanted:
-            raise Impossible(
-                f"it came from {source.topic}, the input topic is {wanted} (COVERSUMM_INPUT_TOPIC)"
-            )
-        if source.partition not in self._source.partitions:
-            raise Impossible(f"{wanted} has no partition {source.partition}")
-        if not letter.truncated:
-            return Record(*source, letter.timestamp_ms, letter.key, letter.value)
-        return self._read(source, letter)
-
-    def _read(self, source: Source, letter: DeadLetter) -> Record:
-        assert self._source is not None
-        found = next(iter(self._source.read(source.partition, source.offset, source.offset + 1)), None)
-        if found is None or found.record.offset != source.offset:
-            raise Impossible(f"it is cut, and its original at {source} is gone")
-        try:
-            letter.check_original(found.record)
-        except NotTheOriginal as error:
-            raise Impossible(f"it is cut, and {error} ({source}): the topic was made anew") from error
-        return found.record
-
-
-class Sender:
-    """The one producer that may send letters again: transactional, and it fences the one before it. A context manager."""
-
-    def __init__(self, settings: Settings, letters: TopicReader) -> None:
+    def __init__(self, settings: Settings, clients: Clients, letters: TopicReader) -> None:
         self._topic = settings.input_topic
         self._id = group_of(settings)
         self._letters = letters
-        self._refused: KafkaError | None = None
-        self._producer = Producer(
-            {
-                **client_config(settings),
-                "transactional.id": self._id,
-                "transaction.timeout.ms": settings.transaction_timeout_ms,
-                "compression.type": "lz4",
-                "message.max.bytes": MAX_MESSAGE_BYTES,
-            }
+        self._transactions = Transactions(
+            clients,
+            self._id,
+            timeout_ms=settings.transaction_timeout_ms,
+            deadline_seconds=TIMEOUT_SECONDS,
+            abort_seconds=TIMEOUT_SECONDS,  # readers of the input topic need not wait for the broker's timeout
+            options={"message.max.bytes": MAX_MESSAGE_BYTES},
         )
         with broker_errors(f"the broker did not start a transaction of {self._id}"):
-            self._producer.init_transactions(TIMEOUT_SECONDS)
+            self._transactions.take_over(TIMEOUT_SECONDS)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:  # readers of the input topic need not wait for the broker's timeout
-            with suppress(KafkaException):
-                self._producer.abort_transaction(TIMEOUT_SECONDS)
-
-    def commit(self, records: list[Record], partition: int, state: TopicPartition) -> None:
-        """Send the records to where they came from, and commit `state`, in one transaction.
+    def commit(self, records: list[Record], sent: TopicPartition) -> None:
+        """Send the records to where they came from, and commit `sent`, in one transaction.
 
         Raises Fenced, and Crash where it failed in any other way: then the next run knows whether it was committed.
         """
         try:
-            self._producer.begin_transaction()
-            for record in records:
-                self._producer.produce(
-                    self._topic, record.value, record.key, record.partition, on_delivery=self._on_delivery
-                )
-            if self._producer.flush(TIMEOUT_SECONDS):
-                raise Crash(f"the broker took too long for dead letters of partition {partition}; send again")
-            if self._refused is not None:
-                raise KafkaException(self._refused)
-            metadata = self._letters.consumer.consumer_group_metadata()
-            self._producer.send_offsets_to_transaction([state], metadata, TIMEOUT_SECONDS)
-            self._producer.commit_transaction(TIMEOUT_SECONDS)
-        except KafkaException as cause:
-            raise self._failure(self._root(cause.args[0])) from cause
-        except SystemError as cause:  # confluent-kafka's `flush` loses a fatal error: it sets no exception
-            raise self._failure(self._root(KafkaError(KafkaError._FAIL))) from cause
+            with self._transactions.transaction():
+                self._transactions.produce((self._topic, r.partition, r.key, r.value, ()) for r in records)
+                self._transactions.commit([sent], self._letters.group_metadata)
+        except UnwrittenError:
+            raise Crash(
+                f"the broker took too long for dead letters of partition {sent.partition}; send again"
+            ) from None
+        except TransactionError as cause:
+            raise self._failure(cause) from cause
 
-    def _root(self, error: KafkaError) -> KafkaError:
-        """A fenced producer may be told something else first; when it aborts it is told."""
-        try:
-            self._producer.abort_transaction(TIMEOUT_SECONDS)
-        except KafkaException as found:
-            told: KafkaError = found.args[0]
-            return told if told.code() in FENCED else error
-        return error
-
-    def _on_delivery(self, error: KafkaError | None, _message: Any) -> None:
-        self._refused = self._refused or error
-
-    def _failure(self, error: KafkaError) -> Crash | Fenced | SurroundingsError:
-        if error.code() in FENCED:
+    def _failure(self, cause: TransactionError) -> Crash | Fenced | SurroundingsError:
+        if cause.fenced:
             return Fenced(
                 f"another `dlq send` of {self._id} began meanwhile and goes on with what is left: nothing is sent twice"
             )
-        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        if cause.error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return SurroundingsError(
-                f"{self._topic} does not take a message as large as it once did ({error.str()}): raise its max.message.bytes; "
-                "nothing of this transaction was sent"
+                f"{self._topic} does not take a message as large as it once did ({cause.error.str()}): raise its "
+                "max.message.bytes; nothing of this transaction was sent"
             )
-        return Crash(f"sending dead letters failed ({error.name()}: {error.str()}); run it again")
-
-
-def _sender(settings: Settings, letters: TopicReader, dry_run: bool) -> AbstractContextManager[Sender | None]:
-    return nullcontext(None if dry_run else Sender(settings, letters))
+        return Crash(f"sending dead letters failed ({cause}); run it again")

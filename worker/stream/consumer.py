@@ -152,12 +152,8 @@ class GuardedConsumer(driver.Consumer):
         return None
 
     async def _fetch(self, timeout_seconds: float) -> dict[TP, list[Any]]:
-        tps = (
-            {tp for tp in self._get_active_partitions() if self._is_input(tp)}
-            if self._held.is_flowing
-            else set()
-        )
-        if not (tps and self.flow_active):
+        tps = {tp for tp in self._get_active_partitions() if self._is_input(tp)}
+        if not (tps and self._held.is_flowing and self.flow_active):
             await self.sleep(0.02 if timeout_seconds else 0)
             return {}
         try:

@@ -1,0 +1,92 @@
+"""A broker's topics in memory, behind the admin client and the consumer that ask for them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from tests.harness.fake_clients import FakeClients
+from worker.settings import Settings
+
+SETTINGS = Settings(
+    bootstrap_servers="127.0.0.1:1",
+    input_topic="reviews",
+    output_topic="summaries",
+    app_id="app",
+    data_dir=Path("unused"),
+)
+ALL = {"reviews", "summaries", "reviews.dlq", "app-entities-changelog"}
+
+
+class FakeAdmin:
+    """A broker's topics; `others` are made by somebody else in the moment before ours."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.partitions = {name.replace("_", "."): count for name, count in partitions.items()}
+        self.policies = {"summaries": "compact", "app-entities-changelog": "compact"}
+        self.made: list[Any] = []
+        self.others: dict[str, int] = {}
+        self.others_at_second_look: dict[str, int] = {}
+        self.committed: list[int] = []
+        self.looks = 0
+        self.refusal: int | None = None
+
+    def list_topics(self, timeout: float) -> Any:
+        self.looks += 1
+        if self.looks == 2:
+            self.partitions |= self.others_at_second_look
+        topics = {
+            name: SimpleNamespace(partitions=dict.fromkeys(range(count)), error=None)
+            for name, count in self.partitions.items()
+        }
+        topics["broken"] = SimpleNamespace(partitions={}, error="no leader")
+        return SimpleNamespace(topics=topics)
+
+    def create_topics(self, new: list[Any], operation_timeout: float) -> dict[str, Future[None]]:
+        self.made += new
+        self.partitions |= self.others
+        return {topic.topic: self._create(topic) for topic in new}
+
+    def _create(self, topic: Any) -> Future[None]:
+        future: Future[None] = Future()
+        if self.refusal is not None:
+            future.set_exception(KafkaException(KafkaError(self.refusal)))
+        elif topic.topic in self.partitions:
+            future.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
+        else:
+            self.partitions[topic.topic] = topic.num_partitions
+            future.set_result(None)
+        return future
+
+    def describe_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
+        found = {}
+        for resource in resources:
+            found[resource] = Future[Any]()
+            config = defaultdict(lambda: SimpleNamespace(value="1"))
+            config["cleanup.policy"] = SimpleNamespace(value=self.policies.get(resource.name, "delete"))
+            found[resource].set_result(config)
+        return found
+
+
+class FakeGroup:
+    """The worker group's committed offsets, as a consumer of it sees them."""
+
+    def __init__(self, admin: FakeAdmin) -> None:
+        self._committed = admin.committed
+
+    def committed(self, asked: list[Any], timeout: float) -> list[Any]:
+        offsets = self._committed + [-1001] * len(asked)
+        return [SimpleNamespace(partition=tp.partition, offset=offsets[tp.partition]) for tp in asked]
+
+    def close(self) -> None:
+        pass
+
+
+def clients_of(admin: FakeAdmin) -> FakeClients:
+    """Clients that reach this broker."""
+    return FakeClients(admin=lambda: admin, consumer=lambda: FakeGroup(admin))

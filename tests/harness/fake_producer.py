@@ -1,0 +1,86 @@
+"""librdkafka's transactional producer without a broker: what was called, in which order, and what a test lets fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+
+class Written:
+    """A delivery report's message."""
+
+    def __init__(self, partition: int, offset: int) -> None:
+        self._partition, self._offset = partition, offset
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._offset
+
+
+class FakeProducer:
+    """librdkafka's producer: records what was called, fails where it is told to."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.config = config
+        self.calls: list[str] = []
+        self.produced: list[tuple[Any, ...]] = []
+        self.reports: list[Callable[[], None]] = []
+        self.offsets: list[tuple[str, int, int]] = []
+        self.metadata = b""
+        self.timeouts: set[float] = set()  # of the steps of a commit, in seconds
+        self.failures: dict[str, KafkaError] = {}
+        self.refused: dict[str, KafkaError] = {}  # by topic: what its delivery reports say
+        self.unsent = 0
+        self.room = 1_000_000
+        self.drains = True
+
+    def _step(self, name: str) -> None:
+        self.calls.append(name)
+        if name in self.failures:
+            raise KafkaException(self.failures[name])
+
+    def init_transactions(self, timeout: float) -> None:
+        self._step("init")
+
+    def begin_transaction(self) -> None:
+        self._step("begin")
+
+    def produce(
+        self, topic: str, value: Any, key: Any, partition: int, *, on_delivery: Any, headers: list[Any]
+    ) -> None:
+        if self.room <= 0:
+            raise BufferError
+        self.room -= 1
+        self._step("produce")
+        self.produced.append((topic, partition, key, value, headers))
+        offset, error = 100 + len(self.produced), self.refused.get(topic)
+        self.reports.append(lambda: on_delivery(error, Written(partition, offset)))
+
+    def poll(self, timeout: float) -> int:
+        self.calls.append("poll")
+        self.room += self.drains
+        return 0
+
+    def flush(self, timeout: float) -> int:
+        self.timeouts.add(timeout)
+        self._step("flush")
+        for report in self.reports:
+            report()
+        return self.unsent
+
+    def send_offsets_to_transaction(self, offsets: list[Any], metadata: bytes, timeout: float) -> None:
+        self.timeouts.add(timeout)
+        self._step("offsets")
+        self.offsets = [(tp.topic, tp.partition, tp.offset) for tp in offsets]
+        self.metadata = metadata
+
+    def commit_transaction(self, timeout: float) -> None:
+        self.timeouts.add(timeout)
+        self._step("commit")
+
+    def abort_transaction(self, timeout: float) -> None:
+        self._step("abort")

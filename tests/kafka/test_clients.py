@@ -1,0 +1,97 @@
+"""The clients of the worker and of the tools, on the embedded broker."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from tests.harness.embedded import embedded_broker
+from worker.kafka.clients import READ_TO_END, SILENT, WORKER_LOG, KafkaClients
+from worker.settings import Settings
+
+__all__ = ["embedded_broker"]
+
+NOBODY = Settings(bootstrap_servers="127.0.0.1:1")
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    give_up = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < give_up
+
+
+def test_what_a_producer_writes_a_standalone_consumer_reads_to_its_end(embedded_broker: Any) -> None:
+    embedded_broker.create_topic("in", 1)
+    clients = KafkaClients(Settings(bootstrap_servers=embedded_broker.bootstrap_servers))
+    producer = clients.producer({"linger.ms": 0})
+    producer.produce("in", b"value", b"key", 0)
+    assert producer.flush(60) == 0
+    consumer = clients.standalone_consumer("group", "read_committed", READ_TO_END)
+    try:
+        consumer.assign([TopicPartition("in", 0, 0)])
+        found: list[Any] = []
+        wait_until(lambda: found.extend(consumer.consume(10, 0.1)) or len(found) == 2)
+        message, end = found
+        assert (message.key(), message.value()) == (b"key", b"value")
+        assert end.error().code() == KafkaError._PARTITION_EOF
+    finally:
+        consumer.close()
+    consumer = clients.standalone_consumer("group", "read_committed")
+    try:  # reading and closing committed nothing
+        (committed,) = consumer.committed([TopicPartition("in", 0)], timeout=60)
+        assert committed.offset < 0
+    finally:
+        consumer.close()
+
+
+def test_an_offset_outside_the_log_is_an_error_to_who_reads_to_the_end(embedded_broker: Any) -> None:
+    embedded_broker.create_topic("in", 1)
+    clients = KafkaClients(Settings(bootstrap_servers=embedded_broker.bootstrap_servers))
+    consumer = clients.standalone_consumer("group", "read_committed", READ_TO_END)
+    try:
+        consumer.assign([TopicPartition("in", 0, 500)])
+        found: list[Any] = []
+        wait_until(lambda: found.extend(consumer.consume(10, 0.1)) or found)
+        assert found[0].error().code() == KafkaError._AUTO_OFFSET_RESET
+    finally:
+        consumer.close()
+
+
+def test_an_admin_client_tells_its_errors_to_who_asks_for_them() -> None:
+    told: list[KafkaError] = []
+    admin = KafkaClients(NOBODY, SILENT).admin(told.append)
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=0.5)
+    wait_until(lambda: admin.poll(0.1) or told)
+
+
+class Heard(logging.Handler):
+    """What reaches the root logger."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@pytest.mark.parametrize(("log", "heard"), [(WORKER_LOG, True), (SILENT, False)])
+def test_the_workers_clients_log_where_the_worker_does_and_the_tools_nowhere(
+    log: logging.Logger, heard: bool
+) -> None:
+    handler = Heard()
+    logging.getLogger().addHandler(handler)
+    try:
+        producer = KafkaClients(NOBODY, log).producer({})
+        with pytest.raises(KafkaException):
+            producer.list_topics(timeout=1)
+        producer.poll(0.5)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert bool(handler.records) is heard

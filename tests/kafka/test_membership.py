@@ -1,0 +1,28 @@
+"""A membership as librdkafka writes it, of a consumer that joined no group (one that did: tests/real_kafka)."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.harness.fake_clients import FakeClients
+from worker.errors import SurroundingsError
+from worker.kafka.clients import KafkaClients
+from worker.kafka.membership import Membership, check_group_metadata, group_metadata
+from worker.settings import Settings
+
+CLIENTS = KafkaClients(Settings(bootstrap_servers="127.0.0.1:1"))
+
+
+def test_the_group_metadata_is_what_confluent_kafka_makes() -> None:
+    consumer = CLIENTS.standalone_consumer("größe", "read_committed")
+    try:
+        assert bytes(consumer.consumer_group_metadata()) == group_metadata("größe", Membership(-1, ""))
+    finally:
+        consumer.close()
+    check_group_metadata(CLIENTS, "group")
+
+
+def test_another_metadata_format_is_refused_at_start() -> None:
+    other = SimpleNamespace(consumer_group_metadata=lambda: b"CGMDv3:something", close=lambda: None)
+    with pytest.raises(SurroundingsError, match="pyproject"):
+        check_group_metadata(FakeClients(consumer=lambda: other), "group")

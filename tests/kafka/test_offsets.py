@@ -1,0 +1,133 @@
+"""Questions about offsets, over a consumer whose answers a test gives (a real broker's: tests/real_kafka)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from tests.harness.fake_clients import FakeClients, FakeClock
+from worker.errors import Crash, SurroundingsError
+from worker.kafka.offsets import LogBounds, Start, committed_offsets, committed_starts, log_bounds
+from worker.kafka.topics import DELETE_RETENTION_MS
+
+DAY_MS = 24 * 3600 * 1000
+
+
+class FakeConsumer:
+    """Answers for partitions 0 and 1 of any topic."""
+
+    def __init__(self) -> None:
+        self.offsets = {0: 7, 1: -1001}
+        self.log = (5, 20)
+        self.error: KafkaError | None = None
+        self.not_yet = 0
+        self.first_younger: dict[int, int] = {}  # by milliseconds asked for; -1 for others
+        self.open = True
+
+    def committed(self, asked: list[Any], timeout: float) -> list[Any]:
+        if self.not_yet:
+            self.not_yet -= 1
+            raise KafkaException(KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT))
+        return [
+            SimpleNamespace(partition=tp.partition, offset=self.offsets[tp.partition], error=self.error)
+            for tp in asked
+        ]
+
+    def get_watermark_offsets(self, tp: Any, timeout: float) -> tuple[int, int]:
+        return self.log
+
+    def offsets_for_times(self, asked: list[Any], timeout: float) -> list[Any]:
+        return [TopicPartition(tp.topic, tp.partition, self.first_younger.get(tp.offset, -1)) for tp in asked]
+
+    def close(self) -> None:
+        self.open = False
+
+
+@pytest.fixture
+def consumer() -> FakeConsumer:
+    return FakeConsumer()
+
+
+@pytest.fixture
+def clients(consumer: FakeConsumer) -> FakeClients:
+    return FakeClients(consumer=lambda: consumer)
+
+
+def test_a_partition_starts_at_its_committed_offset_or_at_the_start_of_the_log(
+    clients: FakeClients, consumer: FakeConsumer
+) -> None:
+    assert committed_starts(clients, "group", "in", [0, 1]) == {
+        0: Start(7, True, 20),
+        1: Start(5, False, 20),
+    }
+    # A predecessor's pending transaction decides what is committed: only this level waits for it.
+    assert [(asked.group, asked.isolation) for asked in clients.asked] == [("group", "read_committed")]
+    assert not consumer.open
+
+
+def test_a_pending_transaction_is_waited_for(clients: FakeClients, consumer: FakeConsumer) -> None:
+    consumer.not_yet, clock = 10, FakeClock()
+    began_s = clock.now_s
+    assert committed_starts(clients, "group", "in", [0], clock) == {0: Start(7, True, 20)}
+    assert clock.now_s - began_s == pytest.approx(2.0)
+    consumer.not_yet = 10
+    assert [tp.offset for tp in committed_offsets(consumer, "in", [0, 1], 60, clock)] == [7, -1001]
+
+
+@pytest.mark.parametrize("offset", [4, 21])
+def test_a_committed_offset_outside_the_log_is_refused(
+    clients: FakeClients, consumer: FakeConsumer, offset: int
+) -> None:
+    consumer.offsets = {0: offset}
+    with pytest.raises(
+        SurroundingsError, match=rf"offset {offset} of in-0 .* \[5, 20\].*coversumm-worker reset"
+    ):
+        committed_starts(clients, "group", "in", [0])
+    assert not consumer.open
+
+
+@pytest.mark.parametrize("offset", [5, 20])
+def test_the_edges_of_the_log_belong_to_it(clients: FakeClients, consumer: FakeConsumer, offset: int) -> None:
+    consumer.offsets = {0: offset}
+    assert committed_starts(clients, "group", "in", [0]) == {0: Start(offset, True, 20)}
+
+
+def test_offsets_that_cannot_be_read_are_not_taken_for_none(
+    clients: FakeClients, consumer: FakeConsumer
+) -> None:
+    consumer.error = KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE)
+    with pytest.raises(Crash, match=r"offsets of in-0: .*COORDINATOR_NOT_AVAILABLE"):
+        committed_starts(clients, "group", "in", [0])
+
+
+@pytest.mark.parametrize(
+    ("life_ms", "counted_ms"),
+    [
+        (None, DELETE_RETENTION_MS),
+        (2 * DAY_MS, 2 * DAY_MS),
+        (365 * DAY_MS, DELETE_RETENTION_MS),
+    ],
+)
+def test_the_horizon_is_the_first_offset_younger_than_the_tombstones_life(
+    clients: FakeClients, consumer: FakeConsumer, life_ms: int | None, counted_ms: int
+) -> None:
+    clock = FakeClock()
+    consumer.first_younger = {int(clock.now_s * 1000) - counted_ms: 11}
+    assert log_bounds(clients, "changelog", [0, 1], life_ms, clock) == {
+        0: LogBounds(5, 20, 11),
+        1: LogBounds(5, 20, 11),
+    }
+    assert not consumer.open
+
+
+def test_the_bounds_are_an_uncommitted_readers(clients: FakeClients) -> None:
+    """A committed reader's end lies before an open transaction: a restore up to it would miss its rows."""
+    log_bounds(clients, "changelog", [0], None)
+    assert [asked.isolation for asked in clients.asked] == ["read_uncommitted"]
+
+
+def test_a_log_without_a_young_record_has_its_horizon_at_the_end(clients: FakeClients) -> None:
+    assert log_bounds(clients, "changelog", [0], None) == {0: LogBounds(5, 20, 20)}

@@ -1,0 +1,128 @@
+"""The worker's topics at its start: created, checked or refused, every complaint one line (a real broker's: tests/real_kafka)."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from confluent_kafka import KafkaError
+
+from tests.harness.fake_admin import ALL, SETTINGS, FakeAdmin, clients_of
+from worker.errors import SurroundingsError
+from worker.kafka.provisioning import prepare_topics
+from worker.kafka.topics import DELETE_RETENTION_MS
+
+
+def unexpected(cause: BaseException) -> None:
+    """The worker would end later, and nobody would see why."""
+    raise AssertionError(cause)
+
+
+def test_missing_topics_are_created_with_the_inputs_partition_count() -> None:
+    admin = FakeAdmin(reviews=6, summaries=6)
+    assert prepare_topics(SETTINGS, clients_of(admin), unexpected) == 6
+    made = {topic.topic: topic for topic in admin.made}
+    assert set(made) == {"reviews.dlq", "app-entities-changelog"}
+    assert {topic.num_partitions for topic in made.values()} == {6}
+    assert {topic.replication_factor for topic in made.values()} == {-1}  # the broker's default
+    # Never `delete`: rows would vanish. Tombstones live as long as local state is trusted.
+    changelog = made["app-entities-changelog"].config
+    assert changelog["cleanup.policy"] == "compact"
+    assert changelog["delete.retention.ms"] == str(DELETE_RETENTION_MS)
+    assert made["reviews.dlq"].config["cleanup.policy"] == "delete"
+
+
+def test_topics_that_are_there_are_left_as_they_are() -> None:
+    admin = FakeAdmin()
+    admin.partitions = dict.fromkeys(ALL, 3)
+    assert prepare_topics(SETTINGS, clients_of(admin), unexpected) == 3
+    assert admin.made == []
+
+
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [
+        ("summaries", "what was published there is gone.*coversumm-worker topics"),
+        ("app-entities-changelog", "the state of everything.*coversumm-worker reset"),
+    ],
+)
+def test_a_topic_that_is_gone_under_a_group_that_has_begun_is_not_made_anew(gone: str, words: str) -> None:
+    """An empty one in its place would pass for the whole."""
+    admin = FakeAdmin()
+    admin.partitions = dict.fromkeys(ALL - {gone}, 3)
+    admin.committed = [-1001, 0]
+    clients = clients_of(admin)
+    with pytest.raises(SurroundingsError, match=f"topic {gone} .*{words}"):
+        prepare_topics(SETTINGS, clients, unexpected)
+    assert admin.made == []
+    assert [asked.group for asked in clients.asked] == ["app"]
+
+
+def test_a_dead_letter_topic_that_is_gone_is_made_anew() -> None:
+    admin = FakeAdmin()
+    admin.partitions = dict.fromkeys(ALL - {"reviews.dlq"}, 3)
+    admin.committed = [7, 7, 7]
+    assert prepare_topics(SETTINGS, clients_of(admin), unexpected) == 3
+    assert [topic.topic for topic in admin.made] == ["reviews.dlq"]
+
+
+def test_a_topic_that_the_groups_first_worker_is_just_making_is_not_gone() -> None:
+    admin = FakeAdmin(reviews=2)
+    admin.committed = [7, 7]
+    admin.others_at_second_look = dict.fromkeys(ALL, 2)
+    assert prepare_topics(SETTINGS, clients_of(admin), unexpected) == 2
+
+
+def test_a_missing_input_topic_is_refused_and_nothing_is_created() -> None:
+    admin = FakeAdmin(summaries=3)
+    with pytest.raises(SurroundingsError, match=r"topic reviews does not exist: .*COVERSUMM_INPUT_TOPIC"):
+        prepare_topics(SETTINGS, clients_of(admin), unexpected)
+    assert admin.made == []
+
+
+@pytest.mark.parametrize(
+    ("role", "name"),
+    [("output", "summaries"), ("dead letters", "reviews.dlq"), ("changelog", "app-entities-changelog")],
+)
+def test_another_partition_count_is_refused(role: str, name: str) -> None:
+    admin = FakeAdmin()
+    admin.partitions = dict.fromkeys(ALL, 4) | {name: 3}
+    with pytest.raises(SurroundingsError, match=f"{role} topic {name} has 3 partitions.* has 4"):
+        prepare_topics(SETTINGS, clients_of(admin), unexpected)
+
+
+def test_a_topic_that_another_worker_made_meanwhile_is_as_good() -> None:
+    admin = FakeAdmin(reviews=2)
+    admin.others = {"summaries": 2}
+    assert prepare_topics(SETTINGS, clients_of(admin), unexpected) == 2
+
+
+def test_a_topic_made_meanwhile_with_another_partition_count_is_refused() -> None:
+    admin = FakeAdmin(reviews=2)
+    admin.others = {"summaries": 1}
+    with pytest.raises(SurroundingsError, match="summaries has 1 partitions"):
+        prepare_topics(SETTINGS, clients_of(admin), unexpected)
+
+
+def test_a_topic_that_may_not_be_created_is_told() -> None:
+    admin = FakeAdmin(reviews=2)
+    admin.refusal = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(SurroundingsError, match="could not be created"):
+        prepare_topics(SETTINGS, clients_of(admin), unexpected)
+
+
+def test_a_changelog_that_forgets_ends_the_worker() -> None:
+    ends: list[BaseException] = []
+    ended = threading.Event()
+
+    def die(cause: BaseException) -> None:
+        ends.append(cause)
+        ended.set()
+
+    admin = FakeAdmin()
+    admin.partitions = dict.fromkeys(ALL, 1)
+    admin.policies.clear()
+    assert prepare_topics(SETTINGS, clients_of(admin), die) == 1
+    assert ended.wait(10)
+    assert isinstance(ends[0], SurroundingsError)
+    assert "app-entities-changelog has cleanup.policy=delete" in str(ends[0])

@@ -1,0 +1,83 @@
+"""The worker's Faust app: the Faust it needs, and how it is set up so that nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from inspect import isfunction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.fake_clients import FakeClients
+from worker.app import assemble
+from worker.errors import SurroundingsError
+from worker.metrics import Metrics
+from worker.settings import Settings
+from worker.storage.databases import Databases
+from worker.stream import application as module
+from worker.stream.application import CoverSummApp, check_faust, faust_app
+from worker.stream.consumer import GuardedConsumer
+from worker.stream.surroundings import Surroundings
+from worker.stream.table import CommittedTable
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[CoverSummApp]:
+    settings = Settings(
+        bootstrap_servers="one:9092, two:9093",
+        input_topic="reviews",
+        app_id="app",
+        data_dir=tmp_path,
+        embedder="none",
+        batch_size=77,
+        session_timeout_ms=12_000,
+        standby_replicas=1,
+    )
+    clients = FakeClients(producer=lambda options: None, admin=lambda: None)
+    surroundings = Surroundings(clients, Databases(tmp_path, 2**24, 5))
+    return faust_app(assemble(settings, 5, None, Metrics(), surroundings))
+
+
+def test_everything_that_is_overridden_exists_in_the_installed_faust() -> None:
+    check_faust()
+
+
+@pytest.mark.parametrize("place", list(module.FAUST_NAMES))
+def test_a_faust_without_an_overridden_name_is_refused(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(module.FAUST_NAMES, place, ("_a_name_of_another_version",))
+    with pytest.raises(SurroundingsError, match="_a_name_of_another_version: install the version"):
+        check_faust()
+
+
+def test_every_method_that_the_guarded_consumer_overrides_is_checked_for() -> None:
+    from faust.transport.drivers import aiokafka as driver
+
+    own = {name for name, value in vars(GuardedConsumer).items() if isfunction(value)}
+    overridden = own & set(dir(driver.Consumer)) - {"on_init"}
+    assert overridden <= set(module.FAUST_NAMES["faust.transport.drivers.aiokafka:Consumer"])
+
+
+def test_faust_is_set_up_so_that_nothing_is_lost(app: Any) -> None:
+    conf = app.conf
+    assert app.transport.Consumer is GuardedConsumer
+    assert conf.consumer_auto_offset_reset == "none"  # offsets outside the log are stopped at, never skipped
+    assert conf.stream_wait_empty is True
+    assert conf.recovery_consistency_check is False
+    assert conf.topic_allow_declare is False
+    assert conf.web_tables_enabled is False
+    assert str(conf.processing_guarantee.value) == "at_least_once"
+    assert (conf.topic_partitions, conf.broker_max_poll_records, conf.broker_session_timeout) == (5, 77, 12.0)
+    assert conf.table_standby_replicas == 1
+    assert [str(url) for url in conf.broker] == ["kafka://one:9092", "kafka://two:9093"]
+
+
+def test_the_app_has_the_one_table_and_the_one_agent(app: Any) -> None:
+    ((name, table),) = app.tables.items()
+    assert (name, type(table), table.changelog_topic_name) == (
+        "entities",
+        CommittedTable,
+        "app-entities-changelog",
+    )
+    assert table.partitions == 5
+    assert [agent.name for agent in app.agents.values()] == ["summarize"]

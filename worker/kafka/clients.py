@@ -1,0 +1,73 @@
+"""The one place that makes librdkafka clients.
+
+Whoever needs one takes a `Clients`. `KafkaClients` is the real one; the simulation passes its own.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, Protocol
+
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+
+from worker.settings import Settings
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+OnError = Callable[[KafkaError], None]
+
+READ_TO_END: Final[Mapping[str, Any]] = {
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "queued.max.messages.kbytes": 32 * 1024,
+    "fetch.wait.max.ms": 100,
+}
+"""For a consumer that reads partitions to their end: it is told of the end, and an offset outside the log is an error."""
+
+WORKER_LOG: Final = logging.getLogger("librdkafka")
+SILENT: Final = logging.getLogger("librdkafka.tools")
+"""For the clients of the tools: what goes wrong is raised, in one line."""
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
+
+
+class Clients(Protocol):
+    """Makes clients that reach one Kafka; `options` are librdkafka's, beside those that reach the broker."""
+
+    def standalone_consumer(
+        self, group: str, isolation: Isolation, options: Mapping[str, Any] = {}
+    ) -> Consumer:
+        """A consumer that never joins its group and commits nothing: for explicit assignments and questions about offsets."""
+
+    def producer(self, options: Mapping[str, Any]) -> Producer:
+        """A producer."""
+
+    def admin(self, on_error: OnError | None = None) -> AdminClient:
+        """A client for topics, groups and configurations; `on_error` is told what librdkafka only logs."""
+
+
+class KafkaClients:
+    """Clients of librdkafka.
+
+    Args:
+        settings: address and security of the broker.
+        log: where librdkafka's own messages go.
+    """
+
+    def __init__(self, settings: Settings, log: logging.Logger = WORKER_LOG) -> None:
+        self._config: dict[str, Any] = {**settings.kafka_client_config(), "logger": log}
+
+    def standalone_consumer(
+        self, group: str, isolation: Isolation, options: Mapping[str, Any] = {}
+    ) -> Consumer:
+        """See `Clients`."""
+        own = {"group.id": group, "enable.auto.commit": False, "isolation.level": isolation}
+        return Consumer({**self._config, **own, **options})
+
+    def producer(self, options: Mapping[str, Any]) -> Producer:
+        """See `Clients`."""
+        return Producer({**self._config, **options})
+
+    def admin(self, on_error: OnError | None = None) -> AdminClient:
+        """See `Clients`."""
+        own: dict[str, Any] = {} if on_error is None else {"error_cb": on_error}
+        return AdminClient({**self._config, **own})

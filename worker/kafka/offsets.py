@@ -1,0 +1,116 @@
+"""Questions about offsets: what a group has committed, and where a log begins and ends.
+
+All are asked by standalone consumers, which join no group.
+"""
+
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, TopicPartition
+
+from worker.clock import Clock
+from worker.errors import Crash, SurroundingsError
+from worker.kafka.clients import Clients
+from worker.kafka.retry import retry
+from worker.kafka.topics import DELETE_RETENTION_MS
+
+# How long the broker may take to answer for committed offsets; it waits for a predecessor's transaction to be decided.
+OFFSETS_TIMEOUT_SECONDS = 60
+BROKER_TIMEOUT_SECONDS = 30
+
+
+class Start(NamedTuple):
+    """Where an assigned partition is read from: the group's committed offset, or the log's start where there is none.
+
+    `end` is where the log ended for a committed reader.
+    """
+
+    offset: int
+    committed: bool
+    end: int
+
+
+class LogBounds(NamedTuple):
+    """Offsets of a partition: its start, its end for an uncommitted reader, and where its tombstones are still complete.
+
+    From `horizon` on no tombstone is old enough to have been compacted away; it is `end` where every record is that old.
+    """
+
+    start: int
+    end: int
+    horizon: int
+
+
+def committed_offsets(
+    consumer: Consumer, topic: str, partitions: Iterable[int], timeout_seconds: float, clock: Clock = time
+) -> list[TopicPartition]:
+    """What the consumer's group has committed, a negative offset where nothing; waits for pending transactions.
+
+    Raises KafkaException where the broker does not answer. An entry may have an `error` of its own.
+    """
+    asked = [TopicPartition(topic, partition) for partition in partitions]
+    return retry(lambda: consumer.committed(asked, timeout=timeout_seconds), clock=clock)
+
+
+def committed_starts(
+    clients: Clients, group: str, topic: str, partitions: Iterable[int], clock: Clock = time
+) -> dict[int, Start]:
+    """By partition, where the group goes on. Waits until the transaction of whoever read it before is decided.
+
+    Raises:
+        SurroundingsError: a committed offset lies outside the log.
+        Crash: the broker does not tell the offset of a partition.
+    """
+    consumer = clients.standalone_consumer(group, "read_committed")
+    try:
+        starts = {}
+        for found in committed_offsets(consumer, topic, partitions, OFFSETS_TIMEOUT_SECONDS, clock):
+            if found.error:
+                raise Crash(f"offsets of {topic}-{found.partition}: {found.error}")
+            low, high = consumer.get_watermark_offsets(found, timeout=OFFSETS_TIMEOUT_SECONDS)
+            committed = found.offset >= 0
+            offset = found.offset if committed else low
+            if not low <= offset <= high:
+                raise SurroundingsError(
+                    f"the committed offset {offset} of {topic}-{found.partition} is outside the log [{low}, {high}]: "
+                    "records were removed before they were read, or the topic was made anew; "
+                    "decide with `coversumm-worker reset` where to go on"
+                )
+            starts[found.partition] = Start(offset, committed, high)
+        return starts
+    finally:
+        consumer.close()
+
+
+def log_bounds(
+    clients: Clients, topic: str, partitions: Iterable[int], life_ms: int | None, clock: Clock = time
+) -> dict[int, LogBounds]:
+    """By partition, the bounds of a compacted topic now.
+
+    Args:
+        clients: make the consumer.
+        topic: which one.
+        partitions: of the topic.
+        life_ms: how long it keeps tombstones; None where the broker does not tell. At most `DELETE_RETENTION_MS` is counted on.
+        clock: tells how old a tombstone is.
+
+    Raises KafkaException where the broker does not answer.
+    """
+    partitions = list(partitions)
+    consumer = clients.standalone_consumer(f"{topic}-bounds", "read_uncommitted")
+    try:
+        horizon_ms = int(clock.time() * 1000) - min(life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS)
+        young = consumer.offsets_for_times(
+            [TopicPartition(topic, p, horizon_ms) for p in partitions], timeout=BROKER_TIMEOUT_SECONDS
+        )
+        horizons = {found.partition: found.offset for found in young}
+        bounds = {}
+        for p in partitions:
+            start, end = consumer.get_watermark_offsets(
+                TopicPartition(topic, p), timeout=BROKER_TIMEOUT_SECONDS
+            )
+            bounds[p] = LogBounds(start, end, horizons[p] if horizons[p] >= 0 else end)
+        return bounds
+    finally:
+        consumer.close()
