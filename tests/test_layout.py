@@ -53,13 +53,7 @@ CLOSED = {
 CONFINED = {
     "faust": ("worker/app.py", "worker/stream/", "worker/web.py"),
     "mode": ("worker/app.py", "worker/stream/"),
-    "confluent_kafka": (
-        "worker/cli/",
-        "worker/demo/",
-        "worker/kafka/",
-        "worker/operations/",
-        "worker/stream/",
-    ),
+    "confluent_kafka": ("worker/cli/", "worker/demo/", "worker/kafka/", "worker/operations/"),
     "rocksdict": ("worker/storage/", "worker/stream/table.py"),
     "onnxruntime": ("worker/text/",),
 }
