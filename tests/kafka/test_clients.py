@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,18 @@ from worker.settings import Settings
 __all__ = ["embedded_broker"]
 
 NOBODY = Settings(bootstrap_servers="127.0.0.1:1")
+
+
+def test_clients_are_made_in_no_other_place() -> None:
+    made = {"Consumer", "Producer", "AdminClient"}
+    worker = Path(__file__).resolve().parents[2] / "worker"
+    found = {
+        str(path.relative_to(worker))
+        for path in worker.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in made
+    }
+    assert found == {"kafka/clients.py"}
 
 
 def wait_until(condition: Callable[[], object]) -> None:

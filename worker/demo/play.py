@@ -15,11 +15,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from rich.console import Console
 
 from worker.demo.broker import EmbeddedBroker
@@ -28,6 +29,7 @@ from worker.demo.process import WorkerProcess
 from worker.demo.reviews import Produced, bundled_reviews, take_down
 from worker.demo.story import Story
 from worker.errors import Crash
+from worker.kafka.clients import SILENT, Clients, KafkaClients
 from worker.kafka.topics import topic_specs
 from worker.operations.verification import verify_data_dir
 from worker.settings import Settings
@@ -56,6 +58,7 @@ def play(reviews: int | None, k: int, as_json: bool) -> None:
         settings = Settings(data_dir=directory, k=k)
         topics = {spec.name: PARTITIONS for spec in topic_specs(settings).values()}
         broker = stage.enter_context(EmbeddedBroker(topics, rebalance_delay_ms=100))
+        clients = KafkaClients(replace(settings, bootstrap_servers=broker.bootstrap_servers), SILENT)
         variables = {
             "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
             "COVERSUMM_K": str(k),
@@ -64,7 +67,7 @@ def play(reviews: int | None, k: int, as_json: bool) -> None:
         }
         worker = stage.enter_context(WorkerProcess(directory, variables))
         with display:
-            play = Play(story, display, worker, Kafka(stage, broker, settings))
+            play = Play(story, display, worker, Kafka(stage, clients, settings))
             play.wait_until_ready()
             play.send_reviews(chosen)
             play.take_reviews_down()
@@ -75,19 +78,10 @@ def play(reviews: int | None, k: int, as_json: bool) -> None:
 class Kafka:
     """The demo's producer and consumer."""
 
-    def __init__(self, stage: ExitStack, broker: EmbeddedBroker, settings: Settings) -> None:
-        client = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+    def __init__(self, stage: ExitStack, clients: Clients, settings: Settings) -> None:
         self._input_topic = settings.input_topic
-        self._producer = Producer({**client, "partitioner": "murmur2_random", "linger.ms": 5})
-        self._consumer = Consumer(
-            {
-                **client,
-                "group.id": "demo",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 50,
-            }
-        )
+        self._producer = clients.producer({"partitioner": "murmur2_random", "linger.ms": 5})
+        self._consumer = clients.standalone_consumer("demo", "read_committed", {"fetch.wait.max.ms": 50})
         stage.callback(self._consumer.close)
         self._consumer.assign([TopicPartition(settings.output_topic, p, 0) for p in range(PARTITIONS)])
 

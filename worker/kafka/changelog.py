@@ -36,7 +36,7 @@ class ChangelogReader:
         topic: the changelog topic.
         starts: by partition the first offset to apply.
         apply: writes rows and offset atomically.
-        clock: tells how long a restore stands still.
+        clock: measures how long a restore stands still.
     """
 
     def __init__(

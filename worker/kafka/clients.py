@@ -21,7 +21,7 @@ READ_TO_END: Final[Mapping[str, Any]] = {
     "queued.max.messages.kbytes": 32 * 1024,
     "fetch.wait.max.ms": 100,
 }
-"""For a consumer that reads partitions to their end: it is told of the end, and an offset outside the log is an error."""
+"""For a consumer that reads partitions to their end: the end is reported, and an offset outside the log is an error."""
 
 WORKER_LOG: Final = logging.getLogger("librdkafka")
 SILENT: Final = logging.getLogger("librdkafka.tools")
@@ -42,14 +42,14 @@ class Clients(Protocol):
         """A producer."""
 
     def admin(self, on_error: OnError | None = None) -> AdminClient:
-        """A client for topics, groups and configurations; `on_error` is told what librdkafka only logs."""
+        """A client for topics, groups and configurations; `on_error` gets the errors that librdkafka only logs."""
 
 
 class KafkaClients:
     """Clients of librdkafka.
 
     Args:
-        settings: address and security of the broker.
+        settings: address and security of the brokers.
         log: where librdkafka's own messages go.
     """
 

@@ -56,7 +56,7 @@ def committed_offsets(
 def committed_starts(
     clients: Clients, group: str, topic: str, partitions: Iterable[int], clock: Clock = time
 ) -> dict[int, Start]:
-    """By partition, where the group goes on. Waits until the transaction of whoever read it before is decided.
+    """By partition, where the group goes on. Waits until the transaction of the partition's previous owner is decided.
 
     Raises:
         SurroundingsError: a committed offset lies outside the log.
@@ -93,7 +93,7 @@ def log_bounds(
         topic: which one.
         partitions: of the topic.
         life_ms: how long it keeps tombstones; None where the broker does not tell. At most `DELETE_RETENTION_MS` is counted on.
-        clock: tells how old a tombstone is.
+        clock: its `time` says how old a tombstone is.
 
     Raises KafkaException where the broker does not answer.
     """

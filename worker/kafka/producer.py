@@ -108,7 +108,7 @@ class TransactionalProducer:
         return last_changelog_offsets
 
     def _failure(self, cause: TransactionError) -> Crash | Fenced:
-        # Later it is the broker that gave up on the transaction: nobody else has the id, and a restart puts it right.
+        # After the timeout the broker itself gave up on the transaction: no other worker has the id, and a restart puts it right.
         if cause.fenced and cause.seconds < self._timeout_seconds:
             return Fenced(
                 f"another worker has this instance id: the transactional id {self._transactions.transactional_id} was taken over "

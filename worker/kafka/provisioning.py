@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 def prepare_topics(settings: Settings, clients: Clients, die: Callable[[BaseException], Any]) -> int:
     """Check the worker's topics and create the missing ones but the input; return the partition count.
 
-    Only a group that has not begun gets its topics created: what a later one misses was there, and somebody removed it.
+    Topics are created only for a group that has not begun: one that has had them all, so a missing one was removed.
     `die` is called, from a thread of its own, where it turns out later that the state cannot be restored from its changelog.
 
     Raises SurroundingsError where a topic is not as it must be, or the broker cannot be asked.

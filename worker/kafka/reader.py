@@ -1,4 +1,4 @@
-"""A topic read to its end: committed messages alone, up to where each partition ended when the reader was made."""
+"""A topic read to its end: committed messages alone, up to where each partition ended when the reader was constructed."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from worker.kafka.clients import READ_TO_END, Clients
 from worker.kafka.offsets import committed_offsets
 
 TIMEOUT_SECONDS = 30
-# A partition that gives nothing for so long, though its end is not reached, gives nothing any more.
+# A partition that gives nothing for so long before its end counts as unreadable.
 STALLED_SECONDS = 60
 MESSAGES_AT_ONCE = 1000
 
@@ -35,7 +35,7 @@ class TopicReader:
         group: whose committed offsets `committed` asks for; the reader never joins it and commits nothing.
 
     Raises:
-        SurroundingsError: there is no such topic, or no broker.
+        SurroundingsError: the topic does not exist, or no broker answers.
     """
 
     def __init__(self, clients: Clients, topic: str, group: str) -> None:
@@ -72,7 +72,7 @@ class TopicReader:
         return sum(map(len, self._bounds.values()))
 
     def bounds(self, partition: int) -> range:
-        """Offsets of the partition: its start, and its end for a committed reader, when the reader was made."""
+        """Offsets of the partition: its start, and its end for a committed reader, when the reader was constructed."""
         return self._bounds[partition]
 
     def committed(self) -> dict[int, tuple[int, str]]:
@@ -125,7 +125,7 @@ class TopicReader:
 
 
 def _at_end(message: Any, end: int) -> bool:
-    """Whether this is beyond the end, or tells that only transaction markers and aborted messages are left before it."""
+    """Whether the message lies beyond the end, or says that only transaction markers and aborted messages are left before it."""
     error = message.error()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise KafkaException(error)

@@ -1,7 +1,7 @@
 """What a topic is besides its records: above all its id, which tells it from a later one of the same name.
 
-Offsets alone do not: a topic that was deleted and made anew may have grown past every offset that was stored of the old
-one. Ids never come back, so two equal answers prove that a topic was the same all the time between them.
+Offsets alone do not: a topic that was deleted and created again may have grown past every offset that was stored of the old
+one. Ids are never used again, so two equal answers prove that the topic was the same all the time between them.
 
 Kafka tells ids from 2.8 on. A broker that tells none (an older one, the embedded one) leaves the id "", and offsets alone decide.
 """
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 # A broker that has just started may not know of all topics for a moment.
 MISSING_SECONDS = 3.0
-# What a broker that restarts answers, or its client: to ask again does no harm.
+# What a broker or its client answers while the broker restarts: asking again does no harm.
 PASSING = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -46,7 +46,7 @@ class TopicIds:
         clients: make the client that asks.
         topics: their names.
         timeout_seconds: for one answer.
-        clock: tells how long a broker that does not answer yet was asked.
+        clock: limits how long a broker that does not answer is asked again.
     """
 
     def __init__(
@@ -56,9 +56,7 @@ class TopicIds:
         self._clock = clock
         self._topics = topics
         self._timeout_seconds = timeout_seconds
-        self._told = (
-            False  # whether the broker has answered such a request: a controller may still have to be elected
-        )
+        self._has_controller = False  # which answers what is asked here; it may still have to be elected
         self._known: dict[str, str] = {}
 
     def read(self) -> None:
@@ -80,7 +78,7 @@ class TopicIds:
 
     def tombstone_life_ms(self, topic: str) -> int | None:
         """The topic's delete.retention.ms; None where the broker does not tell it (to this client)."""
-        if not self._told:
+        if not self._has_controller:
             return None
         asked = self._admin.describe_configs(
             [ConfigResource(ConfigResource.Type.TOPIC, topic)], request_timeout=self._timeout_seconds
@@ -105,12 +103,12 @@ class TopicIds:
             raise Crash(f"the broker does not tell the ids of {self._names} ({error.str()})") from cause
 
     def _ask_once(self) -> dict[str, str]:
-        self._admin.poll(0)  # what the client has to log
-        if not self._told:
+        self._admin.poll(0)  # lets the client log
+        if not self._has_controller:
             metadata = self._admin.list_topics(timeout=self._timeout_seconds)
             # Such requests go to the controller; the embedded broker has none, and they would wait for it in vain.
-            self._told = metadata.controller_id in metadata.brokers
-        if not self._told:
+            self._has_controller = metadata.controller_id in metadata.brokers
+        if not self._has_controller:
             return dict.fromkeys(self._topics, "")
         asked = self._admin.describe_topics(
             TopicCollection(list(self._topics)), request_timeout=self._timeout_seconds

@@ -118,7 +118,7 @@ class Topics:
         """By role, sentences about cleanup policies that lose data: a compacted input, an output or changelog that deletes.
 
         Raises:
-            KafkaException, TimeoutError: the broker does not tell.
+            KafkaException, TimeoutError: the broker does not answer.
         """
         existing = [spec for spec in self.specs.values() if spec.name in self.partitions]
         futures = self._admin.describe_configs(
@@ -158,5 +158,5 @@ class Topics:
                     raise SurroundingsError(
                         f"the topic {name} could not be created: {cause.args[0].str()}"
                     ) from cause
-        # What the broker says goes first: somebody else's topic may have another count.
+        # The broker's answer overrides ours: a topic that somebody else created may have another count.
         self.partitions = {spec.name: partitions for spec in specs} | self._read()

@@ -1,7 +1,7 @@
 """Kafka transactions: records and the offsets they were made from become visible together, or not at all.
 
-The producer has a stable transactional id: a second process that takes it over fences this one. Who commits is not known here:
-the offsets go with the metadata of any consumer group, a member's or a standalone consumer's.
+The producer has a stable transactional id: a second process that takes it over fences this one. The offsets are committed under
+the group metadata of any consumer, a member of its group or a standalone one.
 """
 
 import time
@@ -21,7 +21,7 @@ Outgoing = tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes
 FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 """What broker and client answer when another producer took over the transactional id."""
 LOST_ERROR_SECONDS = 1.0
-"""For asking the client for an error that it had and did not tell."""
+"""For the abort that makes the client tell an error it has lost."""
 
 
 class TransactionError(Exception):
@@ -52,7 +52,7 @@ class Transactions:
 
     Args:
         clients: make the producer.
-        transactional_id: whoever takes it over fences this producer.
+        transactional_id: another producer that takes it over fences this one.
         timeout_ms: after it the broker aborts a transaction that is still open; committed readers wait that long.
         deadline_seconds: for each step of a commit.
         abort_seconds: for the abort that follows a failure; None where a failure ends the process, which aborts nothing.
@@ -99,7 +99,7 @@ class Transactions:
     def transaction(self) -> Iterator[None]:
         """One transaction: `produce` into it, then `commit` it.
 
-        Raises TransactionError for what broker or client refuse, whatever else goes wrong inside as it is.
+        Raises TransactionError for what the broker or the client refuses; any other exception passes through unchanged.
         """
         began = self._clock.monotonic()
         self._refused = None
@@ -109,7 +109,7 @@ class Transactions:
         except BaseException as cause:
             told = self._abort(cause)
             if isinstance(cause, KafkaException):
-                # A fenced producer may be told something else first, and the truth when it aborts.
+                # A fenced producer may get another error first, and the true one when it aborts.
                 error = told if told is not None and told.code() in FENCED else cause.args[0]
             elif isinstance(cause, SystemError):
                 error = told or KafkaError(KafkaError._FAIL)
@@ -123,18 +123,13 @@ class Transactions:
         Raises Crash where the producer's queue stays full.
         """
 
-        def refused(error: KafkaError | None, _message: Any) -> None:
-            if error is not None:
-                self._refused = error
-
-        def written(error: KafkaError | None, message: Any) -> None:
+        def on_delivery(error: KafkaError | None, message: Any) -> None:
             if error is not None:
                 self._refused = error
             elif last_offsets is not None:
                 partition, offset = message.partition(), message.offset()
                 last_offsets[partition] = max(offset, last_offsets.get(partition, -1))
 
-        on_delivery = refused if last_offsets is None else written
         for record in records:
             self._enqueue(record, on_delivery)
 
@@ -176,10 +171,10 @@ class Transactions:
                 self._producer.poll(0.1)
 
     def _abort(self, cause: BaseException) -> KafkaError | None:
-        """Abort after a failure; what the client says to it.
+        """Abort after a failure, where that is wanted; the error that the abort itself meets, if any.
 
-        After a SystemError always: `flush` and `poll` of confluent-kafka lose a fatal error, they return nothing and set no
-        exception, and an abort tells it.
+        After a SystemError it is always wanted: confluent-kafka's `flush` and `poll` lose a fatal error (they return nothing and
+        set no exception), and an abort raises it.
         """
         seconds = self._abort_seconds
         if seconds is None:

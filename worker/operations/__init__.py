@@ -1,6 +1,6 @@
 """What the tools of the command line do, apart from arguments and tables (those are in `worker.cli`).
 
-`reader` reads a topic up to where it ended when it was asked; `history` and `dead_letters` understand what is in it. `sent`
-is the memory of `dlq send`, pure; `resend` is the sending. `stored` opens a worker's databases beside it, `verification` and
-`reviews` read them; `reset` throws state away in an order that leaves nothing that passes for right.
+Topics: `history` and `dead_letters` understand the messages that `worker.kafka.reader` reads. `sent` is the memory of
+`dlq send`, `originals` finds what is to be sent, `resend` sends it. `reset` throws state away, `reset_warnings` says what a new
+start would meet. Databases: `verification` and `reviews` read them as `worker.storage.snapshot` opens them, beside the worker.
 """

@@ -39,7 +39,7 @@ class NotTheOriginal(CoversummError):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One dead letter. Whatever else somebody wrote into the topic is one too: without a source, so it cannot be sent."""
+    """One message of the dead letter topic. One that no worker wrote has no source, so it cannot be sent."""
 
     place: Place
     timestamp_ms: int
@@ -105,7 +105,7 @@ class DeadLetter:
                 raise NotTheOriginal(f"the record at its source has another {name}")
 
     def describe(self) -> dict[str, object]:
-        """What `dlq list` tells of it, in order."""
+        """What `dlq list` shows of it, in order."""
         return {
             "partition": self.place.partition,
             "offset": self.place.offset,

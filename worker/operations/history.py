@@ -1,4 +1,4 @@
-"""What was published about an entity, as its output topic still tells it: `inspect --history`."""
+"""What was published about an entity, as far as the output topic still holds it: `inspect --history`."""
 
 from collections import deque
 from collections.abc import Iterator

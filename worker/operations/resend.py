@@ -30,7 +30,7 @@ MAX_MESSAGE_BYTES = 10**9  # librdkafka's own limit: what was in the input topic
 
 SENT, ALREADY_SENT, IMPOSSIBLE = "sent", "already sent", "impossible"
 
-# told(offsets walked over, letters sent)
+# progress(offsets walked over, letters sent)
 Progress = Callable[[int, int], None]
 
 
@@ -72,7 +72,7 @@ def resend(
     dry_run: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Iterator[Outcome]:
-    """Send the selected of the letters, and tell of each when it is decided: SENT when its transaction is committed.
+    """Send the selected letters; yield the outcome of each as soon as it is decided: SENT when its transaction is committed.
 
     With `dry_run` nothing is sent, taken over or committed; SENT is what would be.
 

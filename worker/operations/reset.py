@@ -1,4 +1,4 @@
-"""State thrown away, in an order that leaves nothing that passes for right: `reset`.
+"""State thrown away, in an order that never leaves a state that looks right and is not: `reset`.
 
 1. *Local*: the databases of a data directory. Interrupted after it: the worker restores them from the changelog.
 2. *Offsets*: the group with its committed offsets. Interrupted after it: the worker reads the input again from its start, and the
@@ -46,7 +46,7 @@ class Removal(Protocol):
 def planned(
     settings: Settings, *, local: bool, offsets: bool, changelog: bool, dry_run: bool
 ) -> Iterator[list[Removal]]:
-    """The steps in their order; the data directory is kept from workers meanwhile.
+    """The steps in their order; the data directory is locked until they are done.
 
     Raises SurroundingsError where a worker is running. Asks no broker for `local` alone.
     """

@@ -34,7 +34,7 @@ TABLE_FILE = 32 * 2**20
 """Size of a table file."""
 
 INFO_LOGS, INFO_LOG_BYTES = 3, 2**20
-"""What RocksDB tells of itself, for each database."""
+"""RocksDB's own log files, for each database."""
 
 MIN_OPEN_FILES, MAX_OPEN_FILES = 20, 200
 """Table files a database keeps open; RocksDB takes no fewer than 20."""

@@ -72,7 +72,7 @@ def _manifest_sequence(folder: Path) -> int:
 
 
 def explained(folder: Path | str, error: Exception) -> Exception:
-    """What an error of RocksDB's comes to: a damage, a full disk, or (as it is) something that nobody foresaw."""
+    """What an error of RocksDB's comes to: a damage, a full disk, or the error itself where it is neither."""
     if isinstance(error, CoversummError):
         return error
     text = str(error)

@@ -21,7 +21,7 @@ def lock_data_dir(data_dir: Path) -> None:
 
 @contextmanager
 def held(data_dir: Path) -> Iterator[None]:
-    """Keep workers out meanwhile; SurroundingsError where one is running."""
+    """Keep workers out of the data directory inside the `with`; SurroundingsError where one is running."""
     file = _file(data_dir)
     try:
         if not _lock(file, fcntl.LOCK_EX):
@@ -63,7 +63,7 @@ def _file(data_dir: Path) -> int:
 
 
 def _lock(file: int, kind: int) -> bool:
-    """Whether the file's lock was free; it is had until the file is closed."""
+    """Whether the file's lock was free; it is held until the file is closed."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except OSError:

@@ -6,7 +6,7 @@ it. Only while it is being opened could it miss rows: those of a log that the wo
 removes after the manifest was read and before the log would have been. Every such step is recorded in the manifest, so a view
 counts only if the manifest is the same before and after.
 
-A RocksDB *secondary* instance would follow the worker, which nobody needs here, and it forgives too much: where a table file is
+A RocksDB *secondary* instance would follow the worker, which is not needed here, and it forgives too much: where a table file is
 damaged it goes back to an older set of files, and says nothing.
 """
 
@@ -56,7 +56,7 @@ def databases(data_dir: Path) -> dict[int, Path]:
 
 
 def some_databases(data_dir: Path) -> dict[int, Path]:
-    """The same; SurroundingsError where there are none."""
+    """The databases by partition, as `databases`; SurroundingsError where there are none."""
     found = databases(data_dir)
     if not found:
         raise SurroundingsError(
