@@ -25,8 +25,8 @@ from worker.events import (
     Rejected,
     dead_letter_message,
     decode,
-    encode,
 )
+from worker.events.codecs.json import encode
 from worker.events.schemas import FOLDER, PUBLISHED, files, main
 
 SCHEMAS = {

@@ -15,14 +15,9 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import Meta, Struct, field
 
-from worker.events.model import (
-    EntityDeleted,
-    Reason,
-    ReviewDeleted,
-    SentencesDeleted,
-    SummaryChanged,
-    UpsertBody,
-)
+from worker.events.inputs import EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
+from worker.events.reasons import Reason
+from worker.events.summary import SummaryChanged
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 FOLDER: Final = Path(__file__).parents[2] / "schemas"
