@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from docs.build.schemas import PUBLISHED
 from tests.events.examples import LIMITS, packed, strict_json
 from worker.errors import SurroundingsError
 from worker.events import Limits, Reason, Record, Rejected, decode, read_line
-from worker.events.schemas import PUBLISHED
 from worker.kafka.reader import Stored
 from worker.operations.dead_letters import DeadLetter
 from worker.operations.sent import Sent, UnknownMetadata
