@@ -40,7 +40,8 @@ from worker.stream.fatal import die
 from worker.stream.status import WorkerState
 from worker.stream.table import CommittedTable
 from worker.stream.watchdog import Watchdog
-from worker.text import EmbeddingEngine, load_engine
+from worker.text.embedders import load_engine
+from worker.text.engine import EmbeddingEngine
 from worker.web import check_port, install_web
 
 # What the guarded consumer, the table and the transport override or call. All of it is checked at start, because Faust is free

@@ -25,7 +25,7 @@ from worker.state import rows
 from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import IncarnationKeys, describe, garbage_key, header_key, parse_entity_key
 from worker.state.rows import Applied, Header, Published, ReviewRow
-from worker.text import cap_sentence, split_sentences
+from worker.text.splitting import cap_sentence, split_sentences
 
 Law = Callable[[bytes], object]
 
