@@ -24,6 +24,9 @@ def read_line(line: bytes) -> Line:
     An object without `type` is a bare review (`entity_id, review_id, text, ...`): its known fields make the event, except a
     version; `created_at` becomes `occurred_at` where that is missing, if it is an RFC 3339 timestamp. Every other line goes
     on unchanged, broken ones too: `decode` says what is wrong with them. Never raises.
+
+    >>> read_line(b'{"entity_id": "B00X", "review_id": "r-81", "text": "Good.", "stars": 5}')
+    Line(key=b'B00X', value=b'{"type":"review.upserted","entity_id":"B00X","review_id":"r-81","text":"Good."}')
     """
     line = line.strip()
     try:

@@ -24,13 +24,14 @@ def decode(
 ) -> list[Event | Rejected]:
     """One result for each record, in order.
 
-    >>> from worker.events import Limits, Record, decode
-    >>> deletion = b'{"type": "review.deleted", "entity_id": "B00X", "review_id": "r-81", "reason": "spam"}'
-    >>> records = [
-    ...     Record("reviews", partition=0, offset=7, timestamp_ms=0, key=b"B00X", value=deletion),
-    ...     Record("reviews", partition=0, offset=8, timestamp_ms=0, key=b"B00Y", value=deletion),
-    ... ]
-    >>> event, rejected = decode(records, Limits(dimension=384))
+    >>> from worker.events import Limits, Record
+    >>> limits = Limits(
+    ...     dimension=384, model=None, embeds=True, max_event_bytes=4_000_000, max_text_bytes=250_000, max_sentence_chars=2000,
+    ...     max_sentences_per_review=1000, max_sentences_per_deletion=10_000, max_sentences_per_entity=1_000_000,
+    ... )
+    >>> value = b'{"type": "review.deleted", "entity_id": "B00X", "review_id": "r-81", "reason": "spam"}'
+    >>> one = Record("reviews", partition=0, offset=7, timestamp_ms=0, key=b"B00X", value=value)
+    >>> event, rejected = decode([one, one._replace(key=b"B00Y")], limits)
     >>> event.entity_id, event.review_id, event.reason
     ('B00X', 'r-81', 'spam')
     >>> rejected.reason.value, rejected.detail
