@@ -1,4 +1,4 @@
-"""The examples in docstrings are true."""
+"""The examples in the docstrings of events and texts are true."""
 
 import doctest
 import importlib
@@ -9,7 +9,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for path in sorted((ROOT / "worker").rglob("*.py"))
+    for room in ("events", "text")
+    for path in sorted((ROOT / "worker" / room).rglob("*.py"))
     if ">>> " in path.read_text(encoding="utf-8")
 ]
 
@@ -21,5 +22,5 @@ def test_the_examples_of(name: str) -> None:
     assert found.failed == 0
 
 
-def test_the_public_core_has_examples() -> None:
+def test_what_a_caller_needs_has_an_example() -> None:
     assert {"worker.events.bare", "worker.events.decode", "worker.text.splitting"} <= set(MODULES)

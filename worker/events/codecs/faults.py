@@ -17,7 +17,7 @@ _IN_EMBEDDING: Final = re.compile(r"sentences\[\d+\]\.embedding")
 
 
 def unknown_type(name: bytes) -> BadEvent:
-    """For a body whose `type`, as it was written, is none of the contract's; empty: it has none."""
+    """For a body whose type is not one of the contract's. `name` is the type as it was written, empty where it is missing."""
     types = ", ".join(EVENT_TYPES.values())
     return BadEvent(
         Reason.UNKNOWN_TYPE, f"type: {shown(name)} is none of {types}" if name else "type: missing"

@@ -34,7 +34,7 @@ _encode_body: Final = msgspec.json.Encoder().encode
 def decode(value: bytes) -> Body:
     """The body in `value`: one JSON object in UTF-8, nested at most MAX_DEPTH deep.
 
-    Raises BadEvent: `bad_json`, `unknown_type`, `bad_field`, or `bad_vector` for a number or base64 text that is none.
+    Raises BadEvent: `bad_json`, `unknown_type`, `bad_field`, or `bad_vector` (an embedding's number or base64 is invalid).
     """
     if not value.isascii():
         _check_utf8(value)
