@@ -100,7 +100,7 @@ fuzz: setup-dev ## Every decoder under mutated input for SECONDS=60, by SEED; fa
 
 docs: setup-dev ## Renew what is generated: the README's tables and the JSON Schemas
 	@$(BIN)/python -m tests.readme --write
-	@$(BIN)/python -m worker.events.schemas --write
+	@$(BIN)/python -m docs.build.schemas
 
 clean: ## Remove .venv and caches
 	rm -rf $(VENV) $(ST) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

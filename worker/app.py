@@ -31,7 +31,8 @@ from worker.stream.processor_thread import ProcessorThread
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
 from worker.stream.worker import StreamWorker, WorkerMetrics
-from worker.text import EmbeddingEngine, load_engine
+from worker.text.embedders import load_engine
+from worker.text.engine import EmbeddingEngine
 from worker.web import check_port, install_web
 
 

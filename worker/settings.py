@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from worker.errors import SurroundingsError
+from worker.text import embedders
 
 PREFIX: Final = "COVERSUMM_"
 DEFAULT_MODEL_DIMENSION: Final = 384
@@ -144,10 +145,7 @@ def _folder() -> Kind:
 
 
 def _embedder() -> Kind:
-    return _text(
-        r"onnx|onnx:.+|sentence-transformers:.+|none",
-        "onnx, onnx:FOLDER, sentence-transformers:NAME_OR_FOLDER or none",
-    )
+    return _text(embedders.PATTERN, embedders.FORMS)
 
 
 def _milliseconds() -> Kind:
@@ -233,8 +231,7 @@ class Settings:
         "EMBEDDER",
         "onnx",
         _embedder(),
-        "`onnx` (all-MiniLM-L6-v2), `onnx:FOLDER`, `sentence-transformers:NAME_OR_FOLDER`, or `none`: "
-        "every event carries its embeddings",
+        embedders.HELP,
     )
     embedder_threads: int = _setting(
         "EMBEDDER_THREADS", 0, _integer(1, 1024), "Threads of the embedder", instead="number of cores"

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import SCALE, quantize
-from worker.text import SPLITTER, load_engine, split_sentences
+from worker.text.embedders import load_engine
+from worker.text.splitting import SPLITTER, split_sentences
 
 CACHE = Path(".cache/bench")
 BUNDLED = Path("worker/demo/data/airbnb_albany.jsonl.gz")

@@ -6,7 +6,7 @@ from importlib.resources import files
 from itertools import islice
 
 from tests.harness.drive import FakeEngine
-from worker.text import split_sentences
+from worker.text.splitting import split_sentences
 
 SAMPLE = files("worker.demo").joinpath("data", "airbnb_albany.jsonl.gz")
 

@@ -9,7 +9,8 @@ from rich.console import Console
 from worker.demo.display import make_display
 from worker.demo.reviews import bundled_reviews, take_down
 from worker.demo.story import Story, one_line
-from worker.events import Cause, SummaryChanged, SummarySentence, encode
+from worker.events import Cause, SummaryChanged, SummarySentence
+from worker.events.codecs.json import encode
 
 
 def change(entity_id, offset, texts, added, removed, cause="review.upserted"):

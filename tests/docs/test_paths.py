@@ -10,7 +10,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")])
 PATHS = re.compile(r"`((?:worker|tests|docs|deploy|schemas)/[\w./-]+|\w+\.md)`")
-ROOMS = re.compile(r"`((?:stream|processing|kafka|storage|settings|state|events|text|coversumm|operations)/[\w./-]+)`")
+ROOMS = re.compile(
+    r"`((?:stream|processing|kafka|storage|settings|state|events|text|coversumm|operations)/[\w./-]+)`"
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -21,5 +23,8 @@ def test_every_path_exists(page: Path) -> None:
 
 
 def test_paths_are_found() -> None:
-    assert PATHS.findall("`worker/app.py` and `CHANGELOG.md`, not `make docs`") == ["worker/app.py", "CHANGELOG.md"]
+    assert PATHS.findall("`worker/app.py` and `CHANGELOG.md`, not `make docs`") == [
+        "worker/app.py",
+        "CHANGELOG.md",
+    ]
     assert ROOMS.findall("`stream/gate.py`") == ["stream/gate.py"]

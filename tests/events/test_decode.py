@@ -12,8 +12,6 @@ import pytest
 from tests.events.examples import LIMITS, NO_ENGINE, decode_one, given, packed, record, upsert, vector
 from worker.coversumm.fixed_point import quantize
 from worker.events import (
-    MAX_DEPTH,
-    MAX_ID_CHARS,
     EntityDeleted,
     Limits,
     Record,
@@ -23,6 +21,8 @@ from worker.events import (
     SentencesDeleted,
     decode,
 )
+from worker.events.codecs.json import MAX_DEPTH
+from worker.events.fields import MAX_ID_CHARS
 from worker.events.vectors import CHUNK
 
 VALID = json.dumps(upsert()).encode()

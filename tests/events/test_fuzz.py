@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.events.examples import LIMITS, decode_one, packed, record, strict_json
 from worker.coversumm.fixed_point import quantize
 from worker.events import (
-    MAX_ID_CHARS,
     Reason,
     Record,
     Rejected,
@@ -21,6 +20,7 @@ from worker.events import (
     decode,
     read_line,
 )
+from worker.events.fields import MAX_ID_CHARS
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 IDS = TEXT.filter(bool) | st.sampled_from(["\0", "e" * MAX_ID_CHARS, "🎉", '"\\'])

@@ -9,7 +9,6 @@ import pytest
 
 from tests.events.examples import record
 from worker.events import (
-    MAX_ID_CHARS,
     Cause,
     Reason,
     Record,
@@ -17,10 +16,11 @@ from worker.events import (
     SummaryChanged,
     SummarySentence,
     dead_letter_message,
-    encode,
     summary_message,
     tombstone_message,
 )
+from worker.events.codecs.json import encode
+from worker.events.fields import MAX_ID_CHARS
 from worker.events.messages import MAX_DETAIL_BYTES, TRUNCATED_BYTES, message_bytes
 
 BODY = SummaryChanged(

@@ -1,1 +1,1 @@
-"""Fuzzing: everything that reads bytes or text from outside, under bytes nobody meant."""
+"""Fuzzing: everything that reads bytes or text from outside, under damaged and hostile input."""

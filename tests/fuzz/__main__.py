@@ -18,7 +18,7 @@ MEMORY_BYTES = 4 * 2**30
 
 
 def main() -> int:
-    """Run as told."""
+    """Fuzz, or try a saved input; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=None)

@@ -81,7 +81,7 @@ def rounds(seed: int, per_target: int, folder: Path = FOLDER) -> Iterator[tuple[
 
 
 def again(path: Path) -> str | None:
-    """Try a saved input: why it breaks its target's law, None where it does no more."""
+    """Try a saved input: why it breaks its target's law, None where it no longer does."""
     return broken(TARGETS[path.parent.name].law, path.read_bytes())
 
 
@@ -93,7 +93,7 @@ def _saved(name: str, data: bytes, folder: Path) -> Failure:
 
 
 def fuzz(seconds: float, seed: int, tell: Callable[[str], None]) -> int:
-    """Fuzz for so long; how many different failures were found. Those are told, and at the end what was done."""
+    """Fuzz for so long; how many different failures were found. `tell` gets each of them, and at the end what was done."""
     give_up = time.monotonic() + seconds
     tried, found = 0, set()
     for inputs, failures in rounds(seed, 100):

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from docs.build.schemas import PUBLISHED
 from tests.events.examples import LIMITS, packed, strict_json
 from worker.errors import SurroundingsError
 from worker.events import Limits, Reason, Record, Rejected, decode, read_line
-from worker.events.schemas import PUBLISHED
 from worker.kafka.reader import Stored
 from worker.operations.dead_letters import DeadLetter
 from worker.operations.sent import Sent, UnknownMetadata
@@ -25,7 +25,7 @@ from worker.state import rows
 from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import IncarnationKeys, describe, garbage_key, header_key, parse_entity_key
 from worker.state.rows import Applied, Header, Published, ReviewRow
-from worker.text import cap_sentence, split_sentences
+from worker.text.splitting import cap_sentence, split_sentences
 
 Law = Callable[[bytes], object]
 

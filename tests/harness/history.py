@@ -25,7 +25,7 @@ from tests.harness.topics import Message
 from worker.events import Record, Rejected, decode
 from worker.processing.config import processor_config
 from worker.settings import Settings
-from worker.text import load_engine
+from worker.text.embedders import load_engine
 
 SCALE = 32767
 

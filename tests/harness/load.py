@@ -24,7 +24,7 @@ import numpy as np
 
 from tests.harness.poison import Poison, poisons
 from tests.harness.topics import producer
-from worker.text import load_engine
+from worker.text.embedders import load_engine
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"

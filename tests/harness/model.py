@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from worker.coversumm import brute_force, quantize
-from worker.text import split_sentences
+from worker.text.splitting import split_sentences
 
 
 @dataclass

@@ -2,7 +2,8 @@
 
 import pytest
 
-from worker.events import TRUNCATED_BYTES, Reason, Record, Rejected, dead_letter_message
+from worker.events import Reason, Record, Rejected, dead_letter_message
+from worker.events.messages import TRUNCATED_BYTES
 from worker.kafka.reader import Stored
 from worker.operations.dead_letters import DeadLetter, NotTheOriginal, Place, Selection, Source
 

@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 
 from tests.text.models import PACKAGED, TINY, copy_settings, edit_json, tiny_folder
 from worker.errors import SurroundingsError
-from worker.text import EmbeddingEngine, EngineError, load_engine, split_sentences
+from worker.text.embedders import load_engine
+from worker.text.engine import EmbeddingEngine
+from worker.text.errors import EngineError
 from worker.text.minilm import MODEL, WEIGHTS_SHA256, load_minilm
+from worker.text.splitting import split_sentences
 
-REVIEWS = Path(__file__).parents[2] / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
+ROOT = Path(__file__).parents[2]
+REVIEWS = ROOT / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
 REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 
 
@@ -92,7 +96,7 @@ def test_same_bits_in_a_fresh_process(vectors: NDArray[np.float32], tmp_path: Pa
     program = """if True:
         import json, sys
         from pathlib import Path
-        from worker.text import load_engine
+        from worker.text.embedders import load_engine
         sentences = json.loads(Path(sys.argv[1]).read_text())
         Path(sys.argv[2]).write_bytes(load_engine("onnx", threads=2).embed(sentences).tobytes())
     """
@@ -119,8 +123,13 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
 
 def test_loading_writes_nothing(tmp_path: Path) -> None:
     """No cached graph that could be stale or tampered with, and none of ONNX Runtime's telemetry."""
-    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": ""}
-    program = "from worker.text import load_engine; load_engine('onnx').embed(['x'])"
+    home = {
+        "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "PATH": "",
+        "PYTHONPATH": str(ROOT),
+    }
+    program = "from worker.text.embedders import load_engine; load_engine('onnx').embed(['x'])"
     subprocess.run([sys.executable, "-B", "-c", program], check=True, timeout=120, cwd=tmp_path, env=home)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 

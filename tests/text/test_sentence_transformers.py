@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from tests.text.models import PACKAGED
 from tests.text.test_engines import real_sentences
-from worker.text import EmbeddingEngine, EngineError, load_engine
+from worker.text.embedders import load_engine
+from worker.text.engine import EmbeddingEngine
+from worker.text.errors import EngineError
 
 pytestmark = [
     pytest.mark.sentence_transformers,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.text import SPLITTER, cap_sentence, split_sentences
+from worker.text.splitting import SPLITTER, cap_sentence, split_sentences
 
 REVIEWS = Path(__file__).parents[2] / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
 CAP = 2000
@@ -161,7 +161,7 @@ def test_hostile_text_leaves_no_memory_behind() -> None:
     """Words and runs of dots, all different and all long, must not stay in the splitter's memories."""
     program = """if True:
         import resource
-        from worker.text import split_sentences
+        from worker.text.splitting import split_sentences
         split_sentences("Warm up. Now.", 2000)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for i in range(300):

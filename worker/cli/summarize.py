@@ -9,6 +9,7 @@ import click
 
 from worker.cli import output
 from worker.settings import Settings
+from worker.text import embedders
 
 if TYPE_CHECKING:
     from worker.events import Message, Record
@@ -25,7 +26,7 @@ BATCH_LINES = 1000
 @click.option(
     "--emit", type=click.Choice(["every", "coalesced"]), help="Every change, or the net one of 1,000 lines."
 )
-@click.option("--embedder", help="onnx, onnx:FOLDER, sentence-transformers:NAME_OR_FOLDER or none.")
+@click.option("--embedder", help=f"{embedders.FORMS}.")
 def command(file: str, k: int | None, distinct: bool | None, emit: str | None, embedder: str | None) -> int:
     """No Kafka at all: read events or bare reviews from a JSONL file (also .gz; - for standard input), write the summary
     changes as JSONL to standard output.
@@ -67,10 +68,9 @@ def _processor(settings: Settings, topic: str) -> "tuple[MemoryRows, Processor]"
     from worker.processing.config import check_index, processor_config
     from worker.processing.processor import Processor
     from worker.state import MemoryRows
-    from worker.text import load_engine
 
     check_index(settings.index)
-    engine = load_engine(
+    engine = embedders.load_engine(
         settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
     )
     rows = MemoryRows()

@@ -1,50 +1,37 @@
-"""Typed events, their codec, the messages the worker sends, and the JSON Schemas of all of them."""
+"""Typed events and what becomes of them: codecs, rules, and the messages that the worker sends.
 
-from worker.events.bare import Line, read_line
-from worker.events.decode import MAX_DEPTH, decode
-from worker.events.messages import (
-    CE_SOURCE,
-    TRUNCATED_BYTES,
-    TRUNCATED_HEADERS,
-    dead_letter_message,
-    encode,
-    summary_message,
-    tombstone_message,
-)
-from worker.events.model import (
-    ALGORITHM,
+bytes -> codec -> body -> rules -> event        `decode`; `codecs/` knows formats, `rules.py` the contract
+summary -> codec -> message                     `messages.py`
+"""
+
+from worker.events.bare import read_line
+from worker.events.decode import decode
+from worker.events.fields import MAX_SENTENCE_ID_CHARS
+from worker.events.inputs import (
     EVENT_TYPES,
-    MAX_ID_CHARS,
-    MAX_SENTENCE_ID_CHARS,
-    MAX_VERSION,
-    SUMMARY_CHANGED,
-    Cause,
     EntityDeleted,
     Event,
     GivenSentence,
-    Ignored,
-    Limits,
-    Message,
-    Reason,
     Record,
-    Rejected,
     ReviewDeleted,
     ReviewUpserted,
     SentencesDeleted,
-    SummaryChanged,
-    SummarySentence,
 )
+from worker.events.messages import (
+    TRUNCATED_HEADERS,
+    Message,
+    dead_letter_message,
+    summary_message,
+    tombstone_message,
+)
+from worker.events.reasons import Ignored, Reason, Rejected
+from worker.events.rules import Limits
+from worker.events.summary import ALGORITHM, Cause, SummaryChanged, SummarySentence
 
 __all__ = [
     "ALGORITHM",
-    "CE_SOURCE",
     "EVENT_TYPES",
-    "MAX_DEPTH",
-    "MAX_ID_CHARS",
     "MAX_SENTENCE_ID_CHARS",
-    "MAX_VERSION",
-    "SUMMARY_CHANGED",
-    "TRUNCATED_BYTES",
     "TRUNCATED_HEADERS",
     "Cause",
     "EntityDeleted",
@@ -52,7 +39,6 @@ __all__ = [
     "GivenSentence",
     "Ignored",
     "Limits",
-    "Line",
     "Message",
     "Reason",
     "Record",
@@ -64,7 +50,6 @@ __all__ = [
     "SummarySentence",
     "dead_letter_message",
     "decode",
-    "encode",
     "read_line",
     "summary_message",
     "tombstone_message",

@@ -1,18 +1,14 @@
-"""Lines of a JSONL file: events as they are, bare reviews turned into unversioned `review.upserted`
-events."""
+"""Lines of a JSONL file: events as they are, bare reviews as unversioned `review.upserted` events."""
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from worker.events.decode import is_day
-from worker.events.model import TIMESTAMP_PATTERN
+from worker.events.fields import is_timestamp
 
 _KEPT: Final = ("entity_id", "review_id", "text", "rating", "language", "sentences", "embedding_model")
-_is_timestamp: Final = re.compile(TIMESTAMP_PATTERN).match
 
 
 class Line(NamedTuple):
@@ -25,10 +21,12 @@ class Line(NamedTuple):
 def read_line(line: bytes) -> Line:
     """Key and value of one line, which is not blank.
 
-    An object without `type` is a bare review (`entity_id, review_id, text, ...`): its known fields make the
-    event, `created_at` becomes `occurred_at` where that is missing, if it is an RFC 3339 timestamp; a version
-    is not taken. Whatever else it is goes on unchanged, broken lines too: `decode` says what is wrong with
-    them. Never raises.
+    An object without `type` is a bare review (`entity_id, review_id, text, ...`): its known fields make the event, except a
+    version; `created_at` becomes `occurred_at` where that is missing, if it is an RFC 3339 timestamp. Every other line goes
+    on unchanged, broken ones too: `decode` says what is wrong with them. Never raises.
+
+    >>> read_line(b'{"entity_id": "B00X", "review_id": "r-81", "text": "Good.", "stars": 5}')
+    Line(key=b'B00X', value=b'{"type":"review.upserted","entity_id":"B00X","review_id":"r-81","text":"Good."}')
     """
     line = line.strip()
     try:
@@ -47,7 +45,7 @@ def _event(review: dict[str, Any]) -> bytes:
     occurred_at = review.get("occurred_at")
     if occurred_at is None:
         created_at = review.get("created_at")
-        if isinstance(created_at, str) and _is_timestamp(created_at) and is_day(created_at):
+        if isinstance(created_at, str) and is_timestamp(created_at):
             occurred_at = created_at
     if occurred_at is not None:
         event["occurred_at"] = occurred_at

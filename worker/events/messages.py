@@ -1,5 +1,4 @@
-"""What the worker sends: summary changes and tombstones (CloudEvents, binary mode), dead letters (`dlq.*`
-headers).
+"""What the worker sends: summary changes and tombstones (CloudEvents, binary mode), dead letters (`dlq.*` headers).
 
 Deterministic: the same state and record give the same bytes and headers. No wall clock.
 """
@@ -8,20 +7,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import NAMESPACE_URL, UUID
 
-import msgspec
-
-from worker.events.model import (
-    EVENT_TYPES,
-    SUMMARY_CHANGED,
-    EntityDeleted,
-    Message,
-    Record,
-    Rejected,
-    SummaryChanged,
-)
+from worker.events.codecs import CODECS, Codec
+from worker.events.inputs import EVENT_TYPES, EntityDeleted, Record
+from worker.events.reasons import Rejected
+from worker.events.summary import SUMMARY_CHANGED, SummaryChanged
 
 CE_SOURCE: Final = "coversumm-worker"
 TRUNCATED_BYTES: Final = 64 * 2**10
@@ -32,20 +24,25 @@ TRUNCATED_HEADERS: Final = ("dlq.truncated_bytes", "dlq.truncated_key_bytes")
 
 MAX_DETAIL_BYTES: Final = 1024
 
-_encode_body: Final = msgspec.json.Encoder().encode
+_CODEC: Final[Codec] = CODECS["json"]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def encode(body: SummaryChanged) -> bytes:
-    """Compact JSON, fields in the contract's order, UTF-8 unescaped."""
-    return _encode_body(body)
+class Message(NamedTuple):
+    """One Kafka message to produce."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
 
 
 def summary_message(topic: str, partition: int, body: SummaryChanged, record: Record) -> Message:
     """A summary change; `record` is its cause."""
     name = f"coversumm:{body.entity_id}:{body.epoch}:{body.sequence}"
     headers = _cloud_event(name, SUMMARY_CHANGED, body.occurred_at, record)
-    return Message(topic, partition, body.entity_id.encode(), _encode_body(body), headers)
+    return Message(topic, partition, body.entity_id.encode(), _CODEC.encode(body), headers)
 
 
 def tombstone_message(
@@ -105,7 +102,7 @@ def _cloud_event(name: str, ce_type: str, occurred_at: str | None, record: Recor
     ]
     if time := occurred_at or timestamp(record.timestamp_ms):
         headers.append(("ce_time", time.encode()))
-    headers.append(("content-type", b"application/json"))
+    headers.append(("content-type", _CODEC.CONTENT_TYPE))
     return headers
 
 

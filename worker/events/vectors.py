@@ -1,56 +1,70 @@
-"""The embeddings of a micro-batch, gathered first and turned to fixed point together."""
+"""The embeddings of a micro-batch: gathered one by one, turned to fixed point together."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm.fixed_point import quantize_rows
+from worker.events.reasons import BadEvent, Reason
 
 CHUNK: Final = 128
+"""Rows quantized at a time: what a core's cache holds, four times as fast as all rows at once."""
+
+
+Embedding: TypeAlias = bytes | list[float]
+"""One vector as it was given: little-endian float32, or numbers."""
+
+
+def check_embedding(embedding: Embedding, dimension: int, where: str) -> None:
+    """Raises BadEvent, which names `where`: `bad_vector` (no whole numbers) or `wrong_dimension`."""
+    length, rest = divmod(len(embedding), 4) if isinstance(embedding, bytes) else (len(embedding), 0)
+    if rest:
+        raise BadEvent(Reason.BAD_VECTOR, f"{where}: {len(embedding)} bytes are not whole float32 numbers")
+    if length != dimension:
+        raise BadEvent(
+            Reason.WRONG_DIMENSION, f"{where}: {length} numbers, the worker's dimension is {dimension}"
+        )
+
+
+class FixedPoint(NamedTuple):
+    """A pool's rows as int16 (D,), and the numbers of those that have no fixed point: zero, NaN or infinite."""
+
+    vectors: list[NDArray[np.int16]]
+    invalid: frozenset[int]
 
 
 class VectorPool:
-    """Rows of one matrix to be: little-endian float32 bytes or lists of numbers, all of one dimension."""
+    """Rows of a matrix in the making, all of one dimension."""
 
     def __init__(self, dimension: int) -> None:
-        self.dimension = dimension
-        self._rows: list[bytes | list[float]] = []
+        self._dimension = dimension
+        self._rows: list[Embedding] = []
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def add(self, embedding: bytes | list[float]) -> int:
-        """The row number `embedding` will have; the caller has checked its length."""
+    def add(self, embedding: Embedding) -> int:
+        """The number of the row that `embedding` will be; its length has been checked."""
         self._rows.append(embedding)
         return len(self._rows) - 1
 
-    def truncate(self, length: int) -> None:
-        """Take back the rows from `length` on: their record was rejected after all."""
-        del self._rows[length:]
-
-    def quantize(self) -> tuple[list[NDArray[np.int16]], frozenset[int]]:
-        """Fixed point: int16 (D,) for each row, and which rows are no vectors (zero, NaN, infinite).
-
-        In chunks of what a core's cache holds, four times as fast as all rows at once.
-        """
+    def quantize(self) -> FixedPoint:
+        """All rows."""
         matrix = self._matrix()
         vectors: list[NDArray[np.int16]] = []
-        no_vectors: list[int] = []
+        invalid: list[int] = []
         for start in range(0, len(matrix), CHUNK):
-            quantized, invalid = quantize_rows(matrix[start : start + CHUNK])
+            quantized, wrong = quantize_rows(matrix[start : start + CHUNK])
             vectors.extend(quantized)
-            no_vectors.extend((start + np.flatnonzero(invalid)).tolist())
-        return vectors, frozenset(no_vectors)
+            invalid.extend((start + np.flatnonzero(wrong)).tolist())
+        return FixedPoint(vectors, frozenset(invalid))
 
     def _matrix(self) -> NDArray[np.floating]:
         packed = [row for row in self._rows if isinstance(row, bytes)]
-        joined = np.frombuffer(b"".join(packed), dtype="<f4").reshape(-1, self.dimension)
+        joined = np.frombuffer(b"".join(packed), dtype="<f4").reshape(-1, self._dimension)
         if len(packed) == len(self._rows):
             return joined
-        matrix = np.empty((len(self._rows), self.dimension), dtype=np.float64)
+        matrix = np.empty((len(self._rows), self._dimension), dtype=np.float64)
         is_packed = np.fromiter((isinstance(row, bytes) for row in self._rows), dtype=np.bool_)
         matrix[is_packed] = joined
         matrix[~is_packed] = [row for row in self._rows if not isinstance(row, bytes)]

@@ -8,7 +8,7 @@ from worker.errors import SurroundingsError
 from worker.events import Limits
 from worker.processing.processor import BatchLimits, ProcessorConfig
 from worker.settings import Settings
-from worker.text import EmbeddingEngine
+from worker.text.engine import EmbeddingEngine
 
 VECTOR_OVERHEAD = 64
 """What a stored sentence takes besides its vector and its text, in bytes: its numbers, its share of a row's key."""

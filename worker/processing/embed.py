@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from worker.coversumm import quantize_rows
 from worker.events import Reason, Rejected
 from worker.processing.plan import Plan
-from worker.text import EmbeddingEngine
+from worker.text.engine import EmbeddingEngine
 
 
 @dataclass(slots=True)

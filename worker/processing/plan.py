@@ -36,7 +36,7 @@ from worker.limits import Limit
 from worker.processing.entity_cache import EntityKey, HotEntity
 from worker.state.entity import Review, Sentence, parse_sentence_id, sentence_id
 from worker.state.rows import Header
-from worker.text import cap_sentence, split_sentences
+from worker.text.splitting import cap_sentence, split_sentences
 
 Outcome = Ignored | Rejected | None
 """What becomes of a record; None: it is applied."""

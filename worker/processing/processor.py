@@ -48,7 +48,8 @@ from worker.state.entity import EntityRows, Pending, read_header
 from worker.state.partition import GARBAGE_ROWS, collect_garbage, put_applied, put_fingerprint, put_garbage
 from worker.state.rows import Header, Published
 from worker.state.view import view_sentences
-from worker.text import SPLITTER, EmbeddingEngine
+from worker.text.engine import EmbeddingEngine
+from worker.text.splitting import SPLITTER
 
 __all__ = ["Batch", "BatchLimits", "Processor", "ProcessorConfig", "Stats", "SummaryView"]
 

@@ -52,9 +52,10 @@ FAUST_NAMES = {
     ),
     "faust.stores.rocksdb:Store": (
         "_db_for_partition",
-        "_open_for_partition",
         "offset_key",
-        "partition_path",
+        "on_rebalance",
+        "revoke_partitions",
+        "stop",
     ),
 }
 

@@ -37,8 +37,8 @@ _OUTPUTS = ("last_hidden_state", "token_embeddings")
 class OnnxEngine:
     """A transformer in an ONNX Runtime session, with tokenizer and pooling around it.
 
-    `threads` batches run at a time, each on one thread: nobody waits for the others within a batch, as ONNX Runtime's
-    own threads would, and the number of threads cannot touch the bits.
+    `threads` batches run at a time, each on one thread: no thread waits for others within a batch, as ONNX Runtime's own
+    would, and the number of threads cannot touch the bits.
     """
 
     def __init__(self, model: str, layout: Layout, session: Any, threads: int) -> None:
@@ -144,7 +144,7 @@ def load_hub(spec: str, threads: int, cache_dir: Path | None) -> OnnxEngine:
 
 def open_session(graph: str | bytes, weights: dict[str, NDArray[np.float32]] | None = None) -> Any:
     """An ONNX Runtime session that runs in the calling thread; `weights` are the graph's external initializers."""
-    # ONNX Runtime reports to Microsoft unless told not to before its import; a stream of reviews is nobody's business.
+    # ONNX Runtime reports its use to Microsoft, unless this is set before its import.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 

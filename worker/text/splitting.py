@@ -60,6 +60,9 @@ def split_sentences(text: str, max_chars: int) -> list[str]:
 
     Markup goes, whitespace becomes single blanks, everything else stays. Signs without a letter or digit ("!!!", ":)")
     belong to the sentence before them. Takes any string, in time linear in its length.
+
+    >>> split_sentences("Sharp display &amp; light.<br>The battery lasts for days.Dr. Smith likes it!!! :)", max_chars=2000)
+    ['Sharp display & light.', 'The battery lasts for days.', 'Dr. Smith likes it!!! :)']
     """
     pieces: list[list[str]] = []
     for line in _clean(text).splitlines():
@@ -75,6 +78,9 @@ def cap_sentence(text: str, max_chars: int) -> list[str]:
     """`text` itself if it has at most `max_chars` characters, else pieces that have; nothing if it is blank.
 
     Cuts at the last blank in the second half of the cap; where there is none, at the cap.
+
+    >>> cap_sentence("It was a very long stay.", max_chars=10)
+    ['It was a', 'very long', 'stay.']
     """
     if max_chars < 1:
         raise ValueError(f"a sentence's cap must be at least 1 character, not {max_chars}")

@@ -1,28 +1,20 @@
-"""The published JSON Schemas (2020-12), generated from the types in `model.py`.
+"""The published JSON Schemas (2020-12), generated from the types of bodies and summaries; `python -m docs.build.schemas`.
 
-`python -m worker.events.schemas` checks `schemas/` against the code, `--write` writes it. The schemas say what is
-the same for every worker; its limits (dimension, model, sizes) and the Kafka key are not theirs to check.
+They say what is the same for every worker: its limits (dimension, model, sizes) and the Kafka key are not theirs to check.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct, field
 
-from worker.events.model import (
-    EntityDeleted,
-    Reason,
-    ReviewDeleted,
-    SentencesDeleted,
-    SummaryChanged,
-    UpsertBody,
-)
+from worker.events.inputs import EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
+from worker.events.reasons import Reason
+from worker.events.summary import ALGORITHM, SummaryChanged
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 FOLDER: Final = Path(__file__).parents[2] / "schemas"
@@ -54,7 +46,7 @@ class DeadLetterHeaders(Struct, frozen=True):
     )
 
 
-class _Published(NamedTuple):
+class Published(NamedTuple):
     """One file: its name, the type behind it, whole examples."""
 
     name: str
@@ -115,7 +107,7 @@ _SUMMARY: Final[dict[str, Any]] = {
     },
     "occurred_at": "2026-11-20T12:00:00Z",
     "embedding_model": "sentence-transformers/all-MiniLM-L6-v2",
-    "algorithm": "coversumm/1",
+    "algorithm": ALGORITHM,
 }
 _HEADERS: Final[dict[str, Any]] = {
     "dlq.reason": "bad_field",
@@ -128,24 +120,24 @@ _HEADERS: Final[dict[str, Any]] = {
 _DELETION: Final[dict[str, Any]] = {"entity_id": "B00X", "occurred_at": "2026-11-20T12:00:00Z"}
 
 PUBLISHED: Final = (
-    _Published("review.upserted", UpsertBody, _UPSERTS),
-    _Published(
+    Published("review.upserted", UpsertBody, _UPSERTS),
+    Published(
         "review.deleted",
         ReviewDeleted,
         [{"type": "review.deleted", "review_id": "r-81", "review_version": 4, "reason": "spam"} | _DELETION],
     ),
-    _Published(
+    Published(
         "sentences.deleted",
         SentencesDeleted,
         [{"type": "sentences.deleted", "sentence_ids": ["r-81#2"]} | _DELETION],
     ),
-    _Published("entity.deleted", EntityDeleted, [{"type": "entity.deleted"} | _DELETION]),
-    _Published("summary.changed", SummaryChanged, [_SUMMARY]),
-    _Published("dead-letter.headers", DeadLetterHeaders, [_HEADERS]),
+    Published("entity.deleted", EntityDeleted, [{"type": "entity.deleted"} | _DELETION]),
+    Published("summary.changed", SummaryChanged, [_SUMMARY]),
+    Published("dead-letter.headers", DeadLetterHeaders, [_HEADERS]),
 )
 
 
-def schema(published: _Published) -> dict[str, Any]:
+def schema(published: Published) -> dict[str, Any]:
     """The JSON Schema of one type, with everything it refers to."""
     _, components = msgspec.json.schema_components([published.type], ref_template="#/$defs/{name}")
     components = {name: _readable(component) for name, component in components.items()}
@@ -154,10 +146,8 @@ def schema(published: _Published) -> dict[str, Any]:
         body["properties"]["type"] = {"const": published.name}
     if published.type is UpsertBody:
         body["anyOf"] = [{"required": ["text"]}, {"required": ["sentences"]}]
-    if published.type is SummaryChanged:
-        body["required"] = list(
-            body["properties"]
-        )  # a default spares the code an argument; it is written all the same
+    if published.type is SummaryChanged:  # a default spares the code an argument; it is written all the same
+        body["required"] = list(body["properties"])
     head = {"$schema": DIALECT, "$id": f"urn:coversumm:{published.name}"}
     body["title"] = published.name
     return head | body | ({"$defs": components} if components else {}) | {"examples": published.examples}
@@ -179,31 +169,19 @@ def _readable(node: Any) -> Any:
     return node
 
 
-def files() -> Iterator[tuple[str, str]]:
+def schemas() -> dict[str, str]:
     """Name and text of every file in `schemas/`."""
-    for published in PUBLISHED:
-        text = json.dumps(schema(published), indent=2, ensure_ascii=False)
-        yield f"{published.name}.schema.json", text + "\n"
+    return {
+        f"{published.name}.schema.json": json.dumps(schema(published), indent=2, ensure_ascii=False) + "\n"
+        for published in PUBLISHED
+    }
 
 
-def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
-    """Write the schemas, or exit 1 naming those that differ from the code."""
-    if list(arguments) not in ([], ["--write"]):
-        print("usage: python -m worker.events.schemas [--write]", file=sys.stderr)
-        return 2
-    expected = dict(files())
-    if arguments:
-        for name, text in expected.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        return 0
-    actual = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.schema.json")}
-    differing = sorted(
-        name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name)
-    )
-    for name in differing:
-        print(f"schemas/{name} is not what the code says: python -m worker.events.schemas --write")
-    return 1 if differing else 0
+def write(folder: Path = FOLDER) -> None:
+    """Write all of them into `folder`."""
+    for name, text in schemas().items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    write()

@@ -1,0 +1,80 @@
+"""The setting, its help, its errors and the loader agree on what names an embedder, since all have it from one table."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from worker.errors import SurroundingsError
+from worker.settings import Settings, settings_by_field
+from worker.text import embedders
+from worker.text.embedders import EMBEDDERS, FORMS, HELP, PATTERN, load_engine
+from worker.text.errors import EngineError
+
+NAMED = {
+    "onnx": "onnx",
+    "onnx:~/model": "onnx:FOLDER",
+    "onnx:/models/hub:a": "onnx:FOLDER",
+    "onnx:hub:owner/name@main": "onnx:hub:OWNER/NAME@REVISION",
+    "sentence-transformers:owner/name": "sentence-transformers:NAME_OR_FOLDER",
+    "none": "none",
+}
+UNKNOWN = (
+    "onyx",
+    "ONNX",
+    "onnx:",
+    "onnx:hub:",
+    "onnx:a\nb",
+    "sentence-transformers",
+    "sentence-transformers:",
+    "none:x",
+)
+
+
+@pytest.mark.parametrize(("spec", "form"), NAMED.items())
+def test_each_spec_is_of_one_form_and_a_setting(spec: str, form: str, tmp_path: Path) -> None:
+    assert [one.form for one in EMBEDDERS if re.fullmatch(one.pattern, spec)] == [form]
+    environment = {"COVERSUMM_EMBEDDER": spec, "COVERSUMM_DATA_DIR": str(tmp_path)}
+    assert Settings.from_environment(environment).embedder == spec
+
+
+def test_every_form_is_named_in_help_and_errors() -> None:
+    assert set(NAMED.values()) == {one.form for one in EMBEDDERS}
+    for one in EMBEDDERS:
+        assert one.form in FORMS
+        assert f"`{one.form}` ({one.meaning})" in HELP
+    assert settings_by_field()["embedder"].help == HELP
+
+
+@pytest.mark.parametrize("spec", UNKNOWN)
+def test_what_names_none_is_refused_by_the_setting_and_by_the_loader(spec: str, tmp_path: Path) -> None:
+    assert re.fullmatch(PATTERN, spec) is None
+    environment = {"COVERSUMM_EMBEDDER": spec, "COVERSUMM_DATA_DIR": str(tmp_path)}
+    with pytest.raises(SurroundingsError, match=re.escape(FORMS)):
+        Settings.from_environment(environment)
+    with pytest.raises(EngineError, match=re.escape(FORMS)):
+        load_engine(spec)
+
+
+def test_another_embedder_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[object] = []
+
+    def load(name: str, *, threads: int, cache_dir: Path | None) -> None:
+        loaded.append((name, threads, cache_dir))
+
+    another = embedders.Embedder("mine:NAME", "mine:(.+)", "a test's own", load)
+    monkeypatch.setattr(embedders, "EMBEDDERS", (*EMBEDDERS, another))
+    load_engine("mine:a", threads=3, cache_dir=Path("/cache"))
+    assert loaded == [("a", 3, Path("/cache"))]
+
+
+def test_settings_import_no_engine() -> None:
+    """They are read before NumPy's threads are limited, and for every `--help`."""
+    heavy = {"numpy", "onnxruntime", "onnx", "tokenizers", "nupunkt", "huggingface_hub", "msgspec"}
+    program = f"import sys, worker.settings; print(sorted({heavy!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,94 @@
+"""The JSON codec.
+
+Parsing and checking the fields is one pass of msgspec: a mapping in between would cost as much again. Only where that fails
+is the value looked at twice, to say why.
+"""
+
+import re
+from itertools import accumulate
+from typing import Final
+
+import msgspec
+
+from worker.events.codecs.faults import unknown_type, wrong_field
+from worker.events.inputs import EVENT_TYPES, Body
+from worker.events.reasons import BadEvent, Reason
+from worker.events.summary import SummaryChanged
+
+CONTENT_TYPE: Final = b"application/json"
+
+MAX_DEPTH: Final = 256
+"""Deepest nesting of arrays and objects. A limit of our own: the interpreter's depends on who calls and on its version."""
+
+
+class _Head(msgspec.Struct):
+    type: msgspec.Raw = msgspec.Raw()
+
+
+_decode_body: Final = msgspec.json.Decoder(Body).decode
+_decode_head: Final = msgspec.json.Decoder(_Head).decode
+_check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
+_encode_body: Final = msgspec.json.Encoder().encode
+
+
+def decode(value: bytes) -> Body:
+    """The body in `value`: one JSON object in UTF-8, nested at most MAX_DEPTH deep.
+
+    Raises BadEvent: `bad_json`, `unknown_type`, `bad_field`, or `bad_vector` (an embedding's number or base64 is invalid).
+    """
+    if not value.isascii():
+        _check_utf8(value)
+    if value.count(b"[") + value.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise BadEvent(Reason.BAD_JSON, f"nested deeper than {MAX_DEPTH} levels")
+    try:
+        body: Body = _decode_body(value)
+    except msgspec.DecodeError as error:
+        raise _diagnose(value, error) from None
+    return body
+
+
+def encode(body: SummaryChanged) -> bytes:
+    """Compact JSON, fields in the contract's order, UTF-8 unescaped."""
+    return _encode_body(body)
+
+
+def _check_utf8(value: bytes) -> None:
+    """The decoder does not look into fields it skips."""
+    try:
+        value.decode()
+    except UnicodeDecodeError as error:
+        raise BadEvent(Reason.BAD_JSON, f"not UTF-8 (byte {error.start})") from None
+
+
+_ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
+_STRING: Final = re.compile(rb'"[^"]*"')
+_NO_STRUCTURE: Final = bytes(sorted(set(range(256)) - set(b'[]{}"')))
+_STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1, ord('"'): 0}
+
+
+def _depth(value: bytes) -> int:
+    """Deepest nesting of arrays and objects outside of strings, if `value` is JSON."""
+    if b"\\" in value:
+        value = _ESCAPE.sub(b"", value)
+    structure = _STRING.sub(b"", value.translate(None, _NO_STRUCTURE))
+    return max(accumulate(_STEP[byte] for byte in structure), default=0)
+
+
+def _diagnose(value: bytes, error: msgspec.DecodeError) -> BadEvent:
+    """Why `value` did not decode. `error` is the first fault, which may be a wrong field before bad syntax."""
+    try:
+        _check_syntax(value)
+    except msgspec.DecodeError as syntax:
+        return BadEvent(Reason.BAD_JSON, str(syntax))
+    try:
+        name = _decode_head(value).type
+    except msgspec.ValidationError as shape:
+        return BadEvent(Reason.BAD_FIELD, str(shape).replace("`", ""))
+    return wrong_field(error) if _is_known_type(name) else unknown_type(bytes(name))
+
+
+def _is_known_type(raw: msgspec.Raw) -> bool:
+    try:
+        return msgspec.json.decode(raw, type=str) in EVENT_TYPES.values()
+    except msgspec.DecodeError:
+        return False

@@ -1,0 +1,108 @@
+"""The fields that events share, as types: each with its constraints and what the JSON Schemas say about it."""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+MAX_ID_CHARS: Final = 1024
+"""Longest entity or review id, in characters (up to 4 KiB of UTF-8). A summary of 20 sentences, all ids and texts as long
+as they may be and every character escaped, still fits into Kafka's default message size of 1 MiB."""
+
+MAX_SENTENCE_ID_CHARS: Final = MAX_ID_CHARS + 20
+"""A review id, `#` and the digits of a position."""
+
+MAX_VERSION: Final = 2**63 - 1
+MAX_TIMESTAMP_CHARS: Final = 64
+
+# RFC 3339 date-time. `[0-9]`, because Python's \d takes the digits of every script; `$(?!\n)`, because Python's `$` also
+# matches before a final newline while that of JSON Schema (ECMA 262) does not. Days beyond a month's end: `is_day`.
+TIMESTAMP_PATTERN: Final = (
+    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+    r"[Tt]([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\.[0-9]+)?"
+    r"([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$(?!\n)"
+)
+BASE64_PATTERN: Final = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$(?!\n)"
+
+EntityId = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_ID_CHARS,
+        description="The product, hotel or seller. Any characters; equal to the Kafka key (UTF-8).",
+        examples=["B00IOY8XWQ"],
+    ),
+]
+ReviewId = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_ID_CHARS,
+        description="The review, unique within its entity. Any characters.",
+        examples=["r-81"],
+    ),
+]
+SentenceId = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_SENTENCE_ID_CHARS,
+        description="`review_id#i`, i = the sentence's position in its review, from 0.",
+        examples=["r-81#2"],
+    ),
+]
+Version = Annotated[
+    int,
+    Meta(
+        ge=0,
+        le=MAX_VERSION,
+        description="Version of the review, written without a fraction. An upsert applies if greater than "
+        "the stored one, a deletion also if equal to the live one. Without, the order of arrival decides.",
+        examples=[3],
+    ),
+]
+Timestamp = Annotated[
+    str,
+    Meta(
+        pattern=TIMESTAMP_PATTERN,
+        max_length=MAX_TIMESTAMP_CHARS,
+        description="When it happened, an RFC 3339 timestamp. Handed on unchanged.",
+        examples=["2026-11-20T12:00:00Z"],
+        extra_json_schema={"format": "date-time"},
+    ),
+]
+Rating = Annotated[float, Meta(description="The reviewer's rating, on any scale.", examples=[4.0])]
+Numbers = Annotated[list[float], Meta(description="The vector, not all zero; the worker normalises it.")]
+Float32Base64 = Annotated[
+    bytes,
+    Meta(
+        description="The vector as little-endian float32 in base64 with padding: a fifth of the bytes.",
+        extra_json_schema={"pattern": BASE64_PATTERN},
+    ),
+]
+
+EmbeddingModel = Annotated[
+    str,
+    Meta(
+        description="Model that made the embeddings; must be the worker's.",
+        examples=["sentence-transformers/all-MiniLM-L6-v2"],
+    ),
+]
+
+
+_matches: Final = re.compile(TIMESTAMP_PATTERN).match
+
+
+def is_timestamp(text: str) -> bool:
+    """Whether `text` is an RFC 3339 timestamp of a day that exists."""
+    return _matches(text) is not None and is_day(text)
+
+
+def is_day(timestamp: str) -> bool:
+    """Whether the day of a timestamp exists: the pattern lets days up to 31 pass in every month."""
+    year, month, day = int(timestamp[:4]), int(timestamp[5:7]), int(timestamp[8:10])
+    # The calendar module knows no year 0, which is a leap year.
+    return day <= 28 or day <= monthrange(year or 4, month)[1]

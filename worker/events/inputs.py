@@ -1,0 +1,129 @@
+"""What is read: Kafka records, the bodies that codecs make of their values, and the events that the rules make of those.
+
+Bodies carry the constraints and descriptions of their fields as annotations; the published JSON Schemas are generated
+from them, so there is one definition of each field. Unknown fields are ignored. A deletion's body is the event.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from msgspec import UNSET, Meta, Struct, UnsetType
+from numpy.typing import NDArray
+
+from worker.events.fields import (
+    EmbeddingModel,
+    EntityId,
+    Float32Base64,
+    Numbers,
+    Rating,
+    ReviewId,
+    SentenceId,
+    Timestamp,
+    Version,
+)
+
+
+class Record(NamedTuple):
+    """One Kafka record as consumed. For files: base name as topic, partition 0, line number from 0 as offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+class SentenceBody(Struct, frozen=True):
+    """A sentence that was split, and possibly embedded, upstream."""
+
+    text: Annotated[str, Meta(description="The sentence. A blank one is dropped; its position stays unused.")]
+    embedding: Numbers | Float32Base64 | None = None
+
+
+ReviewText = Annotated[str, Meta(description="The review's text, split and embedded by the worker.")]
+Sentences = Annotated[
+    list[SentenceBody | str],
+    Meta(description="The review, split upstream. The worker embeds items without an embedding."),
+]
+
+
+class UpsertBody(Struct, tag_field="type", tag="review.upserted", frozen=True):
+    """A review was written or edited: all of its sentences are replaced. `text` or `sentences` must be there (either may be
+    null); `sentences` wins."""
+
+    entity_id: EntityId
+    review_id: ReviewId
+    review_version: Version | None = None
+    text: ReviewText | UnsetType | None = UNSET
+    rating: Rating | None = None
+    language: Annotated[str, Meta(description="Language tag of the text.", examples=["en"])] | None = None
+    occurred_at: Timestamp | None = None
+    sentences: Sentences | UnsetType | None = UNSET
+    embedding_model: EmbeddingModel | None = None
+
+
+class ReviewDeleted(Struct, tag_field="type", tag="review.deleted", frozen=True):
+    """A review was taken down. Its version is remembered, so that a late older edit cannot bring it back."""
+
+    entity_id: EntityId
+    review_id: ReviewId
+    review_version: Version | None = None
+    reason: Annotated[str, Meta(description="Why, for people.", examples=["spam"])] | None = None
+    occurred_at: Timestamp | None = None
+
+
+class SentencesDeleted(Struct, tag_field="type", tag="sentences.deleted", frozen=True):
+    """Single sentences were taken down; they come back only with a newer upsert of their review."""
+
+    entity_id: EntityId
+    sentence_ids: Annotated[
+        list[SentenceId], Meta(description="Those that are live are removed, others ignored.")
+    ]
+    occurred_at: Timestamp | None = None
+
+
+class EntityDeleted(Struct, tag_field="type", tag="entity.deleted", frozen=True):
+    """The entity is gone and all about it forgotten, versions too. A record with a null value means the same."""
+
+    entity_id: EntityId
+    occurred_at: Timestamp | None = None
+
+
+Body: TypeAlias = UpsertBody | ReviewDeleted | SentencesDeleted | EntityDeleted
+"""What a codec makes of a value: every field of the right type and form, nothing compared with the worker's limits."""
+
+
+class GivenSentence(NamedTuple):
+    """A sentence given in the event, at its position (blank ones included, so that ordinals are right).
+
+    `vector`: int16 (D,), a row of a larger matrix (copy what outlives the batch); None: to be embedded, or blank.
+    """
+
+    text: str
+    vector: NDArray[np.int16] | None
+
+
+class ReviewUpserted(Struct, frozen=True):
+    """A checked `review.upserted`. `sentences` None: split `text`; `text` None or blank: no sentences."""
+
+    entity_id: str
+    review_id: str
+    review_version: int | None
+    rating: float | None
+    occurred_at: str | None
+    text: str | None
+    sentences: tuple[GivenSentence, ...] | None
+
+
+Event: TypeAlias = ReviewUpserted | ReviewDeleted | SentencesDeleted | EntityDeleted
+
+EVENT_TYPES: Final[dict[type[Event], str]] = {
+    ReviewUpserted: "review.upserted",
+    ReviewDeleted: "review.deleted",
+    SentencesDeleted: "sentences.deleted",
+    EntityDeleted: "entity.deleted",
+}
+"""The contract's name of each event class, as in `cause.type` and the metrics."""

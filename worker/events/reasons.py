@@ -1,0 +1,60 @@
+"""Why a record is refused, or a valid event has no effect."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from worker.limits import Limit
+
+
+class Reason(StrEnum):
+    """Why a record became a dead letter."""
+
+    BAD_JSON = "bad_json"
+    BAD_WIRE_FORMAT = (
+        "bad_wire_format"  # nothing gives it yet: the contract has it for Avro, so consumers know it
+    )
+    NO_KEY = "no_key"
+    KEY_MISMATCH = "key_mismatch"
+    UNKNOWN_TYPE = "unknown_type"
+    BAD_FIELD = "bad_field"
+    WRONG_DIMENSION = "wrong_dimension"
+    BAD_VECTOR = "bad_vector"
+    WRONG_MODEL = "wrong_model"
+    NO_EMBEDDING = "no_embedding"
+    TEXT_TOO_LONG = "text_too_long"
+    TOO_MANY_SENTENCES = "too_many_sentences"
+    TOO_LARGE = "too_large"
+    ENTITY_FULL = "entity_full"
+
+
+class Ignored(StrEnum):
+    """Why a valid event had no effect."""
+
+    NOT_NEWER = "not_newer"
+    UNKNOWN_ENTITY = "unknown_entity"
+    UNKNOWN_SENTENCE = "unknown_sentence"
+    ALREADY_APPLIED = "already_applied"
+
+
+class Rejected(NamedTuple):
+    """A record that becomes a dead letter.
+
+    `detail` is one line for people and names the field; `limit` is the limit the record is beyond, if that is the reason.
+    """
+
+    reason: Reason
+    detail: str
+    limit: Limit | None = None
+
+
+class BadEvent(Exception):
+    """Raised by the first check that fails on a record; `decode` turns it into its result, `rejected`."""
+
+    def __init__(self, reason: Reason, detail: str, limit: Limit | None = None) -> None:
+        self.rejected = Rejected(reason, detail, limit)
+
+
+def shown(raw: bytes) -> str:
+    """`raw` for a detail: readable, one line, cut."""
+    text = ascii(raw.decode(errors="backslashreplace"))
+    return text if len(text) <= 80 else f"{text[:80]}... ({len(raw)} bytes)"

@@ -1,0 +1,149 @@
+"""The rules of the contract: a body whose fields are as declared becomes an event, or is refused for what it brings.
+
+They know nothing of the format that a body was written in. The first rule that fails names the reason. For an upsert:
+`text_too_long` (of the whole text), `bad_field` (neither text nor sentences), `too_many_sentences`, `wrong_model`; then
+sentence by sentence `text_too_long`, `no_embedding`, `bad_vector` (no whole numbers), `wrong_dimension`; at last
+`bad_vector` (zero or not finite), when the vectors of all records are fixed point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from worker.events.inputs import (
+    Body,
+    Event,
+    GivenSentence,
+    ReviewUpserted,
+    SentenceBody,
+    SentencesDeleted,
+    UpsertBody,
+)
+from worker.events.reasons import BadEvent, Reason, Rejected, shown
+from worker.events.vectors import Embedding, FixedPoint, VectorPool, check_embedding
+from worker.limits import Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one event may bring, and an entity hold; the defaults are those of the settings.
+
+    `model` is the name of the worker's embedding model (None: any is taken), `embeds` says whether an engine exists.
+    """
+
+    dimension: int = 384
+    model: str | None = None
+    embeds: bool = True
+    max_event_bytes: int = 4 * 2**20
+    max_text_bytes: int = 256 * 2**10
+    max_sentence_chars: int = 2000
+    max_sentences_per_review: int = 1000
+    max_sentences_per_deletion: int = 10_000
+    max_sentences_per_entity: int = 1_000_000
+
+
+class Draft(NamedTuple):
+    """An upsert whose vectors are still in the pool: a row or None for each sentence."""
+
+    body: UpsertBody
+    rows: list[int | None]
+
+
+def check(body: Body, limits: Limits, pool: VectorPool) -> Draft | Event:
+    """The event that `body` is; of an upsert the draft, its vectors added to the pool. Raises BadEvent."""
+    if isinstance(body, UpsertBody):
+        return Draft(body, _check_upsert(body, limits, pool))
+    if isinstance(body, SentencesDeleted) and len(body.sentence_ids) > limits.max_sentences_per_deletion:
+        raise BadEvent(
+            Reason.TOO_MANY_SENTENCES,
+            f"sentence_ids: {len(body.sentence_ids)}, at most {limits.max_sentences_per_deletion} are taken",
+            Limit.SENTENCES_PER_DELETION,
+        )
+    return body
+
+
+def upserted(draft: Draft, fixed_point: FixedPoint) -> ReviewUpserted | Rejected:
+    """The event of `draft`, now that the pool is fixed point."""
+    body, rows = draft
+    vectors, invalid = fixed_point
+    if invalid and not invalid.isdisjoint(rows):
+        first = next(i for i, row in enumerate(rows) if row in invalid)
+        return Rejected(Reason.BAD_VECTOR, f"sentences[{first}].embedding: zero, not a number or infinite")
+    sentences = None
+    if body.sentences is not None and body.sentences is not UNSET:
+        sentences = tuple(
+            GivenSentence(item if isinstance(item, str) else item.text, None if row is None else vectors[row])
+            for item, row in zip(body.sentences, rows, strict=True)
+        )
+    text = None if body.text is UNSET else body.text
+    return ReviewUpserted(
+        body.entity_id, body.review_id, body.review_version, body.rating, body.occurred_at, text, sentences
+    )
+
+
+def _check_upsert(body: UpsertBody, limits: Limits, pool: VectorPool) -> list[int | None]:
+    """The pool's row of each given sentence's vector, None for one without; no rows where the text is to be split.
+
+    The vectors of an upsert go to the pool together, when nothing more can be wrong with it.
+    """
+    text, items = body.text, body.sentences
+    if text:
+        _check_text(text, "text", limits)
+    if items is UNSET and text is UNSET:
+        raise BadEvent(Reason.BAD_FIELD, "text: missing, and so are sentences")
+    if items is UNSET or items is None:
+        if text and not limits.embeds and not text.isspace():
+            raise BadEvent(Reason.NO_EMBEDDING, "text: no embeddings, and this worker has no engine")
+        return []
+    if len(items) > limits.max_sentences_per_review:
+        raise BadEvent(
+            Reason.TOO_MANY_SENTENCES,
+            f"sentences: {len(items)}, at most {limits.max_sentences_per_review} are taken",
+            Limit.SENTENCES_PER_REVIEW,
+        )
+    model = body.embedding_model
+    if model is not None and model != limits.model is not None and any(map(_has_vector, items)):
+        detail = f"embedding_model: {shown(model.encode())}, the worker's is {limits.model!r}"
+        raise BadEvent(Reason.WRONG_MODEL, detail)
+    embeddings = [_check_sentence(i, item, limits) for i, item in enumerate(items)]
+    return [None if embedding is None else pool.add(embedding) for embedding in embeddings]
+
+
+def _has_vector(item: SentenceBody | str) -> bool:
+    return not isinstance(item, str) and item.embedding is not None
+
+
+def _check_sentence(i: int, item: SentenceBody | str, limits: Limits) -> Embedding | None:
+    """The item's embedding, None without one. A blank item will be dropped, its embedding too."""
+    text, embedding = (item, None) if isinstance(item, str) else (item.text, item.embedding)
+    _check_text(text, f"sentences[{i}].text", limits)
+    if not text or text.isspace():
+        return None
+    if embedding is None:
+        if not limits.embeds:
+            raise BadEvent(
+                Reason.NO_EMBEDDING, f"sentences[{i}]: no embedding, and this worker has no engine"
+            )
+        return None
+    if len(text) > limits.max_sentence_chars:  # splitting it would leave its pieces without their vectors
+        raise BadEvent(
+            Reason.TEXT_TOO_LONG,
+            f"sentences[{i}].text: {len(text)} characters, one with an embedding of its own has at most "
+            f"{limits.max_sentence_chars}",
+            Limit.SENTENCE_CHARS,
+        )
+    check_embedding(embedding, limits.dimension, f"sentences[{i}].embedding")
+    return embedding
+
+
+def _check_text(text: str, where: str, limits: Limits) -> None:
+    # One character is at most four bytes, so most texts need no encoding to be known as short enough.
+    if 4 * len(text) > limits.max_text_bytes and (size := len(text.encode())) > limits.max_text_bytes:
+        raise BadEvent(
+            Reason.TEXT_TOO_LONG,
+            f"{where}: {size} bytes, at most {limits.max_text_bytes} are taken",
+            Limit.TEXT_BYTES,
+        )

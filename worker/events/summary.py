@@ -1,0 +1,70 @@
+"""What is published: the body of `summary.changed`. Constraints and descriptions are annotations, as in `inputs.py`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from worker.events.fields import EntityId, ReviewId, SentenceId, Timestamp
+from worker.events.inputs import EVENT_TYPES
+
+ALGORITHM: Final = "coversumm/1"
+SUMMARY_CHANGED: Final = "summary.changed"
+
+
+class SummarySentence(Struct, frozen=True):
+    """One sentence of the summary."""
+
+    rank: Annotated[int, Meta(ge=0, description="From 0, the nearest to the centroid.")]
+    sentence_id: SentenceId
+    review_id: ReviewId
+    text: Annotated[str, Meta(description="As it was split or given.")]
+    rating: Annotated[float, Meta(description="The review's rating.")] | None
+    distance: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Euclidean distance to the centroid, of normalised vectors, rounded to six decimals.",
+        ),
+    ]
+    support: Annotated[int, Meta(ge=1, description="How many live sentences have this very vector.")]
+
+
+class Cause(Struct, frozen=True):
+    """The input record that changed the set."""
+
+    type: Annotated[
+        str, Meta(description="Its event type.", extra_json_schema={"enum": list(EVENT_TYPES.values())})
+    ]
+    topic: str
+    partition: Annotated[int, Meta(ge=0)]
+    offset: Annotated[int, Meta(ge=0)]
+    review_id: Annotated[str, Meta(description="Null when the event names no review.")] | None
+
+
+class SummaryChanged(Struct, tag_field="type", tag=SUMMARY_CHANGED, frozen=True):
+    """The set of an entity's k sentences nearest to the centroid changed. The field order is fixed."""
+
+    entity_id: EntityId
+    epoch: Annotated[
+        int, Meta(ge=0, description="The build of the summaries: another model, k or code is another epoch.")
+    ]
+    sequence: Annotated[
+        int, Meta(ge=0, description="Source offset of the cause: strictly increasing per entity.")
+    ]
+    previous_sequence: (
+        Annotated[int, Meta(ge=0, description="The entity's last change; null at first.")] | None
+    )
+    sentences: Annotated[list[SummarySentence], Meta(description="The summary, in rank order.")]
+    added: Annotated[
+        list[SentenceId], Meta(description="In rank order; an edited sentence is in both lists.")
+    ]
+    removed: Annotated[list[SentenceId], Meta(description="In former rank order.")]
+    review_count: Annotated[int, Meta(ge=0, description="Live reviews of the entity.")]
+    sentence_count: Annotated[int, Meta(ge=0, description="Live sentences of the entity.")]
+    k: Annotated[int, Meta(ge=1, description="How many sentences a full summary has.")]
+    cause: Cause
+    occurred_at: Timestamp | None
+    embedding_model: Annotated[str, Meta(description="The worker's.")] | None
+    algorithm: Annotated[str, Meta(extra_json_schema={"const": ALGORITHM})] = ALGORITHM

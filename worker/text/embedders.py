@@ -1,0 +1,105 @@
+"""The forms of the setting that names an embedder: what each accepts and means, and how its engine is loaded.
+
+Settings, their help and their errors come from here, and are read before NumPy's threads are limited: so this module imports
+no engine before it is loaded. Another embedder is a module with an engine, and an entry in `EMBEDDERS`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from worker.text.errors import EngineError
+
+if TYPE_CHECKING:
+    from worker.text.engine import EmbeddingEngine
+
+
+class Embedder(NamedTuple):
+    """One form. `load` takes the groups of `pattern`, `threads` and `cache_dir`."""
+
+    form: str
+    pattern: str
+    meaning: str
+    load: Callable[..., EmbeddingEngine | None]
+
+
+def _load_default(*, threads: int, cache_dir: Path | None) -> EmbeddingEngine:
+    from worker.text.minilm import load_minilm
+
+    return load_minilm(threads)
+
+
+def _load_folder(folder: str, *, threads: int, cache_dir: Path | None) -> EmbeddingEngine:
+    from worker.text.onnx import load_folder
+
+    return load_folder(Path(folder).expanduser(), threads)
+
+
+def _load_hub(model: str, *, threads: int, cache_dir: Path | None) -> EmbeddingEngine:
+    from worker.text.onnx import load_hub
+
+    return load_hub(model, threads, cache_dir)
+
+
+def _load_reference(name_or_folder: str, *, threads: int, cache_dir: Path | None) -> EmbeddingEngine:
+    from worker.text.sentence_transformers import SentenceTransformersEngine
+
+    return SentenceTransformersEngine(name_or_folder, cache_dir)
+
+
+def _load_none(*, threads: int, cache_dir: Path | None) -> None:
+    return None
+
+
+EMBEDDERS: Final = (
+    Embedder("onnx", "onnx", "all-MiniLM-L6-v2", _load_default),
+    Embedder("onnx:FOLDER", "onnx:(?!hub:)(.+)", "a model exported to ONNX", _load_folder),
+    Embedder("onnx:hub:OWNER/NAME@REVISION", "onnx:hub:(.+)", "one of the Hugging Face hub", _load_hub),
+    Embedder(
+        "sentence-transformers:NAME_OR_FOLDER",
+        "sentence-transformers:(.+)",
+        "that library, an extra",
+        _load_reference,
+    ),
+    Embedder("none", "none", "every event carries its embeddings", _load_none),
+)
+
+PATTERN: Final = "|".join(one.pattern for one in EMBEDDERS)
+"""Matches what names an embedder, as a whole."""
+
+
+def _listed(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+FORMS: Final = _listed([one.form for one in EMBEDDERS])
+"""What may be given, for messages."""
+
+HELP: Final = _listed([f"`{one.form}` ({one.meaning})" for one in EMBEDDERS])
+"""What may be given and what it means, in Markdown."""
+
+
+def load_engine(
+    spec: str, *, threads: int | None = None, cache_dir: Path | None = None
+) -> EmbeddingEngine | None:
+    """The engine that `spec` names, ready to embed; None for `none`.
+
+    `threads`: batches that run at a time; by default one per core this process may use. sentence-transformers runs one.
+    `cache_dir`: where models of the hub are kept; by default where Hugging Face keeps them.
+    EngineError says in one line what is wrong and what to do.
+    """
+    for one in EMBEDDERS:
+        if given := re.fullmatch(one.pattern, spec):
+            return one.load(*given.groups(), threads=threads or available_cores(), cache_dir=cache_dir)
+    raise EngineError(f"unknown embedder {spec!r}: must be {FORMS}")
+
+
+def available_cores() -> int:
+    """Cores this process may run on, which in a container are fewer than the machine's."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
