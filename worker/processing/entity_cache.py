@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from worker.coversumm import Counters, CoverSumm, Index, NewIndex
 from worker.state.entity import EntityRows
 from worker.state.errors import CorruptRow
+from worker.state.ids import review_of
 from worker.state.keys import describe
 from worker.state.rows import text_digest
 
@@ -38,8 +39,9 @@ class Member:
     @classmethod
     def of(cls, identifier: bytes, text: str, rating: float | None) -> "Member":
         """From a live sentence and its review's rating."""
-        sentence_id = identifier.decode()
-        return cls(identifier, sentence_id, sentence_id.rpartition("#")[0], text, rating, text_digest(text))
+        return cls(
+            identifier, identifier.decode(), review_of(identifier).decode(), text, rating, text_digest(text)
+        )
 
 
 class HotEntity:

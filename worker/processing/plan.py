@@ -34,7 +34,8 @@ from worker.events import (
 )
 from worker.limits import Limit
 from worker.processing.entity_cache import EntityKey, HotEntity
-from worker.state.entity import Review, Sentence, parse_sentence_id, sentence_id
+from worker.state.entity import Review, Sentence
+from worker.state.ids import parse_sentence_id, sentence_id
 from worker.state.rows import Header
 from worker.text import cap_sentence, split_sentences
 

@@ -44,9 +44,10 @@ from worker.processing.entity_cache import Cache, EntityKey, HotEntity
 from worker.processing.plan import Outcome, Plan, Run
 from worker.processing.publish import Emission, Output, publish
 from worker.state import Applied, Fingerprint, Rows, SummaryView, check_fingerprint, read_applied, read_view
-from worker.state.entity import EntityRows, Pending, read_header
+from worker.state.entity import EntityRows, read_header
 from worker.state.partition import GARBAGE_ROWS, collect_garbage, put_applied, put_fingerprint, put_garbage
 from worker.state.rows import Header, Published
+from worker.state.store import Pending
 from worker.state.view import view_sentences
 from worker.text import SPLITTER, EmbeddingEngine
 
