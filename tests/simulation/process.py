@@ -24,7 +24,8 @@ from worker.errors import SurroundingsError
 from worker.kafka.topics import changelog_topic
 from worker.kafka.transaction import TransactionalProducer
 from worker.processing.config import processor_config
-from worker.processing.processor import Processor, Stats
+from worker.processing.processor import Processor
+from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.stream.consumer import GuardedConsumer
 from worker.stream.delivery import Delivery

@@ -24,7 +24,7 @@ from worker.errors import Crash, SurroundingsError
 from worker.events import Record
 from worker.kafka.transaction import Membership, TransactionalProducer
 from worker.limits import Limit
-from worker.processing.processor import Batch, Processor
+from worker.processing.processor import ProcessedBatch, Processor
 from worker.stream.consumer import MicroBatch, Start
 from worker.stream.fatal import die
 
@@ -219,7 +219,7 @@ class Delivery:
             raise Crash(f"a commit took longer than {self._deadline_seconds:g} s") from None
         return processed.taken
 
-    def _commit_now(self, batch: Batch, membership: Membership) -> None:
+    def _commit_now(self, batch: ProcessedBatch, membership: Membership) -> None:
         started = time.monotonic()
         last_offsets = self._producer.commit(
             batch.messages,

@@ -3,7 +3,8 @@
 from typing import Any
 
 from worker.kafka.partitioner import partition_of
-from worker.processing.processor import Processor, SummaryView
+from worker.processing.processor import Processor
+from worker.state import SummaryView
 from worker.storage.databases import Databases
 from worker.stream.delivery import Delivery
 
