@@ -21,8 +21,9 @@ from tests.harness.drive import (
 )
 from worker.coversumm import max_sentences
 from worker.errors import SurroundingsError
-from worker.events import Limits
+from worker.events import Limits, summary_message
 from worker.limits import LIMITS, Limit
+from worker.processing import publish as publishing
 from worker.processing.config import VECTOR_OVERHEAD, BatchLimits, event_limits, processor_config
 from worker.processing.plan import Plan
 from worker.settings import MAX_SENTENCES_PER_ENTITY, PREFIX, Settings, settings_by_field
@@ -269,6 +270,20 @@ def test_dead_letters_count_in_a_transaction():
     letters = [record(offset, "e", b"x" * 1000) for offset in range(4)]
     assert Driver(config(batch={"transaction_bytes": 4 * 1001})).run(*letters).taken == 4
     assert Driver(config(batch={"transaction_bytes": 4 * 1001 - 1})).run(*letters).taken == 2
+
+
+@pytest.mark.parametrize("emit", ["every", "coalesced"])
+def test_no_message_is_made_beyond_the_first_that_is_too_much(monkeypatch, emit):
+    """However much one entity has to publish: what is thrown away was never much more than a transaction may have."""
+    made = []
+    monkeypatch.setattr(
+        publishing, "summary_message", lambda *given: made.append(1) or summary_message(*given)
+    )
+    entities = ["e"] * 50 if emit == "every" else [f"e{i}" for i in range(50)]
+    events = [upsert(offset, "r", f"text {offset}", entity_id=one) for offset, one in enumerate(entities)]
+    batch = Driver(config(emit=emit, batch={"transaction_records": 3})).run(*events)
+    assert batch.taken == 1
+    assert len(made) == 4 * 4 + 3 + 1  # of 50, 25, 12 and 6 events four each, three of three, one of one
 
 
 def test_texts_are_embedded_once_however_often_their_micro_batch_is_cut():

@@ -4,7 +4,7 @@
 2. *Plan* what each event does, by versions and stored rows (`plan`).
 3. *Embed* all new sentences of the micro-batch at once (`embed`). A record with a text for which the engine has no usable
    vector becomes a dead letter after all: the micro-batch is planned again without it.
-4. *Publish*: rank each entity's events in one run, a message for each change of its set (`publish`).
+4. *Publish*: rank all events of each entity at once, a message for each change of its set (`publish`).
 5. *Rows*: each changed row once, in its last state, and the applied offset (`row_writer`).
 
 A micro-batch is cut where it passes a limit (`BatchLimits`): only its first records are processed then, at least one, and

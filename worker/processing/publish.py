@@ -179,61 +179,59 @@ def _points(sentences: Sequence[Sentence], dimension: int) -> Points:
 def _publish_change(
     entity: CachedEntity, change: _Change, record: Record, config: ProcessorConfig, outbox: Outbox
 ) -> None:
-    """Put a summary change into the outbox; it is what was last published from now on."""
+    """Put a change into the outbox; its set is the one last published from now on."""
     step, ranking, members, digests = change
-    published = entity.published
-    body = SummaryChanged(
-        entity.entity_id,
-        config.epoch,
-        record.offset,
-        entity.sequence,
-        [
-            SummarySentence(
-                rank, member.sentence_id, member.review_id, member.text, member.rating, distance, support
-            )
-            for rank, (member, distance, support) in enumerate(
-                zip(members, ranking.distances(), ranking.support, strict=True)
-            )
-        ],
-        [member.sentence_id for member in members if published.get(member.id) != member.digest],
-        [gone.decode() for gone, digest in published.items() if digests.get(gone) != digest],
-        step.review_count,
-        step.sentence_count,
-        config.k,
-        _cause(step.event, record),
-        step.event.occurred_at,
-        config.limits.model,
-    )
-    outbox.put(step.index, summary_message(config.output_topic, record.partition, body, record))
+    sentences = [
+        SummarySentence(
+            rank, member.sentence_id, member.review_id, member.text, member.rating, distance, support
+        )
+        for rank, (member, distance, support) in enumerate(
+            zip(members, ranking.distances(), ranking.support, strict=True)
+        )
+    ]
+    counts = step.review_count, step.sentence_count
+    outbox.put(step.index, _change_message(entity, sentences, digests, counts, step.event, record, config))
     entity.published, entity.sequence = digests, record.offset
 
 
 def deletion_messages(
     entity: CachedEntity, event: EntityDeleted, record: Record, config: ProcessorConfig
 ) -> list[Message]:
-    """An entity's last messages: its set becomes empty, if it was not, and then it is gone."""
-    messages = []
-    if entity.published:
-        body = SummaryChanged(
-            entity.entity_id,
-            config.epoch,
-            record.offset,
-            entity.sequence,
-            [],
-            [],
-            [gone.decode() for gone in entity.published],
-            0,
-            0,
-            config.k,
-            _cause(event, record),
-            event.occurred_at,
-            config.limits.model,
-        )
-        messages.append(summary_message(config.output_topic, record.partition, body, record))
+    """An entity's last messages: its set becomes empty, if it was not, and then the entity is gone."""
     tombstone = tombstone_message(
         config.output_topic, record.partition, entity.entity_id, config.epoch, event.occurred_at, record
     )
-    return [*messages, tombstone]
+    if not entity.published:
+        return [tombstone]
+    return [_change_message(entity, [], {}, (0, 0), event, record, config), tombstone]
+
+
+def _change_message(
+    entity: CachedEntity,
+    sentences: list[SummarySentence],
+    digests: dict[bytes, bytes],
+    counts: tuple[int, int],
+    event: Event,
+    record: Record,
+    config: ProcessorConfig,
+) -> Message:
+    """From the set last published to these sentences and digests; `counts`: the entity's reviews and sentences."""
+    published = entity.published
+    body = SummaryChanged(
+        entity.entity_id,
+        config.epoch,
+        record.offset,
+        entity.sequence,
+        sentences,
+        [come.decode() for come, digest in digests.items() if published.get(come) != digest],
+        [gone.decode() for gone, digest in published.items() if digests.get(gone) != digest],
+        *counts,
+        config.k,
+        _cause(event, record),
+        event.occurred_at,
+        config.limits.model,
+    )
+    return summary_message(config.output_topic, record.partition, body, record)
 
 
 def _cause(event: Event, record: Record) -> Cause:
