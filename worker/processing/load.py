@@ -15,15 +15,13 @@ class TooMuch(Exception):
 class Load:
     """What `records` records come to so far. One record alone is never too much."""
 
-    __slots__ = ("_limits", "_micro_batch", "records", "size")
+    __slots__ = ("_bytes", "_limits", "_records", "_transaction_records")
 
     def __init__(self, limits: BatchLimits, records: int) -> None:
         self._limits = limits
-        self._micro_batch = records
-        self.records = 0
-        """Messages and rows of the transaction."""
-        self.size = 0
-        """Bytes of their keys and values."""
+        self._records = records
+        self._transaction_records = 0
+        self._bytes = 0
 
     def check_sentences(self, sentences: int, index: int) -> None:
         """So many sentences are planned with the record of this index. Raises TooMuch, to go on without that record."""
@@ -32,10 +30,10 @@ class Load:
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
         """Count one message or row. Raises TooMuch, to go on with half of the records."""
-        self.records += 1
-        self.size += len(key or b"") + len(value or b"")
-        if self._micro_batch > 1:
-            if self.records > self._limits.transaction_records:
-                raise TooMuch(Limit.TRANSACTION_RECORDS, self._micro_batch // 2)
-            if self.size > self._limits.transaction_bytes:
-                raise TooMuch(Limit.TRANSACTION_BYTES, self._micro_batch // 2)
+        self._transaction_records += 1
+        self._bytes += len(key or b"") + len(value or b"")
+        if self._records > 1:
+            if self._transaction_records > self._limits.transaction_records:
+                raise TooMuch(Limit.TRANSACTION_RECORDS, self._records // 2)
+            if self._bytes > self._limits.transaction_bytes:
+                raise TooMuch(Limit.TRANSACTION_BYTES, self._records // 2)
