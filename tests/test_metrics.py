@@ -11,7 +11,7 @@ from worker.coversumm import Counters
 from worker.events import Reason
 from worker.limits import LIMITS, Limit
 from worker.metrics import Metrics, limits_table, metrics_table
-from worker.processing.processor import Stats
+from worker.processing.stats import Stats
 
 
 class Moment:

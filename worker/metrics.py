@@ -27,7 +27,7 @@ from worker.limits import LIMITS, Limit
 from worker.settings import PREFIX, settings_by_field
 
 if TYPE_CHECKING:
-    from worker.processing.processor import Stats
+    from worker.processing.stats import Stats
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0)

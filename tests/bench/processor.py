@@ -20,8 +20,10 @@ import numpy as np
 from rocksdict import Options, Rdict, WriteBatch
 
 from tests.bench.machine import machine
-from worker.events import Limits, Record
-from worker.processing.processor import Processor, ProcessorConfig
+from tests.harness.limits import batch_limits, event_limits
+from worker.events import Record
+from worker.processing.config import ProcessorConfig
+from worker.processing.processor import Processor
 from worker.storage.rows import RocksRows
 
 RESULTS = Path(__file__).parent / "results" / "processor.json"
@@ -56,12 +58,13 @@ def processor(store, cache_bytes):
         k=20,
         distinct=False,
         emit="every",
-        limits=Limits(dimension=DIMENSION, model=None, embeds=False),
+        limits=event_limits(dimension=DIMENSION, embeds=False),
+        batch=batch_limits(),
         cache_bytes=cache_bytes,
-        dimension=DIMENSION,
-        model="none",
         partitions=1,
         worker_version="bench",
+        max_message_bytes=1_000_000,
+        index="flat",
     )
     return Processor(config, lambda _: store.rows, None)
 

@@ -9,8 +9,9 @@ from rocksdict import Options, Rdict
 
 from tests.cli.events import delete, lines, sample
 from tests.harness.drive import config
+from tests.harness.limits import event_limits
 from worker.cli import verify
-from worker.events import Limits, Record, read_line
+from worker.events import Record, read_line
 from worker.processing.processor import Processor
 from worker.state import MemoryRows
 from worker.state.keys import ENTITY, PUBLISHED, REVIEW, parse_entity_key
@@ -21,7 +22,7 @@ K = 3
 def _rows(events, partition):
     """What a worker stores after these."""
     rows = MemoryRows()
-    limits = Limits(dimension=3, embeds=False)
+    limits = event_limits(dimension=3, embeds=False)
     processor = Processor(config(k=K, limits={"model": None, "embeds": False}), lambda _: rows, None)
     assert processor.config.limits == limits
     for offset, line in enumerate(lines(events)):

@@ -7,18 +7,18 @@ import json
 import struct
 from typing import Any
 
+from tests.harness.limits import event_limits
 from worker.events import Event, Limits, Record, Rejected, decode
 
-LIMITS = Limits(
+LIMITS = event_limits(
     dimension=2,
     model="tiny",
-    embeds=True,
     max_event_bytes=100_000,
     max_text_bytes=1000,
     max_sentence_chars=100,
     max_sentences_per_review=5,
 )
-NO_ENGINE = Limits(dimension=2, model=None, embeds=False)
+NO_ENGINE = event_limits(dimension=2, embeds=False)
 
 
 def packed(*numbers: float) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.events.examples import LIMITS, upsert
-from worker.events import Limits, Record, Rejected, ReviewUpserted, decode, read_line
+from tests.harness.limits import event_limits
+from worker.events import Record, Rejected, ReviewUpserted, decode, read_line
 
 SAMPLE = Path(__file__).parents[2] / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
 
@@ -75,6 +76,6 @@ def test_broken_lines_go_on_to_be_dead_letters(raw: bytes) -> None:
 def test_the_bundled_sample_is_all_valid() -> None:
     with gzip.open(SAMPLE) as file:
         lines = [read_line(raw) for raw in file]
-    results = decode([Record("file", 0, i, 0, *one) for i, one in enumerate(lines)], Limits())
+    results = decode([Record("file", 0, i, 0, *one) for i, one in enumerate(lines)], event_limits())
     assert len(results) > 1000
     assert all(isinstance(result, ReviewUpserted) and result.occurred_at for result in results)

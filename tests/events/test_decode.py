@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.events.examples import LIMITS, NO_ENGINE, decode_one, given, packed, record, upsert, vector
+from tests.harness.limits import event_limits
 from worker.coversumm.fixed_point import quantize
 from worker.events import (
     EntityDeleted,
-    Limits,
     Record,
     Rejected,
     ReviewDeleted,
@@ -318,7 +318,7 @@ def test_brackets_in_strings_are_not_depth() -> None:
 
 
 def test_limits_are_inclusive() -> None:
-    exact = Limits(dimension=2, max_event_bytes=len(VALID), max_text_bytes=5)
+    exact = event_limits(dimension=2, max_event_bytes=len(VALID), max_text_bytes=5)
     assert isinstance(decode_one(VALID, limits=exact), ReviewUpserted)
     assert isinstance(decode_one(VALID + b" ", limits=exact), Rejected)
     assert isinstance(decode_one(given(*"abcde")), ReviewUpserted)

@@ -18,9 +18,9 @@ from tests.events.examples import decode_one, packed, strict_json
 from tests.events.test_decode import BAD
 from tests.events.test_fuzz import JSON, OTHERS, UPSERTS, mutated
 from tests.events.test_messages import BODY
+from tests.harness.limits import event_limits
 from worker.events import (
     EVENT_TYPES,
-    Limits,
     Reason,
     Record,
     Rejected,
@@ -46,7 +46,9 @@ def _date_time(value: object) -> bool:
 
 
 VALIDATORS = {name: Draft202012Validator(schema, format_checker=FORMATS) for name, schema in SCHEMAS.items()}
-NO_LIMITS = Limits(dimension=2, max_event_bytes=2**40, max_text_bytes=2**40, max_sentences_per_review=2**40)
+NO_LIMITS = event_limits(
+    dimension=2, max_event_bytes=2**40, max_text_bytes=2**40, max_sentences_per_review=2**40
+)
 OF_THE_WORKER = {  # what a schema cannot know: the key, this worker's limits, and numbers inside of base64
     Reason.KEY_MISMATCH, Reason.WRONG_DIMENSION, Reason.WRONG_MODEL, Reason.NO_EMBEDDING, Reason.TEXT_TOO_LONG,
     Reason.TOO_MANY_SENTENCES, Reason.TOO_LARGE,
@@ -70,7 +72,7 @@ def test_schemas_are_valid_and_so_are_their_examples(name: str) -> None:
     for example in SCHEMAS[name]["examples"]:
         VALIDATORS[name].validate(example)
         if name in EVENT_TYPES.values():
-            result = decode_one(example, example["entity_id"].encode(), Limits(dimension=2))
+            result = decode_one(example, example["entity_id"].encode(), event_limits(dimension=2))
             assert not isinstance(result, Rejected), result
 
 

@@ -16,10 +16,11 @@ import numpy as np
 from docs.build.schemas import PUBLISHED
 from tests.events.examples import LIMITS, packed, strict_json
 from worker.errors import SurroundingsError
-from worker.events import Limits, Reason, Record, Rejected, decode, read_line
+from worker.events import Reason, Record, Rejected, decode, read_line
 from worker.kafka.reader import Stored
 from worker.operations.dead_letters import DeadLetter
 from worker.operations.sent import Sent, UnknownMetadata
+from worker.processing.config import event_limits
 from worker.settings import Settings, settings_by_field
 from worker.state import rows
 from worker.state.errors import CorruptRow, UnknownFormat
@@ -197,7 +198,7 @@ def settings(value: bytes) -> None:
     with suppress(SurroundingsError):
         made = Settings.from_environment(environment)
         made.redacted()
-        assert Limits(max_sentences_per_entity=made.max_sentences_per_entity)
+        assert event_limits(made)
 
 
 TARGETS = {

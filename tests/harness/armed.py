@@ -173,14 +173,14 @@ def _arm_transaction(passes: Callable[[str], None]) -> None:
 
 
 def _arm_local_batches(passes: Callable[[str], None]) -> None:
-    from worker.processing.processor import Batch, Processor
+    from worker.processing.processor import ProcessedBatch, Processor
     from worker.stream.gate import Gate
 
     process, committed, write = Processor.process, Processor.committed, Gate.write
     to_write = 0
 
     @functools.wraps(process)
-    def armed_process(self: Processor, records: Any) -> Batch:
+    def armed_process(self: Processor, records: Any) -> ProcessedBatch:
         nonlocal to_write
         batch = process(self, records)
         to_write = sum(bool(changes) for changes in batch.rows.values())
@@ -195,7 +195,7 @@ def _arm_local_batches(passes: Callable[[str], None]) -> None:
             passes("between local batches")
 
     @functools.wraps(committed)
-    def armed_committed(self: Processor, batch: Batch) -> None:
+    def armed_committed(self: Processor, batch: ProcessedBatch) -> None:
         passes("before the caches")
         committed(self, batch)
         passes("after the caches")

@@ -5,8 +5,10 @@ import json
 
 import numpy as np
 
-from worker.events import Limits, Record
-from worker.processing.processor import Processor, ProcessorConfig
+from tests.harness.limits import batch_limits, event_limits
+from worker.events import Record
+from worker.processing.config import ProcessorConfig
+from worker.processing.processor import Processor
 from worker.state import MemoryRows
 
 DIMENSION = 3
@@ -31,7 +33,9 @@ class FakeEngine:
 
 
 def config(**changes):
-    limits = {"dimension": DIMENSION, "model": "fake", "embeds": True, **changes.pop("limits", {})}
+    """`limits` and `batch` are what is other than in the default settings."""
+    limits = {"dimension": DIMENSION, "model": "fake", **changes.pop("limits", {})}
+    batch = batch_limits(**changes.pop("batch", {}))
     defaults = {
         "input_topic": "reviews",
         "output_topic": "summaries",
@@ -40,12 +44,13 @@ def config(**changes):
         "k": 3,
         "distinct": False,
         "emit": "every",
-        "limits": Limits(**limits),
+        "limits": event_limits(**limits),
+        "batch": batch,
         "cache_bytes": 10**8,
-        "dimension": limits["dimension"],
-        "model": "fake",
         "partitions": 2,
         "worker_version": "test",
+        "max_message_bytes": 1_000_000,
+        "index": "flat",
     }
     return ProcessorConfig(**{**defaults, **changes})
 

@@ -73,7 +73,6 @@ def _model(settings: Settings) -> RecordModel:
         distinct=settings.distinct,
         emit="every",
         epoch=settings.epoch,
-        dimension=limits.dimension,
         limits=limits,
     )
 

@@ -96,7 +96,7 @@ class Model:
             vector = item.get("embedding")
             if vector is None:
                 vector = self.embed(item["text"])
-            elif len(vector) != self.config.dimension:
+            elif len(vector) != self.config.limits.dimension:
                 return "dead_letter:wrong_dimension"
             elif not any(vector):
                 return "dead_letter:bad_vector"

@@ -1,12 +1,13 @@
 """Every limit of the processor at its edge: what is exactly at it passes, one more does not, and that is counted."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.harness import limits as defaults
 from tests.harness.drive import (
     DIMENSION,
     Driver,
@@ -20,11 +21,11 @@ from tests.harness.drive import (
 )
 from worker.coversumm import max_sentences
 from worker.errors import SurroundingsError
-from worker.events import Limits
+from worker.events import Limits, summary_message
 from worker.limits import LIMITS, Limit
-from worker.processing.config import VECTOR_OVERHEAD, event_limits, processor_config
+from worker.processing import publish as publishing
+from worker.processing.config import VECTOR_OVERHEAD, BatchLimits, event_limits, processor_config
 from worker.processing.plan import Plan
-from worker.processing.processor import BatchLimits
 from worker.settings import MAX_SENTENCES_PER_ENTITY, PREFIX, Settings, settings_by_field
 
 
@@ -133,9 +134,8 @@ def test_the_bound_of_exact_keys_lies_under_the_limit_of_an_entity():
     assert parse(str(MAX_SENTENCES_PER_ENTITY)) == MAX_SENTENCES_PER_ENTITY
     with pytest.raises(ValueError, match=r"^$"):
         parse(str(MAX_SENTENCES_PER_ENTITY + 1))
-    plan = Plan(
-        Limits(dimension=384, max_sentences_per_entity=10**9), lambda key: None, lambda key, offset: None
-    )
+    limits = defaults.event_limits(dimension=384, max_sentences_per_entity=10**9)
+    plan = Plan(limits, lambda key: None, lambda key, offset: None)
     assert plan._max_sentences == max_sentences(384) < 10**9
 
 
@@ -203,7 +203,7 @@ REVIEWS = [upsert(offset, f"r{offset}", f"a{offset}", f"b{offset}") for offset i
     ],
 )
 def test_a_micro_batch_has_so_many_sentences(limit, parts, cuts):
-    driver = Driver(config(batch=BatchLimits(sentences=limit)))
+    driver = Driver(config(batch={"sentences": limit}))
     _, taken, counted = run_all(driver, REVIEWS)
     assert taken == parts
     assert counted == ({Limit.BATCH_SENTENCES: cuts} if cuts else {})
@@ -212,7 +212,7 @@ def test_a_micro_batch_has_so_many_sentences(limit, parts, cuts):
 def test_what_is_cut_is_not_done_over_and_over():
     """Linear in the events, whatever the limit: pieces grow and shrink with what passes."""
     decoded = []
-    driver = Driver(config(batch=BatchLimits(sentences=4)))
+    driver = Driver(config(batch={"sentences": 4}))
     plan = driver.processor._plan
     driver.processor._plan = lambda records, *rest: decoded.append(len(records)) or plan(records, *rest)
     events = [upsert(offset, f"r{offset}", "a", "b") for offset in range(200)]
@@ -235,8 +235,7 @@ def test_a_deletion_rewrites_reviews_of_so_many_sentences():
 
 
 def test_sentences_that_are_read_to_be_replaced_or_kept_count_too():
-    limits = BatchLimits(sentences=6)
-    driver = Driver(config(batch=limits))
+    driver = Driver(config(batch={"sentences": 6}))
     driver.run(upsert(0, "r", "a", "b", "c"))
     driver.run(upsert(1, "s", "a", "b", "c"))
     edits = [upsert(2, "r", "d"), delete_sentences(3, "s#0")]  # 3 + 1 and 3
@@ -255,13 +254,13 @@ def totals(records, **changes):
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_a_transaction_at_its_limit_passes_and_one_beyond_is_halved(which, beyond):
     needed = totals(REVIEWS)[which == Limit.TRANSACTION_BYTES] - beyond
-    driver = Driver(config(batch=replace(BatchLimits(), **{which.value: needed})))
+    driver = Driver(config(batch={which.value: needed}))
     batch = driver.run(*REVIEWS)
     assert batch.taken == (2 if beyond else 4)
     assert dict(batch.stats.limits) == ({which: 1} if beyond else {})
 
 
-@pytest.mark.parametrize("limits", [BatchLimits(transaction_records=1), BatchLimits(transaction_bytes=1)])
+@pytest.mark.parametrize("limits", [{"transaction_records": 1}, {"transaction_bytes": 1}])
 def test_a_single_event_always_passes(limits):
     _, parts, _ = run_all(Driver(config(batch=limits)), REVIEWS)
     assert parts == [1, 1, 1, 1]
@@ -269,14 +268,28 @@ def test_a_single_event_always_passes(limits):
 
 def test_dead_letters_count_in_a_transaction():
     letters = [record(offset, "e", b"x" * 1000) for offset in range(4)]
-    assert Driver(config(batch=BatchLimits(transaction_bytes=4 * 1001))).run(*letters).taken == 4
-    assert Driver(config(batch=BatchLimits(transaction_bytes=4 * 1001 - 1))).run(*letters).taken == 2
+    assert Driver(config(batch={"transaction_bytes": 4 * 1001})).run(*letters).taken == 4
+    assert Driver(config(batch={"transaction_bytes": 4 * 1001 - 1})).run(*letters).taken == 2
+
+
+@pytest.mark.parametrize("emit", ["every", "coalesced"])
+def test_no_message_is_made_beyond_the_first_that_is_too_much(monkeypatch, emit):
+    """However much one entity has to publish: what is thrown away was never much more than a transaction may have."""
+    made = []
+    monkeypatch.setattr(
+        publishing, "summary_message", lambda *given: made.append(1) or summary_message(*given)
+    )
+    entities = ["e"] * 50 if emit == "every" else [f"e{i}" for i in range(50)]
+    events = [upsert(offset, "r", f"text {offset}", entity_id=one) for offset, one in enumerate(entities)]
+    batch = Driver(config(emit=emit, batch={"transaction_records": 3})).run(*events)
+    assert batch.taken == 1
+    assert len(made) == 4 * 4 + 3 + 1  # of 50, 25, 12 and 6 events four each, three of three, one of one
 
 
 def test_texts_are_embedded_once_however_often_their_micro_batch_is_cut():
     engine = FakeEngine()
     records = [upsert(offset, f"r{offset}", f"text {offset}") for offset in range(8)]
-    Driver(config(batch=BatchLimits(transaction_records=1)), engine).run(*records)
+    Driver(config(batch={"transaction_records": 1}), engine).run(*records)
     assert sorted(engine.asked) == [f"text {offset}" for offset in range(8)]
 
 
@@ -317,10 +330,8 @@ def test_how_a_micro_batch_is_cut_changes_neither_messages_nor_rows(
 ):
     """After every part that was thrown away and done again: what is in memory is that of the committed rows."""
     source = [as_record(offset, event) for offset, event in enumerate(events)]
-    whole, cut = (
-        Driver(),
-        Driver(config(batch=BatchLimits(sentences, records, size), cache_bytes=cache_bytes)),
-    )
+    limits = {"sentences": sentences, "transaction_records": records, "transaction_bytes": size}
+    whole, cut = Driver(), Driver(config(batch=limits, cache_bytes=cache_bytes))
     assert run_all(cut, source)[0] == run_all(whole, source)[0]
     last = upsert(len(source), "z", "z")  # what is to be removed is removed in the end
     for driver in (whole, cut):
@@ -356,9 +367,6 @@ def test_the_rows_of_the_largest_event_are_within_what_is_reckoned(tmp_path):
 
 
 def test_the_limits_are_those_of_the_settings(tmp_path):
-    made = processor_config(Settings(data_dir=tmp_path, embedder="none"), 1, None)
-    assert made.limits == Limits(model=None, embeds=False)
-    assert made.batch == BatchLimits()
     chosen = Settings(
         data_dir=tmp_path,
         embedder="none",
@@ -369,14 +377,19 @@ def test_the_limits_are_those_of_the_settings(tmp_path):
         transaction_bytes=7 * 2**20,
     )
     made = processor_config(chosen, 1, None)
-    assert (made.limits.max_sentences_per_deletion, made.limits.max_sentences_per_entity) == (3, 4)
-    assert made.batch == BatchLimits(5, 6, 7 * 2**20)
+    assert made.limits == defaults.event_limits(
+        embeds=False, max_sentences_per_deletion=3, max_sentences_per_entity=4
+    )
+    assert made.batch == BatchLimits(sentences=5, transaction_records=6, transaction_bytes=7 * 2**20)
+    made = processor_config(chosen, 1, FakeEngine())
+    assert (made.limits.dimension, made.limits.model, made.limits.embeds) == (DIMENSION, "fake", True)
 
 
 def test_each_limit_of_an_event_is_that_of_its_setting(tmp_path):
     names = {field.name for field in fields(Limits)} - {"model", "embeds"}
-    other = {name: getattr(Limits(), name) - 1 for name in names}
-    assert event_limits(Settings(data_dir=tmp_path, embedder="none", **other)) == Limits(**other)
+    other = {name: getattr(defaults.event_limits(), name) - 1 for name in names}
+    made = event_limits(Settings(data_dir=tmp_path, embedder="none", **other))
+    assert made == Limits(model=None, embeds=True, **other)
 
 
 def test_every_limit_is_described_and_names_settings_that_exist():

@@ -419,7 +419,7 @@ def test_a_text_the_engine_fails_on_is_a_dead_letter_and_the_rest_goes_on(driver
 
 
 def test_without_an_engine_every_sentence_needs_a_vector():
-    driver = Driver(config(limits={"embeds": False, "model": None}, model="none"))
+    driver = Driver(config(limits={"embeds": False, "model": None}))
     driver.processor = Processor(driver.config, driver.rows.__getitem__, None)
     assert driver.outcome(upsert(0, "r", "one")) == "dead_letter:no_embedding"
     (body,) = driver.bodies(upsert(1, "r", ("one", [1, 0, 0]), " "))

@@ -426,8 +426,8 @@ RULES = (
     ),
     Rule(
         "the fingerprint is the first row",
-        "worker/processing/processor.py",
-        "            if not self._partitions[number].has_fingerprint:\n                # The changelog's very first row: one that lost its beginning, however little, is told by its absence.\n                put_fingerprint(pending, self.config.fingerprint)\n",
+        "worker/processing/row_writer.py",
+        "            if not self._partitions[number].has_fingerprint:\n                # The changelog's very first row: where the changelog lost its beginning, however little, it is missing.\n                put_fingerprint(pending, self._config.fingerprint)\n",
         "            pass\n",
         ("tests/processing/test_processor.py",),
     ),

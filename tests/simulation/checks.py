@@ -181,7 +181,7 @@ def _verify(world: World, process: Process, partition: int) -> None:
     for found in verify_partition(
         rows, dimension=world.settings.dimension, k=world.setup.k, distinct=world.setup.distinct
     ):
-        if not found.ok:
+        if found.problems:
             raise Violation("I6", f"partition {partition}, {found.entity_id}: {found.problems}")
 
 

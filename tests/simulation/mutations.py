@@ -15,7 +15,8 @@ from tests.simulation.surroundings import Clients
 from worker.errors import Crash
 from worker.kafka import producer
 from worker.kafka.producer import TransactionalProducer
-from worker.processing import processor
+from worker.processing import row_writer
+from worker.processing.partitions import Partitions
 from worker.processing.processor import Processor
 from worker.stream.commit import Commit
 from worker.stream.consumer import GuardedConsumer
@@ -98,12 +99,12 @@ def restore_of_uncommitted_rows() -> AbstractContextManager[Any]:
 
 def applied_offset_not_in_the_rows() -> AbstractContextManager[Any]:
     """Rows do not tell which records they hold."""
-    return patch.object(processor, "put_applied", lambda pending, applied: None)
+    return patch.object(row_writer, "put_applied", lambda pending, applied: None)
 
 
 def applied_records_processed_again() -> AbstractContextManager[Any]:
     """Records below the applied offset count once more."""
-    return patch.object(Processor, "_is_fresh", lambda self, record: True)
+    return patch.object(Partitions, "is_new", lambda self, record: True)
 
 
 def caches_kept_over_a_rebalance() -> AbstractContextManager[Any]:
@@ -123,7 +124,7 @@ def old_local_state_believed() -> AbstractContextManager[Any]:
 
 def garbage_not_noted() -> AbstractContextManager[Any]:
     """A deleted entity's rows are forgotten, not removed."""
-    return patch.object(processor, "put_garbage", lambda pending, entity, incarnation: None)
+    return patch.object(row_writer, "put_garbage", lambda pending, entity, incarnation: None)
 
 
 def takeover_of_what_is_committed_by_then() -> AbstractContextManager[Any]:

@@ -23,7 +23,7 @@ from worker.app import assemble
 from worker.coversumm import Counters
 from worker.errors import SurroundingsError
 from worker.limits import Limit
-from worker.processing.processor import Stats
+from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.state import TABLE_NAME
 from worker.stream.consumer import GuardedConsumer

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from worker.state import CorruptRow, MemoryRows
-from worker.state.entity import EntityRows, Review, Sentence, parse_sentence_id, read_header, sentence_id
+from worker.state.entity import EntityRows, Review, Sentence, read_header
+from worker.state.ids import sentence_id
 from worker.state.rows import CHUNK_BYTES, Header, Published
 
 DIMENSION = 384
@@ -128,15 +127,3 @@ def test_header_and_published():
     assert read_header(rows, b"hotel") == header
     assert entity(rows).published() == published
     assert entity(rows, incarnation=5).published() is None
-
-
-@given(st.binary(), st.integers(0, 10**6))
-def test_sentence_ids(review_id, ordinal):
-    assert parse_sentence_id(sentence_id(review_id, ordinal)) == (review_id, ordinal)
-
-
-@pytest.mark.parametrize(
-    "identifier", [b"r", b"", b"r#", b"r#01", b"r#-1", b"r#+1", b"r# 1", b"r#1 ", b"r#\xd9\xa1"]
-)
-def test_what_is_no_sentence_id_of_ours(identifier):
-    assert parse_sentence_id(identifier) is None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.state import keys
-from worker.state.keys import EntityKey, IncarnationKeys, describe, header_key, parse_entity_key
+from worker.state.keys import EntityRowKey, IncarnationKeys, describe, header_key, parse_entity_key
 
 IDS = [b"a", b"ab", b"a\0", b"\0", b"#", b"a#0", b"\xff", b"\xff\xff", "é😀".encode(), b"x" * 1024]
 ids = st.one_of(st.sampled_from(IDS), st.binary(min_size=1, max_size=6))
@@ -22,16 +22,16 @@ def entity_keys(draw):
     kind = draw(st.sampled_from(["header", "published", "review", "texts", "vectors"]))
     chunk = draw(chunks)
     return {
-        "header": lambda: (header_key(entity), EntityKey(entity)),
-        "published": lambda: (made.published, EntityKey(entity, incarnation, b"P")),
-        "review": lambda: (made.review(review), EntityKey(entity, incarnation, b"R", review)),
+        "header": lambda: (header_key(entity), EntityRowKey(entity)),
+        "published": lambda: (made.published, EntityRowKey(entity, incarnation, b"P")),
+        "review": lambda: (made.review(review), EntityRowKey(entity, incarnation, b"R", review)),
         "texts": lambda: (
             made.text_chunk(review, chunk),
-            EntityKey(entity, incarnation, b"T", review, chunk),
+            EntityRowKey(entity, incarnation, b"T", review, chunk),
         ),
         "vectors": lambda: (
             made.vector_chunk(review, chunk),
-            EntityKey(entity, incarnation, b"V", review, chunk),
+            EntityRowKey(entity, incarnation, b"V", review, chunk),
         ),
     }[kind]()
 

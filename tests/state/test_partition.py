@@ -42,6 +42,13 @@ def test_same_fingerprint():
     assert read_fingerprint(rows) == FINGERPRINT.fields()
 
 
+@pytest.mark.parametrize("distinct", [False, True])
+def test_a_fingerprint_is_read_back_from_its_fields(distinct):
+    made = Fingerprint(**{**_values(), "distinct": distinct})
+    assert Fingerprint.of(made.fields()) == made
+    assert Fingerprint.of({**made.fields(), "later": "field"}) == made
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

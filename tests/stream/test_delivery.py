@@ -15,7 +15,8 @@ from worker.errors import Crash, Fenced
 from worker.events import Message, Record
 from worker.kafka.membership import Membership
 from worker.limits import Limit
-from worker.processing.processor import Batch, Stats
+from worker.processing.processor import ProcessedBatch
+from worker.processing.stats import Stats
 from worker.stream.assignment import Assignment
 from worker.stream.commit import Commit
 from worker.stream.delivery import Delivery
@@ -78,14 +79,14 @@ class Rig:
 
     # the processor
 
-    def process(self, records: Sequence[Record]) -> Batch:
+    def process(self, records: Sequence[Record]) -> ProcessedBatch:
         self._note("process", [(r.partition, r.offset) for r in records])
         taken = records[: self.takes]
         next_offsets = {r.partition: r.offset + 1 for r in taken}
         rows = {p: self.rows_of(p) for p in next_offsets}
-        return Batch([MESSAGE], rows, next_offsets, Stats(), [], len(taken))
+        return ProcessedBatch([MESSAGE], rows, next_offsets, Stats(), [], len(taken))
 
-    def committed(self, batch: Batch) -> None:
+    def committed(self, batch: ProcessedBatch) -> None:
         self._note("caches")
 
     # producer and gate
@@ -221,7 +222,7 @@ async def test_a_rebalance_ends_a_micro_batch_between_two_commits() -> None:
     rig.take_over(p0=5)
     committed = rig.committed
 
-    def revoked(processed: Batch) -> None:
+    def revoked(processed: ProcessedBatch) -> None:
         committed(processed)
         rig.assignment.revoke()
 

@@ -29,20 +29,20 @@ from worker.limits import Limit
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one event may bring, and an entity hold; the defaults are those of the settings.
+    """What one event may bring, and an entity hold. Defaults are the settings' alone.
 
     `model` is the name of the worker's embedding model (None: any is taken), `embeds` says whether an engine exists.
     """
 
-    dimension: int = 384
-    model: str | None = None
-    embeds: bool = True
-    max_event_bytes: int = 4 * 2**20
-    max_text_bytes: int = 256 * 2**10
-    max_sentence_chars: int = 2000
-    max_sentences_per_review: int = 1000
-    max_sentences_per_deletion: int = 10_000
-    max_sentences_per_entity: int = 1_000_000
+    dimension: int
+    model: str | None
+    embeds: bool
+    max_event_bytes: int
+    max_text_bytes: int
+    max_sentence_chars: int
+    max_sentences_per_review: int
+    max_sentences_per_deletion: int
+    max_sentences_per_entity: int
 
 
 class Draft(NamedTuple):

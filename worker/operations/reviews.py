@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
+from worker.state.ids import review_of
 from worker.state.keys import header_key
 from worker.state.view import Snapshot, read_snapshots
 from worker.storage.snapshot import StoredPartition
@@ -31,7 +32,7 @@ def stored_reviews(part: StoredPartition, entity_id: str) -> list[StoredReview]:
 def _reviews(partition: int, snapshot: Snapshot) -> list[StoredReview]:
     texts: dict[bytes, dict[str, str]] = defaultdict(dict)
     for identifier, text in snapshot.texts.items():
-        texts[identifier.rpartition(b"#")[0]][identifier.decode()] = text
+        texts[review_of(identifier)][identifier.decode()] = text
     return [
         StoredReview(
             partition, review_id.decode(), review.version, review.deleted, review.rating, texts[review_id]

@@ -1,33 +1,85 @@
-"""From the settings to what the pure processor depends on."""
+"""What the processor's results depend on besides records and rows, and how the settings say it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from worker import __version__
 from worker.coversumm.index import IndexUnavailable, index_class
 from worker.errors import SurroundingsError
 from worker.events import Limits
-from worker.processing.processor import BatchLimits, ProcessorConfig
 from worker.settings import Settings
+from worker.state import Fingerprint
 from worker.text.engine import EmbeddingEngine
+from worker.text.splitting import SPLITTER
 
 VECTOR_OVERHEAD = 64
 """What a stored sentence takes besides its vector and its text, in bytes: its numbers, its share of a row's key."""
 
+NO_MODEL = "none"
+"""Stands in the fingerprint for the model of a worker without an engine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """What a micro-batch of several records may come to; a single record always passes.
+
+    A transaction has besides two rows for each partition, and at most `GARBAGE_ROWS` rows of deleted entities.
+    """
+
+    sentences: int
+    """Sentences added, edited away or read with their vectors."""
+    transaction_records: int
+    """Messages and rows."""
+    transaction_bytes: int
+    """Bytes of their keys and values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorConfig:
+    """What the results depend on besides records and rows, and how much may be cached."""
+
+    input_topic: str
+    output_topic: str
+    dlq_topic: str
+    epoch: int
+    k: int
+    distinct: bool
+    emit: Literal["every", "coalesced"]
+    limits: Limits
+    """Of one event and one entity; dimension and model too."""
+    batch: BatchLimits
+    cache_bytes: int
+    partitions: int
+    """Of the input topic."""
+    worker_version: str
+    max_message_bytes: int
+    """Largest message the dead-letter topic takes."""
+    index: str
+    """Of `worker.coversumm.index.NAMES`. Neither results nor rows depend on it."""
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What stored rows must have been made with."""
+        return Fingerprint(
+            model=self.limits.model or NO_MODEL,
+            dimension=self.limits.dimension,
+            splitter=SPLITTER,
+            k=self.k,
+            distinct=self.distinct,
+            partitions=self.partitions,
+            topic=self.input_topic,
+        )
+
 
 def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngine | None) -> ProcessorConfig:
-    """The part of the settings that the pure processor depends on.
+    """The part of the settings that the processor depends on.
 
     Raises SurroundingsError where the vectors of one event may be too much for a transaction.
     """
-    dimension = engine.dimension if engine is not None else settings.dimension
-    model = engine.model if engine is not None else "none"
-    largest = settings.max_sentences_per_review * (VECTOR_OVERHEAD + 2 * dimension) + settings.max_event_bytes
-    if largest > settings.transaction_bytes:
-        raise SurroundingsError(
-            f"COVERSUMM_MAX_SENTENCES_PER_REVIEW: {settings.max_sentences_per_review} sentences of dimension {dimension} with "
-            f"their texts may be {largest} bytes of rows, more than COVERSUMM_TRANSACTION_BYTES "
-            f"({settings.transaction_bytes}): lower the one or raise the other"
-        )
+    limits = replace(event_limits(settings), embeds=engine is not None)
+    if engine is not None:
+        limits = replace(limits, dimension=engine.dimension, model=engine.model)
+    _check_largest_event(settings, limits.dimension)
     return ProcessorConfig(
         input_topic=settings.input_topic,
         output_topic=settings.output_topic,
@@ -36,37 +88,47 @@ def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngin
         k=settings.k,
         distinct=settings.distinct,
         emit="coalesced" if settings.emit == "coalesced" else "every",
-        limits=replace(
-            event_limits(settings),
-            dimension=dimension,
-            model=model if engine is not None else None,
-            embeds=engine is not None,
-        ),
+        limits=limits,
+        batch=batch_limits(settings),
         cache_bytes=settings.cache_bytes,
-        dimension=dimension,
-        model=model,
         partitions=partitions,
         worker_version=__version__,
         max_message_bytes=settings.max_message_bytes,
-        batch=BatchLimits(
-            sentences=settings.batch_sentences,
-            transaction_records=settings.transaction_records,
-            transaction_bytes=settings.transaction_bytes,
-        ),
         index=settings.index,
     )
 
 
+def _check_largest_event(settings: Settings, dimension: int) -> None:
+    largest = settings.max_sentences_per_review * (VECTOR_OVERHEAD + 2 * dimension) + settings.max_event_bytes
+    if largest > settings.transaction_bytes:
+        raise SurroundingsError(
+            f"COVERSUMM_MAX_SENTENCES_PER_REVIEW: {settings.max_sentences_per_review} sentences of dimension {dimension} with "
+            f"their texts may be {largest} bytes of rows, more than COVERSUMM_TRANSACTION_BYTES "
+            f"({settings.transaction_bytes}): lower the one or raise the other"
+        )
+
+
 def event_limits(settings: Settings) -> Limits:
-    """What the settings let one event bring and an entity hold; of the engine they know the dimension alone."""
+    """What the settings let one event bring and an entity hold; any model, and an engine of their dimension."""
     return Limits(
         dimension=settings.dimension,
+        model=None,
+        embeds=True,
         max_event_bytes=settings.max_event_bytes,
         max_text_bytes=settings.max_text_bytes,
         max_sentence_chars=settings.max_sentence_chars,
         max_sentences_per_review=settings.max_sentences_per_review,
         max_sentences_per_deletion=settings.max_sentences_per_deletion,
         max_sentences_per_entity=settings.max_sentences_per_entity,
+    )
+
+
+def batch_limits(settings: Settings) -> BatchLimits:
+    """What the settings let a micro-batch come to."""
+    return BatchLimits(
+        sentences=settings.batch_sentences,
+        transaction_records=settings.transaction_records,
+        transaction_bytes=settings.transaction_bytes,
     )
 
 

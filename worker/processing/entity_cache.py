@@ -1,15 +1,17 @@
 """Entities in memory: what one event needs of its entity, kept between micro-batches as far as the cache's bytes go.
 
-All of it can be made again from the stored rows, so eviction and restarts change nothing but time.
+All of it can be read from the stored rows again, so eviction and restarts change nothing but time.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from worker.coversumm import Counters, CoverSumm, Index, NewIndex
 from worker.state.entity import EntityRows
 from worker.state.errors import CorruptRow
+from worker.state.ids import review_of
 from worker.state.keys import describe
 from worker.state.rows import text_digest
 
@@ -20,8 +22,12 @@ MEMBER_BYTES = 600
 
 COUNTED = tuple(field.name for field in fields(Counters))
 
-EntityKey = tuple[int, str]
-"""Partition and entity id."""
+
+class EntityKey(NamedTuple):
+    """Names an entity: its id is unique within its partition."""
+
+    partition: int
+    entity_id: str
 
 
 @dataclass(slots=True)
@@ -38,11 +44,12 @@ class Member:
     @classmethod
     def of(cls, identifier: bytes, text: str, rating: float | None) -> "Member":
         """From a live sentence and its review's rating."""
-        sentence_id = identifier.decode()
-        return cls(identifier, sentence_id, sentence_id.rpartition("#")[0], text, rating, text_digest(text))
+        return cls(
+            identifier, identifier.decode(), review_of(identifier).decode(), text, rating, text_digest(text)
+        )
 
 
-class HotEntity:
+class CachedEntity:
     """One incarnation of an entity. Changed only when a micro-batch is ranked, never while it is planned."""
 
     __slots__ = (
@@ -55,9 +62,9 @@ class HotEntity:
         "members",
         "memory_bytes",
         "published",
-        "reviews",
+        "review_count",
         "rows",
-        "sentences",
+        "sentence_count",
         "sequence",
     )
 
@@ -70,8 +77,8 @@ class HotEntity:
     ) -> None:
         self.entity_id = entity_id
         self.rows = rows
-        self.reviews = 0
-        self.sentences = 0
+        self.review_count = 0
+        self.sentence_count = 0
         self.sequence: int | None = None
         """Source offset of the last published change."""
         self.published: dict[bytes, bytes] = {}
@@ -91,9 +98,10 @@ class HotEntity:
         if self._core is None:
             self._index = self._new_index(self.rows.dimension, self.rows.blocks)
             core = self._new_core(self._index)
-            if core.n != self.sentences:
+            if core.n != self.sentence_count:
                 raise CorruptRow(
-                    describe(self.rows.header_key), f"counts {self.sentences} sentences, {core.n} are stored"
+                    describe(self.rows.header_key),
+                    f"counts {self.sentence_count} sentences, {core.n} are stored",
                 )
             self._core = core
         return self._core
@@ -120,7 +128,7 @@ class HotEntity:
             setattr(counters, name, getattr(counters, name) + now - getattr(self._counted, name))
             setattr(self._counted, name, now)
 
-    def settle(self) -> None:
+    def on_commit(self) -> None:
         """The stored rows are up to date: give up what only bridged the time until then."""
         if self._index is not None:
             self._index.settle()
@@ -129,27 +137,25 @@ class HotEntity:
         self.memory_bytes = ENTITY_BYTES + MEMBER_BYTES * len(self.members) + texts + core_bytes
 
 
-class Cache:
-    """The entities in memory, least recently used first; bounded between micro-batches, by `settle`."""
+class EntityCache:
+    """The entities in memory, least recently used first; bounded between micro-batches, by `on_commit`."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.memory_bytes = 0
-        self.evicted = 0
-        """Entities that had to go since the cache was made."""
-        self._entities: OrderedDict[EntityKey, HotEntity] = OrderedDict()
+        self._entities: OrderedDict[EntityKey, CachedEntity] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entities)
 
-    def get(self, key: EntityKey) -> HotEntity | None:
+    def get(self, key: EntityKey) -> CachedEntity | None:
         """The entity if it is in memory."""
         entity = self._entities.get(key)
         if entity is not None:
             self._entities.move_to_end(key)
         return entity
 
-    def put(self, key: EntityKey, entity: HotEntity) -> None:
+    def put(self, key: EntityKey, entity: CachedEntity) -> None:
         """Keep an entity, in place of an earlier incarnation."""
         self.drop(key)
         self._entities[key] = entity
@@ -161,21 +167,23 @@ class Cache:
         if entity is not None:
             self.memory_bytes -= entity.memory_bytes
 
-    def settle(self, touched: Iterable[EntityKey]) -> None:
-        """The rows of these entities are committed. Then evict until the limit holds, the last used one included."""
+    def on_commit(self, touched: Iterable[EntityKey]) -> int:
+        """The rows of these entities are committed. Then evict until the limit holds, even the last used one; how many."""
         for key in touched:
             entity = self._entities.get(key)
             if entity is not None:
                 before = entity.memory_bytes
-                entity.settle()
+                entity.on_commit()
                 self.memory_bytes += entity.memory_bytes - before
+        evicted = 0
         while self.memory_bytes > self.limit_bytes:
             _, entity = self._entities.popitem(last=False)
             self.memory_bytes -= entity.memory_bytes
-            self.evicted += 1
+            evicted += 1
+        return evicted
 
     def forget(self, partitions: Iterable[int]) -> None:
         """Drop all entities of these partitions."""
         gone = set(partitions)
-        for key in [key for key in self._entities if key[0] in gone]:
+        for key in [key for key in self._entities if key.partition in gone]:
             self.drop(key)

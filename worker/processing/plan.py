@@ -14,6 +14,7 @@ A dead letter is a property of its record alone, whatever is stored. Two reasons
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,9 @@ from worker.events import (
     SentencesDeleted,
 )
 from worker.limits import Limit
-from worker.processing.entity_cache import EntityKey, HotEntity
-from worker.state.entity import Review, Sentence, parse_sentence_id, sentence_id
+from worker.processing.entity_cache import CachedEntity, EntityKey
+from worker.state.entity import Review, Sentence
+from worker.state.ids import parse_sentence_id, sentence_id
 from worker.state.rows import Header
 from worker.text.splitting import cap_sentence, split_sentences
 
@@ -51,12 +53,12 @@ class PlannedStep:
     removed: Sequence[Sentence]
     added: Sequence[Sentence]
     rating: float | None
-    reviews: int
-    sentences: int
+    review_count: int
+    sentence_count: int
 
 
-class Run:
-    """All events of a micro-batch on one incarnation of an entity."""
+class EntityChanges:
+    """What the events of a micro-batch do to one incarnation of an entity."""
 
     __slots__ = (
         "_unread",
@@ -72,15 +74,15 @@ class Run:
         "stored_sequence",
     )
 
-    def __init__(self, key: EntityKey, entity: HotEntity, *, is_new: bool) -> None:
+    def __init__(self, key: EntityKey, entity: CachedEntity, *, is_new: bool) -> None:
         self.key = key
         self.entity = entity
         self.is_new = is_new
         """The entity has no stored rows."""
-        self.stored_header = Header(entity.reviews, entity.sentences, entity.rows.incarnation)
+        self.stored_header = Header(entity.review_count, entity.sentence_count, entity.rows.incarnation)
         self.stored_sequence = entity.sequence
-        self.review_count = entity.reviews
-        self.sentence_count = entity.sentences
+        self.review_count = entity.review_count
+        self.sentence_count = entity.sentence_count
         self.reviews: dict[bytes, Review] = {}
         """The reviews the events wrote, in their last state."""
         self.steps: list[PlannedStep] = []
@@ -110,12 +112,12 @@ class Run:
         self,
         index: int,
         event: Event,
-        changes: dict[bytes, Review],
+        reviews: dict[bytes, Review],
         removed: Sequence[Sentence],
         added: Sequence[Sentence],
     ) -> None:
-        """Take note of what an event did."""
-        self.reviews |= changes
+        """Take note of the reviews that an event wrote and of the sentences it removed and added."""
+        self.reviews |= reviews
         self.sentence_count += len(added) - len(removed)
         if removed or added:
             rating = event.rating if isinstance(event, ReviewUpserted) else None
@@ -130,11 +132,11 @@ class Plan:
     def __init__(
         self,
         limits: Limits,
-        find: Callable[[EntityKey], HotEntity | None],
-        create: Callable[[EntityKey, int], HotEntity],
+        find: Callable[[EntityKey], CachedEntity | None],
+        create: Callable[[EntityKey, int], CachedEntity],
     ) -> None:
-        """`find` gives an entity with rows, `create` one born at a source offset."""
-        self.runs: list[Run] = []
+        """`find` gives an entity with rows, `create` a new one whose incarnation is a source offset."""
+        self.changes: list[EntityChanges] = []
         """In the order of their first events; an entity deleted in between has several."""
         self.unembedded: dict[str, list[tuple[int, Sentence]]] = {}
         """The sentences without a vector by text, each with its record's index."""
@@ -143,46 +145,45 @@ class Plan:
         self.cut_sentences = 0
         """Sentences that were longer than one may be, and are several now."""
         self._limits = limits
-        # A setting beyond what the core ranks exactly is refused; here it cannot pass, whoever made the limits.
+        # Settings beyond what the core ranks exactly are refused; limits from anywhere else cannot pass here either.
         self._max_sentences = min(limits.max_sentences_per_entity, max_sentences(limits.dimension))
         self._find = find
         self._create = create
-        self._open: dict[EntityKey, Run | None] = {}
+        self._open: dict[EntityKey, EntityChanges | None] = {}
 
     def take(self, index: int, record: Record, event: Event) -> Outcome:
         """Plan one event; what becomes of it."""
-        key = (record.partition, event.entity_id)
-        if isinstance(event, ReviewUpserted):
-            return self._upsert(index, record, key, event)
-        if isinstance(event, ReviewDeleted):
-            return self._delete(index, record, key, event)
-        run = self._run(key)
-        if run is None:
-            return Ignored.UNKNOWN_ENTITY
-        if isinstance(event, SentencesDeleted):
-            return self._delete_sentences(index, run, event)
-        run.end = (index, event)
-        self._open[key] = None
-        return None
+        key = EntityKey(record.partition, event.entity_id)
+        match event:
+            case ReviewUpserted():
+                return self._upsert(index, record, key, event)
+            case ReviewDeleted():
+                return self._delete_review(index, record, key, event)
+            case SentencesDeleted():
+                return self._delete_sentences(index, key, event)
+            case EntityDeleted():
+                return self._delete_entity(index, key, event)
+            case _:
+                assert_never(event)
 
     # -- entities --------------------------------------------------------------------------------------------
 
-    def _run(self, key: EntityKey) -> Run | None:
-        """The entity's open run; None where the entity has no row at this point of the stream."""
+    def _changes_of(self, key: EntityKey) -> EntityChanges | None:
+        """The entity's changes so far; None where it has no row at this point of the stream."""
         if key in self._open:
             return self._open[key]
         entity = self._find(key)
-        run = None if entity is None else self._begin(key, entity, is_new=False)
-        self._open[key] = run
-        return run
+        changes = None if entity is None else self._begin(key, entity, is_new=False)
+        self._open[key] = changes
+        return changes
 
-    def _born(self, key: EntityKey, offset: int) -> Run:
+    def _begin_new(self, key: EntityKey, offset: int) -> EntityChanges:
         return self._begin(key, self._create(key, offset), is_new=True)
 
-    def _begin(self, key: EntityKey, entity: HotEntity, *, is_new: bool) -> Run:
-        run = self._open[key] = Run(key, entity, is_new=is_new)
-        self.runs.append(run)
-        return run
+    def _begin(self, key: EntityKey, entity: CachedEntity, *, is_new: bool) -> EntityChanges:
+        changes = self._open[key] = EntityChanges(key, entity, is_new=is_new)
+        self.changes.append(changes)
+        return changes
 
     # -- events ----------------------------------------------------------------------------------------------
 
@@ -191,12 +192,12 @@ class Plan:
         sentences = self._sentences(review_id, event)
         if isinstance(sentences, Rejected):
             return sentences
-        run = self._run(key)
-        stored = None if run is None else run.review(review_id)
+        changes = self._changes_of(key)
+        stored = None if changes is None else changes.review(review_id)
         version = _version(event.review_version, stored)
         if stored is not None and version <= stored.version:
             return Ignored.NOT_NEWER
-        before = 0 if run is None else run.sentence_count
+        before = 0 if changes is None else changes.sentence_count
         if stored is not None:
             before -= len(stored.sentences)
         if before + len(sentences) > self._max_sentences:
@@ -205,9 +206,9 @@ class Plan:
                 f"{before} sentences and {len(sentences)} more, at most {self._max_sentences}",
                 Limit.SENTENCES_PER_ENTITY,
             )
-        if run is None:
-            run = self._born(key, record.offset)
-        removed = run.live_sentences(review_id, stored)
+        if changes is None:
+            changes = self._begin_new(key, record.offset)
+        removed = changes.live_sentences(review_id, stored)
         self.sentences += len(removed) + len(sentences)
         unembedded = [sentence for sentence in sentences if sentence.vector is None]
         embedded = len(unembedded) == len(sentences)
@@ -215,28 +216,31 @@ class Plan:
             self._need_vectors(index, unembedded, stored)
         chunks = (0, 0) if stored is None else stored.chunks
         review = Review(version, False, event.rating, embedded, sentences, chunks)
-        run.review_count += stored is None or stored.deleted
-        run.write(index, event, {review_id: review}, removed, sentences)
+        changes.review_count += stored is None or stored.deleted
+        changes.write(index, event, {review_id: review}, removed, sentences)
         return None
 
-    def _delete(self, index: int, record: Record, key: EntityKey, event: ReviewDeleted) -> Outcome:
+    def _delete_review(self, index: int, record: Record, key: EntityKey, event: ReviewDeleted) -> Outcome:
         review_id = event.review_id.encode()
-        run = self._run(key)
-        stored = None if run is None else run.review(review_id)
+        changes = self._changes_of(key)
+        stored = None if changes is None else changes.review(review_id)
         version = _version(event.review_version, stored)
         if stored is not None and version < stored.version + stored.deleted:
             return Ignored.NOT_NEWER
-        if run is None:
-            run = self._born(key, record.offset)
-        removed = run.live_sentences(review_id, stored)
+        if changes is None:
+            changes = self._begin_new(key, record.offset)
+        removed = changes.live_sentences(review_id, stored)
         self.sentences += len(removed)
         if stored is not None and not stored.deleted:
-            run.review_count -= 1
+            changes.review_count -= 1
         chunks = (0, 0) if stored is None else stored.chunks
-        run.write(index, event, {review_id: Review(version, deleted=True, chunks=chunks)}, removed, ())
+        changes.write(index, event, {review_id: Review(version, deleted=True, chunks=chunks)}, removed, ())
         return None
 
-    def _delete_sentences(self, index: int, run: Run, event: SentencesDeleted) -> Outcome:
+    def _delete_sentences(self, index: int, key: EntityKey, event: SentencesDeleted) -> Outcome:
+        changes = self._changes_of(key)
+        if changes is None:
+            return Ignored.UNKNOWN_ENTITY
         wanted: dict[bytes, set[int]] = {}
         for identifier in event.sentence_ids:
             if parsed := parse_sentence_id(identifier.encode()):
@@ -244,7 +248,7 @@ class Plan:
         touched: dict[bytes, Review] = {}
         held = 0
         for review_id, ordinals in wanted.items():
-            review = run.review(review_id)
+            review = changes.review(review_id)
             if review is not None and any(s.ordinal in ordinals for s in review.sentences):
                 touched[review_id] = review
                 held += len(review.sentences)
@@ -257,17 +261,25 @@ class Plan:
                     )
         if not touched:
             return Ignored.UNKNOWN_SENTENCE
-        changes: dict[bytes, Review] = {}
+        reviews: dict[bytes, Review] = {}
         removed: list[Sentence] = []
         for review_id, review in touched.items():
             ordinals = wanted[review_id]
-            self.sentences += len(run.live_sentences(review_id, review))
+            self.sentences += len(changes.live_sentences(review_id, review))
             removed += [s for s in review.sentences if s.ordinal in ordinals]
             kept = [s for s in review.sentences if s.ordinal not in ordinals]
-            changes[review_id] = Review(
+            reviews[review_id] = Review(
                 review.version, False, review.rating, review.embedded, kept, review.chunks
             )
-        run.write(index, event, changes, removed, ())
+        changes.write(index, event, reviews, removed, ())
+        return None
+
+    def _delete_entity(self, index: int, key: EntityKey, event: EntityDeleted) -> Outcome:
+        changes = self._changes_of(key)
+        if changes is None:
+            return Ignored.UNKNOWN_ENTITY
+        changes.end = (index, event)
+        self._open[key] = None
         return None
 
     # -- sentences -------------------------------------------------------------------------------------------

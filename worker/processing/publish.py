@@ -3,8 +3,9 @@
 The set is that of (sentence id, text); it is compared with the one last published by ids and text digests.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -13,38 +14,90 @@ from worker.coversumm import Points, Ranking, Step, no_points
 from worker.events import (
     EVENT_TYPES,
     Cause,
+    EntityDeleted,
     Event,
     Message,
     Record,
+    Rejected,
     SummaryChanged,
     SummarySentence,
+    dead_letter_message,
     summary_message,
     tombstone_message,
 )
-from worker.processing.entity_cache import HotEntity, Member
-from worker.processing.plan import PlannedStep, Run
+from worker.processing.config import ProcessorConfig
+from worker.processing.entity_cache import CachedEntity, Member
+from worker.processing.load import Load
+from worker.processing.plan import EntityChanges, Outcome, PlannedStep
 from worker.state.entity import Sentence
 
 SPARE_MEMBERS = 32
 """How many sentences that left the set an entity may keep at hand: at the set's edge, they come and go."""
 
 
-class Output(NamedTuple):
-    """Where summaries go, and what all of them carry."""
+class Outbox:
+    """Collects the messages of a micro-batch, each under the index of the record that caused it, and counts them."""
 
-    topic: str
-    epoch: int
-    k: int
-    model: str | None
-    coalesced: bool
-    """One net change an entity and micro-batch, not every change."""
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._messages: list[tuple[int, Message]] = []
+
+    def put(self, index: int, message: Message) -> None:
+        """Add a message. Raises TooMuch where it is one too many."""
+        self._load.add(message.key, message.value)
+        self._messages.append((index, message))
+
+    def messages(self) -> list[Message]:
+        """All messages in the order of their records; those of one record in the order in which they were put."""
+        return [message for _, message in sorted(self._messages, key=itemgetter(0))]
 
 
-class Emission(NamedTuple):
-    """A message and the index of the record that caused it."""
+def publish_dead_letters(
+    records: Sequence[Record], outcomes: Sequence[Outcome], config: ProcessorConfig, outbox: Outbox
+) -> None:
+    """Put a dead letter for each rejected record into the outbox. Raises TooMuch."""
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, Rejected):
+            message = dead_letter_message(
+                config.dlq_topic, records[index], outcome, config.worker_version, config.max_message_bytes
+            )
+            outbox.put(index, message)
 
-    at: int
-    message: Message
+
+def publish(
+    changes: EntityChanges, records: Sequence[Record], config: ProcessorConfig, outbox: Outbox
+) -> None:
+    """Rank an entity's steps, bring the entity up to date, and put its messages into the outbox, in order.
+
+    Raises CorruptRow, and TooMuch: then the entity is between two of its steps and must be thrown away.
+    """
+    entity, end, coalesced = changes.entity, changes.end, config.emit == "coalesced"
+    summary = _Summary(entity)
+    last: _Change | None = None
+    for step, ranking in zip(changes.steps, _rank(changes), strict=True):
+        change = summary.after(step, ranking)
+        if change is None:
+            continue
+        last = change
+        if not coalesced:
+            _publish_change(entity, change, records[step.index], config, outbox)
+    summary.release_members()
+    if (
+        coalesced
+        and last is not None
+        and last.digests != entity.published
+        and (end is None or not last.digests)  # else the deletion of the entity is the set's last change
+    ):
+        _publish_change(entity, last, records[last.step.index], config, outbox)
+    if end is None:
+        entity.review_count, entity.sentence_count = changes.review_count, changes.sentence_count
+        return
+    index, event = end
+    for message in deletion_messages(entity, event, records[index], config):
+        outbox.put(index, message)
+
+
+# -- the set -------------------------------------------------------------------------------------------------
 
 
 class _Change(NamedTuple):
@@ -56,55 +109,51 @@ class _Change(NamedTuple):
     digests: dict[bytes, bytes]
 
 
-def publish(run: Run, records: Sequence[Record], output: Output) -> Iterator[Emission]:
-    """Rank the run's steps and bring its entity up to date; the messages, in order."""
-    entity = run.entity
-    last: _Change | None = None
-    for change in _changes(run):
-        if not output.coalesced:
-            yield _summary(entity, change, records, output)
-        last = change
-    if (
-        output.coalesced
-        and last is not None
-        and last.digests != entity.published
-        and (run.end is None or not last.digests)  # else the deletion of the entity is the set's last change
-    ):
-        yield _summary(entity, last, records, output)
-    if run.end is None:
-        entity.reviews, entity.sentences = run.review_count, run.sentence_count
-    else:
-        yield from _farewell(entity, run.end, records, output)
+class _Summary:
+    """An entity's set, followed from step to step."""
 
+    def __init__(self, entity: CachedEntity) -> None:
+        self._entity = entity
+        self._digests = entity.published
+        self._members: list[Member] | None = None
+        self._added: dict[bytes, tuple[Sentence, float | None]] = {}
 
-def _changes(run: Run) -> Iterator[_Change]:
-    """The steps after which the set is another than before, each with its members as they were then."""
-    if not run.steps:
-        return
-    entity = run.entity
-    dimension = entity.rows.dimension
-    current = entity.published
-    members: list[Member] | None = None
-    added: dict[bytes, tuple[Sentence, float | None]] = {}
-    steps = [Step(_points(step.removed, dimension), _points(step.added, dimension)) for step in run.steps]
-    for step, ranking in zip(run.steps, entity.core.apply(steps), strict=True):
+    def after(self, step: PlannedStep, ranking: Ranking | None) -> _Change | None:
+        """The set after the next step, with its members as they are then; None where the step did not change it."""
+        entity, added = self._entity, self._added
         for sentence in step.removed:
             entity.members.pop(sentence.id, None)
         for sentence in step.added:
             added[sentence.id] = sentence, step.rating
         if ranking is None:
-            continue
+            return None
         for identifier in added.keys() & ranking.ids:
             sentence, rating = added.pop(identifier)
             entity.members[identifier] = Member.of(identifier, sentence.text, rating)
         known = entity.members.get
         members = [known(identifier) or entity.member(identifier) for identifier in ranking.ids]
+        self._members = members
         digests = {member.id: member.digest for member in members}
-        if digests != current:  # equal whatever the order
-            yield _Change(step, ranking, members, digests)
-            current = digests
-    if members is not None and len(entity.members) > len(members) + SPARE_MEMBERS:
-        entity.members = {member.id: member for member in members}
+        if digests == self._digests:  # whatever the order
+            return None
+        self._digests = digests
+        return _Change(step, ranking, members, digests)
+
+    def release_members(self) -> None:
+        """Of the sentences that left the set, the entity keeps few."""
+        members, entity = self._members, self._entity
+        if members is not None and len(entity.members) > len(members) + SPARE_MEMBERS:
+            entity.members = {member.id: member for member in members}
+
+
+def _rank(changes: EntityChanges) -> Sequence[Ranking | None]:
+    """The core's answer to each step. Without steps the core is not even loaded."""
+    if not changes.steps:
+        return ()
+    entity = changes.entity
+    dimension = entity.rows.dimension
+    steps = [Step(_points(step.removed, dimension), _points(step.added, dimension)) for step in changes.steps]
+    return entity.core.apply(steps)
 
 
 _nothing = cache(no_points)
@@ -124,10 +173,14 @@ def _points(sentences: Sequence[Sentence], dimension: int) -> Points:
     return Points([sentence.id for sentence in sentences], vectors)
 
 
-def _summary(entity: HotEntity, change: _Change, records: Sequence[Record], output: Output) -> Emission:
-    """The change as a message; from now on it is what was last published."""
+# -- messages ------------------------------------------------------------------------------------------------
+
+
+def _publish_change(
+    entity: CachedEntity, change: _Change, record: Record, config: ProcessorConfig, outbox: Outbox
+) -> None:
+    """Put a change into the outbox; its set is the one last published from now on."""
     step, ranking, members, digests = change
-    published = entity.published
     sentences = [
         SummarySentence(
             rank, member.sentence_id, member.review_id, member.text, member.rating, distance, support
@@ -136,53 +189,49 @@ def _summary(entity: HotEntity, change: _Change, records: Sequence[Record], outp
             zip(members, ranking.distances(), ranking.support, strict=True)
         )
     ]
-    record = records[step.index]
+    counts = step.review_count, step.sentence_count
+    outbox.put(step.index, _change_message(entity, sentences, digests, counts, step.event, record, config))
+    entity.published, entity.sequence = digests, record.offset
+
+
+def deletion_messages(
+    entity: CachedEntity, event: EntityDeleted, record: Record, config: ProcessorConfig
+) -> list[Message]:
+    """An entity's last messages: its set becomes empty, if it was not, and then the entity is gone."""
+    tombstone = tombstone_message(
+        config.output_topic, record.partition, entity.entity_id, config.epoch, event.occurred_at, record
+    )
+    if not entity.published:
+        return [tombstone]
+    return [_change_message(entity, [], {}, (0, 0), event, record, config), tombstone]
+
+
+def _change_message(
+    entity: CachedEntity,
+    sentences: list[SummarySentence],
+    digests: dict[bytes, bytes],
+    counts: tuple[int, int],
+    event: Event,
+    record: Record,
+    config: ProcessorConfig,
+) -> Message:
+    """From the set last published to these sentences and digests; `counts`: the entity's reviews and sentences."""
+    published = entity.published
     body = SummaryChanged(
         entity.entity_id,
-        output.epoch,
+        config.epoch,
         record.offset,
         entity.sequence,
         sentences,
-        [member.sentence_id for member in members if published.get(member.id) != member.digest],
+        [come.decode() for come, digest in digests.items() if published.get(come) != digest],
         [gone.decode() for gone, digest in published.items() if digests.get(gone) != digest],
-        step.reviews,
-        step.sentences,
-        output.k,
-        _cause(step.event, record),
-        step.event.occurred_at,
-        output.model,
+        *counts,
+        config.k,
+        _cause(event, record),
+        event.occurred_at,
+        config.limits.model,
     )
-    entity.published, entity.sequence = digests, record.offset
-    return Emission(step.index, summary_message(output.topic, record.partition, body, record))
-
-
-def _farewell(
-    entity: HotEntity, end: tuple[int, Event], records: Sequence[Record], output: Output
-) -> Iterator[Emission]:
-    """An entity's last messages: its set becomes empty, if it was not, and then it is gone."""
-    index, event = end
-    record = records[index]
-    if entity.published:
-        body = SummaryChanged(
-            entity.entity_id,
-            output.epoch,
-            record.offset,
-            entity.sequence,
-            [],
-            [],
-            [gone.decode() for gone in entity.published],
-            0,
-            0,
-            output.k,
-            _cause(event, record),
-            event.occurred_at,
-            output.model,
-        )
-        yield Emission(index, summary_message(output.topic, record.partition, body, record))
-    tombstone = tombstone_message(
-        output.topic, record.partition, entity.entity_id, output.epoch, event.occurred_at, record
-    )
-    yield Emission(index, tombstone)
+    return summary_message(config.output_topic, record.partition, body, record)
 
 
 def _cause(event: Event, record: Record) -> Cause:

@@ -1,7 +1,7 @@
 """One entity's rows, read and written: header, published set, reviews, and its vectors as the blocks a refill
 scans."""
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,27 +9,12 @@ from numpy.typing import NDArray
 
 from worker.state import rows as codec
 from worker.state.errors import CorruptRow
+from worker.state.ids import parse_sentence_id, sentence_id
 from worker.state.keys import IncarnationKeys, describe, header_key
 from worker.state.rows import Header, Published, ReviewRow
-from worker.state.store import Rows
+from worker.state.store import Pending, Rows
 
 BLOCK_SENTENCES = 2048
-
-Pending = MutableMapping[bytes, bytes | None]
-
-
-def sentence_id(review_id: bytes, ordinal: int) -> bytes:
-    """`review_id#ordinal`, UTF-8."""
-    return b"%b#%d" % (review_id, ordinal)
-
-
-def parse_sentence_id(identifier: bytes) -> tuple[bytes, int] | None:
-    """`(review id, ordinal)`: what is before and after the last `#`. None where that makes no sentence id of
-    ours."""
-    review_id, mark, digits = identifier.rpartition(b"#")
-    if not mark or not digits.isdigit() or (digits[:1] == b"0" and digits != b"0"):
-        return None
-    return review_id, int(digits)
 
 
 @dataclass(slots=True)
@@ -115,13 +100,15 @@ class EntityRows:
 
     def text_and_rating(self, identifier: bytes) -> tuple[str, float | None]:
         """Text of a stored sentence, rating of its review. Raises CorruptRow where it is not stored."""
-        review_id, _, ordinal = identifier.rpartition(b"#")
+        parsed = parse_sentence_id(identifier)
+        assert parsed is not None
+        review_id, ordinal = parsed
         review = self.review(review_id)
         for sentence in () if review is None else review.sentences:
-            if sentence.ordinal == int(ordinal):
+            if sentence.ordinal == ordinal:
                 assert review is not None
                 return sentence.text, review.rating
-        raise CorruptRow(describe(self.keys.review(review_id)), f"no sentence {ordinal.decode()}")
+        raise CorruptRow(describe(self.keys.review(review_id)), f"no sentence {ordinal}")
 
     def load_vectors(self, review_id: bytes, review: Review) -> None:
         """Fill in the vectors of a stored review."""

@@ -82,7 +82,7 @@ class IncarnationKeys:
         return key[len(self.vectors) + 4 : -4]
 
 
-class EntityKey(NamedTuple):
+class EntityRowKey(NamedTuple):
     """A parsed key of an entity's row; the header has neither incarnation nor kind."""
 
     entity: bytes
@@ -92,23 +92,23 @@ class EntityKey(NamedTuple):
     chunk: int | None = None
 
 
-def parse_entity_key(key: bytes) -> EntityKey:
+def parse_entity_key(key: bytes) -> EntityRowKey:
     """Parts of a key that starts with `ENTITY`. Raises ValueError where it is not of the form above."""
     if key[:1] != ENTITY or len(key) < 5:
         raise ValueError("not an entity key")
     end = 5 + _U32.unpack_from(key, 1)[0]
     entity, rest = key[5:end], key[end:]
     if len(key) == end:
-        return EntityKey(entity)
+        return EntityRowKey(entity)
     if len(rest) < 9:
         raise ValueError("an entity key that ends early")
     incarnation, kind, tail = int(_U64.unpack_from(rest)[0]), rest[8:9], rest[9:]
     if kind == PUBLISHED and not tail:
-        return EntityKey(entity, incarnation, kind)
+        return EntityRowKey(entity, incarnation, kind)
     if kind == REVIEW:
-        return EntityKey(entity, incarnation, kind, tail)
+        return EntityRowKey(entity, incarnation, kind, tail)
     if kind in (TEXTS, VECTORS) and len(tail) >= 8 and len(tail) == 8 + _U32.unpack_from(tail)[0]:
-        return EntityKey(entity, incarnation, kind, tail[4:-4], int(_U32.unpack(tail[-4:])[0]))
+        return EntityRowKey(entity, incarnation, kind, tail[4:-4], int(_U32.unpack(tail[-4:])[0]))
     raise ValueError("an entity key of unknown kind")
 
 

@@ -1,9 +1,10 @@
 """The rows of a partition as a whole: applied offset, fingerprint, and what deleted entities left behind."""
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 
+from worker.events import ALGORITHM
 from worker.state import rows as codec
 from worker.state.errors import FingerprintMismatch, IncompleteState
 from worker.state.keys import (
@@ -15,7 +16,7 @@ from worker.state.keys import (
     parse_garbage_key,
 )
 from worker.state.rows import Applied
-from worker.state.store import Rows
+from worker.state.store import Pending, Rows
 
 GARBAGE_ROWS = 2000
 """Rows of deleted entities removed in one micro-batch: so many more rows are little beside a batch's own."""
@@ -33,7 +34,21 @@ class Fingerprint:
     distinct: bool
     partitions: int
     topic: str
-    algorithm: str = "coversumm/1"
+    algorithm: str = ALGORITHM
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> "Fingerprint":
+        """Inverse of `fields`, without those that only another version of the worker knows."""
+        return cls(
+            model=fields["model"],
+            dimension=int(fields["dimension"]),
+            splitter=fields["splitter"],
+            k=int(fields["k"]),
+            distinct=fields["distinct"] == str(True),
+            partitions=int(fields["partitions"]),
+            topic=fields["topic"],
+            algorithm=fields["algorithm"],
+        )
 
     def fields(self) -> dict[str, str]:
         """Names and values as stored and compared."""
@@ -46,7 +61,7 @@ def read_applied(rows: Rows) -> Applied | None:
     return None if value is None else codec.decode_applied(APPLIED, value)
 
 
-def put_applied(pending: MutableMapping[bytes, bytes | None], applied: Applied) -> None:
+def put_applied(pending: Pending, applied: Applied) -> None:
     """Write the partition's applied offset."""
     pending[APPLIED] = codec.encode_applied(APPLIED, applied)
 
@@ -57,7 +72,7 @@ def read_fingerprint(rows: Rows) -> dict[str, str] | None:
     return None if value is None else codec.decode_fingerprint(FINGERPRINT, value)
 
 
-def put_fingerprint(pending: MutableMapping[bytes, bytes | None], fingerprint: Fingerprint) -> None:
+def put_fingerprint(pending: Pending, fingerprint: Fingerprint) -> None:
     """Write the partition's fingerprint, with its first rows."""
     pending[FINGERPRINT] = codec.encode_fingerprint(FINGERPRINT, fingerprint.fields())
 
@@ -82,15 +97,13 @@ def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
     return True
 
 
-def put_garbage(pending: MutableMapping[bytes, bytes | None], entity: bytes, incarnation: int) -> None:
+def put_garbage(pending: Pending, entity: bytes, incarnation: int) -> None:
     """Note that all rows of this incarnation are to be removed."""
     key = garbage_key(entity, incarnation)
     pending[key] = codec.seal(key, b"")
 
 
-def collect_garbage(
-    rows: Rows, pending: MutableMapping[bytes, bytes | None], limit: int = GARBAGE_ROWS
-) -> bool:
+def collect_garbage(rows: Rows, pending: Pending, limit: int = GARBAGE_ROWS) -> bool:
     """Remove up to `limit` rows of deleted incarnations, notes that are done included. True if any are left
     for the next batch."""
     for key, value in rows.scan(GARBAGE):

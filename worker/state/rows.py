@@ -13,7 +13,7 @@ read for ever, and become the newest when the row is next written. All are at 1 
     texts         count u32 | count * (ordinal u32 | len u32) | the texts in UTF-8, one after the other
     vectors       count u32 | count * ordinal u32 | count * dimension * int16
     applied 1     next offset u64 | topic in UTF-8
-    applied 2     next offset u64 | len u32 | topic | topic id (empty where the broker told none)
+    applied 2     next offset u64 | len u32 | topic | topic id (empty where the broker gave none)
     fingerprint   count u32 | count * (len u32 | name | len u32 | value)
     garbage       (empty)
 """
@@ -88,7 +88,7 @@ class Applied(NamedTuple):
 
     next_offset: int
     topic: str
-    topic_id: str = ""  # tells the topic from a later one of its name; empty where nobody told
+    topic_id: str = ""  # tells the topic from a later one of its name; empty where the broker gave none
 
 
 def text_digest(text: str) -> bytes:

@@ -1,10 +1,13 @@
 """Where rows are kept: the `Rows` protocol, and rows in memory. Those in RocksDB are `worker.storage.rows`."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Protocol
 
 Changes = Mapping[bytes, bytes | None]
+"""Changed rows by key; None removes the row."""
+Pending = MutableMapping[bytes, bytes | None]
+"""Changes that are still being collected."""
 
 
 class Rows(Protocol):

@@ -19,11 +19,6 @@ class EntityCheck:
     sentences: int
     problems: tuple[str, ...]
 
-    @property
-    def ok(self) -> bool:
-        """Nothing wrong."""
-        return not self.problems
-
 
 def verify_partition(
     rows: Rows, *, dimension: int, k: int, distinct: bool, prefix: bytes = ENTITY

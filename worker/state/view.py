@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from worker.coversumm import SCALE, Ranking
 from worker.state import rows as codec
-from worker.state.entity import EntityRows, read_header, sentence_id
+from worker.state.entity import EntityRows, read_header
 from worker.state.errors import CorruptRow
+from worker.state.ids import review_of, sentence_id
 from worker.state.keys import (
     ENTITY,
     PUBLISHED,
@@ -195,7 +196,7 @@ def view_sentences(ranking: Ranking, texts: Iterable[tuple[str, float | None]]) 
         ViewSentence(
             rank,
             identifier.decode(),
-            identifier.rpartition(b"#")[0].decode(),
+            review_of(identifier).decode(),
             text,
             rating,
             distance,

@@ -21,7 +21,7 @@ from typing import Any
 from rocksdict import AccessType, Options, Rdict
 
 from worker.errors import SurroundingsError
-from worker.state import TABLE_NAME, read_applied, read_fingerprint
+from worker.state import TABLE_NAME, Fingerprint, read_applied, read_fingerprint
 from worker.storage.files import check_files, explained
 from worker.storage.lock import is_running
 from worker.storage.rows import RocksRows
@@ -75,18 +75,12 @@ def stored_partition(number: int, path: Path) -> Iterator[StoredPartition | None
     """
     with _opened(path) as database:
         rows = RocksRows(database, path)
-        fingerprint, applied = read_fingerprint(rows), read_applied(rows)
-        if fingerprint is None or applied is None:
+        fields, applied = read_fingerprint(rows), read_applied(rows)
+        if fields is None or applied is None:
             yield None
             return
-        yield StoredPartition(
-            number,
-            rows,
-            applied.next_offset,
-            int(fingerprint["dimension"]),
-            int(fingerprint["k"]),
-            fingerprint["distinct"] == "True",
-        )
+        made = Fingerprint.of(fields)
+        yield StoredPartition(number, rows, applied.next_offset, made.dimension, made.k, made.distinct)
 
 
 @contextmanager

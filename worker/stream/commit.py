@@ -7,7 +7,7 @@ from worker.kafka.logs import Logs
 from worker.kafka.membership import Membership
 from worker.kafka.producer import TransactionalProducer
 from worker.limits import Limit
-from worker.processing.processor import Batch, Processor
+from worker.processing.processor import ProcessedBatch, Processor
 from worker.stream.gate import Gate
 
 
@@ -52,7 +52,7 @@ class Commit:
         self._metrics = metrics
         self._clock = clock
 
-    def __call__(self, batch: Batch, membership: Membership) -> None:
+    def __call__(self, batch: ProcessedBatch, membership: Membership) -> None:
         """Commit under a membership. Raises Fenced, Crash; then the process must end."""
         started = self._clock.monotonic()
         last_offsets = self._producer.commit(

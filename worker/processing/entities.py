@@ -1,0 +1,68 @@
+"""The entities of the held partitions: from memory, else from their rows."""
+
+from collections.abc import Iterable
+
+from worker.coversumm import CoverSumm
+from worker.coversumm.index import index_class
+from worker.processing.config import ProcessorConfig
+from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey
+from worker.processing.partitions import Partitions
+from worker.processing.plan import EntityChanges
+from worker.state.entity import EntityRows, read_header
+
+
+class Entities:
+    """Finds and makes entities, and keeps them in a cache that follows what micro-batches do to them."""
+
+    def __init__(self, config: ProcessorConfig, partitions: Partitions) -> None:
+        """Raises IndexUnavailable."""
+        self._config = config
+        self._partitions = partitions
+        self._new_index = index_class(config.index)
+        self.cache = EntityCache(config.cache_bytes)
+
+    def find(self, key: EntityKey) -> CachedEntity | None:
+        """The entity from memory or rows; None where it has no row."""
+        entity = self.cache.get(key)
+        if entity is not None:
+            return entity
+        header = read_header(self._partitions[key.partition].rows, key.entity_id.encode())
+        if header is None:
+            return None
+        entity = self._make(key, header.incarnation, is_new=False)
+        entity.review_count, entity.sentence_count = header.reviews, header.sentences
+        published = entity.rows.published()
+        if published is not None:
+            entity.sequence, entity.published = published.sequence, published.digests
+        self.cache.put(key, entity)
+        return entity
+
+    def create(self, key: EntityKey, incarnation: int) -> CachedEntity:
+        """A new entity, without any row yet; `incarnation` is the source offset of the event that creates it."""
+        return self._make(key, incarnation, is_new=True)
+
+    def _make(self, key: EntityKey, incarnation: int, *, is_new: bool) -> CachedEntity:
+        config, dimension = self._config, self._config.limits.dimension
+        rows = EntityRows(
+            self._partitions[key.partition].rows, key.entity_id.encode(), incarnation, dimension
+        )
+        make = CoverSumm if is_new else CoverSumm.load
+        return CachedEntity(
+            key.entity_id,
+            rows,
+            self._new_index,
+            lambda index: make(config.k, dimension, index, distinct=config.distinct),
+        )
+
+    def keep(self, changes: Iterable[EntityChanges]) -> None:
+        """These changes are the micro-batch's: keep the entities that came, drop those that went."""
+        for one in changes:
+            if one.end is not None:
+                self.cache.drop(one.key)
+            elif one.is_new:
+                self.cache.put(one.key, one.entity)
+
+    def discard(self, changes: Iterable[EntityChanges]) -> None:
+        """These changes are thrown away: the entities are read again from the committed rows."""
+        for one in changes:
+            self.cache.drop(one.key)

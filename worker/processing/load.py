@@ -1,0 +1,39 @@
+"""What a micro-batch comes to, counted while its results are made, and the cut where that passes a limit."""
+
+from worker.limits import Limit
+from worker.processing.config import BatchLimits
+
+
+class TooMuch(Exception):
+    """A micro-batch passes a limit: only its first `keep` records go on. Never leaves the processor."""
+
+    def __init__(self, limit: Limit, keep: int) -> None:
+        self.limit = limit
+        self.keep = keep
+
+
+class Load:
+    """What `records` records come to so far. One record alone is never too much."""
+
+    __slots__ = ("_bytes", "_limits", "_records", "_transaction_records")
+
+    def __init__(self, limits: BatchLimits, records: int) -> None:
+        self._limits = limits
+        self._records = records
+        self._transaction_records = 0
+        self._bytes = 0
+
+    def check_sentences(self, sentences: int, index: int) -> None:
+        """So many sentences are planned with the record of this index. Raises TooMuch, to go on without that record."""
+        if sentences > self._limits.sentences and index:
+            raise TooMuch(Limit.BATCH_SENTENCES, index)
+
+    def add(self, key: bytes | None, value: bytes | None) -> None:
+        """Count one message or row. Raises TooMuch, to go on with half of the records."""
+        self._transaction_records += 1
+        self._bytes += len(key or b"") + len(value or b"")
+        if self._records > 1:
+            if self._transaction_records > self._limits.transaction_records:
+                raise TooMuch(Limit.TRANSACTION_RECORDS, self._records // 2)
+            if self._bytes > self._limits.transaction_bytes:
+                raise TooMuch(Limit.TRANSACTION_BYTES, self._records // 2)

@@ -1,0 +1,66 @@
+"""The held partitions: what their rows tell of them as a whole, read at the first look and kept up to date by commits."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from worker.events import Record
+from worker.state import Fingerprint, Rows, check_fingerprint, read_applied
+
+
+@dataclass(slots=True)
+class Partition:
+    """One partition as of the last commit."""
+
+    rows: Rows
+    next_offset: int | None
+    """Everything below is in the rows; None for empty ones."""
+    topic_id: str
+    """Of the input topic that the rows are made from; empty where that is not known."""
+    has_fingerprint: bool
+    has_garbage: bool = True  # until a look at the rows says otherwise
+
+
+class Partitions:
+    """The partitions by number."""
+
+    def __init__(self, rows: Callable[[int], Rows], fingerprint: Fingerprint) -> None:
+        """`rows` gives the committed rows of a partition."""
+        self._rows = rows
+        self._fingerprint = fingerprint
+        self._partitions: dict[int, Partition] = {}
+
+    def __getitem__(self, number: int) -> Partition:
+        """The partition, its rows looked at if they were not yet. Raises FingerprintMismatch, IncompleteState, CorruptRow."""
+        partition = self._partitions.get(number)
+        if partition is None:
+            partition = self._partitions[number] = self._look_at(self._rows(number))
+        return partition
+
+    def _look_at(self, rows: Rows) -> Partition:
+        has_fingerprint = check_fingerprint(rows, self._fingerprint)
+        applied = read_applied(rows)
+        if applied is None:
+            return Partition(rows, None, "", has_fingerprint)
+        return Partition(rows, applied.next_offset, applied.topic_id, has_fingerprint)
+
+    def next_offsets(self, records: Sequence[Record]) -> dict[int, int]:
+        """By partition: the next source offset once these records are applied."""
+        ends = {record.partition: record.offset + 1 for record in records}
+        return {number: max(end, self[number].next_offset or 0) for number, end in ends.items()}
+
+    def is_new(self, record: Record) -> bool:
+        """Whether the record is not applied yet."""
+        next_offset = self[record.partition].next_offset
+        return next_offset is None or record.offset >= next_offset
+
+    def on_commit(self, next_offsets: Mapping[int, int]) -> None:
+        """All records below these offsets are in the committed rows."""
+        for number, next_offset in next_offsets.items():
+            partition = self[number]
+            partition.next_offset = next_offset
+            partition.has_fingerprint = True
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Forget what is known of these partitions."""
+        for number in numbers:
+            self._partitions.pop(number, None)
