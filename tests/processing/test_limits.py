@@ -21,11 +21,11 @@ from tests.harness.drive import (
 from worker.coversumm import max_sentences
 from worker.errors import SurroundingsError
 from worker.events import Limits
-from worker.limits import LIMITS, Limit
+from worker.limits import Limit
 from worker.processing.config import VECTOR_OVERHEAD, event_limits, processor_config
 from worker.processing.plan import Plan
 from worker.processing.processor import BatchLimits
-from worker.settings import MAX_SENTENCES_PER_ENTITY, PREFIX, Settings, settings_by_field
+from worker.settings import MAX_SENTENCES_PER_ENTITY, Settings, settings_by_field
 
 
 def hits(driver, *records):
@@ -377,11 +377,3 @@ def test_each_limit_of_an_event_is_that_of_its_setting(tmp_path):
     names = {field.name for field in fields(Limits)} - {"model", "embeds"}
     other = {name: getattr(Limits(), name) - 1 for name in names}
     assert event_limits(Settings(data_dir=tmp_path, embedder="none", **other)) == Limits(**other)
-
-
-def test_every_limit_is_described_and_names_settings_that_exist():
-    variables = {setting.variable for setting in settings_by_field().values()}
-    assert {limit.value for limit in Limit} <= {one.name for one in LIMITS}
-    for one in LIMITS:
-        assert {PREFIX + name for name in one.variables} <= variables
-        assert (one.told_by == "the counter") == (one.name in set(Limit))

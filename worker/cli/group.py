@@ -13,7 +13,7 @@
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import click
 
@@ -38,7 +38,7 @@ class Commands(click.Group):
 def cli() -> None:
     """The exact extractive summary of every entity's reviews, kept current on Kafka, exactly once.
 
-    Settings are environment variables (KAFKA_BOOTSTRAP_SERVERS, COVERSUMM_...): the README lists them.
+    Settings are environment variables (KAFKA_BOOTSTRAP_SERVERS, COVERSUMM_...): docs/reference/settings.md lists them.
     """
 
 
@@ -81,31 +81,3 @@ def _fail(message: str, code: int) -> int:
     line = " ".join(message.split())
     output.note(f"{PROGRAM}: error: {line}")
     return code
-
-
-def commands_table() -> str:
-    """All commands as a Markdown table."""
-    rows = [
-        f"| `{' '.join([*names, *_takes(command)])}` | {_first_paragraph(command)} |"
-        for names, command in _leaves((), cli)
-    ]
-    return "\n".join(["| command | does |", "|---|---|", *rows]) + "\n"
-
-
-def _leaves(names: tuple[str, ...], group: click.Group) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """The commands that do something, with the words that name them: those of a group in place of the group."""
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from _leaves((*names, name), command)
-        else:
-            yield (*names, name), command
-
-
-def _takes(command: click.Command) -> list[str]:
-    return [
-        str(p.make_metavar(click.Context(command))) for p in command.params if p.param_type_name == "argument"
-    ]
-
-
-def _first_paragraph(command: click.Command) -> str:
-    return " ".join((command.help or "").split("\n\n")[0].split())

@@ -20,6 +20,7 @@ from worker.kafka.diagnosis import AccessErrors
 from worker.kafka.retry import patiently
 from worker.settings import Settings
 from worker.state import TABLE_NAME
+from worker.state.errors import NEW_EPOCH
 
 log = logging.getLogger(__name__)
 _CLIENT_LOG = logging.getLogger("librdkafka")
@@ -150,7 +151,7 @@ class Topics:
         if "changelog" in missing:
             raise SurroundingsError(
                 f"the changelog topic {missing['changelog']} is gone, and with it the state of everything that is committed; "
-                "start over with `coversumm-worker reset`, or build a new epoch with `coversumm-worker replay`"
+                f"start over with `coversumm-worker reset`, or {NEW_EPOCH}"
             )
         if "output" in missing:
             raise SurroundingsError(
