@@ -18,24 +18,24 @@ def numbers_table() -> str:
     )
     rows = (
         (
-            "the algorithm, a stream of 10,000 events in one call, the exact set after each",
+            "the algorithm, one call for 10,000 events",
             f"{of['ours, bulk']:.1f} µs an event",
         ),
         (
-            "the algorithm, the same stream event by event",
+            "the algorithm, one call for each event",
             f"{of['ours, event by event']:.0f} µs (FAISS: {of['FAISS flat, each event']:.0f})",
         ),
         (
-            "the whole worker beside its broker, embeddings given",
+            "the whole worker, from Kafka to Kafka",
             f"{worker['throughput']['events_per_s']:,} events/s",
         ),
         (
-            f"the worker's first touch of an entity with {worker['cold_entity']['sentences']:,} sentences on disk",
+            f"the worker's first touch of an entity of {worker['cold_entity']['sentences']:,} sentences",
             f"{worker['cold_entity']['cold_touch_s']:.1f} s",
         ),
-        (f"{faults['faults']:,} faults under {faults['events']:,} events on a real Kafka", found),
+        (f"{faults['faults']:,} faults under {faults['events']:,} events, real Kafka", found),
     )
-    return markdown(("what was measured", "number"), rows)
+    return markdown(("path", "number"), rows)
 
 
 def soak_line() -> str:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import click
 
-from worker.cli.group import PROGRAM, cli
+from worker.cli.group import cli
+from worker.cli.output import PROGRAM
 
 # The program and what follows it on its line; inside `code` on the next one too, where a paragraph was wrapped there.
 LINE = re.compile(rf"(?:{PROGRAM} +|`{PROGRAM}\n *)(?=[a-z-])(?P<rest>[^`\n]*)")
@@ -24,7 +25,9 @@ def faults(text: str) -> Iterator[str]:
 def _fault(words: list[str]) -> str | None:
     """What is wrong about `words`, a command line without the program."""
     command: click.Command = cli
-    while isinstance(command, click.Group) and words and re.fullmatch("[a-z-]+", words[0].strip(".,;:)")):
+    while (
+        isinstance(command, click.Group) and words and re.fullmatch("[a-z][a-z-]*", words[0].strip(".,;:)"))
+    ):
         name = words.pop(0).strip(".,;:)")
         if name not in command.commands:
             return f"{command.name} has no command {name}"

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from tests.rules.rules import ROOT, RULES, Rule
 
-COPIED = ("worker", "tests", "schemas", "deploy", "docs", "pyproject.toml", "README.md")
+COPIED = ("worker", "tests", "schemas", "deploy", "pyproject.toml", "README.md")
 SECONDS = 300
 
 

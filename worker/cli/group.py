@@ -21,7 +21,6 @@ from worker import __version__
 from worker.cli import demo, dlq, inspect, output, reset, run, send, summarize, topics, verify
 from worker.errors import CoversummError, Crash, SurroundingsError
 
-PROGRAM = "coversumm-worker"
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -34,7 +33,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name=PROGRAM)
+@click.version_option(__version__, prog_name=output.PROGRAM)
 def cli() -> None:
     """The exact extractive summary of every entity's reviews, kept current on Kafka, exactly once.
 
@@ -54,7 +53,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as end:  # --help, --version
         return end.exit_code
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx is not None else PROGRAM
+        where = error.ctx.command_path if error.ctx is not None else output.PROGRAM
         return _fail(f"{error.format_message()} See `{where} --help`.", SurroundingsError.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), SurroundingsError.exit_code)
@@ -73,11 +72,10 @@ def execute(arguments: Sequence[str] | None = None) -> int:
 
 def _invoke(arguments: list[str]) -> object:
     """The command's result. Not by `cli.main`, which has exit codes of its own for Ctrl-C and closed pipes."""
-    with cli.make_context(PROGRAM, arguments) as context:
+    with cli.make_context(output.PROGRAM, arguments) as context:
         return cli.invoke(context)
 
 
 def _fail(message: str, code: int) -> int:
-    line = " ".join(message.split())
-    output.note(f"{PROGRAM}: error: {line}")
+    output.complain(" ".join(message.split()))
     return code
