@@ -1,4 +1,4 @@
-"""What Prometheus is told: one registry per worker, filled from the stats of committed micro-batches.
+"""The Prometheus metrics: one registry per worker, filled from the stats of committed micro-batches.
 
 Counters and histograms grow as batches are committed; what is only true at this moment (lag, readiness) is looked up when the
 page is asked for (`Metrics.page`).

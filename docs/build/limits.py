@@ -1,7 +1,7 @@
 """Every limit that a worker keeps to: the setting that says how much, and what happens to what is beyond it.
 
-What is hit is counted in `coversumm_limit_hits_total` under the limit's name, except where the process ends: nobody can
-read a metric then, so those end in a line of the log and an exit code.
+What is hit is counted in `coversumm_limit_hits_total` under the limit's name, except where the process ends: no metric
+can be read then, so those end in a line of the log and an exit code.
 """
 
 from typing import Final, NamedTuple

@@ -10,6 +10,11 @@ from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.tables import core_table, paper_table, worker_table
 from tests.harness.record import faults_table
 
+try:
+    from docs.build import schemas
+except ImportError:  # they are still made by `worker.events.schemas`
+    schemas = None
+
 ROOT = Path(__file__).resolve().parents[2]
 TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"numbers": numbers_table},
@@ -32,6 +37,12 @@ def pages() -> Iterator[tuple[Path, str]]:
     for name, tables in TABLES.items():
         path = ROOT / name
         yield path, filled(path.read_text(encoding="utf-8"), tables)
+
+
+def schema_files() -> Iterator[tuple[Path, str]]:
+    """Path and wanted text of every JSON Schema."""
+    for name, text in schemas.schemas().items() if schemas else ():
+        yield ROOT / "schemas" / name, text
 
 
 def filled(text: str, tables: Mapping[str, Callable[[], str]]) -> str:

@@ -23,13 +23,13 @@ CHECK_FAILED = 1
 
 
 def json_option(command: F) -> F:
-    """The `--json` option, handed to the command as `as_json`: on by itself where standard output is no terminal."""
+    """The `--json` option, handed to the command as `as_json`: on by itself where standard output is not a terminal."""
     return click.option(
         "--json",
         "as_json",
         is_flag=True,
         callback=lambda _ctx, _option, given: given or not sys.stdout.isatty(),
-        help="JSON lines; the default where output is no terminal.",
+        help="JSON lines; the default where output is not a terminal.",
     )(command)
 
 

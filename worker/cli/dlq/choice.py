@@ -24,7 +24,7 @@ class PlaceType(click.ParamType):
         """See `click.ParamType`."""
         partition, mark, offset = str(value).partition(":")
         if not (mark and partition.isdecimal() and offset.isdecimal()):
-            self.fail(f"{value!r} is no PARTITION:OFFSET like 3:991.", param, ctx)
+            self.fail(f"{value!r} is not PARTITION:OFFSET like 3:991.", param, ctx)
         return int(partition), int(offset)
 
 
@@ -38,7 +38,7 @@ class TimeType(click.ParamType):
         try:
             moment = datetime.fromisoformat(str(value))
         except ValueError:
-            self.fail(f"{value!r} is no time like 2026-11-20T12:00:00Z or 2026-11-20.", param, ctx)
+            self.fail(f"{value!r} is not a time like 2026-11-20T12:00:00Z or 2026-11-20.", param, ctx)
         return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

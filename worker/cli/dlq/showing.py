@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from worker.operations.dead_letters import DeadLetter
 
 SHOWN_BYTES = 4096
-"""Of a value that is no text, on a terminal."""
+"""The most that is shown of a binary value on a terminal."""
 DUMP_WIDTH = 16
 
 

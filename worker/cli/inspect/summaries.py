@@ -46,7 +46,7 @@ def _local_url(settings: Settings) -> str:
 def _from_worker(entity: str, url: str) -> list[dict[str, Any]]:
     """Follows the redirect to the worker that owns the entity."""
     if not url.startswith(("http://", "https://")):
-        raise click.UsageError(f"--url {url!r} is no URL like http://127.0.0.1:8080.")
+        raise click.UsageError(f"--url {url!r} is not a URL like http://127.0.0.1:8080.")
     address = f"{url.rstrip('/')}/entities/{quote(entity, safe='')}/summary"
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
