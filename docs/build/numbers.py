@@ -17,18 +17,12 @@ def numbers_table() -> str:
         f"{sum(row[what] for row in faults['rows']):,} {what}" for what in ("lost", "repeated", "wrong")
     )
     rows = (
-        (
-            "the algorithm, one call for 10,000 events",
-            f"{of['ours, bulk']:.1f} µs an event",
-        ),
+        ("the algorithm, one call for 10,000 events", f"{of['ours, bulk']:.1f} µs an event"),
         (
             "the algorithm, one call for each event",
             f"{of['ours, event by event']:.0f} µs (FAISS: {of['FAISS flat, each event']:.0f})",
         ),
-        (
-            "the whole worker, from Kafka to Kafka",
-            f"{worker['throughput']['events_per_s']:,} events/s",
-        ),
+        ("the whole worker, from Kafka to Kafka", f"{worker['throughput']['events_per_s']:,} events/s"),
         (
             f"the worker's first touch of an entity of {worker['cold_entity']['sentences']:,} sentences",
             f"{worker['cold_entity']['cold_touch_s']:.1f} s",

@@ -29,18 +29,11 @@ class Setting(NamedTuple):
 
 
 def setting(
-    name: str,
-    default: Any,
-    kind: kinds.Kind,
-    help: str,
-    *,
-    instead: str = "",
-    secret: bool = False,
-    prefix: str = PREFIX,
+    default: Any, kind: kinds.Kind, help: str, *, instead: str = "", secret: bool = False, variable: str = ""
 ) -> Any:
-    """A field. `instead`: what the reference shows for a default that is found out at start."""
+    """A field. `instead`: what the reference shows for a default that is found out at start; `variable`: its own name."""
     shown = instead or ("none" if default is None else f"`{kind.show(default)}`")
-    about = Setting(prefix + name, kind, shown, help, secret)
+    about = Setting(variable, kind, shown, help, secret)
     return field(default=default, repr=not secret, metadata={"setting": about})
 
 
@@ -49,41 +42,30 @@ class Fields:
     """Everything that can be set, in the order of the reference."""
 
     bootstrap_servers: str = setting(
-        "KAFKA_BOOTSTRAP_SERVERS",
         "localhost:9092",
         kinds.servers(),
         "Kafka brokers, with commas between",
-        prefix="",
+        variable="KAFKA_BOOTSTRAP_SERVERS",
     )
-    input_topic: str = setting(
-        "INPUT_TOPIC", "marketplace.reviews.v1", kinds.name(249), "Review events; must exist"
-    )
+    input_topic: str = setting("marketplace.reviews.v1", kinds.name(249), "Review events; must exist")
     output_topic: str = setting(
-        "OUTPUT_TOPIC",
-        "marketplace.review-summaries.v1",
-        kinds.name(249),
-        "Summary changes; each epoch its own topic",
+        "marketplace.review-summaries.v1", kinds.name(249), "Summary changes; each epoch its own topic"
     )
-    dlq_topic: str = setting("DLQ_TOPIC", "", kinds.name(249), "Dead letters", instead="input topic + `.dlq`")
+    dlq_topic: str = setting("", kinds.name(249), "Dead letters", instead="input topic + `.dlq`")
     app_id: str = setting(
-        "APP_ID", "coversumm-worker", kinds.name(200), "Consumer group: its workers share the partitions"
+        "coversumm-worker", kinds.name(200), "Consumer group: its workers share the partitions"
     )
     epoch: int = setting(
-        "EPOCH",
-        1,
-        kinds.integer(0, 2**31 - 1),
-        "Build of the summaries: another model, `k` or code is another epoch",
+        1, kinds.integer(0, 2**31 - 1), "Build of the summaries: another model, `k` or code is another epoch"
     )
-    k: int = setting("K", 20, kinds.integer(1, 1000), "Sentences in a summary")
-    distinct: bool = setting("DISTINCT", False, kinds.flag(), "Show sentences with identical vectors once")
+    k: int = setting(20, kinds.integer(1, 1000), "Sentences in a summary")
+    distinct: bool = setting(False, kinds.flag(), "Show sentences with identical vectors once")
     emit: str = setting(
-        "EMIT",
         "every",
         kinds.choice("every", "coalesced"),
         "`every` change, or `coalesced`: an entity's net change in each micro-batch",
     )
     index: str = setting(
-        "INDEX",
         "flat",
         kinds.choice("flat", "sgtree", "graphgrove"),
         "What refills search, all with the same results. `flat` reads the stored rows: right for embeddings. `sgtree` keeps "
@@ -91,198 +73,142 @@ class Fields:
         "does so with that library, which has wheels for Python 3.8 and older alone",
     )
     embedder: str = setting(
-        "EMBEDDER",
         "onnx",
         kinds.embedder(),
         "`onnx` (all-MiniLM-L6-v2), `onnx:FOLDER`, `sentence-transformers:NAME_OR_FOLDER`, or `none`: "
         "every event carries its embeddings",
     )
     embedder_threads: int = setting(
-        "EMBEDDER_THREADS", 0, kinds.integer(1, 1024), "Threads of the embedder", instead="number of cores"
+        0, kinds.integer(1, 1024), "Threads of the embedder", instead="number of cores"
     )
     dimension: int = setting(
-        "DIMENSION",
         DEFAULT_MODEL_DIMENSION,
         kinds.integer(1, 16_384),
         "Dimension of the embeddings with `none`; an engine brings its own",
     )
     data_dir: Path = setting(  # noqa: RUF009 - a Path is immutable
-        "DATA_DIR",
         Path("~/.local/state/coversumm-worker"),
         kinds.folder(),
         "Local state: a folder for each worker, locked while it runs",
     )
     model_cache_dir: Path = setting(  # noqa: RUF009
-        "MODEL_CACHE_DIR",
-        Path("~/.cache/coversumm-worker"),
-        kinds.folder(),
-        "Models that were built or downloaded",
+        Path("~/.cache/coversumm-worker"), kinds.folder(), "Models that were built or downloaded"
     )
     instance_id: str = setting(
-        "INSTANCE_ID",
         "",
         kinds.name(200),
         "Makes the transactional id: stable over restarts, unique among running workers",
         instead="host name and hash of the data directory",
     )
-    batch_size: int = setting(
-        "BATCH_SIZE", 1000, kinds.integer(1, MAX_BATCH_EVENTS), "Most events in a micro-batch"
-    )
+    batch_size: int = setting(1000, kinds.integer(1, MAX_BATCH_EVENTS), "Most events in a micro-batch")
     batch_linger_ms: int = setting(
-        "BATCH_LINGER_MS", 50, kinds.integer(0, 60_000), "How long a micro-batch waits for more events"
+        50, kinds.integer(0, 60_000), "How long a micro-batch waits for more events"
     )
     batch_bytes: int = setting(
-        "BATCH_BYTES", 16 * 2**20, kinds.size(2**10, 2**28), "Most bytes of a micro-batch of several events"
+        16 * 2**20, kinds.size(2**10, 2**28), "Most bytes of a micro-batch of several events"
     )
     batch_sentences: int = setting(
-        "BATCH_SENTENCES",
         20_000,
         kinds.integer(1, 10_000_000),
         "Most sentences, new and replaced, of a micro-batch of several events",
     )
     transaction_records: int = setting(
-        "TRANSACTION_RECORDS",
-        50_000,
-        kinds.integer(1, 10_000_000),
-        "Most messages and rows in a transaction of several events",
+        50_000, kinds.integer(1, 10_000_000), "Most messages and rows in a transaction of several events"
     )
-    transaction_bytes: int = setting(
-        "TRANSACTION_BYTES", 64 * 2**20, kinds.size(2**20, 2**31), "Most bytes of them"
-    )
+    transaction_bytes: int = setting(64 * 2**20, kinds.size(2**20, 2**31), "Most bytes of them")
     in_flight_messages: int = setting(
-        "IN_FLIGHT_MESSAGES",
         100_000,
         kinds.integer(1, 10_000_000),
         "Messages and rows that the broker has not taken yet; past it publishing waits",
     )
     in_flight_bytes: int = setting(
-        "IN_FLIGHT_BYTES",
-        128 * 2**20,
-        kinds.size(2**20, 2**31 - 2**10),
-        "Bytes of them; past it publishing waits",
+        128 * 2**20, kinds.size(2**20, 2**31 - 2**10), "Bytes of them; past it publishing waits"
     )
     cache_bytes: int = setting(
-        "CACHE_BYTES", 256 * 2**20, kinds.size(0, 2**40), "Memory for the entities in use; all are on disk"
+        256 * 2**20, kinds.size(0, 2**40), "Memory for the entities in use; all are on disk"
     )
     rocksdb_bytes: int = setting(
-        "ROCKSDB_BYTES",
         256 * 2**20,
         kinds.size(16 * 2**20, 2**40),
         "Memory for the databases of all partitions together: blocks, indexes, write buffers",
     )
     max_event_bytes: int = setting(
-        "MAX_EVENT_BYTES", 4 * 2**20, kinds.size(2**10, 2**26), "Largest event; a larger one is a dead letter"
+        4 * 2**20, kinds.size(2**10, 2**26), "Largest event; a larger one is a dead letter"
     )
     max_text_bytes: int = setting(
-        "MAX_TEXT_BYTES", 256 * 2**10, kinds.size(1, 2**26), "Largest text; a larger one is a dead letter"
+        256 * 2**10, kinds.size(1, 2**26), "Largest text; a larger one is a dead letter"
     )
     max_sentence_chars: int = setting(
-        "MAX_SENTENCE_CHARS", 2000, kinds.integer(1, 100_000), "Longest sentence; a longer one is split there"
+        2000, kinds.integer(1, 100_000), "Longest sentence; a longer one is split there"
     )
     max_sentences_per_review: int = setting(
-        "MAX_SENTENCES_PER_REVIEW",
-        1000,
-        kinds.integer(1, 100_000),
-        "Most sentences of a review; one with more is a dead letter",
+        1000, kinds.integer(1, 100_000), "Most sentences of a review; one with more is a dead letter"
     )
     max_sentences_per_deletion: int = setting(
-        "MAX_SENTENCES_PER_DELETION",
         10_000,
         kinds.integer(1, 100_000),
         "Most sentences a `sentences.deleted` may name, and several reviews it is about may hold; one with more is a dead letter",
     )
     max_sentences_per_entity: int = setting(
-        "MAX_SENTENCES_PER_ENTITY",
         1_000_000,
         kinds.integer(1, MAX_SENTENCES_PER_ENTITY),
         "Most live sentences of an entity; an event that would make more is a dead letter",
     )
     max_message_bytes: int = setting(
-        "MAX_MESSAGE_BYTES",
         1_000_000,
         kinds.size(2**18, 2**30),
         "Largest message the worker may send; of a dead letter that would be larger, the value's first 64 KiB are kept",
     )
-    web_port: int = setting(
-        "WEB_PORT", 8080, kinds.integer(1, 65_535), "Port of health, metrics and summaries"
-    )
-    web_bind: str = setting(
-        "WEB_BIND", "127.0.0.1", kinds.text(r"[^\s/]+", "an address"), "Address it listens on"
-    )
+    web_port: int = setting(8080, kinds.integer(1, 65_535), "Port of health, metrics and summaries")
+    web_bind: str = setting("127.0.0.1", kinds.text(r"[^\s/]+", "an address"), "Address it listens on")
     web_advertised_url: str = setting(
-        "WEB_ADVERTISED_URL",
-        "",
-        kinds.url(),
-        "Where the other workers reach it",
-        instead="made of bind and port",
+        "", kinds.url(), "Where the other workers reach it", instead="made of bind and port"
     )
     security_protocol: str = setting(
-        "SECURITY_PROTOCOL",
         "PLAINTEXT",
         kinds.choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`",
     )
     sasl_mechanism: str | None = setting(
-        "SASL_MECHANISM",
         None,
         kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
         "`PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`",
     )
-    sasl_username: str | None = setting("SASL_USERNAME", None, kinds.one_line(), "User name for SASL")
-    sasl_password: str | None = setting(
-        "SASL_PASSWORD", None, kinds.one_line(), "Password for SASL", secret=True
-    )
+    sasl_username: str | None = setting(None, kinds.one_line(), "User name for SASL")
+    sasl_password: str | None = setting(None, kinds.one_line(), "Password for SASL", secret=True)
     ssl_ca_location: str | None = setting(
-        "SSL_CA_LOCATION", None, kinds.one_line(), "CA certificates, a PEM file", instead="the system's"
+        None, kinds.one_line(), "CA certificates, a PEM file", instead="the system's"
     )
-    ssl_certificate_location: str | None = setting(
-        "SSL_CERTIFICATE_LOCATION", None, kinds.one_line(), "Client certificate, a PEM file"
-    )
-    ssl_key_location: str | None = setting(
-        "SSL_KEY_LOCATION", None, kinds.one_line(), "Its private key, a PEM file"
-    )
-    ssl_key_password: str | None = setting(
-        "SSL_KEY_PASSWORD", None, kinds.one_line(), "Password of the private key", secret=True
-    )
+    ssl_certificate_location: str | None = setting(None, kinds.one_line(), "Client certificate, a PEM file")
+    ssl_key_location: str | None = setting(None, kinds.one_line(), "Its private key, a PEM file")
+    ssl_key_password: str | None = setting(None, kinds.one_line(), "Password of the private key", secret=True)
     standby_replicas: int = setting(
-        "STANDBY_REPLICAS", 0, kinds.integer(0, 16), "Workers that keep a warm copy of a partition's state"
+        0, kinds.integer(0, 16), "Workers that keep a warm copy of a partition's state"
     )
     session_timeout_ms: int = setting(
-        "SESSION_TIMEOUT_MS",
-        10_000,
-        kinds.integer(6000, 1_800_000),
-        "A worker silent for so long loses its partitions",
+        10_000, kinds.integer(6000, 1_800_000), "A worker silent for so long loses its partitions"
     )
     transaction_timeout_ms: int = setting(
-        "TRANSACTION_TIMEOUT_MS",
-        10_000,
-        kinds.integer(1000, 900_000),
-        "A dead worker's open transaction is aborted after it",
+        10_000, kinds.integer(1000, 900_000), "A dead worker's open transaction is aborted after it"
     )
     commit_timeout_ms: int = setting(
-        "COMMIT_TIMEOUT_MS", 25_000, kinds.milliseconds(), "Deadline of a commit; past it the worker exits"
+        25_000, kinds.milliseconds(), "Deadline of a commit; past it the worker exits"
     )
     shutdown_timeout_ms: int = setting(
-        "SHUTDOWN_TIMEOUT_MS",
-        20_000,
-        kinds.milliseconds(),
-        "Deadline of an orderly stop; past it the worker exits",
+        20_000, kinds.milliseconds(), "Deadline of an orderly stop; past it the worker exits"
     )
     stall_timeout_ms: int = setting(
-        "STALL_TIMEOUT_MS",
-        300_000,
-        kinds.milliseconds(),
-        "Events waiting but no progress for so long: the worker exits",
+        300_000, kinds.milliseconds(), "Events waiting but no progress for so long: the worker exits"
     )
     log_level: str = setting(
-        "LOG_LEVEL",
-        "INFO",
-        kinds.choice("DEBUG", "INFO", "WARNING", "ERROR"),
-        "`DEBUG`, `INFO`, `WARNING`, `ERROR`",
+        "INFO", kinds.choice("DEBUG", "INFO", "WARNING", "ERROR"), "`DEBUG`, `INFO`, `WARNING`, `ERROR`"
     )
-    log_format: str = setting("LOG_FORMAT", "text", kinds.choice("text", "json"), "`text`, or `json` lines")
+    log_format: str = setting("text", kinds.choice("text", "json"), "`text`, or `json` lines")
 
 
 def settings_by_field() -> dict[str, Setting]:
-    """What is known of each field, in order."""
-    return {one.name: one.metadata["setting"] for one in fields(Fields)}
+    """What is known of each field, in order. A variable is named like its field, unless that says another name."""
+    described = {one.name: one.metadata["setting"] for one in fields(Fields)}
+    return {
+        name: one._replace(variable=one.variable or PREFIX + name.upper()) for name, one in described.items()
+    }

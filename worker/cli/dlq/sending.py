@@ -40,10 +40,7 @@ def send(
     selection = selection_of(reasons, since, entity, places)
     counts: Counter[str] = Counter()
     try:
-        with (
-            open_letters(settings) as letters,
-            output.file_progress(letters.size, "sent") as progress,
-        ):
+        with open_letters(settings) as letters, output.file_progress(letters.size, "sent") as progress:
             for outcome in resend(settings, letters, selection, dry_run=dry_run, progress=progress.update):
                 counts[outcome.status] += 1
                 if outcome.why is not None:

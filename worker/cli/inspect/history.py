@@ -13,17 +13,7 @@ if TYPE_CHECKING:
 
 CHANGES_SHOWN = 20
 """Unless the command says another number."""
-COLUMNS = (
-    "sequence",
-    "published",
-    "cause",
-    "review",
-    "added",
-    "removed",
-    "shown",
-    "sentences",
-    "reviews",
-)
+COLUMNS = ("sequence", "published", "cause", "review", "added", "removed", "shown", "sentences", "reviews")
 
 
 def show_history(entity: str, limit: int, as_json: bool) -> bool:
