@@ -66,7 +66,7 @@ class IncompleteState(StateError):
     def __init__(self) -> None:
         super().__init__(
             "the stored state has no fingerprint, which every partition's first commit writes: the beginning of its "
-            "changelog is gone (topic removed or made anew, records deleted). Operator action: start over with "
+            "changelog is gone (topic removed or recreated, records deleted). Operator action: start over with "
             f"`coversumm-worker reset`, or {NEW_EPOCH}."
         )
 
