@@ -18,7 +18,7 @@ setup: $(VENV)/.runtime ## Make .venv with the worker in pinned versions
 setup-dev: $(VENV)/.dev ## The same plus what the checks and tests need
 
 $(VENV)/.runtime: pyproject.toml requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "coversumm-worker needs Python 3.11 or newer: make setup PYTHON=python3.11")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the worker into $(VENV) ..."
 	@$(PIP) install --constraint requirements.lock --editable .
@@ -98,9 +98,8 @@ soak: setup-dev ## One longer run of EVENTS events under FAULTS random faults by
 fuzz: setup-dev ## Every decoder under mutated input for SECONDS=60, by SEED; failures are printed and kept in .cache/fuzz
 	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
-docs: setup-dev ## Renew what is generated: the README's tables and the JSON Schemas
-	@$(BIN)/python -m tests.readme --write
-	@$(BIN)/python -m docs.build.schemas
+docs: setup-dev ## Renew what is generated: the tables of README and docs/reference, and the JSON Schemas
+	@$(BIN)/python -m docs.build --write
 
 clean: ## Remove .venv and caches
 	rm -rf $(VENV) $(ST) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -1,11 +1,9 @@
-"""Every limit that a worker keeps to: the setting that says how much, and what happens to what is beyond it.
+"""The names of the limits whose hits are counted, in `coversumm_limit_hits_total`.
 
-What is hit is counted in `coversumm_limit_hits_total` under the limit's name, except where the process ends: nobody can
-read a metric then, so those end in a line of the log and an exit code.
+`docs/reference/limits.md` says of each which setting holds it and what happens to what is beyond it.
 """
 
 from enum import StrEnum
-from typing import Final, NamedTuple
 
 
 class Limit(StrEnum):
@@ -25,72 +23,3 @@ class Limit(StrEnum):
     TRANSACTION_BYTES = "transaction_bytes"
     IN_FLIGHT = "in_flight"
     CACHE_BYTES = "cache_bytes"
-
-
-class Described(NamedTuple):
-    """A limit as the README shows it. `variables`: settings, without their prefix."""
-
-    name: str
-    variables: tuple[str, ...]
-    beyond: str
-    told_by: str
-
-
-def _counted(limit: Limit, beyond: str, *variables: str) -> Described:
-    return Described(limit.value, variables, beyond, "the counter")
-
-
-_EXIT: Final = "a line of the log, exit code 3"
-
-LIMITS: Final = (
-    _counted(Limit.EVENT_BYTES, "dead letter `too_large`", "MAX_EVENT_BYTES"),
-    _counted(Limit.TEXT_BYTES, "dead letter `text_too_long`", "MAX_TEXT_BYTES"),
-    _counted(
-        Limit.SENTENCE_CHARS,
-        "split there; with an embedding of its own: dead letter `text_too_long`",
-        "MAX_SENTENCE_CHARS",
-    ),
-    _counted(Limit.SENTENCES_PER_REVIEW, "dead letter `too_many_sentences`", "MAX_SENTENCES_PER_REVIEW"),
-    _counted(Limit.SENTENCES_PER_DELETION, "dead letter `too_many_sentences`", "MAX_SENTENCES_PER_DELETION"),
-    _counted(
-        Limit.SENTENCES_PER_ENTITY,
-        "dead letter `entity_full`; deletions always apply",
-        "MAX_SENTENCES_PER_ENTITY",
-    ),
-    _counted(
-        Limit.MESSAGE_BYTES,
-        "a dead letter's value is cut to its first 64 KiB; a summary never gets there",
-        "MAX_MESSAGE_BYTES",
-    ),
-    _counted(Limit.BATCH_EVENTS, "the rest is the next micro-batch", "BATCH_SIZE"),
-    _counted(Limit.BATCH_BYTES, "the rest is the next micro-batch; a larger event goes alone", "BATCH_BYTES"),
-    _counted(
-        Limit.BATCH_SENTENCES,
-        "the rest is the next micro-batch; a larger event goes alone",
-        "BATCH_SENTENCES",
-    ),
-    _counted(
-        Limit.TRANSACTION_RECORDS, "the micro-batch is halved, down to one event", "TRANSACTION_RECORDS"
-    ),
-    _counted(Limit.TRANSACTION_BYTES, "the micro-batch is halved, down to one event", "TRANSACTION_BYTES"),
-    _counted(
-        Limit.IN_FLIGHT,
-        "publishing waits until the broker has taken some",
-        "IN_FLIGHT_MESSAGES",
-        "IN_FLIGHT_BYTES",
-    ),
-    _counted(
-        Limit.CACHE_BYTES, "the entity used longest ago is evicted, and read again when needed", "CACHE_BYTES"
-    ),
-    Described(
-        "rocksdb_bytes",
-        ("ROCKSDB_BYTES",),
-        "blocks are evicted, write buffers written out",
-        "the gauge `coversumm_rocksdb_bytes`",
-    ),
-    Described(
-        "commit", ("COMMIT_TIMEOUT_MS",), "the worker exits; the commit is done or not, as a whole", _EXIT
-    ),
-    Described("shutdown", ("SHUTDOWN_TIMEOUT_MS",), "the worker exits", _EXIT),
-    Described("stall", ("STALL_TIMEOUT_MS",), "the worker exits", _EXIT),
-)

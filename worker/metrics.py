@@ -1,7 +1,7 @@
-"""What Prometheus is told: one registry per worker, filled from the stats of committed micro-batches.
+"""The Prometheus metrics: one registry per worker, filled from the stats of committed micro-batches.
 
 Counters and histograms grow as batches are committed; what is only true at this moment (lag, readiness) is looked up when the
-page is asked for (`Metrics.page`). The README's table is made from here (`metrics_table`).
+page is asked for (`Metrics.page`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from worker import __version__
 from worker.events import Reason
-from worker.limits import LIMITS, Limit
-from worker.settings import PREFIX, settings_by_field
+from worker.limits import Limit
 
 if TYPE_CHECKING:
     from worker.processing.stats import Stats
@@ -55,8 +54,8 @@ class Moment(Protocol):
         """Memory of the databases."""
 
 
-class Described(NamedTuple):
-    """A metric as the README shows it."""
+class Family(NamedTuple):
+    """A metric family: everything Prometheus knows under one name."""
 
     name: str
     kind: str
@@ -69,15 +68,15 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.described: list[Described] = []
-        self._describe_events()
-        self._describe_work()
-        self._describe_moment()
+        self.families: list[Family] = []
+        self._make_event_metrics()
+        self._make_work_metrics()
+        self._make_moment_metrics()
         ProcessCollector(registry=self.registry)
 
     # -- what there is -------------------------------------------------------------------------------------------
 
-    def _describe_events(self) -> None:
+    def _make_event_metrics(self) -> None:
         self._events = self._add(
             Counter,
             "events_total",
@@ -91,7 +90,7 @@ class Metrics:
         for reason in Reason:
             self._dead_letters.labels(reason.value)
 
-    def _describe_work(self) -> None:
+    def _make_work_metrics(self) -> None:
         self._certificates = self._add(
             Counter,
             "steps_total",
@@ -131,7 +130,7 @@ class Metrics:
         self._restored = self._add(Gauge, "restore_rows", "Changelog rows read by the last restore")
         self._to_restore = self._add(Gauge, "restore_remaining", "Changelog offsets the restore has to go")
 
-    def _describe_moment(self) -> None:
+    def _make_moment_metrics(self) -> None:
         self._ready = self._add(Gauge, "ready", "1 when the worker processes its partitions, else 0")
         self._lag = self._add(
             Gauge, "lag_records", "Records up to the last stable offset that are not committed", "partition"
@@ -150,7 +149,7 @@ class Metrics:
 
     def _add(self, kind: type[M], name: str, help: str, *labels: str, **options: Any) -> M:
         full_name = f"coversumm_{name}"
-        self.described.append(Described(full_name, kind.__name__.lower(), labels, help))
+        self.families.append(Family(full_name, kind.__name__.lower(), labels, help))
         return kind(full_name, help, labels, registry=self.registry, **options)
 
     # -- what happened -------------------------------------------------------------------------------------------
@@ -206,24 +205,3 @@ class Metrics:
             self._undecided.labels(str(partition)).set(records)
         self._rocksdb_bytes.set(moment.rocksdb_bytes())
         return generate_latest(self.registry)
-
-
-def metrics_table() -> str:
-    """All metrics as a Markdown table."""
-    rows = [
-        f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.help} |"
-        for one in Metrics().described
-    ]
-    return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows]) + "\n"
-
-
-def limits_table() -> str:
-    """All limits as a Markdown table, with their settings and defaults."""
-    defaults = {one.variable: one.default for one in settings_by_field().values()}
-    rows = []
-    for limit in LIMITS:
-        settings = [f"`{PREFIX}{name}` ({defaults[PREFIX + name]})" for name in limit.variables]
-        rows.append(f"| `{limit.name}` | {', '.join(settings)} | {limit.beyond} | {limit.told_by} |")
-    return (
-        "\n".join(["| limit | setting (default) | beyond it | seen in |", "|---|---|---|---|", *rows]) + "\n"
-    )

@@ -1,4 +1,4 @@
-"""The published JSON Schemas (2020-12), generated from the types of bodies and summaries; `python -m docs.build.schemas`.
+"""The published JSON Schemas (2020-12), generated from the types of bodies and summaries (`make docs`).
 
 They say what is the same for every worker: its limits (dimension, model, sizes) and the Kafka key are not theirs to check.
 """
@@ -6,7 +6,6 @@ They say what is the same for every worker: its limits (dimension, model, sizes)
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -17,7 +16,6 @@ from worker.events.reasons import Reason
 from worker.events.summary import ALGORITHM, SummaryChanged
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-FOLDER: Final = Path(__file__).parents[2] / "schemas"
 
 _Number = Annotated[str, Meta(pattern="^[0-9]+$(?!\\n)")]
 
@@ -175,13 +173,3 @@ def schemas() -> dict[str, str]:
         f"{published.name}.schema.json": json.dumps(schema(published), indent=2, ensure_ascii=False) + "\n"
         for published in PUBLISHED
     }
-
-
-def write(folder: Path = FOLDER) -> None:
-    """Write all of them into `folder`."""
-    for name, text in schemas().items():
-        (folder / name).write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write()

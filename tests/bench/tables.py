@@ -1,4 +1,4 @@
-"""The README's figures, from the records."""
+"""The figures of `docs/reference/results.md`, from the records."""
 
 import json
 from pathlib import Path

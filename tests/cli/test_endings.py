@@ -10,7 +10,6 @@ import pytest
 
 from tests.cli.events import lines, sample
 from worker import __version__
-from worker.cli import commands_table
 from worker.cli.group import cli
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.settings import limit_native_threads
@@ -121,22 +120,6 @@ def test_help_lists_the_commands_in_order(run):
     listed = [line.split()[0] for line in ended.out.partition("Commands:\n")[2].splitlines()]
     assert listed == COMMANDS
     assert "..." not in ended.out.partition("Commands:\n")[2]
-
-
-def test_commands_table():
-    rows = commands_table().splitlines()
-    assert rows[:2] == ["| command | does |", "|---|---|"]
-    assert [row.split("`")[1] for row in rows[2:]] == [
-        shown
-        for name in COMMANDS
-        for shown in {
-            "send": ["send FILE"],
-            "summarize": ["summarize FILE"],
-            "inspect": ["inspect ENTITY"],
-            "dlq": ["dlq list", "dlq show PARTITION:OFFSET", "dlq send [PARTITION:OFFSET]..."],
-        }.get(name, [name])
-    ]
-    assert all(row.endswith(" |") and row.count("|") == 3 for row in rows[2:])
 
 
 def test_nothing_heavy_is_imported_for_help():

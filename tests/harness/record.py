@@ -1,4 +1,4 @@
-"""What a run of the fault suites found, row by row: `tests/bench/results/faults.json`, and the table in the README made of it.
+"""What a run of the fault suites found, row by row: `tests/bench/results/faults.json`, and the table of the results.
 
 A row is one scenario: what was done to the workers or the broker, how often, under how many events, and which invariants
 held afterwards. It is opened with the invariants that the scenario checks; each is false until the scenario has shown that it

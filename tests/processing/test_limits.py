@@ -22,11 +22,11 @@ from tests.harness.drive import (
 from worker.coversumm import max_sentences
 from worker.errors import SurroundingsError
 from worker.events import Limits, summary_message
-from worker.limits import LIMITS, Limit
+from worker.limits import Limit
 from worker.processing import publish as publishing
 from worker.processing.config import VECTOR_OVERHEAD, BatchLimits, event_limits, processor_config
 from worker.processing.plan import Plan
-from worker.settings import MAX_SENTENCES_PER_ENTITY, PREFIX, Settings, settings_by_field
+from worker.settings import MAX_SENTENCES_PER_ENTITY, Settings, settings_by_field
 
 
 def hits(driver, *records):
@@ -390,11 +390,3 @@ def test_each_limit_of_an_event_is_that_of_its_setting(tmp_path):
     other = {name: getattr(defaults.event_limits(), name) - 1 for name in names}
     made = event_limits(Settings(data_dir=tmp_path, embedder="none", **other))
     assert made == Limits(model=None, embeds=True, **other)
-
-
-def test_every_limit_is_described_and_names_settings_that_exist():
-    variables = {setting.variable for setting in settings_by_field().values()}
-    assert {limit.value for limit in Limit} <= {one.name for one in LIMITS}
-    for one in LIMITS:
-        assert {PREFIX + name for name in one.variables} <= variables
-        assert (one.told_by == "the counter") == (one.name in set(Limit))

@@ -481,7 +481,7 @@ def test_a_record_without_effect_moves_the_applied_offset(driver):
 def test_another_fingerprint_is_refused(driver):
     driver.run(upsert(0, "r", "one"))
     other = Processor(config(k=9), driver.rows.__getitem__, driver.engine)
-    with pytest.raises(FingerprintMismatch, match=r"k: stored '3', configured '9'.*replay"):
+    with pytest.raises(FingerprintMismatch, match=r"k: stored '3', configured '9'.*own COVERSUMM_EPOCH"):
         other.check_partition(0)
     assert other.check_partition(1) is None
 

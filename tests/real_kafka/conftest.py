@@ -47,7 +47,7 @@ def pytest_terminal_summary(
     record = _recorder.write(RESULTS, "make faults")
     verdict = "enough" if record["enough"] else f"TOO FEW: {ENOUGH_EVENTS:,} and {ENOUGH_FAULTS} are wanted"
     terminalreporter.write_line(f"{record['events']:,} events, {record['faults']} faults: {verdict}")
-    terminalreporter.write_line(f"written to {RESULTS}; `make docs` puts it into the README")
+    terminalreporter.write_line(f"written to {RESULTS}; `make docs` puts it into docs/reference/results.md")
 
 
 def _is_recorded(config: pytest.Config) -> bool:

@@ -1,4 +1,4 @@
-"""The record of a run says what held, what did not, and what was not shown; the README's table is made of it."""
+"""The record of a run says what held, what did not, and what was not shown; the table of the results is made of it."""
 
 from __future__ import annotations
 

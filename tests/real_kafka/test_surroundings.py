@@ -121,7 +121,7 @@ def test_committed_offset_before_the_log(site: Pipeline) -> None:
 def test_another_kind_of_summary_on_the_same_state(site: Pipeline, setting: str, value: str) -> None:
     worker = processed(site)
     worker.environment[f"COVERSUMM_{setting}"] = value
-    refused_again(worker, setting.lower(), f"configured '{value}'", "replay")
+    refused_again(worker, setting.lower(), f"configured '{value}'", "own COVERSUMM_EPOCH")
 
 
 def test_another_k_on_a_restored_state(site: Pipeline) -> None:
@@ -129,7 +129,7 @@ def test_another_k_on_a_restored_state(site: Pipeline) -> None:
     worker = processed(site)
     shutil.rmtree(worker.data_dir)
     worker.environment["COVERSUMM_K"] = "6"
-    refused_again(worker, "replay")
+    refused_again(worker, "own COVERSUMM_EPOCH")
 
 
 def test_ctrl_c_is_130(site: Pipeline) -> None:

@@ -125,7 +125,7 @@ def test_a_newer_format_is_refused_by_the_rows_name(
         f"({describe(key)}) has format {newest + 1}, the newest that this worker knows is {newest}" in message
     )
     assert "run the version of the worker that wrote it" in message
-    assert "coversumm-worker replay" in message
+    assert "own COVERSUMM_EPOCH" in message
     assert refused.value.exit_code == 2
     with pytest.raises(UnknownFormat):
         read(key, codec.seal(key, payload, 0))

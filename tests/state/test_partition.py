@@ -68,7 +68,7 @@ def test_another_fingerprint_is_refused(name, value):
         check_fingerprint(rows, configured)
     message = str(raised.value)
     assert f"{name}: stored {str(getattr(FINGERPRINT, name))!r}, configured {str(value)!r}" in message
-    assert "coversumm-worker replay" in message
+    assert "own COVERSUMM_EPOCH" in message
     assert list(raised.value.differences) == [name]
     assert raised.value.exit_code == 2
 

@@ -5,7 +5,7 @@ Nothing heavy is imported before a command runs, so that `--help` answers at onc
 
 from typing import NoReturn
 
-__all__ = ["commands_table", "main"]
+__all__ = ["main"]
 
 
 def main() -> NoReturn:
@@ -16,10 +16,3 @@ def main() -> NoReturn:
     from worker.cli.group import execute
 
     raise SystemExit(execute())
-
-
-def commands_table() -> str:
-    """All commands as a Markdown table."""
-    from worker.cli import group
-
-    return group.commands_table()

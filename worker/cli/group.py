@@ -13,7 +13,7 @@
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import click
 
@@ -21,7 +21,6 @@ from worker import __version__
 from worker.cli import demo, dlq, inspect, output, reset, run, send, summarize, topics, verify
 from worker.errors import CoversummError, Crash, SurroundingsError
 
-PROGRAM = "coversumm-worker"
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -34,11 +33,11 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name=PROGRAM)
+@click.version_option(__version__, prog_name=output.PROGRAM)
 def cli() -> None:
     """The exact extractive summary of every entity's reviews, kept current on Kafka, exactly once.
 
-    Settings are environment variables (KAFKA_BOOTSTRAP_SERVERS, COVERSUMM_...): the README lists them.
+    Settings are environment variables (KAFKA_BOOTSTRAP_SERVERS, COVERSUMM_...): docs/reference/settings.md lists them.
     """
 
 
@@ -54,7 +53,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as end:  # --help, --version
         return end.exit_code
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx is not None else PROGRAM
+        where = error.ctx.command_path if error.ctx is not None else output.PROGRAM
         return _fail(f"{error.format_message()} See `{where} --help`.", SurroundingsError.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), SurroundingsError.exit_code)
@@ -73,39 +72,10 @@ def execute(arguments: Sequence[str] | None = None) -> int:
 
 def _invoke(arguments: list[str]) -> object:
     """The command's result. Not by `cli.main`, which has exit codes of its own for Ctrl-C and closed pipes."""
-    with cli.make_context(PROGRAM, arguments) as context:
+    with cli.make_context(output.PROGRAM, arguments) as context:
         return cli.invoke(context)
 
 
 def _fail(message: str, code: int) -> int:
-    line = " ".join(message.split())
-    output.note(f"{PROGRAM}: error: {line}")
+    output.complain(" ".join(message.split()))
     return code
-
-
-def commands_table() -> str:
-    """All commands as a Markdown table."""
-    rows = [
-        f"| `{' '.join([*names, *_takes(command)])}` | {_first_paragraph(command)} |"
-        for names, command in _leaves((), cli)
-    ]
-    return "\n".join(["| command | does |", "|---|---|", *rows]) + "\n"
-
-
-def _leaves(names: tuple[str, ...], group: click.Group) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """The commands that do something, with the words that name them: those of a group in place of the group."""
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from _leaves((*names, name), command)
-        else:
-            yield (*names, name), command
-
-
-def _takes(command: click.Command) -> list[str]:
-    return [
-        str(p.make_metavar(click.Context(command))) for p in command.params if p.param_type_name == "argument"
-    ]
-
-
-def _first_paragraph(command: click.Command) -> str:
-    return " ".join((command.help or "").split("\n\n")[0].split())

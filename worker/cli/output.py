@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
+PROGRAM = "coversumm-worker"
+CHECK_FAILED = 1
+"""The exit code of a command that did what it was asked, and found something wrong."""
+
 
 def json_option(command: F) -> F:
-    """The `--json` option, handed to the command as `as_json`: on by itself where standard output is no terminal."""
+    """The `--json` option, handed to the command as `as_json`: on by itself where standard output is not a terminal."""
     return click.option(
         "--json",
         "as_json",
         is_flag=True,
         callback=lambda _ctx, _option, given: given or not sys.stdout.isatty(),
-        help="JSON lines; the default where output is no terminal.",
+        help="JSON lines; the default where output is not a terminal.",
     )(command)
 
 
@@ -44,6 +48,11 @@ def print_json(value: Any) -> None:
 def note(line: str) -> None:
     """One line on standard error."""
     sys.stderr.write(printable(line) + "\n")
+
+
+def complain(message: str) -> None:
+    """One line on standard error that says what is wrong, in the form of all such lines."""
+    note(f"{PROGRAM}: error: {message}")
 
 
 def cell(value: object) -> str:

@@ -12,7 +12,7 @@ from worker.settings import Settings
 @click.command("reset", short_help="Throw away local state, offsets and changelog.")
 @click.option("--local", is_flag=True, help="This data directory's databases; no broker is needed.")
 @click.option("--offsets", is_flag=True, help="The group's committed offsets.")
-@click.option("--changelog", is_flag=True, help="The changelog topic: deleted, and made anew as it was.")
+@click.option("--changelog", is_flag=True, help="The changelog topic: deleted, and created again as it was.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask; nobody is asked where there is no terminal.")
 @output.json_option
@@ -59,7 +59,8 @@ def _show(plan: list[dict[str, Any]]) -> None:
 
     table = Table("step", "of", "what goes")
     for facts in plan:
-        table.add_row(*map(output.cell, _row(facts)[:2]), _row(facts)[2])
+        step, target, what_goes = _row(facts)
+        table.add_row(output.cell(step), output.cell(target), what_goes)
     output.console().print(table)
 
 

@@ -11,8 +11,6 @@ from worker.settings import Settings
 if TYPE_CHECKING:
     from worker.kafka.topics import Topics
 
-FAILED = 1
-
 
 @click.command("topics", short_help="Create or check the topics, input included.")
 @click.option(
@@ -56,7 +54,7 @@ def command(partitions: int | None, replication_factor: int | None, dry_run: boo
             }
         )
     _show(rows, complaints, as_json)
-    return FAILED if complaints else 0
+    return output.CHECK_FAILED if complaints else 0
 
 
 def _wanted_partitions(topics: "Topics", asked: int | None) -> int:
@@ -111,4 +109,4 @@ def _show(rows: list[dict[str, object]], complaints: list[str], as_json: bool) -
             table.add_row(*map(str, row.values()))
         output.console().print(table)
     for complaint in complaints:
-        output.note(f"coversumm-worker: error: {complaint}")
+        output.complain(complaint)

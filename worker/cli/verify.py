@@ -10,7 +10,6 @@ import click
 from worker.cli import output
 from worker.settings import Settings
 
-FAILED = 1
 SHOWN_SOUND = 30
 """Sound entities in the table; those with a difference are all shown."""
 
@@ -44,10 +43,8 @@ def command(data_dir: Path | None, as_json: bool) -> int:
     if table is not None:
         table.show(entities, differing, time.monotonic() - started)
     if differing:
-        output.note(
-            f"coversumm-worker: error: {differing} of {entities} entities differ from the brute-force summary"
-        )
-    return FAILED if differing else 0
+        output.complain(f"{differing} of {entities} entities differ from the brute-force summary")
+    return output.CHECK_FAILED if differing else 0
 
 
 def checks(data_dir: Path) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ from worker.kafka.clients import Clients
 from worker.kafka.offsets import committed_offsets
 from worker.kafka.topics import METADATA_TIMEOUT_SECONDS, Topics
 from worker.settings import Settings
+from worker.state.errors import NEW_EPOCH
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def _refuse_lost(topics: Topics, group: str) -> None:
     if "changelog" in missing:
         raise SurroundingsError(
             f"the changelog topic {missing['changelog']} is gone, and with it the state of everything that is committed; "
-            "start over with `coversumm-worker reset`, or build a new epoch with `coversumm-worker replay`"
+            f"start over with `coversumm-worker reset`, or {NEW_EPOCH}"
         )
     if "output" in missing:
         raise SurroundingsError(

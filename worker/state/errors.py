@@ -10,12 +10,18 @@ SurroundingsError
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from worker.errors import SurroundingsError
 
-RESTORE = (
+NEW_EPOCH: Final = (
+    "build a new epoch beside it (a worker with its own COVERSUMM_EPOCH, COVERSUMM_APP_ID, COVERSUMM_OUTPUT_TOPIC and "
+    "COVERSUMM_DATA_DIR, which reads the input topic from its beginning)"
+)
+"""How summaries are built again while the present ones stay: the one place that says it."""
+RESTORE: Final = (
     "Operator action: run `coversumm-worker reset --local` on the stopped worker's data directory and start it "
-    "again; the state is restored from the changelog. If it happens again, rebuild with `coversumm-worker replay`."
+    f"again; the state is restored from the changelog. If it happens again, {NEW_EPOCH}."
 )
 
 
@@ -47,8 +53,8 @@ class UnknownFormat(StateError):
     def __init__(self, row: str, found: int, newest: int) -> None:
         super().__init__(
             f"state row ({row}) has format {found}, the newest that this worker knows is {newest}. Operator action: run "
-            "the version of the worker that wrote it, or build a new epoch beside it with `coversumm-worker replay`; "
-            "if no other version ever ran here the row is damaged: `coversumm-worker reset --local`."
+            f"the version of the worker that wrote it, or {NEW_EPOCH}; if no other version ever ran here "
+            "the row is damaged: `coversumm-worker reset --local`."
         )
         self.row = row
         self.found = found
@@ -61,7 +67,7 @@ class IncompleteState(StateError):
         super().__init__(
             "the stored state has no fingerprint, which every partition's first commit writes: the beginning of its "
             "changelog is gone (topic removed or recreated, records deleted). Operator action: start over with "
-            "`coversumm-worker reset`, or build a new epoch beside it with `coversumm-worker replay`."
+            f"`coversumm-worker reset`, or {NEW_EPOCH}."
         )
 
 
@@ -74,7 +80,6 @@ class FingerprintMismatch(StateError):
         )
         super().__init__(
             f"the stored state was built with other settings ({listed}). Operator action: put the settings "
-            "back, or build a new epoch beside it (own COVERSUMM_EPOCH, COVERSUMM_APP_ID and "
-            "COVERSUMM_OUTPUT_TOPIC) with `coversumm-worker replay`."
+            f"back, or {NEW_EPOCH}."
         )
         self.differences = dict(differences)

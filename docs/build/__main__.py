@@ -1,0 +1,31 @@
+"""`python -m docs.build [--write]`: compare the generated files with the code and the records, or renew them."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+
+from docs.build.render import ROOT, pages, schema_files
+
+
+def main(arguments: Sequence[str], generated: Iterable[tuple[Path, str]] | None = None) -> int:
+    """Exit code 1 where a file is not as generated, each named; with `--write` they are written.
+
+    `generated`: paths and wanted texts; everything by default.
+    """
+    if list(arguments) not in ([], ["--write"]):
+        print("usage: python -m docs.build [--write]", file=sys.stderr)
+        return 2
+    files = chain(pages(), schema_files()) if generated is None else generated
+    differing = [(path, text) for path, text in files if not path.exists() or path.read_text("utf-8") != text]
+    for path, text in differing:
+        if arguments:
+            path.write_text(text, "utf-8")
+        else:
+            name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+            print(f"{name} is not what the code and the records say: run `make docs`", file=sys.stderr)
+    return 1 if differing and not arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

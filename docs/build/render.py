@@ -1,0 +1,53 @@
+"""The pages with their generated tables as the code and the records have them now."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from docs.build import schemas
+from docs.build.limits import limits_table
+from docs.build.numbers import numbers_table, soak_line
+from docs.build.tables import commands_table, metrics_table, settings_table
+from tests.bench.tables import core_table, paper_table, worker_table
+from tests.harness.record import faults_table
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
+    "README.md": {"numbers": numbers_table},
+    "docs/reference/commands.md": {"commands": commands_table},
+    "docs/reference/settings.md": {"settings": settings_table},
+    "docs/reference/limits.md": {"limits": limits_table},
+    "docs/reference/metrics.md": {"metrics": metrics_table},
+    "docs/reference/results.md": {
+        "core": core_table,
+        "worker": worker_table,
+        "faults": faults_table,
+        "soak": soak_line,
+        "paper": paper_table,
+    },
+}
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """Path and wanted text of every page with generated tables."""
+    for name, tables in TABLES.items():
+        path = ROOT / name
+        yield path, filled(path.read_text(encoding="utf-8"), tables)
+
+
+def schema_files() -> Iterator[tuple[Path, str]]:
+    """Path and wanted text of every JSON Schema."""
+    for name, text in schemas.schemas().items():
+        yield ROOT / "schemas" / name, text
+
+
+def filled(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
+    """The text with every table in its place; ValueError where there is not exactly one place for it."""
+    for name, table in tables.items():
+        block = f"<!-- {name} -->\n{table().rstrip()}\n<!-- /{name} -->"
+        text, found = re.subn(
+            rf"<!-- {name} -->\n.*?<!-- /{name} -->", lambda _, block=block: block, text, flags=re.S
+        )
+        if found != 1:
+            raise ValueError(f"{found} places for the {name} table")
+    return text

@@ -1,0 +1,75 @@
+"""The pages: links lead somewhere, README is short and as wide as a terminal, and names what exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.build.render import ROOT
+from worker.settings import RESERVED, settings_by_field
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "deploy").glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+README = ROOT / "README.md"
+TO_COME = {ROOT / "docs" / "algorithm.md"}
+"""Linked to and written last."""
+
+
+def links(path: Path) -> set[str]:
+    """The targets inside the project that a page links to."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"^\[[^\]]+\]: (\S+)$", text, flags=re.M)
+    return {target for target in targets if not target.startswith("https://")}
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as Markdown renderers make them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), flags=re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(path: Path) -> None:
+    for link in links(path):
+        file, _, section = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        assert target.exists() or target in TO_COME, link
+        assert not section or section in anchors(target), link
+
+
+def test_every_page_is_linked_to() -> None:
+    linked = {(path.parent / link.partition("#")[0]).resolve() for path in PAGES for link in links(path)}
+    assert [path for path in PAGES if path not in linked and path != README] == []
+
+
+def test_the_readme_is_two_pages() -> None:
+    assert len(README.read_bytes()) <= 8192
+
+
+def test_the_readme_fits_a_terminal() -> None:
+    """It has 80 columns, but for the picture, which is drawn where that is possible."""
+    text = re.sub(r"^```mermaid.*?^```", "", README.read_text(encoding="utf-8"), flags=re.M | re.S)
+    wide = [line for line in text.splitlines() if len(line) > 80]
+    assert wide == []
+    first = "\n".join(text.splitlines()[:24])
+    assert "exactly" in first
+    assert "## Why" in first
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_setting_exists(path: Path) -> None:
+    known = {setting.variable for setting in settings_by_field().values()} | set(RESERVED)
+    known |= {"COVERSUMM_GRAPHGROVE_PYTHON"}  # of the paper's benchmark
+    assert set(re.findall(r"\bCOVERSUMM_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))) <= known
+
+
+def test_every_make_target_exists() -> None:
+    targets = set(
+        re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M)
+    )
+    named = {
+        target
+        for path in PAGES
+        for target in re.findall(r"(?:`|^)make ([a-z-]+)", path.read_text(encoding="utf-8"), flags=re.M)
+    }
+    assert "demo" in named
+    assert named <= targets

@@ -1,0 +1,71 @@
+"""Which dead letters a command is about: by place, reason, key or time."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from worker.operations.dead_letters import Selection
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class PlaceType(click.ParamType):
+    """`PARTITION:OFFSET` of the dead letter topic."""
+
+    name = "PARTITION:OFFSET"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """See `click.ParamType`."""
+        partition, mark, offset = str(value).partition(":")
+        if not (mark and partition.isdecimal() and offset.isdecimal()):
+            self.fail(f"{value!r} is not PARTITION:OFFSET like 3:991.", param, ctx)
+        return int(partition), int(offset)
+
+
+class TimeType(click.ParamType):
+    """A date or a time as in RFC 3339, in UTC where it names no offset; milliseconds since 1970."""
+
+    name = "TIME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """See `click.ParamType`."""
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is not a time like 2026-11-20T12:00:00Z or 2026-11-20.", param, ctx)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def selection_options(command: F) -> F:
+    """What `list` and `send` choose letters by."""
+    for option in (
+        click.option("--entity", metavar="ID", help="Only those with this key."),
+        click.option("--since", type=TimeType(), help="Only those written at or after it."),
+        click.option(
+            "--reason", "reasons", multiple=True, metavar="CODE", help="Only those of this reason; repeat it."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def selection_of(
+    reasons: tuple[str, ...],
+    since_ms: int | None,
+    entity_id: str | None,
+    places: tuple[tuple[int, int], ...] = (),
+) -> "Selection":
+    """The letters that the options choose; click.UsageError for a reason that does not exist."""
+    from worker.events import Reason
+    from worker.operations.dead_letters import Place, Selection
+
+    known = {reason.value for reason in Reason}
+    if unknown := sorted(set(reasons) - known):
+        raise click.UsageError(f"--reason {unknown[0]!r} is none of {', '.join(sorted(known))}.")
+    return Selection(frozenset(reasons), since_ms, entity_id, frozenset(Place(*place) for place in places))

@@ -1,0 +1,72 @@
+"""`inspect`: one entity as a worker knows it: its summary, its reviews or its history."""
+
+from pathlib import Path
+
+import click
+
+from worker.cli import output
+from worker.cli.inspect.history import CHANGES_SHOWN, show_history
+from worker.cli.inspect.reviews import show_reviews
+from worker.cli.inspect.summaries import show_summaries
+from worker.settings import Settings
+
+
+@click.command("inspect", short_help="An entity's summary; its reviews or its history.")
+@click.argument("entity")
+@click.option("--url", help="Of any running worker; without it, the settings' web address on this machine.")
+@click.option(
+    "--data-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Of a worker that has the entity, running or stopped, instead of its web address.",
+)
+@click.option(
+    "--reviews",
+    is_flag=True,
+    help="The versions of its reviews, deleted ones too, from the data directory (without --data-dir, the setting's).",
+)
+@click.option(
+    "--history",
+    type=click.IntRange(min=1),
+    is_flag=False,
+    flag_value=CHANGES_SHOWN,
+    metavar="[N]",
+    help=f"The last N ({CHANGES_SHOWN}) changes that were published of it, the newest last, from the output topic.",
+)
+@output.json_option
+def command(
+    entity: str, url: str | None, data_dir: Path | None, reviews: bool, history: int | None, as_json: bool
+) -> int:
+    """The entity's summary, counts and last offsets; from a data directory its reservoir too. Or its reviews, or its history.
+
+    Exit code 1 where the entity is unknown.
+    """
+    _check_usage(entity, url, data_dir, reviews, history)
+    if reviews:
+        shown = show_reviews(entity, data_dir or Settings.from_environment().data_dir, as_json)
+    elif history is not None:
+        shown = show_history(entity, history, as_json)
+    else:
+        shown = show_summaries(entity, url, data_dir, as_json)
+    if not shown:
+        missing = f"nothing published of {entity!r}" if history is not None else f"no entity {entity!r}"
+        output.complain(f"there is {missing}")
+        return output.CHECK_FAILED
+    return 0
+
+
+def _check_usage(
+    entity: str, url: str | None, data_dir: Path | None, reviews: bool, history: int | None
+) -> None:
+    """Raise click.UsageError for arguments that contradict each other."""
+    try:
+        entity.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError("ENTITY is not UTF-8.") from None
+    if url is not None and data_dir is not None:
+        raise click.UsageError("--url and --data-dir exclude each other.")
+    if reviews and history is not None:
+        raise click.UsageError("--reviews and --history exclude each other.")
+    if (reviews and url is not None) or (history is not None and (url or data_dir) is not None):
+        raise click.UsageError(
+            "--reviews needs a data directory, --history the output topic: leave --url out."
+        )

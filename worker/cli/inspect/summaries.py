@@ -1,0 +1,124 @@
+"""An entity's summary and counts, from a worker's web server or from a data directory."""
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from worker.cli import output
+from worker.errors import SurroundingsError
+from worker.settings import Settings
+
+TIMEOUT_SECONDS = 30
+COLUMNS = {
+    "rank": "rank",
+    "sentence": "sentence_id",
+    "text": "text",
+    "rating": "rating",
+    "distance": "distance",
+    "support": "support",
+}
+
+
+def show_summaries(entity: str, url: str | None, data_dir: Path | None, as_json: bool) -> bool:
+    """Show the entity as each partition that has it knows it, mostly one; False where it is unknown."""
+    if data_dir is not None:
+        found = _from_data_dir(entity, data_dir)
+    else:
+        found = _from_worker(entity, url or _local_url(Settings.from_environment()))
+    for view in found:
+        if as_json:
+            output.print_json(view)
+        else:
+            _show(view)
+    return bool(found)
+
+
+def _local_url(settings: Settings) -> str:
+    host = settings.web_bind if settings.web_bind not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104
+    return f"http://{host}:{settings.web_port}"
+
+
+def _from_worker(entity: str, url: str) -> list[dict[str, Any]]:
+    """Follows the redirect to the worker that owns the entity."""
+    if not url.startswith(("http://", "https://")):
+        raise click.UsageError(f"--url {url!r} is not a URL like http://127.0.0.1:8080.")
+    address = f"{url.rstrip('/')}/entities/{quote(entity, safe='')}/summary"
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
+            return [json.load(response)]
+    except urllib.error.HTTPError as refusal:
+        if refusal.code == 404:
+            return []
+        raise SurroundingsError(
+            f"the worker at {url} answers {refusal.code}: {_reason(refusal)}"
+        ) from refusal
+    except (OSError, ValueError) as cause:
+        raise SurroundingsError(
+            f"no worker answers at {url} ({getattr(cause, 'reason', cause)}): name one by --url, or a data directory "
+            "by --data-dir"
+        ) from cause
+
+
+def _reason(refusal: urllib.error.HTTPError) -> str:
+    text = refusal.read(2000).decode(errors="replace")
+    try:
+        return str(json.loads(text)["error"])
+    except (ValueError, KeyError, TypeError):
+        return text or refusal.reason
+
+
+def _from_data_dir(entity: str, data_dir: Path) -> list[dict[str, Any]]:
+    """One view, or several if producers put the entity's events into several partitions."""
+    from dataclasses import asdict, replace
+
+    from worker.state import read_view
+    from worker.storage.snapshot import some_databases, stored_partition
+
+    views = []
+    for number, path in some_databases(data_dir).items():
+        with stored_partition(number, path) as part:
+            if part is None:
+                continue
+            view = read_view(part.rows, entity, dimension=part.dimension, k=part.k, distinct=part.distinct)
+            if view is not None:
+                view = replace(
+                    view,
+                    partition=part.number,
+                    next_offset=part.next_offset,
+                    reservoir=_reservoir_size(part, entity, view.incarnation),
+                )
+                views.append(asdict(view))
+    return views
+
+
+def _reservoir_size(part: Any, entity: str, incarnation: int) -> int:
+    """Distinct sentences in the reservoir that a worker makes when it first touches the entity."""
+    from worker.coversumm import CoverSumm, FlatIndex
+    from worker.state.entity import EntityRows
+
+    rows = EntityRows(part.rows, entity.encode(), incarnation, part.dimension)
+    core = CoverSumm.load(
+        part.k, part.dimension, FlatIndex(part.dimension, rows.blocks), distinct=part.distinct
+    )
+    return core.reservoir_size
+
+
+def _show(view: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    console = output.console()
+    facts = [(name, value) for name, value in view.items() if name != "sentences"]
+    about = Table(show_header=False, box=None)
+    for name, value in facts:
+        about.add_row(name.replace("_", " "), output.cell(value))
+    console.print(about)
+    table = Table(*COLUMNS)
+    for one in view["sentences"]:
+        shown = {**one, "distance": f"{one['distance']:.6f}"}
+        table.add_row(*(output.cell(shown[name]) for name in COLUMNS.values()))
+    console.print(table)

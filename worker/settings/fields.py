@@ -1,0 +1,214 @@
+"""Each setting is one field: its variable, what it accepts, its default and one line of help.
+
+`docs/reference/settings.md` is generated from here. Defaults stand here alone: nothing below the settings has its own.
+"""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from worker.settings import kinds
+from worker.text import embedders
+
+PREFIX: Final = "COVERSUMM_"
+DEFAULT_MODEL_DIMENSION: Final = 384
+MAX_BATCH_EVENTS: Final = 5000
+MAX_SENTENCES_PER_ENTITY: Final = 2_700_000
+"""Up to so many the core ranks exactly, in every dimension that can be set."""
+RESERVED: Final = {f"{PREFIX}SCHEMA_REGISTRY_URL": "this version has no Avro"}
+"""Variables that mean something in other versions and would be ignored in silence here, and why they are refused."""
+
+
+class Setting(NamedTuple):
+    """What is known of a setting besides its value. `default`: as the reference shows it, in Markdown."""
+
+    variable: str
+    kind: kinds.Kind
+    default: str
+    help: str
+    secret: bool
+
+
+def setting(
+    default: Any, kind: kinds.Kind, help: str, *, instead: str = "", secret: bool = False, variable: str = ""
+) -> Any:
+    """A field. `instead`: what the reference shows for a default that is found out at start; `variable`: its own name."""
+    shown = instead or ("none" if default is None else f"`{kind.show(default)}`")
+    about = Setting(variable, kind, shown, help, secret)
+    return field(default=default, repr=not secret, metadata={"setting": about})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """Everything that can be set, in the order of the reference."""
+
+    bootstrap_servers: str = setting(
+        "localhost:9092",
+        kinds.servers(),
+        "Kafka brokers, with commas between",
+        variable="KAFKA_BOOTSTRAP_SERVERS",
+    )
+    input_topic: str = setting("marketplace.reviews.v1", kinds.name(249), "Review events; must exist")
+    output_topic: str = setting(
+        "marketplace.review-summaries.v1", kinds.name(249), "Summary changes; each epoch its own topic"
+    )
+    dlq_topic: str = setting("", kinds.name(249), "Dead letters", instead="input topic + `.dlq`")
+    app_id: str = setting(
+        "coversumm-worker", kinds.name(200), "Consumer group: its workers share the partitions"
+    )
+    epoch: int = setting(
+        1, kinds.integer(0, 2**31 - 1), "Build of the summaries: another model, `k` or code is another epoch"
+    )
+    k: int = setting(20, kinds.integer(1, 1000), "Sentences in a summary")
+    distinct: bool = setting(False, kinds.flag(), "Show sentences with identical vectors once")
+    emit: str = setting(
+        "every",
+        kinds.choice("every", "coalesced"),
+        "`every` change, or `coalesced`: an entity's net change in each micro-batch",
+    )
+    index: str = setting(
+        "flat",
+        kinds.choice("flat", "sgtree", "graphgrove"),
+        "What refills search, all with the same results. `flat` reads the stored rows: right for embeddings. `sgtree` keeps "
+        "all vectors of an entity in use in a tree in memory (they count in the cache): for few dimensions. `graphgrove` "
+        "does so with that library, which has wheels for Python 3.8 and older alone",
+    )
+    embedder: str = setting(
+        "onnx",
+        kinds.embedder(),
+        embedders.HELP,
+    )
+    embedder_threads: int = setting(
+        0, kinds.integer(1, 1024), "Threads of the embedder", instead="number of cores"
+    )
+    dimension: int = setting(
+        DEFAULT_MODEL_DIMENSION,
+        kinds.integer(1, 16_384),
+        "Dimension of the embeddings with `none`; an engine brings its own",
+    )
+    data_dir: Path = setting(  # noqa: RUF009 - a Path is immutable
+        Path("~/.local/state/coversumm-worker"),
+        kinds.folder(),
+        "Local state: a folder for each worker, locked while it runs",
+    )
+    model_cache_dir: Path = setting(  # noqa: RUF009
+        Path("~/.cache/coversumm-worker"), kinds.folder(), "Models that were built or downloaded"
+    )
+    instance_id: str = setting(
+        "",
+        kinds.name(200),
+        "Makes the transactional id: stable over restarts, unique among running workers",
+        instead="host name and hash of the data directory",
+    )
+    batch_size: int = setting(1000, kinds.integer(1, MAX_BATCH_EVENTS), "Most events in a micro-batch")
+    batch_linger_ms: int = setting(
+        50, kinds.integer(0, 60_000), "How long a micro-batch waits for more events"
+    )
+    batch_bytes: int = setting(
+        16 * 2**20, kinds.size(2**10, 2**28), "Most bytes of a micro-batch of several events"
+    )
+    batch_sentences: int = setting(
+        20_000,
+        kinds.integer(1, 10_000_000),
+        "Most sentences, new and replaced, of a micro-batch of several events",
+    )
+    transaction_records: int = setting(
+        50_000, kinds.integer(1, 10_000_000), "Most messages and rows in a transaction of several events"
+    )
+    transaction_bytes: int = setting(64 * 2**20, kinds.size(2**20, 2**31), "Most bytes of them")
+    in_flight_messages: int = setting(
+        100_000,
+        kinds.integer(1, 10_000_000),
+        "Messages and rows that the broker has not taken yet; past it publishing waits",
+    )
+    in_flight_bytes: int = setting(
+        128 * 2**20, kinds.size(2**20, 2**31 - 2**10), "Bytes of them; past it publishing waits"
+    )
+    cache_bytes: int = setting(
+        256 * 2**20, kinds.size(0, 2**40), "Memory for the entities in use; all are on disk"
+    )
+    rocksdb_bytes: int = setting(
+        256 * 2**20,
+        kinds.size(16 * 2**20, 2**40),
+        "Memory for the databases of all partitions together: blocks, indexes, write buffers",
+    )
+    max_event_bytes: int = setting(
+        4 * 2**20, kinds.size(2**10, 2**26), "Largest event; a larger one is a dead letter"
+    )
+    max_text_bytes: int = setting(
+        256 * 2**10, kinds.size(1, 2**26), "Largest text; a larger one is a dead letter"
+    )
+    max_sentence_chars: int = setting(
+        2000, kinds.integer(1, 100_000), "Longest sentence; a longer one is split there"
+    )
+    max_sentences_per_review: int = setting(
+        1000, kinds.integer(1, 100_000), "Most sentences of a review; one with more is a dead letter"
+    )
+    max_sentences_per_deletion: int = setting(
+        10_000,
+        kinds.integer(1, 100_000),
+        "Most sentences a `sentences.deleted` may name, and several reviews it is about may hold; one with more is a dead letter",
+    )
+    max_sentences_per_entity: int = setting(
+        1_000_000,
+        kinds.integer(1, MAX_SENTENCES_PER_ENTITY),
+        "Most live sentences of an entity; an event that would make more is a dead letter",
+    )
+    max_message_bytes: int = setting(
+        1_000_000,
+        kinds.size(2**18, 2**30),
+        "Largest message the worker may send; of a dead letter that would be larger, the value's first 64 KiB are kept",
+    )
+    web_port: int = setting(8080, kinds.integer(1, 65_535), "Port of health, metrics and summaries")
+    web_bind: str = setting("127.0.0.1", kinds.text(r"[^\s/]+", "an address"), "Address it listens on")
+    web_advertised_url: str = setting(
+        "", kinds.url(), "Where the other workers reach it", instead="made of bind and port"
+    )
+    security_protocol: str = setting(
+        "PLAINTEXT",
+        kinds.choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`",
+    )
+    sasl_mechanism: str | None = setting(
+        None,
+        kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "`PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`",
+    )
+    sasl_username: str | None = setting(None, kinds.one_line(), "User name for SASL")
+    sasl_password: str | None = setting(None, kinds.one_line(), "Password for SASL", secret=True)
+    ssl_ca_location: str | None = setting(
+        None, kinds.one_line(), "CA certificates, a PEM file", instead="the system's"
+    )
+    ssl_certificate_location: str | None = setting(None, kinds.one_line(), "Client certificate, a PEM file")
+    ssl_key_location: str | None = setting(None, kinds.one_line(), "Its private key, a PEM file")
+    ssl_key_password: str | None = setting(None, kinds.one_line(), "Password of the private key", secret=True)
+    standby_replicas: int = setting(
+        0, kinds.integer(0, 16), "Workers that keep a warm copy of a partition's state"
+    )
+    session_timeout_ms: int = setting(
+        10_000, kinds.integer(6000, 1_800_000), "A worker silent for so long loses its partitions"
+    )
+    transaction_timeout_ms: int = setting(
+        10_000, kinds.integer(1000, 900_000), "A dead worker's open transaction is aborted after it"
+    )
+    commit_timeout_ms: int = setting(
+        25_000, kinds.milliseconds(), "Deadline of a commit; past it the worker exits"
+    )
+    shutdown_timeout_ms: int = setting(
+        20_000, kinds.milliseconds(), "Deadline of an orderly stop; past it the worker exits"
+    )
+    stall_timeout_ms: int = setting(
+        300_000, kinds.milliseconds(), "Events waiting but no progress for so long: the worker exits"
+    )
+    log_level: str = setting(
+        "INFO", kinds.choice("DEBUG", "INFO", "WARNING", "ERROR"), "`DEBUG`, `INFO`, `WARNING`, `ERROR`"
+    )
+    log_format: str = setting("text", kinds.choice("text", "json"), "`text`, or `json` lines")
+
+
+def settings_by_field() -> dict[str, Setting]:
+    """What is known of each field, in order. A variable is named like its field, unless that says another name."""
+    described = {one.name: one.metadata["setting"] for one in fields(Fields)}
+    return {
+        name: one._replace(variable=one.variable or PREFIX + name.upper()) for name, one in described.items()
+    }

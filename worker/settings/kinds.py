@@ -1,0 +1,149 @@
+"""What a variable accepts: how its text becomes a value, and how a message says what would have been accepted."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from worker.text import embedders
+
+
+class Kind(NamedTuple):
+    """How a variable's text becomes a value. `parse` raises ValueError for what is not accepted."""
+
+    accepts: str
+    parse: Callable[[str], Any]
+    show: Callable[[Any], str] = str
+
+
+def integer(low: int, high: int) -> Kind:
+    """A whole number from `low` to `high`."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch("-?[0-9]{1,20}", text) or not low <= int(text) <= high:
+            raise ValueError
+        return int(text)
+
+    return Kind(f"a whole number from {low} to {high}", parse)
+
+
+_UNITS: Final = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "": 1}
+
+
+def show_size(size: int) -> str:
+    """A number of bytes in the largest unit that divides it."""
+    unit = next(unit for unit, factor in _UNITS.items() if size % factor == 0) if size else ""
+    return f"{size // _UNITS[unit]}{unit}"
+
+
+def size(low: int, high: int) -> Kind:
+    """A number of bytes from `low` to `high`, with a unit or without."""
+
+    def parse(text: str) -> int:
+        match = re.fullmatch("([0-9]{1,15}) ?(GiB|MiB|KiB|)", text)
+        if match is None or not low <= (size := int(match[1]) * _UNITS[match[2]]) <= high:
+            raise ValueError
+        return size
+
+    accepts = f"a number of bytes from {show_size(low)} to {show_size(high)}, written like 1048576 or 1MiB"
+    return Kind(accepts, parse, show_size)
+
+
+def choice(*names: str) -> Kind:
+    """One of `names`, in capitals or small letters; its value is written as here."""
+    by_name = {name.lower(): name for name in names}
+
+    def parse(text: str) -> str:
+        if text.lower() not in by_name:
+            raise ValueError
+        return by_name[text.lower()]
+
+    return Kind(f"one of {', '.join(names)}", parse)
+
+
+_WORDS: Final = {True: ("true", "1", "yes", "on"), False: ("false", "0", "no", "off")}
+
+
+def flag() -> Kind:
+    """Yes or no."""
+    words = {word: value for value in (True, False) for word in _WORDS[value]}
+
+    def parse(text: str) -> bool:
+        if text.lower() not in words:
+            raise ValueError
+        return words[text.lower()]
+
+    return Kind("true or false", parse, lambda value: str(value).lower())
+
+
+def text(pattern: str, accepts: str) -> Kind:
+    """A text that matches the regular expression as a whole."""
+
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError
+        return text
+
+    return Kind(accepts, parse)
+
+
+def servers() -> Kind:
+    """Addresses of brokers."""
+
+    def parse(text: str) -> str:
+        servers = [server.strip() for server in text.split(",")]
+        for server in servers:
+            parts = urlsplit(f"//{server}")
+            if not parts.hostname or not parts.port or parts.netloc != server or "@" in server:
+                raise ValueError
+        return ",".join(servers)
+
+    return Kind("host:port, or several with commas between", parse)
+
+
+def url() -> Kind:
+    """An http or https address; a slash at its end is dropped."""
+
+    def parse(text: str) -> str:
+        parts = urlsplit(text)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+            raise ValueError
+        return text.rstrip("/")
+
+    return Kind("a URL like http://worker-0.coversumm:8080", parse)
+
+
+def one_line() -> Kind:
+    """Any text without a line break."""
+    return text(r".+", "a text of one line")
+
+
+def name(longest: int) -> Kind:
+    """A name that Kafka takes for a topic or a group."""
+    return text(
+        rf"(?!\.\.?$)[A-Za-z0-9._-]{{1,{longest}}}",
+        f"a name of 1 to {longest} letters, digits, dots, underscores and hyphens",
+    )
+
+
+def folder() -> Kind:
+    """A folder, which need not exist yet; absolute, with `~` expanded."""
+
+    def parse(text: str) -> Path:
+        try:
+            return Path(text).expanduser().absolute()
+        except RuntimeError:  # ~somebody whom this machine does not know
+            raise ValueError from None
+
+    return Kind("a folder", parse)
+
+
+def embedder() -> Kind:
+    """What `COVERSUMM_EMBEDDER` selects."""
+    return text(embedders.PATTERN, embedders.FORMS)
+
+
+def milliseconds() -> Kind:
+    """A deadline, from a tenth of a second to a day."""
+    return integer(100, 86_400_000)
