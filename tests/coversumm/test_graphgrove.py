@@ -63,20 +63,21 @@ def as_sets(found: Neighborhood) -> tuple[dict[bytes, tuple[int, list[bytes]]], 
     vectors = found.vectors
     assert vectors.dtype == np.int16
     return {
-        v.tobytes(): (count, low) for v, count, low in zip(vectors, found.counts, found.low, strict=True)
+        v.tobytes(): (count, low)
+        for v, count, low in zip(vectors, found.counts, found.lowest_ids, strict=True)
     }, found.radius_key
 
 
-def agree(index: GraphgroveIndex, flat: FlatIndex, count: int, hold: int = 3) -> None:
+def agree(index: GraphgroveIndex, flat: FlatIndex, count: int, ids_kept: int = 3) -> None:
     """Both say the same, and the answer is as small as it can be."""
     totals, expected = index.totals(), flat.totals()
-    assert (totals.n, totals.sum.tolist(), totals.longest) == (
+    assert (totals.n, totals.total.tolist(), totals.max_squared_norm) == (
         expected.n,
-        expected.sum.tolist(),
-        expected.longest,
+        expected.total.tolist(),
+        expected.max_squared_norm,
     )
     if totals.n:
-        asked = totals.n, totals.sum, count, hold
+        asked = totals.n, totals.total, count, ids_kept
         assert as_sets(index.nearest(*asked)) == as_sets(flat.nearest(*asked))
 
 
@@ -290,7 +291,7 @@ def test_a_scan_that_fails_is_made_again(stand_in: None, name: str) -> None:
     index = index_class(name)(2, scan)
     with pytest.raises(OSError, match="unreadable"):
         index.totals()
-    assert (index.totals().n, index.totals().sum.tolist()) == (9, [36.0, -36.0])
+    assert (index.totals().n, index.totals().total.tolist()) == (9, [36.0, -36.0])
 
 
 class Forgetful(StandIn):
@@ -404,8 +405,8 @@ def test_every_name_makes_an_index(stand_in: None) -> None:
     for name in NAMES:
         index = index_class(name)(3, None)
         index.update(no_points(3), points([(b"a", (1, 2, 3))], 3))
-        assert index.totals().sum.tolist() == [1, 2, 3]
-        assert index.nearest(1, np.array([1.0, 2, 3]), 5, 1).low == [[b"a"]]
+        assert index.totals().total.tolist() == [1, 2, 3]
+        assert index.nearest(1, np.array([1.0, 2, 3]), 5, 1).lowest_ids == [[b"a"]]
     with pytest.raises(ValueError, match="no index is named 'tree'"):
         index_class("tree")
 

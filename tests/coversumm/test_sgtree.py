@@ -84,7 +84,7 @@ def agree(tree: SGTree, live: Live, n: int, total: Sequence[int], k: int) -> Non
 
 
 def agree_on_neighborhood(tree: SGTree, truth: Truth, n: int, total: np.ndarray, count: int) -> None:
-    found = tree.nearest_distinct(n, total, count, hold=2)
+    found = tree.nearest_distinct(n, total, count, ids_kept=2)
     keys = sorted(truth.key[ids[0]] for ids in copies(truth.live).values())
     beyond = [key for key in keys[count:] if key > keys[count - 1]]
     assert found.radius_key == (beyond[0] if beyond else None)
@@ -93,7 +93,7 @@ def agree_on_neighborhood(tree: SGTree, truth: Truth, n: int, total: np.ndarray,
         for v, ids in copies(truth.live).items()
         if not beyond or truth.key[ids[0]] < beyond[0]
     }
-    rows = zip(found.vectors.tolist(), found.counts, found.low, strict=True)
+    rows = zip(found.vectors.tolist(), found.counts, found.lowest_ids, strict=True)
     assert {tuple(v): (count, low) for v, count, low in rows} == expected
     assert len(found.counts) == len(expected)
 
@@ -291,11 +291,11 @@ def test_copies_are_one_node() -> None:
     tree.insert(b"0000x", x)
     tree.insert(b"a", np.array([5, -8], np.int16))
     assert (tree.n, len(tree)) == (1002, 2)
-    total = tree.totals()
-    assert (total.n, total.sum.tolist(), total.longest) == (1002, [5010.0, -7015.0], 89.0)
-    found = tree.nearest_distinct(*total[:2], 1, hold=3)
-    assert (found.counts, found.low) == ([1001], [[b"0000", b"0000x", b"0001"]])
-    assert tree.knn(*total[:2], 2).ids == [b"0000", b"0000x"]
+    totals = tree.totals()
+    assert (totals.n, totals.total.tolist(), totals.max_squared_norm) == (1002, [5010.0, -7015.0], 89.0)
+    found = tree.nearest_distinct(*totals[:2], 1, ids_kept=3)
+    assert (found.counts, found.lowest_ids) == ([1001], [[b"0000", b"0000x", b"0001"]])
+    assert tree.knn(*totals[:2], 2).ids == [b"0000", b"0000x"]
     for i in range(1, 1000):
         tree.delete(b"%04d" % i)
         if i % 250 == 0:
@@ -314,7 +314,7 @@ def test_equal_keys_go_by_id_and_none_is_cut() -> None:
     tree = planted(live)
     assert tree.knn(1, np.zeros(2), 3).ids == [b"3", b"1", b"2"]
     assert tree.range(1, np.zeros(2), 5.0).ids == [b"3", b"1", b"2", b"4", b"5", b"7", b"9"]
-    found = tree.nearest_distinct(1, np.zeros(2), 2, hold=1)
+    found = tree.nearest_distinct(1, np.zeros(2), 2, ids_kept=1)
     assert (len(found.counts), found.radius_key) == (7, 36.0)
 
 
@@ -556,9 +556,9 @@ def settled_and_reloaded(script: Script, spare: int | None, data: st.DataObject)
         if data.draw(st.booleans()):
             totals = index.totals()
             assert totals.n == len(live) == core.n
-            assert totals.sum.tolist() == core.S.tolist()
+            assert totals.total.tolist() == core.S.tolist()
             norms = [float(v.astype(float) @ v.astype(float)) for v in live.values()]
-            assert totals.longest == max(norms, default=0.0)
+            assert totals.max_squared_norm == max(norms, default=0.0)
     assert results == script.expected()
     assert core.ranking() == script.oracle(-1)
 
@@ -604,7 +604,7 @@ def test_settled_notes_are_stored_rows() -> None:
     disk.live = {b"b": np.array([2], np.int16)}
     index.settle()
     assert index.memory_bytes == 0
-    assert index.nearest(1, np.array([2.0]), 3, 1).low == [[b"b"]]
+    assert index.nearest(1, np.array([2.0]), 3, 1).lowest_ids == [[b"b"]]
     unsettled = SGTreeIndex(1)
     unsettled.update(no_points(1), points([(b"a", (1,))], 1))
     unsettled.settle()

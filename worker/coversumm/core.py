@@ -42,8 +42,8 @@ class CoverSumm:
         core = cls(k, dimension, index, distinct=distinct, scale=scale)
         state = core._state
         totals = index.totals()
-        state.admit(totals.n, totals.longest)
-        state.n, state.sum = totals.n, totals.sum
+        state.admit(totals.n, totals.max_squared_norm)
+        state.n, state.sum = totals.n, totals.total
         state.show(state.refill(), (), state.n, state.sum)
         state.counters = Counters()
         return core

@@ -148,7 +148,7 @@ class Reservoir:
         self._norms = np.einsum("ij,ij->i", found.vectors, found.vectors, dtype=np.float64)
         self._vectors = [vector.tobytes() for vector in self._matrix]
         self.slots = {data: row for row, data in enumerate(self._vectors)}
-        self.counts, self.low = found.counts, found.low
+        self.counts, self.low = found.counts, found.lowest_ids
         self.live = sum(found.counts)
         self.starved = False
         self.anchor_n, self.anchor_sum, self.radius_key = n, total.copy(), found.radius_key

@@ -45,8 +45,8 @@ class Totals(NamedTuple):
     """What a pass over all live sentences adds up to."""
 
     n: int
-    sum: NDArray[np.float64]  # S, (D,), integers
-    longest: float  # the largest squared norm, 0 without any
+    total: NDArray[np.float64]  # S, (D,), integers
+    max_squared_norm: float  # the largest |x|^2, 0 without any
 
 
 class Neighborhood(NamedTuple):
@@ -54,7 +54,7 @@ class Neighborhood(NamedTuple):
 
     vectors: NDArray[np.int16]  # (r, D), distinct
     counts: list[int]  # live sentences of each vector
-    low: list[list[bytes]]  # the lowest ids of each, ascending: `hold` of them, or all
+    lowest_ids: list[list[bytes]]  # the lowest ids of each, ascending: `ids_kept` of them, or all
     radius_key: float | None  # None: nothing is left out
 
 
@@ -76,7 +76,7 @@ class Index(Protocol):
         """Removals, then additions. Raises UnknownSentence or DuplicateSentence where it can tell."""
         ...
 
-    def nearest(self, n: int, total: NDArray[np.float64], count: int, hold: int) -> Neighborhood:
+    def nearest(self, n: int, total: NDArray[np.float64], count: int, ids_kept: int) -> Neighborhood:
         """The sentences nearest to the centroid total/n: at least `count` distinct vectors if there are as many.
 
         Equal keys are never cut: all sentences below some key, none at or above it.
@@ -129,6 +129,6 @@ def first_beyond(keys: NDArray[np.float64], count: int) -> float | None:
     return float(beyond.min()) if len(beyond) else None
 
 
-def lowest(ids: Sequence[bytes], hold: int) -> list[bytes]:
-    """The `hold` lowest of the ids, ascending."""
-    return sorted(ids)[:hold]
+def lowest(ids: Sequence[bytes], ids_kept: int) -> list[bytes]:
+    """The `ids_kept` lowest of the ids, ascending."""
+    return sorted(ids)[:ids_kept]

@@ -101,9 +101,9 @@ class FlatIndex:
         n, total, longest = _add_up(n, total, longest, self._matrix[: len(self._ids)])
         return Totals(n, total, longest)
 
-    def nearest(self, n: int, total: NDArray[np.float64], count: int, hold: int) -> Neighborhood:
+    def nearest(self, n: int, total: NDArray[np.float64], count: int, ids_kept: int) -> Neighborhood:
         """See `Index`."""
-        pool = _Pool(count, hold, self._gone)
+        pool = _Pool(count, ids_kept, self._gone)
         for tile in self._tiles():
             pool.offer(_keys(tile.vectors, n, total), tile.vectors, tile.ids, stored=True)
         size = len(self._ids)
@@ -170,9 +170,9 @@ class _Group:
 class _Pool:
     """The candidates of a pass: all live sentences seen so far with a key below `limit`."""
 
-    def __init__(self, count: int, hold: int, gone: set[bytes]) -> None:
+    def __init__(self, count: int, ids_kept: int, gone: set[bytes]) -> None:
         self._count = count
-        self._hold = hold
+        self._ids_kept = ids_kept
         self._gone = gone
         self._limit = np.inf
         self._groups: dict[bytes, _Group] = {}  # by the vector's bytes
@@ -199,8 +199,8 @@ class _Pool:
                 group = self._groups[data] = _Group(key)
             group.count += 1
             group.ids.append(id_)
-            if len(group.ids) >= 8 * self._hold:
-                group.ids = lowest(group.ids, self._hold)
+            if len(group.ids) >= 8 * self._ids_kept:
+                group.ids = lowest(group.ids, self._ids_kept)
         if len(self._groups) > 4 * self._count:
             self._prune()
 
@@ -235,6 +235,6 @@ class _Pool:
         return Neighborhood(
             np.frombuffer(b"".join(near), np.int16).reshape(-1, dimension).copy(),
             [group.count for group in groups],
-            [lowest(group.ids, self._hold) for group in groups],
+            [lowest(group.ids, self._ids_kept) for group in groups],
             None if self._limit == np.inf else self._limit,
         )

@@ -222,7 +222,7 @@ class GraphgroveIndex:
             longest = max(longest, float((np.einsum("ij,ij->i", v, v) * (weights > 0)).max()))
         return Totals(len(self._row_of), total, longest)
 
-    def nearest(self, n: int, total: Floats, count: int, hold: int) -> Neighborhood:
+    def nearest(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
         """See `Index`."""
         self._read()
         tree = self._plant()
@@ -244,11 +244,11 @@ class GraphgroveIndex:
             if limit is not None:
                 farthest = certificate.upper(limit / n + mean_squared, slack)
                 if farthest < answer.certain * certificate.ROOTS:
-                    return self._neighborhood(rows, keys, limit, hold)
+                    return self._neighborhood(rows, keys, limit, ids_kept)
             ask *= 2
         rows = np.flatnonzero([bool(ids) for ids in self._ids])
         keys = self._keys(rows, n, total)
-        return self._neighborhood(rows, keys, first_beyond(keys, count), hold)
+        return self._neighborhood(rows, keys, first_beyond(keys, count), ids_kept)
 
     def _read(self) -> None:
         """Take the stored sentences into memory, once."""
@@ -320,10 +320,13 @@ class GraphgroveIndex:
         return keys
 
     def _neighborhood(
-        self, rows: NDArray[np.int64], keys: Floats, limit: float | None, hold: int
+        self, rows: NDArray[np.int64], keys: Floats, limit: float | None, ids_kept: int
     ) -> Neighborhood:
         inside = rows if limit is None else rows[keys < limit]
         ids = [self._ids[row] for row in inside.tolist()]
         return Neighborhood(
-            self._matrix[inside], [len(one) for one in ids], [lowest(list(one), hold) for one in ids], limit
+            self._matrix[inside],
+            [len(one) for one in ids],
+            [lowest(list(one), ids_kept) for one in ids],
+            limit,
         )

@@ -452,7 +452,7 @@ class SGTree:
 
         return self._found(*reservoir.inside(certain, within))  # line 18: filter
 
-    def nearest_distinct(self, n: int, total: Floats, count: int, hold: int) -> Neighborhood:
+    def nearest_distinct(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
         """What `Index.nearest` returns: the `count` nearest vectors, and those as near as the last of them."""
         query = self._query(n, total)
         nearest = _Nearest(query, np.ones(len(self._norms)), count, beyond=True)
@@ -463,7 +463,7 @@ class SGTree:
         return Neighborhood(
             self._points[nodes],
             [len(ids) for ids in copies],
-            [lowest(ids, hold) for ids in copies],
+            [lowest(ids, ids_kept) for ids in copies],
             None if nearest.limit == inf else nearest.limit,
         )
 
@@ -771,11 +771,11 @@ class SGTreeIndex:
             longest = max(longest, float(norms.max(initial=0.0)))
         return Totals(n, total, longest)
 
-    def nearest(self, n: int, total: Floats, count: int, hold: int) -> Neighborhood:
+    def nearest(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
         """See `Index`. Raises UnknownSentence or DuplicateSentence where stored rows show it only now."""
         if self._tree is None:
             self._tree = self._build()
-        return self._current(self._tree).nearest_distinct(n, total, count, hold)
+        return self._current(self._tree).nearest_distinct(n, total, count, ids_kept)
 
     def _build(self) -> SGTree:
         tree = SGTree(self._dimension, self._base)
