@@ -45,22 +45,27 @@ class GrowingArray(Generic[Number]):
         """What it takes in memory, room for more included."""
         return self._room.nbytes
 
-    def extend(self, count: int) -> NDArray[Number]:
-        """Add `count` rows of whatever the memory holds, for the caller to fill; returns them."""
-        start = len(self.rows)
-        end = start + count
-        if end > len(self._room):
-            room: NDArray[Number] = np.empty(
-                (max(FIRST, 2 * len(self._room), end), *self._room.shape[1:]), self._room.dtype
-            )
-            room[:start] = self.rows
-            self._room = room
-        self.rows = self._room[:end]
-        return self.rows[start:]
-
     def append(self, rows: NDArray[Number]) -> None:
         """Add rows (m, width), or numbers (m,)."""
-        self.extend(len(rows))[:] = rows
+        start = len(self.rows)
+        end = start + len(rows)
+        if end > len(self._room):
+            self._make_room(end)
+        self._room[start:end] = rows
+        self.rows = self._room[:end]
+
+    def extend(self, count: int) -> None:
+        """Add `count` rows of whatever the memory holds, for the caller to fill."""
+        end = len(self.rows) + count
+        if end > len(self._room):
+            self._make_room(end)
+        self.rows = self._room[:end]
+
+    def _make_room(self, least: int) -> None:
+        size = max(FIRST, 2 * len(self._room), least)
+        room: NDArray[Number] = np.empty((size, *self._room.shape[1:]), self._room.dtype)
+        room[: len(self.rows)] = self.rows
+        self._room = room
 
     def remove(self, row: int) -> None:
         """Take a row out; the last one moves to its place."""
