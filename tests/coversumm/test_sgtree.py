@@ -548,7 +548,7 @@ def settled_and_reloaded(script: Script, spare: int | None, data: st.DataObject)
         live = script.live[len(results) - 1]
         if data.draw(st.booleans()):  # stored
             disk.live = live
-            index.settle()
+            index.on_commit()
             if data.draw(st.booleans()):  # evicted or restarted
                 index = SGTreeIndex(script.dimension, disk.scan)
                 core = CoverSumm.load(script.k, script.dimension, index, distinct=script.distinct)
@@ -585,7 +585,7 @@ def test_nothing_is_built_before_it_is_asked_and_then_in_one_batch() -> None:
             live[b"more %d" % i] = (i, -i)
         assert inserted.call_count == calls
         assert index.memory_bytes > small + 300 * 100
-        index.settle()  # the tree has the earlier sentences in memory: stored rows are not read again
+        index.on_commit()  # the tree has the earlier sentences in memory: stored rows are not read again
         disk.live = {}
         n, total = centroid(live, 2)
         second = index.nearest(n, np.array(total, float), 5, 2)
@@ -602,12 +602,12 @@ def test_settled_notes_are_stored_rows() -> None:
     index.update(no_points(1), points([(b"a", (1,)), (b"b", (2,))], 1))
     index.update(points([(b"a", (1,))], 1), no_points(1))
     disk.live = {b"b": np.array([2], np.int16)}
-    index.settle()
+    index.on_commit()
     assert index.memory_bytes == 0
     assert index.nearest(1, np.array([2.0]), 3, 1).lowest_ids == [[b"b"]]
     unsettled = SGTreeIndex(1)
     unsettled.update(no_points(1), points([(b"a", (1,))], 1))
-    unsettled.settle()
+    unsettled.on_commit()
     assert unsettled.totals().n == 1
 
 

@@ -1,8 +1,8 @@
 """What a refill asks: of all live sentences, those nearest to the centroid. The answer is the same whichever index gives it.
 
 flat        looks at every sentence; stored ones stay where they are
-sgtree      searches a tree in memory
-graphgrove  searches a tree of the graphgrove library in memory
+sgtree/     searches an SG tree in memory, the paper's structure
+graphgrove  searches an SG tree of the graphgrove library in memory
 
 Why `flat` is the default. A refill is rare: over 10,000 sentences, 2 to 4 of them on a uniform or an LDA stream, about
 15 on one whose mean drifts, 5 on 27,000 sentences of real reviews, where the paper's lambda, tuned, searches about a hundred
@@ -65,7 +65,7 @@ class Index(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """What it holds in memory, roughly."""
+        """Roughly what it holds in memory."""
         ...
 
     def totals(self) -> Totals:
@@ -83,13 +83,13 @@ class Index(Protocol):
         """
         ...
 
-    def settle(self) -> None:
-        """The stored rows now include every update so far."""
+    def on_commit(self) -> None:
+        """Every update so far is stored now: what `scan` reads includes it."""
         ...
 
 
 class NewIndex(Protocol):
-    """Makes the index of one entity. `scan`: the stored sentences as of the last `settle`; None: there are none."""
+    """Makes the index of one entity. `scan`: the stored sentences as of the last `on_commit`; None: there are none."""
 
     def __call__(self, dimension: int, scan: Callable[[], Iterable[Block]] | None = None, /) -> Index:
         """An index of vectors of this dimension."""
