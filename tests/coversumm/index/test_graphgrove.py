@@ -1,6 +1,6 @@
 """graphgrove as an index: what the library says in float32 becomes what the flat index says, or is refused.
 
-Held to a stand-in with all of the library's limits, and to the real one where a CPython has it (tests/coversumm/libraries).
+Held to a stand-in with all of the library's limits, and to the real one where a CPython has it (tests/coversumm/index/libraries).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.bench.paper import graphgrove_real
-from tests.coversumm import libraries
-from tests.coversumm.libraries import LIBRARIES, StandIn, install, tree_class
+from tests.coversumm.index import libraries
+from tests.coversumm.index.libraries import LIBRARIES, StandIn, install, tree_class
 from tests.coversumm.scripts import Disk, Script, in_bulk, one_by_one, points, scripts, tight
 from worker.coversumm import (
     CoverSumm,
@@ -467,7 +467,7 @@ def test_the_process_measures_every_step(name: str, tmp_path: Path) -> None:
         assert libraries.PYTHON is not None
         python = libraries.PYTHON
     else:
-        body = "from tests.coversumm.libraries import StandIn as NNS_L2\n"
+        body = "from tests.coversumm.index.libraries import StandIn as NNS_L2\n"
         python = str(_pretend(tmp_path, "python", body))
     vectors = np.random.default_rng(3).normal(size=(60, 6)).astype(np.float32)
     result = graphgrove_real.measure(python, vectors, 5, budget=60)
