@@ -69,10 +69,9 @@ class GrowingArray(Generic[Number]):
 
     def remove(self, row: int) -> None:
         """Take a row out; the last one moves to its place."""
-        last = len(self.rows) - 1
-        if row != last:
-            self.rows[row] = self.rows[last]
-        self.rows = self._room[:last]
+        rows = self.rows
+        rows[row] = rows[-1]
+        self.rows = rows[:-1]
 
     def keep(self, chosen: NDArray[np.int64]) -> None:
         """Keep the chosen rows alone, in this order, and give up the room of the others."""

@@ -72,8 +72,9 @@ class Nodes:
         reused = self.released[len(self.released) - min(len(vectors), len(self.released)) :]
         del self.released[len(self.released) - len(reused) :]
         start, more = len(self.children), len(vectors) - len(reused)
-        for values in self._arrays():
-            values.extend(more)
+        if start + more > len(self.level):  # rows for many nodes to come: five arrays are seldom extended
+            for values in self._arrays():
+                values.extend(start + more)
         self.children += [array("i") for _ in range(more)]
         added = np.array([*reused, *range(start, start + more)], np.int32)
         squared_norms = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)

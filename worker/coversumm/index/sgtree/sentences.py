@@ -29,12 +29,14 @@ class Sentences:
                 raise DuplicateSentence(f"sentence {id_!r} is live already")
             seen.add(id_)
 
+    def make_room(self, nodes: int) -> None:
+        """Take sentences at this many nodes."""
+        more = nodes - len(self._ids)
+        self._ids += [b""] * more
+        self.counts.append(np.zeros(more))
+
     def add(self, node: int, id_: bytes) -> None:
         """A sentence that is not live, to a node."""
-        if node >= len(self._ids):
-            more = node + 1 - len(self._ids)
-            self._ids += [b""] * more
-            self.counts.append(np.zeros(more))
         ids = self._ids[node]
         if self.counts.rows[node] == 0:
             self._ids[node] = id_

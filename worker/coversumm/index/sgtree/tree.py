@@ -71,7 +71,7 @@ class SGTree:
         self.sentences.refuse_duplicates([id_])
         node = self.nodes.of_vector.get(vectors.tobytes())
         if node is None:
-            node = int(self.nodes.add(vectors)[0])
+            node = int(self._add_nodes(vectors)[0])
             insert_leaf(self.nodes, node)
         self.sentences.add(node, id_)
 
@@ -86,9 +86,14 @@ class SGTree:
             if data not in of_vector:
                 fresh.setdefault(data, row)
         if fresh:
-            insert_subtrees(self.nodes, self.nodes.add(points.vectors[list(fresh.values())]))
+            insert_subtrees(self.nodes, self._add_nodes(points.vectors[list(fresh.values())]))
         for id_, data in zip(points.ids, datas, strict=True):
             self.sentences.add(of_vector[data], id_)
+
+    def _add_nodes(self, vectors: NDArray[np.int16]) -> Numbers:
+        nodes = self.nodes.add(vectors)
+        self.sentences.make_room(len(self.nodes.children))
+        return nodes
 
     def delete(self, id_: bytes) -> None:
         """One sentence; a node without any goes. Raises UnknownSentence if it is not live."""
