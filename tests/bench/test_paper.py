@@ -19,7 +19,7 @@ from tests.bench.paper.methods import METHODS, EachStep, Setting
 from tests.bench.paper.plan import QUICK, Data, real, table_1
 from tests.bench.paper.screen import Screen, number, share
 from worker.coversumm import CoverSumm
-from worker.coversumm.variants import BruteForce
+from worker.coversumm.paper.brute_force import BruteForce
 
 TINY = QUICK._replace(
     n=60,

@@ -12,7 +12,7 @@ core          CoverSumm, the entry
 index         what a refill asks: flat, sgtree, graphgrove
 ranking       what comes out
 oracle        the definition, by brute force
-variants      the paper's algorithms, to compare with
+paper         the paper's algorithms as printed, to compare with
 """
 
 from worker.coversumm.core import CoverSumm

@@ -1,4 +1,4 @@
-"""The SG tree (paper, section 3; Stable Greedy tree, Zaheer et al. 2019), and the index that builds it lazily.
+"""The SG tree (paper, section 2.2; Stable Greedy tree, Zaheer et al. 2019), and the index that builds it lazily.
 
 nodes             the nodes as arrays, their levels, and the three invariants: nesting, covering, separation
 sentences         the ids at each node: copies of a vector share one

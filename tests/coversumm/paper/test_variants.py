@@ -28,13 +28,21 @@ from worker.coversumm import (
     no_points,
 )
 from worker.coversumm.index.sgtree import SGTree
-from worker.coversumm.variants import VARIANTS, BruteForce, Ours, PaperCoverSumm, Variant
+from worker.coversumm.paper.brute_force import BruteForce
+from worker.coversumm.paper.centroid import Variant
+from worker.coversumm.paper.decay import CoverSummDecay
+from worker.coversumm.paper.exact import Ours
+from worker.coversumm.paper.knn_range import CoverSummKnnRange
+from worker.coversumm.paper.lazy import CoverSummLazy
+from worker.coversumm.paper.random_admission import CoverSummRandom
+from worker.coversumm.paper.reservoir import CoverSummReservoir
+from worker.coversumm.paper.variants import NAMES, make_variant
 
 Ids = tuple[bytes, ...]
-PRINTED: dict[str, dict[str, Any]] = {
-    "coversumm-knn-range": {"search": "knn+range"},
-    "coversumm-reservoir": {},
-    "coversumm-lazy": {"lazy": True},
+PRINTED: dict[str, type[CoverSummReservoir]] = {
+    "coversumm-knn-range": CoverSummKnnRange,
+    "coversumm-reservoir": CoverSummReservoir,
+    "coversumm-lazy": CoverSummLazy,
 }
 ALPHAS = st.sampled_from([0.0, 1e-4, 0.01, 0.3, 10.0])
 CAPACITIES = st.sampled_from([1, 6, 100])
@@ -44,10 +52,10 @@ HNSW = pytest.param("naive-hnsw", marks=pytest.mark.hnsw)  # hnswlib is compiled
 
 
 EXACT: dict[str, Callable[[int, int], Variant]] = {
-    "brute-force": lambda k, d: VARIANTS["brute-force"](k=k, dimension=d, b=2.0),
-    "naive-cover-tree": lambda k, d: VARIANTS["naive-cover-tree"](k=k, dimension=d, b=2.0),
+    "brute-force": lambda k, d: make_variant("brute-force", k=k, dimension=d, b=2.0),
+    "naive-cover-tree": lambda k, d: make_variant("naive-cover-tree", k=k, dimension=d, b=2.0),
     "naive-faiss": NaiveFaiss,
-    "exact": lambda k, d: VARIANTS["exact"](k=k, dimension=d, b=2.0),
+    "exact": lambda k, d: make_variant("exact", k=k, dimension=d, b=2.0),
 }
 
 
@@ -64,8 +72,8 @@ def width(script: Script) -> float:
     return 2.0 * max((int(np.abs(v).max()) for live in script.live for v in live.values()), default=1)
 
 
-def paper(script: Script, **parameters: Any) -> PaperCoverSumm:
-    return PaperCoverSumm(script.k, script.dimension, b=width(script), **parameters)
+def paper(make: type[CoverSummReservoir], script: Script, **parameters: Any) -> CoverSummReservoir:
+    return make(script.k, script.dimension, b=width(script), **parameters)
 
 
 def without_removals(script: Script) -> Script:
@@ -104,10 +112,12 @@ def uniform(dimension: int) -> tuple[NDArray[np.int16], list[Step], list[Ids]]:
     return vectors, steps, play(BruteForce(20, dimension), steps)
 
 
-def on_uniform(dimension: int = 20, **parameters: Any) -> tuple[PaperCoverSumm, list[int]]:
+def on_uniform(
+    make: type[CoverSummReservoir] = CoverSummReservoir, dimension: int = 20, **parameters: Any
+) -> tuple[CoverSummReservoir, list[int]]:
     """CoverSumm on `uniform`, and the steps at which it errs."""
     _, steps, truth = uniform(dimension)
-    variant = PaperCoverSumm(20, dimension, b=32000.0, **parameters)
+    variant = make(20, dimension, b=32000.0, **parameters)
     found = play(variant, steps)
     return variant, [at for at, (said, right) in enumerate(zip(found, truth, strict=True)) if said != right]
 
@@ -180,17 +190,19 @@ def test_faiss_asks_for_few_where_float32_can_tell() -> None:
 # ---- Algorithm 1
 
 
-class Repaired(PaperCoverSumm):
+def repaired(make: type[CoverSummReservoir]) -> type[CoverSummReservoir]:
     """Algorithm 1 with line 16 put right: r = d_k + lambda, within which R is complete."""
 
-    def _search_all(self) -> float:
-        farthest = super()._search_all()
-        if self.n < self.k:
-            return inf
-        d_k = self._distance(float(self._tree.knn(self.n, self.total, self.k).keys[-1]))
-        assert self._last is not None
-        radius = ((d_k + self.lam) ** 2 - float(self._last @ self._last)) * self._last_n
-        return max(radius, farthest)
+    class Repaired(make):  # type: ignore[misc, valid-type]
+        def reinitialise_reservoir(self) -> float:
+            farthest = super().reinitialise_reservoir()
+            if self.n < self.k:
+                return inf
+            d_k = self.distance_from_last(float(self.tree.knn(self.n, self.total, self.k).keys[-1]))
+            self.set_radius(d_k + self.lam)
+            return max(self.radius_key, farthest)
+
+    return Repaired
 
 
 @settings(max_examples=200, deadline=None)
@@ -199,7 +211,7 @@ def test_line_16_is_the_only_fault_of_algorithm_1(
     script: Script, name: str, alpha: float, c_max: int
 ) -> None:
     script = without_removals(script)
-    variant = Repaired(script.k, script.dimension, b=width(script), alpha=alpha, c_max=c_max, **PRINTED[name])
+    variant = paper(repaired(PRINTED[name]), script, alpha=alpha, c_max=c_max)
     assert play(variant, script.steps) == oracle(script)
 
 
@@ -207,13 +219,13 @@ def test_line_16_is_the_only_fault_of_algorithm_1(
 @given(scripts(), st.booleans(), ALPHAS, CAPACITIES)
 def test_if_all_join_nothing_is_lost(script: Script, random: bool, alpha: float, c_max: int) -> None:
     script = without_removals(script)
-    everyone = {"admit": "random", "p": 1.0} if random else {"admit": "decay", "c1": inf}
-    assert play(paper(script, alpha=alpha, c_max=c_max, **everyone), script.steps) == oracle(script)
+    make, everyone = (CoverSummRandom, {"p": 1.0}) if random else (CoverSummDecay, {"c1": inf})
+    assert play(paper(make, script, alpha=alpha, c_max=c_max, **everyone), script.steps) == oracle(script)
 
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_a_fitting_alpha_is_right_and_searches_seldom(name: str) -> None:
-    variant, errors = on_uniform(alpha=0.002, **PRINTED[name])
+    variant, errors = on_uniform(PRINTED[name], alpha=0.002)
     assert not errors
     assert 20 < variant.reservoir_searches < 100
     assert 20 < variant.reservoir_size < 100
@@ -260,10 +272,10 @@ def test_a_true_neighbour_that_line_16_loses(name: str) -> None:
 
     vectors = np.rint(np.concatenate((ring(30, 1), ring(72, 5), [[1.001 * unit, 0]]))).astype(np.int16)
     steps = adds(vectors)
-    variant = PaperCoverSumm(20, 2, b=10.0 * unit, alpha=1e-4, **PRINTED[name])
+    variant = PRINTED[name](20, 2, b=10.0 * unit, alpha=1e-4)
     play(variant, steps[:-1])
     assert variant.reservoir_size == 30
-    searches, before = variant.reservoir_searches, variant._last
+    searches, before = variant.reservoir_searches, variant.mu_last
     found = variant.apply(steps[-1])
     truth = play(BruteForce(20, 2), steps)[-1]
     newcomer = steps[-1].added.ids[0]
@@ -271,15 +283,14 @@ def test_a_true_neighbour_that_line_16_loses(name: str) -> None:
     assert variant.reservoir_searches == searches
     assert before is not None
     assert unit < np.linalg.norm(vectors[-1] - before) < unit + variant.lam
-    repaired = Repaired(20, 2, b=10.0 * unit, alpha=1e-4, **PRINTED[name])
-    assert play(repaired, steps)[-1] == truth
+    assert play(repaired(PRINTED[name])(20, 2, b=10.0 * unit, alpha=1e-4), steps)[-1] == truth
 
 
 @pytest.mark.parametrize("d", [1, 7])
 def test_lambda_as_printed(d: int) -> None:
     """Equation 4 with delta = 1/t; Algorithm 3's without b and with the 2 below."""
     vectors = (1000 * np.eye(12, d) + np.arange(12)[:, None]).astype(np.int16)
-    variant = PaperCoverSumm(2, d, b=50.0, alpha=1e-12)  # so small that every step searches
+    variant = CoverSummReservoir(2, d, b=50.0, alpha=1e-12)  # so small that every step searches
     for t, step in enumerate(adds(vectors), 1):
         variant.apply(step)
         assert variant.lam == pytest.approx(sqrt(2 * 1e-12 * d * 2500 * log(2 * t) / t), rel=1e-12)
@@ -294,16 +305,16 @@ def copies(count: int) -> list[Step]:
 
 def test_line_9_at_its_edges() -> None:
     """`>=` twice: without lambda the least drift, 0, searches; a reservoir of c_max is full."""
-    variant = PaperCoverSumm(1, 2, b=10.0, alpha=0.0)
+    variant = CoverSummReservoir(1, 2, b=10.0, alpha=0.0)
     assert [play(variant, [step]) and variant.reservoir_searches for step in copies(5)] == [1, 2, 3, 4, 5]
-    variant = PaperCoverSumm(1, 2, b=10.0, alpha=1.0, c_max=3)
+    variant = CoverSummReservoir(1, 2, b=10.0, alpha=1.0, c_max=3)
     assert [play(variant, [step]) and variant.reservoir_searches for step in copies(6)] == [1, 1, 1, 2, 3, 4]
     assert variant.reservoir_size == 6  # nothing cuts what a search brings
 
 
 def test_line_20_at_its_edge() -> None:
     """At distance r, here 0, a sentence joins."""
-    variant = PaperCoverSumm(1, 2, b=10.0, alpha=1.0)
+    variant = CoverSummReservoir(1, 2, b=10.0, alpha=1.0)
     play(variant, copies(4))
     assert (variant.reservoir_size, variant.reservoir_searches) == (4, 1)
 
@@ -311,22 +322,22 @@ def test_line_20_at_its_edge() -> None:
 @pytest.mark.parametrize("name", ["coversumm-random", "coversumm-decay"])
 def test_random_and_decay_miss(name: str) -> None:
     _, steps, truth = uniform(20)
-    variant = VARIANTS[name](dimension=20, b=32000.0, alpha=0.002)
-    right = sum(said == right for said, right in zip(play(variant, steps), truth, strict=True))
+    found = play(make_variant(name, dimension=20, b=32000.0, alpha=0.002), steps)
+    right = sum(said == right for said, right in zip(found, truth, strict=True))
     assert 200 < right < 1600
 
 
 def test_the_coin() -> None:
     """None join for p = 0; the seed decides who else; and a step that searches tosses none."""
-    nobody, no_errors = on_uniform(admit="random", p=0.0)
-    decayed, errors = on_uniform(admit="decay", c1=-1.0)
+    nobody, no_errors = on_uniform(CoverSummRandom, p=0.0)
+    decayed, errors = on_uniform(CoverSummDecay, c1=-1.0)
     assert errors == no_errors
     assert nobody.reservoir_size == decayed.reservoir_size
-    first, second, other = (on_uniform(admit="random", seed=seed) for seed in (1, 1, 2))
+    first, second, other = (on_uniform(CoverSummRandom, seed=seed) for seed in (1, 1, 2))
     assert first[1] == second[1] != other[1]
     assert first[1] != no_errors
-    tossed = PaperCoverSumm(1, 2, b=10.0, alpha=0.0, admit="random")
-    with mock.patch.object(tossed, "_coin", side_effect=AssertionError):
+    tossed = CoverSummRandom(1, 2, b=10.0, alpha=0.0)
+    with mock.patch.object(tossed, "coin", side_effect=AssertionError):
         play(tossed, copies(3))
 
 
@@ -335,10 +346,10 @@ def test_the_decaying_threshold(c2: float) -> None:
     """At t = 2 the drift is 50: it joins if that is at most c1 exp(-2 c2)."""
     edge = 50.0 / np.exp(-2 * c2)
     for c1, size in ((nextafter(edge, 0) * (1 - 1e-12), 1), (edge * (1 + 1e-12), 2)):
-        variant = PaperCoverSumm(1, 1, b=1000.0, alpha=1.0, admit="decay", c1=c1, c2=c2)
+        variant = CoverSummDecay(1, 1, b=1000.0, alpha=1.0, c1=c1, c2=c2)
         play(variant, adds(np.array([[0], [100]], np.int16)))
         assert (variant.reservoir_size, variant.reservoir_searches) == (size, 1)
-    assert PaperCoverSumm(1, 1, b=1000.0, admit="decay").c1 == 1.5
+    assert CoverSummDecay(1, 1, b=1000.0).c1 == 1.5
 
 
 # ---- Algorithm 3, and the strategies that change no answer
@@ -347,15 +358,15 @@ def test_the_decaying_threshold(c2: float) -> None:
 @settings(max_examples=150, deadline=None)
 @given(scripts(), ALPHAS, CAPACITIES)
 def test_lazy_and_knn_range_answer_as_reservoir_does(script: Script, alpha: float, c_max: int) -> None:
-    variants = [paper(script, alpha=alpha, c_max=c_max, **PRINTED[name]) for name in PRINTED]
+    variants = [paper(make, script, alpha=alpha, c_max=c_max) for make in PRINTED.values()]
     for step, live in zip(script.steps, script.live, strict=True):
         assert len({variant.apply(step) for variant in variants}) == 1
         assert len({variant.reservoir_searches for variant in variants}) == 1
         assert len({variant.reservoir_size for variant in variants}) == 1
         for variant in variants:
-            assert variant.n == variant._tree.n + variant.pending == len(live)
-            assert set(variant._reservoir.ids) <= live.keys()
-            assert variant.lazy or not variant.pending
+            pending = len(variant.pending) if isinstance(variant, CoverSummLazy) else 0
+            assert variant.n == variant.tree.n + pending == len(live)
+            assert set(variant.reservoir.ids) <= live.keys()
 
 
 def test_lazy_inserts_in_batches_and_only_to_search() -> None:
@@ -367,10 +378,10 @@ def test_lazy_inserts_in_batches_and_only_to_search() -> None:
         assert one.call_count == 2000
         one.reset_mock()
         batch.reset_mock()
-        lazy, _ = on_uniform(lazy=True)
+        lazy, _ = on_uniform(CoverSummLazy)
         assert (one.call_count, batch.call_count) == (0, lazy.reservoir_searches)
     assert lazy.reservoir_searches == eager.reservoir_searches < 200
-    assert lazy.pending > 0
+    assert lazy.pending
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -378,7 +389,7 @@ def test_lazy_inserts_in_batches_and_only_to_search() -> None:
 def test_deletion_is_right_wherever_it_searches(name: str, alpha: float) -> None:
     """Algorithm 3 on 600 uniform points, one of three taken out again: whatever step searched last is right."""
     vectors = uniform(20)[0][:600]
-    variant = PaperCoverSumm(20, 20, b=32000.0, alpha=alpha, **PRINTED[name])
+    variant = PRINTED[name](20, 20, b=32000.0, alpha=alpha)
     truth = BruteForce(20, 20)
     right = searched = 0
     for at, step in enumerate(adds(vectors)):
@@ -399,7 +410,7 @@ def test_algorithm_3_errs_without_a_search() -> None:
     for seed in range(60):
         rng = np.random.default_rng(seed)
         vectors = np.rint(rng.normal(0, 3000, (40, 1))).astype(np.int16)
-        variant, truth = PaperCoverSumm(2, 1, b=20000.0, alpha=0.01), BruteForce(2, 1)
+        variant, truth = CoverSummReservoir(2, 1, b=20000.0, alpha=0.01), BruteForce(2, 1)
         steps = adds(vectors)
         play(variant, steps)
         variant.apply(Step(no_points(1), Points([b"last"], vectors[:1])))
@@ -414,15 +425,15 @@ def test_algorithm_3_errs_without_a_search() -> None:
             if found != expected:
                 assert variant.reservoir_searches == before
                 assert variant.reservoir_size >= 2  # line 11 is content
-                assert variant._drift() <= variant.lam / 2
-                assert set(expected) - set(variant._reservoir.ids)
+                assert variant.drift() <= variant.lam / 2
+                assert set(expected) - set(variant.reservoir.ids)
                 lost += 1
     assert lost > 10
 
 
 def test_line_11_of_algorithm_3_at_its_edges() -> None:
     """`>` and `<`, where Algorithm 1 has `>=`: no drift at all and k left in R search nothing."""
-    variant = PaperCoverSumm(2, 2, b=10.0, alpha=0.0)
+    variant = CoverSummReservoir(2, 2, b=10.0, alpha=0.0)
     steps = copies(4)
     play(variant, steps)
     searches = variant.reservoir_searches
@@ -434,33 +445,34 @@ def test_line_11_of_algorithm_3_at_its_edges() -> None:
 def test_algorithm_3_leaves_r_as_it_was() -> None:
     rng = np.random.default_rng(3)
     vectors = rng.integers(-100, 101, (30, 3)).astype(np.int16)
-    variant = PaperCoverSumm(4, 3, b=200.0, alpha=1e-6)
+    variant = CoverSummReservoir(4, 3, b=200.0, alpha=1e-6)
     steps = adds(vectors)
     play(variant, steps)
-    before, mean = variant._distance(variant._radius_key), variant._last
+    before, mean = variant.radius(), variant.mu_last
     searches = variant.reservoir_searches
     variant.apply(Step(steps[3].added, no_points(3)))
     assert variant.reservoir_searches == searches + 1
-    assert variant._last is not mean
-    assert variant._distance(variant._radius_key) == pytest.approx(before, rel=1e-12)
+    assert variant.mu_last is not mean
+    assert variant.radius() == pytest.approx(before, rel=1e-12)
 
 
 def test_what_a_lazy_tree_has_not_seen_can_be_deleted() -> None:
-    variant = PaperCoverSumm(1, 2, b=10.0, alpha=1.0, lazy=True)
+    variant = CoverSummLazy(1, 2, b=10.0, alpha=1.0)
     steps = copies(4)
     play(variant, steps)
-    assert variant.pending == 3
+    assert len(variant.pending) == 3
     with mock.patch.object(SGTree, "delete", side_effect=AssertionError):
         assert variant.apply(Step(steps[2].added, no_points(2))) == (b"s000000",)
-    assert (variant.pending, variant.reservoir_size) == (2, 3)
+    assert (len(variant.pending), variant.reservoir_size) == (2, 3)
     assert variant.apply(Step(steps[0].added, no_points(2))) == (b"s000001",)
-    assert (variant.pending, variant._tree.n, variant.reservoir_size) == (2, 0, 2)
+    assert (len(variant.pending), variant.tree.n, variant.reservoir_size) == (2, 0, 2)
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, "naive-faiss", HNSW])
+@pytest.mark.parametrize("name", [*NAMES, "naive-faiss", HNSW])
 def test_all_deleted_is_as_never_added(name: str) -> None:
     makers = EXACT | {"naive-hnsw": NaiveHnsw}
-    variant = makers[name](2, 2) if name in makers else VARIANTS[name](k=2, dimension=2, b=10.0, alpha=10.0)
+    make = makers.get(name)
+    variant = make(2, 2) if make else make_variant(name, k=2, dimension=2, b=10.0, alpha=10.0)
     assert variant.apply(Step(no_points(2), no_points(2))) == ()
     steps = adds(np.array([[1, 2], [3, 4], [3, 5]], np.int16))
     for _ in range(2):
@@ -474,14 +486,14 @@ def test_all_deleted_is_as_never_added(name: str) -> None:
 # ---- all
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, "naive-faiss", HNSW])
+@pytest.mark.parametrize("name", [*NAMES, "naive-faiss", HNSW])
 def test_refusals_name_the_culprit(name: str) -> None:
     makers = EXACT | {"naive-hnsw": NaiveHnsw}
 
     def make(dimension: int = 2) -> Variant:
         if name in makers:
             return makers[name](2, dimension)
-        return VARIANTS[name](k=2, dimension=dimension, b=10.0)
+        return make_variant(name, k=2, dimension=dimension, b=10.0)
 
     x = np.ones((1, 2), np.int16)
     with pytest.raises(UnknownSentence, match="b'a'"):
@@ -503,38 +515,17 @@ def test_refusals_name_the_culprit(name: str) -> None:
             variant.apply(Step(no_points(4), short))
 
 
-def test_the_registry_is_complete() -> None:
-    assert list(VARIANTS) == [
-        "brute-force",
-        "naive-cover-tree",
-        "coversumm-knn-range",
-        "coversumm-reservoir",
-        "coversumm-lazy",
-        "coversumm-random",
-        "coversumm-decay",
-        "exact",
-    ]
-    for name, factory in VARIANTS.items():
-        variant = factory(k=3, dimension=5, b=7.0, alpha=0.5, c_max=9, seed=4)
-        if isinstance(variant, PaperCoverSumm):
-            assert (variant.k, variant.dimension, variant.b, variant.alpha, variant.c_max) == (
-                3,
-                5,
-                7.0,
-                0.5,
-                9,
-            )
-            strategy = (variant.search, variant.lazy, variant.admit)
-            assert (
-                strategy
-                == {
-                    "coversumm-knn-range": ("knn+range", False, "radius"),
-                    "coversumm-reservoir": ("reservoir", False, "radius"),
-                    "coversumm-lazy": ("reservoir", True, "radius"),
-                    "coversumm-random": ("reservoir", True, "random"),
-                    "coversumm-decay": ("reservoir", True, "decay"),
-                }[name]
-            )
+def test_every_name_has_its_parameters() -> None:
+    for name in NAMES:
+        way = make_variant(name, k=3, dimension=5, b=7.0, alpha=0.5, c_max=9)
+        if name.startswith("coversumm-"):
+            assert isinstance(way, CoverSummReservoir)
+            assert (way.k, way.dimension, way.b, way.alpha, way.c_max) == (3, 5, 7.0, 0.5, 9)
+            assert isinstance(way, CoverSummLazy) == (name.split("-")[1] in ("lazy", "random", "decay"))
+        else:
+            assert not isinstance(way, CoverSummReservoir)
+    with pytest.raises(KeyError):
+        make_variant("unknown", dimension=5, b=7.0)
 
 
 # ---- naive HNSW, and libraries that are not there
