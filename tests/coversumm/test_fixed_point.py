@@ -105,7 +105,7 @@ def test_full_entity_refuses_and_stays() -> None:
     limit = (EXACT - 1) // (3 * 2 * 32767**2)
     x = np.full((1, 2), 32767, np.int16)
     core = CoverSumm(2, 2, FlatIndex(2))
-    core._state.n, core._state.sum = limit - 1, np.full(2, (limit - 1) * 32767.0)
+    core._state.n, core._state.total = limit - 1, np.full(2, (limit - 1) * 32767.0)
     core.apply([Step(no_points(2), Points([b"last"], x))])
     assert core.n == limit
     for more in (1, 20):  # one by one, in bulk

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.coversumm.ranking import distances, expand
+from worker.coversumm.knn import expand
+from worker.coversumm.ranking import distances
 
 
 def exact_distance(key: int, n: int, total: list[int], scale: int) -> float:
