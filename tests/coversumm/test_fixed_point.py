@@ -23,7 +23,7 @@ from worker.coversumm import (
     quantize,
     quantize_rows,
 )
-from worker.coversumm.fixed_point import EXACT
+from worker.coversumm.fixed_point import EXACT, _squared_norms
 
 
 def test_is_the_formula() -> None:
@@ -57,6 +57,18 @@ def test_batch_does_not_matter() -> None:
     v = np.random.default_rng(1).normal(size=(64, 129))
     together = quantize(v)
     assert all((quantize(v[i : i + 1])[0] == together[i]).all() for i in range(64))
+
+
+def test_squares_are_added_in_one_order() -> None:
+    """By folding halves; another order would differ in the last place, and with it now and then a rounding."""
+    v = np.random.default_rng(2).normal(size=(50, 129))
+    for row, norm in zip(v.tolist(), _squared_norms(v).tolist(), strict=True):
+        squares = [c * c for c in row]
+        while len(squares) > 1:
+            half = (len(squares) + 1) // 2
+            folded = squares[half:] + [0.0] * (2 * half - len(squares))
+            squares = [a + b for a, b in zip(squares[:half], folded, strict=True)]
+        assert norm == squares[0]
 
 
 @pytest.mark.parametrize(("bad", "word"), [(0.0, "zero"), (np.nan, "not finite"), (np.inf, "not finite")])

@@ -76,7 +76,7 @@ def _possible_changes(
     if kth_key.max(initial=0.0) == np.inf or np.count_nonzero(near) > end * state.k:
         cut = np.einsum("ij->i", near, dtype=np.int32) > state.k
         edge = keys == kth_key
-        possible[1:] |= cut[1:] & (np.any(edge[1:] != edge[:-1], axis=1) | ~cut[:-1])
+        possible[1:] |= cut[1:] & np.any(edge[1:] != edge[:-1], axis=1)
     first = candidates.first[changes.rows]
     before = np.flatnonzero((first >= 0) & (changes.steps < end))
     steps = changes.steps[before]
