@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.coversumm.scripts import adds, in_bulk, one_by_one
+from tests.coversumm.test_laws import Path
 from worker.coversumm import (
     CoverSumm,
     EntityFull,
@@ -142,3 +144,17 @@ def test_keys_are_exact_just_below_the_bound() -> None:
         for row in x.tolist()
     ]
     assert [int(key) for key in _keys(x, n, total)] == exact
+
+
+@pytest.mark.parametrize("path", [one_by_one, in_bulk])
+def test_an_anchor_beyond_the_bound_is_moved(path: Path) -> None:
+    """Keys around the anchor are exact up to |x|^2 = 100; the first longer vector has the reservoir refilled."""
+    core = CoverSumm(2, 1, FlatIndex(1))
+    core.apply(adds(np.array([[1], [2]], np.int16)))
+    reservoir = core._state.reservoir
+    reservoir.anchor_n = anchor_n = (EXACT - 1) // (3 * 10**2)
+    path(core, adds(np.full((20, 1), 10, np.int16), [b"a%d" % i for i in range(20)]))
+    assert (reservoir.anchor_n, core.counters.refilled) == (anchor_n, 0)
+    path(core, adds(np.full((20, 1), 11, np.int16), [b"b%d" % i for i in range(20)]))
+    assert core.counters.refilled == 1
+    assert reservoir.anchor_n < anchor_n
