@@ -33,12 +33,13 @@ def test_history_is_the_definition(points, k, random):
 
 def test_steps_are_rows():
     vectors = np.arange(6, dtype=np.int16).reshape(3, 2)
-    core = CoverSumm(3, 2, FlatIndex(2))
+    index = FlatIndex(2)
+    core = CoverSumm(3, 2, index)
     core.apply(added(vectors))
     core.apply(added(vectors, 3))
     core.apply(removed(vectors, [2, 0]))
     assert core.n == 4
-    assert core.S.tolist() == [2 + 0 + 2 + 4, 3 + 1 + 3 + 5]
+    assert index.totals().total.tolist() == [2 + 0 + 2 + 4, 3 + 1 + 3 + 5]
 
 
 ORACLE = [np.array(rows) for rows in ([0], [0, 1], [1, 2], [2, 1])]

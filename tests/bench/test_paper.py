@@ -19,7 +19,7 @@ from tests.bench.paper.methods import METHODS, EachStep, Setting
 from tests.bench.paper.plan import QUICK, Data, real, table_1
 from tests.bench.paper.screen import Screen, number, share
 from worker.coversumm import CoverSumm
-from worker.coversumm.variants import BruteForce
+from worker.coversumm.paper.brute_force import BruteForce
 
 TINY = QUICK._replace(
     n=60,
@@ -268,12 +268,12 @@ def test_growth_measures_every_mark(with_faiss, monkeypatch):
             raise ImportError
 
         monkeypatch.setattr(experiments, "library", missing)
-    cores = []
+    indexes = []
 
     class Kept(CoverSumm):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
-            cores.append(self)
+        def __init__(self, k, dimension, index):
+            super().__init__(k, dimension, index)
+            indexes.append(index)
 
     monkeypatch.setattr(experiments, "CoverSumm", Kept)
     vectors = streams.uniform_blocks(3_000, 6)
@@ -287,7 +287,7 @@ def test_growth_measures_every_mark(with_faiss, monkeypatch):
         ("exact-bulk", 3_000, 1_000),
         ("exact-bulk, amortised", 3_000, 1_900),
     ]
-    assert cores[0].S.tolist() == vectors.sum(axis=0, dtype=int).tolist()
+    assert indexes[0].totals().total.tolist() == vectors.sum(axis=0, dtype=int).tolist()
     flat = experiments.grow_flat(vectors, (100, 3_000), 3, told.append)
     assert [(row["n"], row["events"]) for row in flat] == [(100, 50), (3_000, 300)]
     if not with_faiss:

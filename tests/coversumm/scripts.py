@@ -10,8 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from worker.coversumm import CoverSumm, FlatIndex, Points, Ranking, Step, brute_force, bulk, places
-from worker.coversumm.bulk import apply_steps
+from worker.coversumm import CoverSumm, FlatIndex, Points, Ranking, Step, brute_force
+from worker.coversumm.bulk import apply, candidates, spans
+from worker.coversumm.bulk.apply import apply_steps
 from worker.coversumm.single import apply_step
 
 Vector = tuple[int, ...]
@@ -72,7 +73,7 @@ def tight(core: CoverSumm, spare: int | None) -> CoverSumm:
     if spare is not None:
         state = core._state
         state.smallest_target = state.target = state.k + spare
-        state.reservoir.hold = state.reservoir.need
+        state.reservoir.ids_kept = state.reservoir.ids_needed
     return core
 
 
@@ -87,9 +88,10 @@ def in_bulk(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
 def in_small_runs(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
     """Runs so short that a script has many, and spans that leave out rows though steps are few and grids are coarse."""
     with (
-        mock.patch.object(bulk, "LONGEST", 60),
-        mock.patch.object(bulk, "SPAN", 3),
-        mock.patch.object(places, "SPAN", 3),
+        mock.patch.object(apply, "MAX_POINTS", 60),
+        mock.patch.object(apply, "SPAN", 3),
+        mock.patch.object(candidates, "SPAN", 3),
+        mock.patch.object(spans, "SPAN", 3),
     ):
         return apply_steps(core._state, steps)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.coversumm.scripts import Script, adds, in_bulk, in_small_runs, one_by_one, tight
 from worker.coversumm import CoverSumm, FlatIndex, Points, Step, brute_force, certificate, no_points, quantize
-from worker.coversumm.state import View
+from worker.coversumm.knn import Neighbors
 
 
 def root(value: Fraction, *, up: bool) -> Fraction:
@@ -41,28 +41,37 @@ def test_outside_and_kth_err_on_the_safe_side(seed: int, d: int, spread: int) ->
     state, reservoir = core._state, core._state.reservoir
     if state.complete():
         return
-    total, n = state.sum, state.n
-    mean_squared = float(total @ total) / (n * n)
-    anchor = [Fraction(int(s), reservoir.anchor_n) for s in reservoir.anchor_sum]
+    total, n = state.total, state.n
+    centroid_squared = float(total @ total) / (n * n)
+    anchor = [Fraction(int(s), reservoir.anchor_n) for s in reservoir.anchor_total]
     radius = Fraction(int(reservoir.radius_key), reservoir.anchor_n) + sum(a * a for a in anchor)
     drift = sum(((Fraction(int(s), n) - a) ** 2 for s, a in zip(total, anchor, strict=True)), Fraction(0))
-    assert Fraction(state.outside(mean_squared)) <= root(radius, up=False) - root(drift, up=True)
-    error = certificate.slack(d, state.longest)
+    assert Fraction(state.outside(centroid_squared)) <= root(radius, up=False) - root(drift, up=True)
+    error = certificate.slack(d, state.max_squared_norm)
     for x in vectors[:5]:
         key = n * sum(int(c) ** 2 for c in x) - 2 * sum(
             int(c) * int(s) for c, s in zip(x, total, strict=True)
         )
         true = exact_squared(x, total, n)
-        assert abs(Fraction(key / n + mean_squared) - true) <= Fraction(error) / 2
-        assert Fraction(certificate.upper(key / n + mean_squared, error)) >= root(true, up=True)
-        assert Fraction(certificate.lower(key / n + mean_squared, error)) <= root(true, up=False)
+        assert abs(Fraction(key / n + centroid_squared) - true) <= Fraction(error) / 2
+        assert Fraction(certificate.upper(key / n + centroid_squared, error)) >= root(true, up=True)
+        assert Fraction(certificate.lower(key / n + centroid_squared, error)) <= root(true, up=False)
 
 
-def test_contends_leaves_out_only_what_is_farther() -> None:
+def test_is_candidate_leaves_out_only_what_is_farther() -> None:
     """d <= d_k + 2 * drift, equality included."""
     distance, three = np.array([0.0, 4.0, 9.0, 9.0 * (1 + 1e-12), 1e3]), np.array([3.0])
-    assert certificate.contends(distance**2, three, three, 0.0).tolist() == [True, True, True, False, False]
-    assert certificate.contends(np.array([82.0, 82.0 + 1e-9]), three, three, 1.0).tolist() == [True, False]
+    assert certificate.is_candidate(distance**2, three, three, 0.0).tolist() == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert certificate.is_candidate(np.array([82.0, 82.0 + 1e-9]), three, three, 1.0).tolist() == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("path", [one_by_one, in_bulk])
@@ -99,13 +108,13 @@ def test_equality_is_no_proof() -> None:
     state = core._state
     state.reservoir.tighten(1, 3, np.zeros(1))  # anchor 0; the nearest alone, radius 10
     state.reservoir.anchor_n = 3
-    view = View(
+    nearest = Neighbors(
         [b"s000000"], [0], [float(4 * 5**2 - 2 * 5 * 20)], np.inf
     )  # a k-th at distance 0 from the centroid 5
     assert not state.proves(
-        view._replace(keys=[4.0 * 10**2 - 2 * 10 * 20])
+        nearest._replace(keys=[4.0 * 10**2 - 2 * 10 * 20])
     )  # at distance 5, drift 5, radius 10
-    assert state.proves(view)
+    assert state.proves(nearest)
     kth, drift = np.array([5.0, 4.9999]), np.array([5.0, 5.0])
     assert certificate.proved(kth, drift, 10.0).tolist() == [False, True]
 
@@ -164,13 +173,14 @@ def test_copies_at_the_centre_cost_no_more() -> None:
     assert core.reservoir_size == 1
     assert core.ranking().ids == tuple(ids[:20])
     assert core.ranking().support == (10_000,) * 20
-    assert sum(map(len, core._state.reservoir.low)) <= 160
+    assert sum(map(len, core._state.reservoir.lowest_ids)) <= 160
     core.apply([Step(Points([ids[5000]], x), no_points(d)), Step(no_points(d), Points([b"b"], x))])
     assert core.ranking().ids == (b"b", *ids[:19])
     for start in range(0, 10_000, 100):  # lowest first: the ids held run out again and again
         gone = [id_ for id_ in ids[start : start + 100] if id_ != ids[5000]]
         core.apply([Step(Points([id_], x), no_points(d)) for id_ in gone])
-    assert core.ranking().ids == (b"b",)
+        left = [id_ for id_ in ids[start + 100 : start + 120] if id_ != ids[5000]]
+        assert core.ranking().ids == (b"b", *left[:19])
     assert core.counters.refilled < 10
     core.apply([Step(Points([b"b"], x), no_points(d))])
-    assert (core.n, core.ranking().ids, core.S.any()) == (0, (), False)
+    assert (core.n, core.ranking().ids, core._state.total.any()) == (0, (), False)

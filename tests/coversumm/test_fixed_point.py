@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.coversumm.scripts import adds, in_bulk, one_by_one
+from tests.coversumm.test_laws import Path
 from worker.coversumm import (
     CoverSumm,
     EntityFull,
@@ -23,7 +25,7 @@ from worker.coversumm import (
     quantize,
     quantize_rows,
 )
-from worker.coversumm.fixed_point import EXACT
+from worker.coversumm.fixed_point import EXACT, _squared_norms
 
 
 def test_is_the_formula() -> None:
@@ -57,6 +59,18 @@ def test_batch_does_not_matter() -> None:
     v = np.random.default_rng(1).normal(size=(64, 129))
     together = quantize(v)
     assert all((quantize(v[i : i + 1])[0] == together[i]).all() for i in range(64))
+
+
+def test_squares_are_added_in_one_order() -> None:
+    """By folding halves; another order would differ in the last place, and with it now and then a rounding."""
+    v = np.random.default_rng(2).normal(size=(50, 129))
+    for row, norm in zip(v.tolist(), _squared_norms(v).tolist(), strict=True):
+        squares = [c * c for c in row]
+        while len(squares) > 1:
+            half = (len(squares) + 1) // 2
+            folded = squares[half:] + [0.0] * (2 * half - len(squares))
+            squares = [a + b for a, b in zip(squares[:half], folded, strict=True)]
+        assert norm == squares[0]
 
 
 @pytest.mark.parametrize(("bad", "word"), [(0.0, "zero"), (np.nan, "not finite"), (np.inf, "not finite")])
@@ -105,7 +119,7 @@ def test_full_entity_refuses_and_stays() -> None:
     limit = (EXACT - 1) // (3 * 2 * 32767**2)
     x = np.full((1, 2), 32767, np.int16)
     core = CoverSumm(2, 2, FlatIndex(2))
-    core._state.n, core._state.sum = limit - 1, np.full(2, (limit - 1) * 32767.0)
+    core._state.n, core._state.total = limit - 1, np.full(2, (limit - 1) * 32767.0)
     core.apply([Step(no_points(2), Points([b"last"], x))])
     assert core.n == limit
     for more in (1, 20):  # one by one, in bulk
@@ -130,3 +144,17 @@ def test_keys_are_exact_just_below_the_bound() -> None:
         for row in x.tolist()
     ]
     assert [int(key) for key in _keys(x, n, total)] == exact
+
+
+@pytest.mark.parametrize("path", [one_by_one, in_bulk])
+def test_an_anchor_beyond_the_bound_is_moved(path: Path) -> None:
+    """Keys around the anchor are exact up to |x|^2 = 100; the first longer vector has the reservoir refilled."""
+    core = CoverSumm(2, 1, FlatIndex(1))
+    core.apply(adds(np.array([[1], [2]], np.int16)))
+    reservoir = core._state.reservoir
+    reservoir.anchor_n = anchor_n = (EXACT - 1) // (3 * 10**2)
+    path(core, adds(np.full((20, 1), 10, np.int16), [b"a%d" % i for i in range(20)]))
+    assert (reservoir.anchor_n, core.counters.refilled) == (anchor_n, 0)
+    path(core, adds(np.full((20, 1), 11, np.int16), [b"b%d" % i for i in range(20)]))
+    assert core.counters.refilled == 1
+    assert reservoir.anchor_n < anchor_n

@@ -47,7 +47,7 @@ def test_batches_settling_and_reloading_change_nothing(
         results += data.draw(st.sampled_from([one_by_one, in_bulk, in_small_runs]))(core, steps)
         if data.draw(st.booleans()):  # stored: the overlay goes
             disk.live = script.live[len(results) - 1]
-            index.settle()
+            index.on_commit()
             assert index.memory_bytes == FlatIndex(script.dimension, disk.scan).memory_bytes or len(steps)
             if data.draw(st.booleans()):  # evicted or restarted
                 index = FlatIndex(script.dimension, disk.scan)
@@ -62,11 +62,8 @@ def _check_end(core: CoverSumm, script: Script) -> None:
     ranking = core.ranking()
     assert ranking == script.oracle(-1)
     assert core.n == len(live)
-    assert core.S.dtype == np.int64
-    assert (
-        core.S.tolist()
-        == sum((v.astype(np.int64) for v in live.values()), np.zeros(script.dimension, np.int64)).tolist()
-    )
+    total = sum((v.astype(np.int64) for v in live.values()), np.zeros(script.dimension, np.int64))
+    assert core._state.total.tolist() == total.tolist()
 
 
 @pytest.mark.parametrize("path", [one_by_one, in_bulk, in_small_runs])

@@ -1,4 +1,4 @@
-"""Distances to the last digit, and how equals and copies are expanded."""
+"""Distances to the last digit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.coversumm.ranking import distances, expand
+from worker.coversumm.ranking import distances
 
 
 def exact_distance(key: int, n: int, total: list[int], scale: int) -> float:
@@ -42,21 +42,6 @@ def test_a_half_goes_up() -> None:
     """d = 1 / scale: half a millionth goes up to one, a hair less goes down."""
     assert distances([1.0], 1, np.zeros(1), 2_000_000) == (0.000001,)
     assert distances([1.0], 1, np.zeros(1), 2_000_001) == (0.0,)
-
-
-LOW = [[b"d"], [b"a", b"c"], [b"b"], [b"e", b"f", b"g"]]
-
-
-def test_equals_are_merged_by_id() -> None:
-    ids, owners, keys = expand([0, 1, 2], [5.0, 5.0, 5.0], LOW, 3, distinct=False)
-    assert (ids, owners, keys) == ([b"a", b"b", b"c"], [1, 2, 1], [5.0] * 3)
-    assert expand([0, 1, 2], [5.0, 5.0, 5.0], LOW, 2, distinct=True)[0] == [b"a", b"b"]
-
-
-def test_copies_are_cut_at_k() -> None:
-    assert expand([3, 0], [1.0, 2.0], LOW, 2, distinct=False)[0] == [b"e", b"f"]
-    assert expand([3, 0], [1.0, 2.0], LOW, 4, distinct=False)[0] == [b"e", b"f", b"g", b"d"]
-    assert expand([3, 0], [1.0, 2.0], LOW, 2, distinct=True)[0] == [b"e", b"d"]
 
 
 @pytest.mark.parametrize("n", [1, 17, 1000, 2_000_000])

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.coversumm.libraries import StandIn, install
+from tests.coversumm.index.libraries import StandIn, install
 from tests.harness.drive import Driver, config, delete, delete_entity, delete_sentences, upsert
 from worker.app import build_app
 from worker.coversumm.index import NAMES, IndexUnavailable, index_class

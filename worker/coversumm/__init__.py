@@ -1,18 +1,21 @@
 """The algorithm: exact incremental CentroidRank for one entity (CoverSumm, TMLR 2024), NumPy alone.
 
+core          CoverSumm, the entry
+single        one step at a time
+bulk          many steps as one matrix product
+state         one entity, and what both paths do with it: search its reservoir, refill it
+reservoir     the sentences near the last refill's centroid, identical vectors as one row
+knn           the k nearest in the reservoir
+certificate   when the nearest in the reservoir are proved to be the nearest of all
+gap           when nothing can have changed since the last evaluation
+index         what a refill asks: flat, sgtree, graphgrove
 fixed_point   embeddings as int16, and the bound below which float64 computes keys exactly
 points        what goes in: batches of sentences, steps
-reservoir     the sentences near the last refill's centroid, identical vectors as one
-certificate   when the nearest in the reservoir are proved to be the nearest of all
-state         one entity; looking at its reservoir, refilling it
-run           consecutive steps as matrices
-places        who can be among the nearest in a run of steps, and the keys after each
-single, bulk  one step at a time; many steps as one matrix product
-core          CoverSumm, the entry
-index         what a refill asks: flat, sgtree, graphgrove
 ranking       what comes out
 oracle        the definition, by brute force
-variants      the paper's algorithms, to compare with
+paper         the paper's algorithms as printed, to compare with
+
+docs/algorithm.md has the notation, the theorem and its proof, and the paper's algorithms beside these.
 """
 
 from worker.coversumm.core import CoverSumm

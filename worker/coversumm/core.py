@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from worker.coversumm.bulk import BULK, apply_steps
+from worker.coversumm.bulk.apply import MIN_STEPS, apply_steps
 from worker.coversumm.fixed_point import SCALE
 from worker.coversumm.index import Index
 from worker.coversumm.points import Step
 from worker.coversumm.ranking import Ranking
 from worker.coversumm.single import apply_step
-from worker.coversumm.state import Counters, State
+from worker.coversumm.state import Counters, EntityState
 
 
 class CoverSumm:
@@ -21,6 +18,20 @@ class CoverSumm:
     nor of when the object was made. An UnknownSentence or DuplicateSentence means that the caller's state is broken:
     throw the object away. EntityFull leaves it as it was before the step; so does VectorError, or as it was some steps
     before in a call of many.
+
+    >>> core = CoverSumm(k=2, dimension=2, index=FlatIndex(2))
+    >>> good, great, bad = quantize([[4, 3], [4, 4], [-1, 0]])
+    >>> def one(id_, vector): return Points([id_], vector[None])
+    >>> nothing = no_points(2)
+    >>> core.apply([Step(nothing, one(b"r1#0", good)), Step(nothing, one(b"r2#0", great))])
+    [Ranking(n=1, ids=(b'r1#0',)), Ranking(n=2, ids=(b'r1#0', b'r2#0'))]
+
+    The third sentence is the farthest from the centroid, the set stays:
+
+    >>> core.apply([Step(nothing, one(b"r3#0", bad))])
+    [None]
+    >>> core.apply([Step(one(b"r1#0", good), nothing)])
+    [Ranking(n=2, ids=(b'r2#0', b'r3#0'))]
     """
 
     def __init__(
@@ -29,52 +40,52 @@ class CoverSumm:
         """An entity without any sentence; `index` must be empty (see `load`).
 
         With `distinct` a vector is shown once, under the lowest id of its copies. `scale` is the unit of distances.
+        Raises ValueError if k or dimension is below 1.
         """
         if k < 1 or dimension < 1:
             raise ValueError(f"k and dimension must be at least 1, not {k} and {dimension}")
-        self._state = State(k, dimension, index, distinct=distinct, scale=scale)
+        self._state = EntityState(k, dimension, index, distinct=distinct, scale=scale)
 
     @classmethod
     def load(
         cls, k: int, dimension: int, index: Index, *, distinct: bool = False, scale: int = SCALE
     ) -> "CoverSumm":
-        """An entity with the sentences in `index`: sum, count and reservoir are made from two passes over it."""
+        """An entity with the sentences in `index`: count, sum and reservoir come from two passes over it.
+
+        Raises EntityFull if they are too many, ValueError like the constructor.
+        """
         core = cls(k, dimension, index, distinct=distinct, scale=scale)
         state = core._state
         totals = index.totals()
-        state.admit(totals.n, totals.longest)
-        state.n, state.sum = totals.n, totals.sum
-        state.show(state.refill(), (), state.n, state.sum)
+        state.admit(totals.n, totals.max_squared_norm)
+        state.n, state.total = totals.n, totals.total
+        state.ranking_if_changed(state.refill(), ())
         state.counters = Counters()
         return core
 
     def apply(self, steps: Sequence[Step]) -> list[Ranking | None]:
         """Apply steps in order; after each, its ranking if the set of ids changed or a member was added in it, else None.
 
-        One step or a thousand: the results are the same to the bit.
+        One step or a thousand: the results are the same to the bit. Raises VectorError, EntityFull, UnknownSentence or
+        DuplicateSentence; see the class for what the object is worth then.
         """
         state = self._state
-        if len(steps) < BULK:
+        if len(steps) < MIN_STEPS:
             return [apply_step(state, step) for step in steps]
         return apply_steps(state, steps)
 
     def ranking(self) -> Ranking:
         """The summary now."""
         state = self._state
-        view = state.view()
-        if view is None or not state.proves(view):
-            view = state.refill()
-        return state.ranking(view, state.n, state.sum)
+        neighbors = state.knn()
+        if neighbors is None or not state.proves(neighbors):
+            neighbors = state.refill()
+        return state.ranking(neighbors)
 
     @property
     def n(self) -> int:
         """Live sentences."""
         return self._state.n
-
-    @property
-    def S(self) -> NDArray[np.int64]:
-        """Their sum, exact."""
-        return self._state.sum.astype(np.int64)
 
     @property
     def counters(self) -> Counters:
@@ -89,9 +100,5 @@ class CoverSumm:
     @property
     def memory_bytes(self) -> int:
         """Roughly what this object and its index hold in memory."""
-        return (
-            self._state.reservoir.memory_bytes
-            + self._state.index.memory_bytes
-            + 8 * self._state.sum.nbytes
-            + 2000
-        )
+        state = self._state
+        return state.reservoir.memory_bytes + state.index.memory_bytes + 8 * state.total.nbytes + 2000

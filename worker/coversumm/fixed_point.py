@@ -1,10 +1,8 @@
 """Fixed point: embeddings as int16, so that sums, keys and their order are exact whatever order they are computed in.
 
-With x an int16 vector, S the integer sum of the live vectors and n their count, sentences are ranked by the integer
-`key(x) = n*|x|^2 - 2*x.S`, which orders them by their distance to the centroid S/n. Every partial sum of a key is an
-integer bounded by `n*|x|^2 + 2*|x|*|S| <= 3*n*q` (Cauchy-Schwarz, |S| <= n*sqrt(q)), q being the largest |x|^2. Below
-2^53 a float64 holds each of them exactly: BLAS may add in any order, with or without fused operations, and returns
-the same integer.
+Sentences are ranked by the integer `key(x) = n*|x|^2 - 2*x.S`, S being the sum of the n live vectors. Every partial sum
+of a key is an integer of at most 3*n*q, q being the largest |x|^2: below 2^53 float64 is exact in whatever order BLAS
+adds. Proof: docs/algorithm.md, Lemma 1.
 """
 
 import math
@@ -19,9 +17,9 @@ SCALE = 32767
 EXACT = 2**53
 
 
-def exact(n: int, q: float) -> bool:
-    """Whether float64 computes every key of `n` sentences exactly, `q` being their largest squared norm."""
-    return 3 * n * int(q) < EXACT
+def exact(n: int, max_squared_norm: float) -> bool:
+    """Whether float64 computes every key of `n` sentences exactly."""
+    return 3 * n * int(max_squared_norm) < EXACT
 
 
 def max_sentences(dimension: int, scale: int = SCALE) -> int:
@@ -30,14 +28,21 @@ def max_sentences(dimension: int, scale: int = SCALE) -> int:
     Rounding moves a coordinate by at most a half (and a hair, which the added 1 pays for), so a quantized vector is
     no longer than `scale + sqrt(dimension)/2`.
     """
-    longest = scale + (math.isqrt(dimension) + 1) // 2 + 1
-    return (EXACT - 1) // (3 * longest * longest)
+    max_norm = scale + (math.isqrt(dimension) + 1) // 2 + 1
+    return (EXACT - 1) // (3 * max_norm * max_norm)
 
 
 def quantize(embeddings: ArrayLike, scale: int = SCALE) -> NDArray[np.int16]:
-    """Embeddings (m, D) -> int16 (m, D): `rint(scale * v / |v|)`, halves to even.
+    """Embeddings (m, D) -> int16 (m, D): `rint(scale * v / |v|)` in float64, halves to even.
 
     Raises VectorError naming the first row that is zero or not finite.
+
+    >>> quantize([[3.0, 4.0], [0.0, -2.0]]).tolist()
+    [[19660, 26214], [0, -32767]]
+    >>> quantize([[3.0, 4.0], [0.0, 0.0]])
+    Traceback (most recent call last):
+        ...
+    worker.coversumm.errors.VectorError: embedding 1 is zero
     """
     quantized, invalid = quantize_rows(embeddings, scale)
     if invalid.any():
@@ -48,7 +53,7 @@ def quantize(embeddings: ArrayLike, scale: int = SCALE) -> NDArray[np.int16]:
 
 
 def quantize_rows(embeddings: ArrayLike, scale: int = SCALE) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
-    """The same for pooled use: (int16 (m, D), mask (m,) of the rows that are zero or not finite; those are zeros)."""
+    """Like `quantize`, but rows that are zero or not finite become zeros: (int16 (m, D), the mask (m,) of such rows)."""
     v = _matrix(embeddings)
     largest = np.abs(v).max(axis=1, initial=0.0)
     invalid = ~(np.isfinite(largest) & (largest > 0))

@@ -13,7 +13,12 @@ from worker.coversumm.ranking import Ranking
 def brute_force(
     live: Mapping[bytes, NDArray[np.int16]], k: int, *, distinct: bool = False, scale: int = SCALE
 ) -> Ranking:
-    """The ranking of the live sentences {id: vector (D,) int16}."""
+    """The ranking of the live sentences {id: vector (D,) int16}, in O(n*D).
+
+    >>> live = {b"a": np.array([9, 0], np.int16), b"b": np.array([1, 0], np.int16), b"c": np.array([2, 0], np.int16)}
+    >>> brute_force(live, k=2)  # the centroid is (4, 0)
+    Ranking(n=3, ids=(b'c', b'b'))
+    """
     n = len(live)
     vectors = {id_: tuple(vector.tolist()) for id_, vector in live.items()}
     total = [sum(column) for column in zip(*vectors.values(), strict=True)]

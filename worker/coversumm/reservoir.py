@@ -3,10 +3,9 @@
 The anchor is a centroid S0/n0; the radius is an integer key: a sentence is inside iff n0*|x|^2 - 2*x.S0 < radius_key,
 an exact comparison. Without a radius (None) the reservoir holds every live sentence.
 
-A row keeps the number of its vector's copies and the lowest of their ids, which are a reservoir too: `low` is a
-prefix of the sorted ids of all copies. An id below the last one held is inserted, any other is only counted. When
-removals leave fewer than a ranking may need, the reservoir is `starved` and a refill is due. So a hundred thousand
-copies cost one row.
+A row keeps the number of its vector's copies and the lowest of their ids, a prefix of all of them in order. So a hundred
+thousand copies cost one row. When removals leave fewer ids than a ranking may need, the reservoir is `exhausted` and a
+refill is due. docs/algorithm.md, Lemma 3, has the proof that both invariants last.
 """
 
 from bisect import bisect_left
@@ -18,161 +17,156 @@ from numpy.typing import NDArray
 
 from worker.coversumm.errors import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import Neighborhood, first_beyond
+from worker.coversumm.matrix import GrowingArray
 
 
 class Reservoir:
-    """Rows of distinct vectors around an anchor. `need`: how many ids of one vector a ranking may show."""
+    """Rows of distinct vectors around an anchor. `ids_needed`: how many ids of one vector a ranking may show."""
 
-    def __init__(self, dimension: int, need: int) -> None:
-        self.need = need
-        self.hold = 4 * need  # how many lowest ids of a vector a refill brings
+    def __init__(self, dimension: int, ids_needed: int) -> None:
+        self.ids_needed = ids_needed
+        self.ids_kept = 4 * ids_needed  # how many lowest ids of a vector a refill brings
         self.counts: list[int] = []  # live copies of each row's vector
-        self.low: list[list[bytes]] = []  # the lowest ids of each row, ascending
+        self.lowest_ids: list[list[bytes]] = []  # of each row, ascending
         self.live = 0  # copies in all rows
-        self.slots: dict[bytes, int] = {}  # a vector's bytes -> its row
-        self.starved = False
+        self.row_of: dict[bytes, int] = {}  # a vector's bytes -> its row
+        self.exhausted = False
         self.anchor_n = 0
-        self.anchor_sum = np.zeros(dimension)
+        self.anchor_total = np.zeros(dimension)
         self.radius_key: float | None = None
-        self._vectors: list[bytes] = []  # a row -> its vector's bytes
-        self._matrix = np.empty((8, dimension), np.int16)
-        self._norms = np.empty(8)
+        self._bytes: list[bytes] = []  # a row -> its vector's bytes
+        self._vectors = GrowingArray(np.int16, dimension)
+        self._squared_norms = GrowingArray(np.float64)
 
     def __len__(self) -> int:
         return len(self.counts)
 
     @property
-    def matrix(self) -> NDArray[np.int16]:
+    def vectors(self) -> NDArray[np.int16]:
         """The distinct vectors (r, D)."""
-        return self._matrix[: len(self.counts)]
+        return self._vectors.rows
 
     @property
-    def norms(self) -> NDArray[np.float64]:
-        """Their squared lengths (r,)."""
-        return self._norms[: len(self.counts)]
+    def squared_norms(self) -> NDArray[np.float64]:
+        """Their |x|^2, (r,)."""
+        return self._squared_norms.rows
 
     @property
     def memory_bytes(self) -> int:
         """Roughly what it holds: matrices, and what Python needs around ids and vectors."""
-        ids = sum(map(len, self.low))
-        return (
-            self._matrix.nbytes
-            + self._norms.nbytes
-            + len(self.counts) * (self._matrix.shape[1] * 2 + 300)
-            + ids * 90
-        )
+        width: int = self.vectors.shape[1]
+        ids = sum(map(len, self.lowest_ids))
+        return self._vectors.nbytes + self._squared_norms.nbytes + len(self) * (2 * width + 300) + ids * 90
 
     def keys(self, n: int, total: NDArray[np.float64]) -> NDArray[np.float64]:
         """Each row's key `n*|x|^2 - 2*x.S`, exact."""
-        r = len(self.counts)
-        products = self._matrix[:r] @ total
-        products *= -2.0
-        products += self._norms[:r] * n
-        return products
+        keys = self._vectors.rows @ total
+        keys *= -2.0
+        keys += self._squared_norms.rows * n
+        return keys
 
-    def rows(self, vectors: NDArray[np.int16], squared: Sequence[float] | NDArray[np.float64]) -> list[int]:
+    def rows(
+        self, vectors: NDArray[np.int16], squared_norms: Sequence[float] | NDArray[np.float64]
+    ) -> list[int]:
         """The row of each vector (m, D); new ones, without copies yet, for those that have none."""
-        data, width, slots, start = vectors.tobytes(), 2 * vectors.shape[1], self.slots, len(self.slots)
-        rows = [slots.setdefault(data[at : at + width], len(slots)) for at in range(0, len(data), width)]
-        new = len(slots) - start
+        data, width, row_of, start = vectors.tobytes(), 2 * vectors.shape[1], self.row_of, len(self.row_of)
+        rows = [row_of.setdefault(data[at : at + width], len(row_of)) for at in range(0, len(data), width)]
+        new = len(row_of) - start
         if new:
-            self._vectors.extend(islice(slots, start, None))  # a dict keeps the order in which keys came
+            self._bytes.extend(islice(row_of, start, None))  # a dict keeps the order in which keys came
             self.counts += [0] * new
-            self.low += [[] for _ in range(new)]
-            if len(slots) > len(self._norms):
-                self._grow(start, max(2 * start, len(slots)))
-            self._matrix[rows] = vectors
-            self._norms[rows] = squared
+            self.lowest_ids += [[] for _ in range(new)]
+            self._vectors.extend(new)
+            self._squared_norms.extend(new)
+            self._vectors.rows[rows] = vectors
+            self._squared_norms.rows[rows] = squared_norms
         return rows
-
-    def _grow(self, r: int, capacity: int) -> None:
-        """Room for `capacity` rows; the first r are kept."""
-        matrix = np.empty((capacity, self._matrix.shape[1]), np.int16)
-        norms = np.empty(capacity)
-        matrix[:r] = self._matrix[:r]
-        norms[:r] = self._norms[:r]
-        self._matrix, self._norms = matrix, norms
 
     def add(self, row: int, id_: bytes) -> None:
         """One more copy of a row's vector."""
-        low, count = self.low[row], self.counts[row]
-        if not low and not count:
-            low.append(id_)
-        elif len(low) == count or (low and id_ < low[-1]):
-            at = bisect_left(low, id_)
-            if at < len(low) and low[at] == id_:
+        ids, count = self.lowest_ids[row], self.counts[row]
+        if not ids and not count:
+            ids.append(id_)
+        elif len(ids) == count or (ids and id_ < ids[-1]):
+            at = bisect_left(ids, id_)
+            if at < len(ids) and ids[at] == id_:
                 raise DuplicateSentence(f"sentence {id_!r} is live already")
-            low.insert(at, id_)
-            if len(low) > 2 * self.hold:
-                del low[self.hold :]
+            ids.insert(at, id_)
+            if len(ids) > 2 * self.ids_kept:
+                del ids[self.ids_kept :]
         self.counts[row] = count + 1
         self.live += 1
 
     def add_new(self, rows: list[int], ids: list[bytes]) -> None:
         """The first copy of each of these rows' vectors."""
         for row, id_ in zip(rows, ids, strict=True):
-            self.low[row] = [id_]
+            self.lowest_ids[row] = [id_]
             self.counts[row] = 1
         self.live += len(rows)
 
     def remove(self, row: int, id_: bytes) -> None:
-        """One copy of a row's vector less; the row stays, empty perhaps, until `drop`."""
-        low, count = self.low[row], self.counts[row]
-        at = bisect_left(low, id_)
-        if at < len(low) and low[at] == id_:
-            del low[at]
-            if len(low) < min(self.need, count - 1):
-                self.starved = True
-        elif at < len(low) or len(low) == count:
+        """One copy of a row's vector less; the row stays, empty perhaps, until it is dropped."""
+        ids, count = self.lowest_ids[row], self.counts[row]
+        at = bisect_left(ids, id_)
+        if at < len(ids) and ids[at] == id_:
+            del ids[at]
+            if len(ids) < min(self.ids_needed, count - 1):
+                self.exhausted = True
+        elif at < len(ids) or len(ids) == count:
             raise UnknownSentence(f"sentence {id_!r} is not live with this vector")
         self.counts[row] = count - 1
         self.live -= 1
 
     def drop(self, row: int) -> None:
         """Forget a row without copies; the last row takes its place."""
-        last = len(self.counts) - 1
-        counts, low, vector = self.counts.pop(), self.low.pop(), self._vectors.pop()
-        if row == last:
-            del self.slots[vector]
-            return
-        del self.slots[self._vectors[row]]
-        self.slots[vector] = row
-        self.counts[row], self.low[row], self._vectors[row] = counts, low, vector
-        self._matrix[row] = self._matrix[last]
-        self._norms[row] = self._norms[last]
+        counts, lowest_ids, data = self.counts.pop(), self.lowest_ids.pop(), self._bytes.pop()
+        if row == len(self.counts):
+            del self.row_of[data]
+        else:
+            del self.row_of[self._bytes[row]]
+            self.row_of[data] = row
+            self.counts[row], self.lowest_ids[row], self._bytes[row] = counts, lowest_ids, data
+        self._vectors.remove(row)
+        self._squared_norms.remove(row)
+
+    def drop_empty(self) -> None:
+        """Forget all rows without copies."""
+        if 0 in self.counts:
+            for row in range(len(self) - 1, -1, -1):
+                if not self.counts[row]:
+                    self.drop(row)
 
     def refill(self, found: Neighborhood, n: int, total: NDArray[np.float64]) -> None:
         """Start over around the centroid total/n, with what an index found there."""
-        r = len(found.counts)
-        self._matrix = np.ascontiguousarray(found.vectors)
-        self._norms = np.einsum("ij,ij->i", found.vectors, found.vectors, dtype=np.float64)
-        self._vectors = [vector.tobytes() for vector in self._matrix]
-        self.slots = {data: row for row, data in enumerate(self._vectors)}
-        self.counts, self.low = found.counts, found.low
+        self._vectors = GrowingArray.of(found.vectors)
+        self._squared_norms = GrowingArray.of(
+            np.einsum("ij,ij->i", found.vectors, found.vectors, dtype=np.float64)
+        )
+        self._bytes = [vector.tobytes() for vector in self.vectors]
+        self.row_of = {data: row for row, data in enumerate(self._bytes)}
+        self.counts, self.lowest_ids = found.counts, found.lowest_ids
         self.live = sum(found.counts)
-        self.starved = False
-        self.anchor_n, self.anchor_sum, self.radius_key = n, total.copy(), found.radius_key
-        if r == 0:
-            self._grow(0, 8)
+        self.exhausted = False
+        self.anchor_n, self.anchor_total, self.radius_key = n, total.copy(), found.radius_key
 
     def tighten(self, target: int, n: int, total: NDArray[np.float64]) -> None:
         """Keep the `target` rows nearest to the anchor, equal keys together, without asking the index.
 
-        A reservoir that holds everything moves its anchor to the present centroid first.
+        A reservoir that holds everything moves its anchor to the present centroid total/n first.
         """
         if self.radius_key is None:
-            self.anchor_n, self.anchor_sum = n, total.copy()
-        keys = self.keys(self.anchor_n, self.anchor_sum)
+            self.anchor_n, self.anchor_total = n, total.copy()
+        keys = self.keys(self.anchor_n, self.anchor_total)
         radius_key = first_beyond(keys, target)
         if radius_key is None:
             return
         self.radius_key = radius_key
-        keep = np.flatnonzero(keys < radius_key)
-        rows = keep.tolist()
-        self._matrix = self._matrix[keep]
-        self._norms = self._norms[keep]
-        self._vectors = [self._vectors[row] for row in rows]
-        self.slots = {data: row for row, data in enumerate(self._vectors)}
+        inside = np.flatnonzero(keys < radius_key)
+        rows = inside.tolist()
+        self._vectors.keep(inside)
+        self._squared_norms.keep(inside)
+        self._bytes = [self._bytes[row] for row in rows]
+        self.row_of = {data: row for row, data in enumerate(self._bytes)}
         self.counts = [self.counts[row] for row in rows]
-        self.low = [self.low[row] for row in rows]
+        self.lowest_ids = [self.lowest_ids[row] for row in rows]
         self.live = sum(self.counts)

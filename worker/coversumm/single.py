@@ -1,11 +1,7 @@
 """One step at a time: what a worker mostly does, a micro-batch bringing an entity one event (paper, Algorithms 1 and 3).
 
-The gap certificate: let d be measured from the centroid of the last evaluation, d_k the distance of its farthest
-member, and `limit` a lower bound for every other sentence: the smaller of d_{k+1} and what the certificate says of
-those outside the reservoir. While the centroid has drifted less than half of `limit - d_k`, members are within d_k +
-drift of it and all others beyond limit - drift: the set cannot have changed. A sentence added meanwhile lowers
-`limit` to its own distance; a removed one never lowers it; the removal of a member forces an evaluation. Such a step
-costs O(D), any other one product with the reservoir.
+The cheapest proof first: the gap certificate costs O(D), the reservoir certificate one product with the reservoir, and only
+where both fail is the index asked.
 """
 
 from collections.abc import Sequence
@@ -14,49 +10,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import certificate
+from worker.coversumm.gap import Gap
+from worker.coversumm.knn import Neighbors
 from worker.coversumm.points import Points, Step, check
 from worker.coversumm.ranking import Ranking
-from worker.coversumm.state import Gap, State, View
+from worker.coversumm.state import EntityState
 
 
-def apply_step(state: State, step: Step) -> Ranking | None:
-    """Apply one step; the ranking after it if its set changed."""
+def apply_step(state: EntityState, step: Step) -> Ranking | None:
+    """Apply one step; the ranking after it if its set changed or a member was added."""
     removed, added = step
     check(removed, state.dimension)
     check(added, state.dimension)
     x = added.vectors.astype(np.float64)
-    squared = [float(x[0] @ x[0])] if len(x) == 1 else np.einsum("ij,ij->i", x, x).tolist()
+    squared_norms = [float(x[0] @ x[0])] if len(x) == 1 else np.einsum("ij,ij->i", x, x).tolist()
     n = state.n - len(removed.ids) + len(added.ids)
-    if squared:
-        state.admit(n, max(squared))
+    if squared_norms:
+        state.admit(n, max(squared_norms))
     state.index.update(removed, added)
     state.n = n
     state.counters.steps += 1
     state.since_refill += 1
     if removed.ids:
-        _take_out(state, removed)
-    if squared:
-        _take_in(state, added, x, squared)
-    if state.gap is not None and _unchanged(state, state.gap):
+        _remove(state, removed)
+    if squared_norms:
+        _add(state, added, x, squared_norms)
+    if _unchanged(state):
         state.counters.proved_gap += 1
         return None
-    view = state.view()
-    if view is not None and state.proves(view):
+    neighbors = state.knn()
+    if neighbors is not None and state.proves(neighbors):
         state.counters.proved_reservoir += 1
     else:
-        view = state.refill()
-    ranking = state.show(view, added.ids, n, state.sum)
-    state.gap = _gap(state, view)
+        neighbors = state.refill()
+    ranking = state.ranking_if_changed(neighbors, added.ids)
+    state.gap = _gap(state, neighbors)
     state.trim()
     return ranking
 
 
-def _take_out(state: State, removed: Points) -> None:
-    """Subtract from the sum, and from the reservoir what is inside; a member gone forces an evaluation."""
+def _remove(state: EntityState, removed: Points) -> None:
+    """Subtract from the sum, and from the reservoir what is inside; a member removed forces an evaluation."""
     reservoir = state.reservoir
     for id_, vector in zip(removed.ids, removed.vectors, strict=True):
-        state.sum -= vector
-        row = reservoir.slots.get(vector.tobytes())
+        state.total -= vector
+        row = reservoir.row_of.get(vector.tobytes())
         if row is not None:
             reservoir.remove(row, id_)
             if not reservoir.counts[row]:
@@ -65,53 +63,48 @@ def _take_out(state: State, removed: Points) -> None:
         state.gap = None
 
 
-def _take_in(state: State, added: Points, x: NDArray[np.float64], squared: list[float]) -> None:
-    """Add to the sum, to the reservoir what is inside, and to the gap's limit."""
-    reservoir, gap = state.reservoir, state.gap
+def _add(state: EntityState, added: Points, x: NDArray[np.float64], squared_norms: list[float]) -> None:
+    """Add to the sum, to the reservoir what is inside (Algorithm 1, line 20), and narrow the gap."""
+    reservoir = state.reservoir
     for row in x:
-        state.sum += row
-    inside: Sequence[int] = range(len(squared))
+        state.total += row
+    inside: Sequence[int] = range(len(squared_norms))
     if reservoir.radius_key is not None:
-        products = (x @ reservoir.anchor_sum).tolist()
+        products = (x @ reservoir.anchor_total).tolist()
         n, radius_key = reservoir.anchor_n, reservoir.radius_key
-        inside = [i for i in inside if n * squared[i] - 2.0 * products[i] < radius_key]
-    if len(inside) == len(squared):
-        rows = reservoir.rows(added.vectors, squared)
+        inside = [i for i in inside if n * squared_norms[i] - 2.0 * products[i] < radius_key]
+    if len(inside) == len(squared_norms):
+        rows = reservoir.rows(added.vectors, squared_norms)
     else:
-        rows = reservoir.rows(added.vectors[inside], [squared[i] for i in inside]) if inside else []
+        rows = reservoir.rows(added.vectors[inside], [squared_norms[i] for i in inside]) if inside else []
     for i, row in zip(inside, rows, strict=True):
         reservoir.add(row, added.ids[i])
-    if gap is not None:
-        nearest = min(map(float.__sub__, squared, (2.0 * (x @ gap.mean)).tolist())) + gap.mean_squared
-        error = 4 * certificate.slack(state.dimension, state.longest)
-        gap.limit = min(gap.limit, certificate.lower(nearest, error))
+    if state.gap is not None:
+        state.gap.narrow(x, squared_norms, 4 * state.slack)
 
 
-def _unchanged(state: State, gap: Gap) -> bool:
-    """The gap certificate."""
-    if state.reservoir.starved or state.n == 0:
+def _unchanged(state: EntityState) -> bool:
+    """Whether the gap certificate holds."""
+    if state.gap is None or state.reservoir.exhausted or state.n == 0:
         return False
-    way = state.sum / state.n
-    way -= gap.mean
-    drift = certificate.upper(float(way @ way), 4 * certificate.slack(state.dimension, state.longest))
-    return 2.0 * drift < (gap.limit - gap.kth) * certificate.ROOTS
+    return state.gap.proves(state.n, state.total, 4 * state.slack)
 
 
-def _gap(state: State, view: View) -> Gap | None:
-    """What to remember of an evaluation; nothing where the next step alone is likely to move the centroid too far.
+def _gap(state: EntityState, neighbors: Neighbors) -> Gap | None:
+    """The gap of an evaluation; none where the next step alone is likely to move the centroid too far.
 
     A step moves it by about d_k / n, and half the gap is (next key - key) / (4 n d_k).
     """
     n = state.n
-    if len(view.ids) < state.k:
+    if len(neighbors.ids) < state.k:
         return None
-    kth, following = view.keys[-1], view.next_key
-    mean_squared = float(state.sum @ state.sum) / (n * n)
-    squared = kth / n + mean_squared
-    if following - kth <= 4.0 * squared:
+    kth_key, next_key = neighbors.keys[-1], neighbors.next_key
+    centroid_squared = float(state.total @ state.total) / (n * n)
+    distance_squared = kth_key / n + centroid_squared
+    if next_key - kth_key <= 4.0 * distance_squared:
         return None
-    error = certificate.slack(state.dimension, state.longest)
-    limit = state.outside(mean_squared)
-    if following < np.inf:
-        limit = min(limit, certificate.lower(following / n + mean_squared, error))
-    return Gap(state.sum / n, mean_squared, certificate.upper(squared, error), limit)
+    slack = state.slack
+    limit = state.outside(centroid_squared)
+    if next_key < np.inf:
+        limit = min(limit, certificate.lower(next_key / n + centroid_squared, slack))
+    return Gap(state.total / n, centroid_squared, certificate.upper(distance_squared, slack), limit)

@@ -1,4 +1,4 @@
-"""One entity's state and the two things both paths do with it: look at the reservoir, and refill it.
+"""One entity's state, and the two things both paths do with it: find the nearest in the reservoir, and refill it.
 
 `single` takes one step at a time, `bulk` many; both change this state only, and leave the same.
 """
@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from worker.coversumm import certificate
 from worker.coversumm.errors import EntityFull
 from worker.coversumm.fixed_point import exact
+from worker.coversumm.gap import Gap
 from worker.coversumm.index import Index
-from worker.coversumm.ranking import Ranking, expand
+from worker.coversumm.knn import Neighbors, knn
+from worker.coversumm.ranking import Ranking
 from worker.coversumm.reservoir import Reservoir
 
 
@@ -30,37 +32,18 @@ class Counters:
     visited: int = 0  # live sentences at each refill, added up
 
 
-class View(NamedTuple):
-    """The reservoir seen from a centroid."""
-
-    ids: list[bytes]
-    owners: list[int]  # the reservoir row of each id
-    keys: list[float]
-    next_key: float  # of the nearest sentence in the reservoir not among them; infinite if none
-
-
-@dataclass(slots=True)
-class Gap:
-    """What the gap certificate remembers of the last evaluation (see `single`)."""
-
-    mean: NDArray[np.float64]  # the centroid then
-    mean_squared: float
-    kth: float  # an upper bound of d_k then
-    limit: float  # a lower bound, from that centroid, of the distance of every sentence not in the ranking
-
-
 class Ball(NamedTuple):
     """The reservoir's anchor and radius in float64."""
 
-    what: tuple[int, float, float]
-    anchor_sum: NDArray[np.float64]
+    made_of: tuple[int, float, float]
+    anchor_total: NDArray[np.float64]
     anchor: NDArray[np.float64]
     anchor_squared: float
     radius: float  # a lower bound
-    error: float  # `certificate.slack`
+    slack: float  # `certificate.slack`
 
 
-class State:
+class EntityState:
     """Fields are read and written by `single` and `bulk`. S is held in float64, which is exact below 2^53."""
 
     def __init__(self, k: int, dimension: int, index: Index, *, distinct: bool, scale: int) -> None:
@@ -70,132 +53,105 @@ class State:
         self.distinct = distinct
         self.scale = scale
         self.n = 0
-        self.sum = np.zeros(dimension)
-        self.longest = 0.0  # largest squared norm ever seen
+        self.total = np.zeros(dimension)
+        self.max_squared_norm = 0.0  # of all sentences ever seen
         self.reservoir = Reservoir(dimension, 1 if distinct else k)
         self.smallest_target = max(3 * k + 4, 32)
         self.target = self.smallest_target  # distinct vectors a refill asks for
         self.since_refill = 0  # steps
-        self.shown: tuple[bytes, ...] = ()  # ids of the ranking after the last step
-        self.members: frozenset[bytes] = frozenset()
+        self.ranked_ids: tuple[bytes, ...] = ()  # ids of the ranking after the last step
+        self.members: frozenset[bytes] = frozenset()  # the same as a set
         self.counters = Counters()
         self.gap: Gap | None = None
         self._ball: Ball | None = None
         self.stride = 128  # steps a bulk run tries at once
-        self.kth = 0.0  # d_k when last computed: tells where a bulk run is likely to need a refill
+        self.kth_distance = 0.0  # d_k when last computed: tells where a bulk run is likely to need a refill
 
     # ---- limits
 
-    def admit(self, n: int, longest: float) -> None:
+    @property
+    def slack(self) -> float:
+        """How far a computed squared distance may be off."""
+        return certificate.slack(self.dimension, self.max_squared_norm)
+
+    def admit(self, n: int, max_squared_norm: float) -> None:
         """Take note of the longest vector; raise EntityFull if keys of n sentences might not be exact."""
-        longest = max(longest, self.longest)
-        if not exact(n, longest):
+        largest = max(max_squared_norm, self.max_squared_norm)
+        if not exact(n, largest):
             raise EntityFull(
-                f"{n} sentences with squared lengths up to {int(longest)}: keys would not be exact in float64"
+                f"{n} sentences with squared lengths up to {int(largest)}: keys would not be exact in float64"
             )
-        self.longest = longest
-        if not exact(self.reservoir.anchor_n, longest):
-            self.reservoir.starved = True  # the old anchor cannot be compared with exactly: move it
+        self.max_squared_norm = largest
+        if not exact(self.reservoir.anchor_n, largest):
+            self.reservoir.exhausted = True  # the old anchor cannot be compared with exactly: move it
 
-    # ---- looking
+    # ---- searching the reservoir
 
-    def view(self) -> View | None:
-        """What the reservoir ranks nearest; None when it does not hold enough to tell."""
-        reservoir, k = self.reservoir, self.k
+    def knn(self) -> Neighbors | None:
+        """The nearest in the reservoir; None when it does not hold enough to tell."""
         self.counters.evaluations += 1
-        if reservoir.starved:
+        if self.reservoir.exhausted:
             return None
-        keys = reservoir.keys(self.n, self.sum)
-        order = keys.argsort()
-        head = order[: k + 1]
-        rows, values = head.tolist(), keys[head].tolist()
-        if len(set(values)) < len(values):
-            view = self._view_of_equals(keys, order)
-        elif self.distinct or reservoir.live == len(reservoir):  # no copies either: most often
-            low = reservoir.low
-            top = rows[:k]
-            view = View(
-                [low[row][0] for row in top], top, values[:k], values[k] if len(values) > k else np.inf
-            )
-        else:
-            ids, owners, chosen = expand(rows, values, reservoir.low, k, distinct=False)
-            last = owners[-1] if owners else 0
-            if owners and owners.count(last) < reservoir.counts[last]:
-                view = View(ids, owners, chosen, chosen[-1])
-            else:
-                after = rows.index(last) + 1 if owners else 0
-                view = View(ids, owners, chosen, values[after] if after < len(values) else np.inf)
-        if len(view.ids) < k and not self.complete():
-            return None
-        return view
+        neighbors = knn(self.reservoir, self.n, self.total, self.k, self.distinct)
+        return neighbors if len(neighbors.ids) == self.k or self.complete() else None
 
-    def _view_of_equals(self, keys: NDArray[np.float64], order: NDArray[np.int64]) -> View:
-        """The same where keys are equal: all rows up to the k-th key, ties and all."""
-        reservoir, k = self.reservoir, self.k
-        weights = [1] * len(order) if self.distinct else reservoir.counts
-        rows, values = order.tolist(), keys[order].tolist()
-        held, end = 0, 0
-        while end < len(rows) and (held < k or values[end] == values[end - 1]):
-            held += weights[rows[end]]
-            end += 1
-        ids, owners, chosen = expand(rows[:end], values[:end], reservoir.low, k, self.distinct)
-        next_key = values[end - 1] if held > k else values[end] if end < len(values) else np.inf
-        return View(ids, owners, chosen, next_key)
+    def proves(self, neighbors: Neighbors) -> bool:
+        """The reservoir certificate (Lemma 4): whether nothing outside can be as near as the last of the neighbors."""
+        if self.complete():
+            return True
+        centroid_squared = float(self.total @ self.total) / (self.n * self.n)
+        distance_squared = neighbors.keys[-1] / self.n + centroid_squared
+        self.kth_distance = certificate.upper(distance_squared, self.ball().slack)
+        return self.kth_distance < self.outside(centroid_squared) * certificate.ROOTS
 
     def complete(self) -> bool:
         """Whether the reservoir holds every live sentence."""
         return self.reservoir.radius_key is None or self.reservoir.live == self.n
 
-    def outside(self, mean_squared: float) -> float:
-        """A lower bound of the distance from the centroid of every sentence left out of the reservoir: radius - delta."""
+    def outside(self, centroid_squared: float) -> float:
+        """A lower bound of the distance from the centroid of every sentence left out of the reservoir: radius - drift."""
         if self.complete():
             return np.inf
         ball = self.ball()
-        drift_squared = mean_squared - 2.0 * float(self.sum @ ball.anchor) / self.n + ball.anchor_squared
-        return ball.radius - certificate.upper(drift_squared, 4 * ball.error)
+        drift_squared = (
+            centroid_squared - 2.0 * float(self.total @ ball.anchor) / self.n + ball.anchor_squared
+        )
+        return ball.radius - certificate.upper(drift_squared, 4 * ball.slack)
 
     def ball(self) -> Ball:
-        """The reservoir's ball in float64, made once per anchor, radius and largest vector."""
+        """The reservoir's ball in float64, computed once per anchor, radius and largest vector."""
         reservoir = self.reservoir
         assert reservoir.radius_key is not None
-        what = (reservoir.anchor_n, reservoir.radius_key, self.longest)
-        if self._ball is None or self._ball.what != what or self._ball.anchor_sum is not reservoir.anchor_sum:
-            anchor = reservoir.anchor_sum / reservoir.anchor_n
-            anchor_squared = float(anchor @ anchor)
-            error = certificate.slack(self.dimension, self.longest)
-            radius = certificate.lower(reservoir.radius_key / reservoir.anchor_n + anchor_squared, error)
-            self._ball = Ball(what, reservoir.anchor_sum, anchor, anchor_squared, radius, error)
-        return self._ball
-
-    def proves(self, view: View) -> bool:
-        """The certificate: whether nothing outside the reservoir can be as near as the view's last."""
-        if self.complete():
-            return True
-        mean_squared = float(self.sum @ self.sum) / (self.n * self.n)
-        self.kth = kth = certificate.upper(view.keys[-1] / self.n + mean_squared, self.ball().error)
-        return kth < self.outside(mean_squared) * certificate.ROOTS
+        made_of = (reservoir.anchor_n, reservoir.radius_key, self.max_squared_norm)
+        ball = self._ball
+        if ball is None or ball.made_of != made_of or ball.anchor_total is not reservoir.anchor_total:
+            anchor = reservoir.anchor_total / reservoir.anchor_n
+            anchor_squared, slack = float(anchor @ anchor), self.slack
+            radius = certificate.lower(reservoir.radius_key / reservoir.anchor_n + anchor_squared, slack)
+            self._ball = ball = Ball(made_of, reservoir.anchor_total, anchor, anchor_squared, radius, slack)
+        return ball
 
     # ---- refilling
 
-    def refill(self) -> View:
+    def refill(self) -> Neighbors:
         """Ask the index around the present centroid; the answer needs no certificate."""
         if self.n == 0:
-            self.reservoir = Reservoir(self.dimension, self.reservoir.need)
-            return View([], [], [], np.inf)
+            self.reservoir = Reservoir(self.dimension, self.reservoir.ids_needed)
+            return Neighbors([], [], [], np.inf)
         self.counters.refilled += 1
-        self._adapt()
+        self._adapt_target()
         reservoir = self.reservoir
-        if reservoir.starved:
-            reservoir.hold *= 4
-        found = self.index.nearest(self.n, self.sum, self.target, reservoir.hold)
+        if reservoir.exhausted:
+            reservoir.ids_kept *= 4
+        found = self.index.nearest(self.n, self.total, self.target, reservoir.ids_kept)
         self.counters.visited += self.n
-        reservoir.refill(found, self.n, self.sum)
+        reservoir.refill(found, self.n, self.total)
         self.since_refill = 0
-        view = self.view()
-        assert view is not None, "a refill brings at least k sentences, or all"
-        return view
+        neighbors = self.knn()
+        assert neighbors is not None, "a refill brings at least k sentences, or all"
+        return neighbors
 
-    def _adapt(self) -> None:
+    def _adapt_target(self) -> None:
         """Balance what refills cost against what a larger reservoir costs at every step.
 
         A refill visits n sentences once; the reservoir's rows are visited at each of the steps until the next refill.
@@ -210,25 +166,25 @@ class State:
     def trim(self) -> None:
         """Tighten a reservoir that adds have swollen."""
         if len(self.reservoir) > 2 * self.target:
-            self.reservoir.tighten(self.target, self.n, self.sum)
+            self.reservoir.tighten(self.target, self.n, self.total)
 
-    # ---- showing
+    # ---- ranking
 
-    def show(self, view: View, added: Sequence[bytes], n: int, total: NDArray[np.float64]) -> Ranking | None:
-        """The ranking at total/n if its ids are not those shown last, or one of them was added in this step."""
-        return self.ranking(view, n, total) if self.news(tuple(view.ids), added) else None
+    def ranking(self, neighbors: Neighbors) -> Ranking:
+        """The neighbors as what goes out."""
+        counts = self.reservoir.counts
+        support = tuple([counts[row] for row in neighbors.rows])
+        return Ranking(tuple(neighbors.ids), support, self.n, neighbors.keys, self.total.copy(), self.scale)
 
-    def news(self, ids: tuple[bytes, ...], added: Sequence[bytes]) -> bool:
-        """Whether ids now shown are not those shown last, order aside, or one of them was added in this step."""
+    def ranking_if_changed(self, neighbors: Neighbors, added: Sequence[bytes]) -> Ranking | None:
+        """The ranking of a step that added these ids, if it changed the set or a member is among them."""
+        return self.ranking(neighbors) if self.note_ranked(tuple(neighbors.ids), added) else None
+
+    def note_ranked(self, ids: tuple[bytes, ...], added: Sequence[bytes]) -> bool:
+        """Remember the ids now ranked; whether their set changed, order aside, or one of them was added in this step."""
         changed = False
-        if ids != self.shown:
+        if ids != self.ranked_ids:
             members = frozenset(ids)
             changed = members != self.members
-            self.shown, self.members = ids, members
+            self.ranked_ids, self.members = ids, members
         return changed or not self.members.isdisjoint(added)
-
-    def ranking(self, view: View, n: int, total: NDArray[np.float64]) -> Ranking:
-        """A view as what goes out."""
-        counts = self.reservoir.counts
-        support = tuple([counts[row] for row in view.owners])
-        return Ranking(tuple(view.ids), support, n, view.keys, total.copy(), self.scale)

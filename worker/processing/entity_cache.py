@@ -131,7 +131,7 @@ class CachedEntity:
     def on_commit(self) -> None:
         """The stored rows are up to date: give up what only bridged the time until then."""
         if self._index is not None:
-            self._index.settle()
+            self._index.on_commit()
         core_bytes = self._core.memory_bytes if self._core is not None else 0
         texts = sum([len(member.text) for member in self.members.values()])
         self.memory_bytes = ENTITY_BYTES + MEMBER_BYTES * len(self.members) + texts + core_bytes

@@ -7,7 +7,10 @@ from typing import NamedTuple
 from tests.bench.paper.measure import Contender
 from worker.coversumm import Step
 from worker.coversumm.core import Ranking
-from worker.coversumm.variants import ALPHA, C_MAX, VARIANTS, Ours, Variant
+from worker.coversumm.paper.centroid import Variant
+from worker.coversumm.paper.exact import Ours
+from worker.coversumm.paper.state import ALPHA, C_MAX
+from worker.coversumm.paper.variants import make_variant
 
 
 class Setting(NamedTuple):
@@ -71,7 +74,8 @@ class Method(NamedTuple):
 def _variant(name: str) -> Callable[[Setting], Contender]:
     def make(setting: Setting) -> Contender:
         return EachStep(
-            VARIANTS[name](
+            make_variant(
+                name,
                 k=setting.k,
                 dimension=setting.dimension,
                 b=setting.width,

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import DuplicateSentence, Step, UnknownSentence, certificate
-from worker.coversumm.variants import Centroid, nearest
+from worker.coversumm.matrix import GrowingArray
+from worker.coversumm.paper.centroid import Centroid
+from worker.coversumm.paper.sentence_set import nearest
 
 SINGLE = 2.0**-24  # the unit roundoff of float32
 
@@ -34,13 +36,12 @@ class _Indexed(Centroid):
 
     def __init__(self, k: int, dimension: int) -> None:
         super().__init__(k, dimension)
-        self.reservoir_searches = 0
         self._labels: dict[bytes, int] = {}
         self._ids: list[bytes] = []  # by label, removed ones too
-        self._vectors = np.empty((1024, dimension), np.int16)
+        self._vectors = GrowingArray(np.int16, dimension)
 
     def apply(self, step: Step) -> tuple[bytes, ...]:
-        """See `worker.coversumm.variants.Variant`."""
+        """See `worker.coversumm.paper.centroid.Variant`."""
         self.check(step)
         removed, added = step
         self.leave(removed)
@@ -56,17 +57,13 @@ class _Indexed(Centroid):
         return nearest(keys, [self._ids[label] for label in labels.tolist()], self.k)
 
     def _label(self, ids: Sequence[bytes], vectors: NDArray[np.int16]) -> NDArray[np.int64]:
-        start, end = len(self._ids), len(self._ids) + len(ids)
-        if end > len(self._vectors):
-            grown = np.empty((max(2 * start, end), self.dimension), np.int16)
-            grown[:start] = self._vectors[:start]
-            self._vectors = grown
-        self._vectors[start:end] = vectors
+        start = len(self._ids)
+        self._vectors.append(vectors)
         for label, id_ in enumerate(ids, start):
             if self._labels.setdefault(id_, label) != label:
                 raise DuplicateSentence(f"sentence {id_!r} is live already")
         self._ids += ids
-        return np.arange(start, end)
+        return np.arange(start, len(self._ids))
 
     def _unlabel(self, id_: bytes) -> int:
         label = self._labels.pop(id_, None)
@@ -76,7 +73,7 @@ class _Indexed(Centroid):
 
     def _keys(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """Exact."""
-        x = self._vectors[labels].astype(np.float64)
+        x = self._vectors.rows[labels].astype(np.float64)
         return np.asarray(self.n * np.einsum("ij,ij->i", x, x) - 2.0 * (x @ self.total))
 
     def _put_in(self, vectors: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
@@ -131,8 +128,8 @@ class NaiveFaiss(_Indexed):
         """Whether no sentence that FAISS left out can be among the k nearest."""
         c = query.astype(np.float64)
         terms = (self.dimension + 4) * SINGLE
-        error = 2 * terms / (1 - terms) * (self.longest + float(c @ c))
-        slack = certificate.slack(self.dimension, self.longest)
+        error = 2 * terms / (1 - terms) * (self.max_squared_norm + float(c @ c))
+        slack = certificate.slack(self.dimension, self.max_squared_norm)
         mean_squared = float(self.total @ self.total) / (self.n * self.n)
         outside = certificate.lower(last, error) - 2 * SINGLE * certificate.upper(mean_squared, slack)
         kth = float(np.partition(keys, self.k - 1)[self.k - 1])

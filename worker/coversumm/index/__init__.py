@@ -1,8 +1,8 @@
 """What a refill asks: of all live sentences, those nearest to the centroid. The answer is the same whichever index gives it.
 
 flat        looks at every sentence; stored ones stay where they are
-sgtree      searches a tree in memory
-graphgrove  searches a tree of the graphgrove library in memory
+sgtree/     searches an SG tree in memory, the paper's structure
+graphgrove  searches an SG tree of the graphgrove library in memory
 
 Why `flat` is the default. A refill is rare: over 10,000 sentences, 2 to 4 of them on a uniform or an LDA stream, about
 15 on one whose mean drifts, 5 on 27,000 sentences of real reviews, where the paper's lambda, tuned, searches about a hundred
@@ -45,8 +45,8 @@ class Totals(NamedTuple):
     """What a pass over all live sentences adds up to."""
 
     n: int
-    sum: NDArray[np.float64]  # S, (D,), integers
-    longest: float  # the largest squared norm, 0 without any
+    total: NDArray[np.float64]  # S, (D,), integers
+    max_squared_norm: float  # the largest |x|^2, 0 without any
 
 
 class Neighborhood(NamedTuple):
@@ -54,7 +54,7 @@ class Neighborhood(NamedTuple):
 
     vectors: NDArray[np.int16]  # (r, D), distinct
     counts: list[int]  # live sentences of each vector
-    low: list[list[bytes]]  # the lowest ids of each, ascending: `hold` of them, or all
+    lowest_ids: list[list[bytes]]  # the lowest ids of each, ascending: `ids_kept` of them, or all
     radius_key: float | None  # None: nothing is left out
 
 
@@ -65,7 +65,7 @@ class Index(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """What it holds in memory, roughly."""
+        """Roughly what it holds in memory."""
         ...
 
     def totals(self) -> Totals:
@@ -76,20 +76,20 @@ class Index(Protocol):
         """Removals, then additions. Raises UnknownSentence or DuplicateSentence where it can tell."""
         ...
 
-    def nearest(self, n: int, total: NDArray[np.float64], count: int, hold: int) -> Neighborhood:
+    def nearest(self, n: int, total: NDArray[np.float64], count: int, ids_kept: int) -> Neighborhood:
         """The sentences nearest to the centroid total/n: at least `count` distinct vectors if there are as many.
 
         Equal keys are never cut: all sentences below some key, none at or above it.
         """
         ...
 
-    def settle(self) -> None:
-        """The stored rows now include every update so far."""
+    def on_commit(self) -> None:
+        """Every update so far is stored now: what `scan` reads includes it."""
         ...
 
 
 class NewIndex(Protocol):
-    """Makes the index of one entity. `scan`: the stored sentences as of the last `settle`; None: there are none."""
+    """Makes the index of one entity. `scan`: the stored sentences as of the last `on_commit`; None: there are none."""
 
     def __call__(self, dimension: int, scan: Callable[[], Iterable[Block]] | None = None, /) -> Index:
         """An index of vectors of this dimension."""
@@ -129,6 +129,6 @@ def first_beyond(keys: NDArray[np.float64], count: int) -> float | None:
     return float(beyond.min()) if len(beyond) else None
 
 
-def lowest(ids: Sequence[bytes], hold: int) -> list[bytes]:
-    """The `hold` lowest of the ids, ascending."""
-    return sorted(ids)[:hold]
+def lowest(ids: Sequence[bytes], ids_kept: int) -> list[bytes]:
+    """The `ids_kept` lowest of the ids, ascending."""
+    return sorted(ids)[:ids_kept]

@@ -1,8 +1,8 @@
 """The flat index: a refill looks at every sentence. Refills are rare, so this is the default.
 
-Sentences are stored blocks read through `scan`, as of the last `settle`, under an overlay in memory of the updates
-since; without `scan` all are in memory. A scan joins small blocks into matrices of `TILE` rows before it computes,
-keeps the candidates below a limit that falls as it goes, and makes ids for those alone.
+Sentences are the stored blocks that `scan` reads, as of the last `on_commit`, under an overlay in memory of the updates
+since; without `scan` all are in memory. A search joins small blocks into tiles of at least `TILE` rows before it
+computes, keeps the candidates below a limit that falls as it goes, and makes ids for those alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,41 +13,38 @@ from numpy.typing import NDArray
 
 from worker.coversumm.errors import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import TILE, Block, Neighborhood, Totals, lowest
+from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points
 
 
-class _Tile(NamedTuple):
-    """Rows of several blocks as one matrix; `id` finds the block a row came from."""
-
-    vectors: NDArray[np.int16]
-    blocks: list[Block]
-    ends: list[int]
-
-    def ids(self, rows: NDArray[np.int64]) -> list[bytes]:
-        ends = np.array(self.ends)
-        where = np.searchsorted(ends, rows, side="right").tolist()
-        starts = [0, *self.ends]
-        return [self.blocks[b].id(row - starts[b]) for b, row in zip(where, rows.tolist(), strict=True)]
-
-
 class FlatIndex:
-    """All live sentences of one entity, in memory or behind `scan`."""
+    """All live sentences of one entity, in memory or behind `scan`.
+
+    >>> index = FlatIndex(2)
+    >>> vectors = np.array([[0, 0], [3, 4], [3, 4], [9, 9]], np.int16)
+    >>> index.update(Points([], vectors[:0]), Points([b"a", b"b", b"c", b"d"], vectors))
+    >>> n, total, _ = index.totals()
+    >>> n, total.tolist()
+    (4, [15.0, 17.0])
+    >>> found = index.nearest(n, total, count=1, ids_kept=5)
+    >>> found.vectors.tolist(), found.counts, found.lowest_ids
+    ([[3, 4]], [2], [[b'b', b'c']])
+    """
 
     def __init__(self, dimension: int, scan: Callable[[], Iterable[Block]] | None = None) -> None:
         self._dimension = dimension
         self._scan = scan
-        self.scan_cost = (
-            1.0 if scan is None else 16.0
-        )  # a stored row is read, checked and joined before it is computed
-        self._matrix = np.empty((0, dimension), np.int16)
-        self._ids: list[bytes] = []
-        self._rows: dict[bytes, int] = {}
-        self._gone: set[bytes] = set()  # stored sentences that were removed since the last settle
+        # A stored row is read, checked and joined to others before its distance is computed.
+        self.scan_cost = 1.0 if scan is None else 16.0
+        self._vectors = GrowingArray(np.int16, dimension)
+        self._ids: list[bytes] = []  # one a vector
+        self._rows: dict[bytes, int] = {}  # by id
+        self._removed: set[bytes] = set()  # stored sentences that are not live any more
 
     @property
     def memory_bytes(self) -> int:
         """Roughly what the sentences in memory take."""
-        return self._matrix.nbytes + 200 * len(self._ids) + 120 * len(self._gone)
+        return self._vectors.nbytes + 200 * len(self._ids) + 120 * len(self._removed)
 
     def update(self, removed: Points, added: Points) -> None:
         """See `Index`. An unknown id to remove is noticed only without stored blocks."""
@@ -57,11 +54,7 @@ class FlatIndex:
         if not m:
             return
         start = len(self._ids)
-        if start + m > len(self._matrix):
-            grown = np.empty((max(8, 2 * len(self._matrix), start + m), self._dimension), np.int16)
-            grown[:start] = self._matrix[:start]
-            self._matrix = grown
-        self._matrix[start : start + m] = added.vectors
+        self._vectors.append(added.vectors)
         self._ids.extend(added.ids)
         self._rows.update(zip(added.ids, range(start, start + m), strict=True))
         if len(self._rows) != len(self._ids):
@@ -70,52 +63,50 @@ class FlatIndex:
     def _remove(self, id_: bytes) -> None:
         row = self._rows.pop(id_, None)
         if row is None:
-            if self._scan is None or id_ in self._gone:
+            if self._scan is None or id_ in self._removed:
                 raise UnknownSentence(f"sentence {id_!r} is not live")
-            self._gone.add(id_)
+            self._removed.add(id_)
             return
+        self._vectors.remove(row)
         last = self._ids.pop()
         if row < len(self._ids):
             self._ids[row] = last
             self._rows[last] = row
-            self._matrix[row] = self._matrix[len(self._ids)]
 
-    def settle(self) -> None:
+    def on_commit(self) -> None:
         """See `Index`."""
         if self._scan is not None:
-            if len(self._matrix) > 64:
-                self._matrix = np.empty((0, self._dimension), np.int16)
+            self._vectors.clear()
             self._ids.clear()
             self._rows.clear()
-            self._gone.clear()
+            self._removed.clear()
 
     def totals(self) -> Totals:
         """See `Index`."""
-        n, total, longest = 0, np.zeros(self._dimension), 0.0
+        totals = Totals(0, np.zeros(self._dimension), 0.0)
         for tile in self._tiles():
             vectors = tile.vectors
-            if self._gone:
+            if self._removed:
                 ids = tile.ids(np.arange(len(vectors)))
-                vectors = vectors[[id_ not in self._gone for id_ in ids]]
-            n, total, longest = _add_up(n, total, longest, vectors)
-        n, total, longest = _add_up(n, total, longest, self._matrix[: len(self._ids)])
-        return Totals(n, total, longest)
+                vectors = vectors[[id_ not in self._removed for id_ in ids]]
+            totals = _add(totals, vectors)
+        return _add(totals, self._vectors.rows)
 
-    def nearest(self, n: int, total: NDArray[np.float64], count: int, hold: int) -> Neighborhood:
+    def nearest(self, n: int, total: NDArray[np.float64], count: int, ids_kept: int) -> Neighborhood:
         """See `Index`."""
-        pool = _Pool(count, hold, self._gone)
+        candidates = _Candidates(count, ids_kept, self._removed)
         for tile in self._tiles():
-            pool.offer(_keys(tile.vectors, n, total), tile.vectors, tile.ids, stored=True)
-        size = len(self._ids)
-        if size:
-            keys = _keys(self._matrix[:size], n, total)
-            pool.offer(
-                keys, self._matrix, lambda rows: [self._ids[row] for row in rows.tolist()], stored=False
-            )
-        return pool.neighborhood(self._dimension)
+            candidates.offer(_keys(tile.vectors, n, total), tile.vectors, tile.ids, stored=True)
+        if self._ids:
+            vectors = self._vectors.rows
+            candidates.offer(_keys(vectors, n, total), vectors, self._ids_of, stored=False)
+        return candidates.neighborhood(self._dimension)
 
-    def _tiles(self) -> Iterator[_Tile]:
-        """The stored blocks, joined into matrices of at least TILE rows each but the last."""
+    def _ids_of(self, rows: NDArray[np.int64]) -> list[bytes]:
+        return [self._ids[row] for row in rows.tolist()]
+
+    def _tiles(self) -> "Iterator[_Tile]":
+        """The stored blocks, joined into tiles of at least TILE rows each but the last."""
         if self._scan is None:
             return
         blocks: list[Block] = []
@@ -135,29 +126,43 @@ class FlatIndex:
             yield _Tile(np.concatenate(parts), blocks, ends)
 
 
-def _add_up(
-    n: int, total: NDArray[np.float64], longest: float, vectors: NDArray[np.int16]
-) -> tuple[int, NDArray[np.float64], float]:
+class _Tile(NamedTuple):
+    """The rows of several blocks as one matrix."""
+
+    vectors: NDArray[np.int16]
+    blocks: list[Block]
+    ends: list[int]  # the row after each block's last
+
+    def ids(self, rows: NDArray[np.int64]) -> list[bytes]:
+        """The ids of some rows, each asked of the block that the row is from."""
+        ends = np.array(self.ends)
+        where = np.searchsorted(ends, rows, side="right").tolist()
+        starts = [0, *self.ends]
+        return [self.blocks[b].id(row - starts[b]) for b, row in zip(where, rows.tolist(), strict=True)]
+
+
+def _add(totals: Totals, vectors: NDArray[np.int16]) -> Totals:
+    n, total, max_squared_norm = totals
     for at in range(0, len(vectors), TILE):
-        v = vectors[at : at + TILE].astype(np.float64)
-        total = total + v.sum(axis=0)
-        longest = max(longest, float(np.vecdot(v, v).max()))
-    return n + len(vectors), total, longest
+        x = vectors[at : at + TILE].astype(np.float64)
+        total = total + x.sum(axis=0)
+        max_squared_norm = max(max_squared_norm, float(np.vecdot(x, x).max()))
+    return Totals(n + len(vectors), total, max_squared_norm)
 
 
 def _keys(vectors: NDArray[np.int16], n: int, total: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each vector's key, exact, computed a tile at a time."""
+    """Each vector's key n*|x|^2 - 2*x.S, exact, computed a tile at a time."""
     keys = np.empty(len(vectors))
     tile = np.empty((TILE, vectors.shape[1]))
     for at in range(0, len(vectors), TILE):
-        v = tile[: len(vectors) - at]
-        v[:] = vectors[at : at + TILE]
-        keys[at : at + TILE] = n * np.vecdot(v, v) - 2.0 * (v @ total)
+        x = tile[: len(vectors) - at]
+        x[:] = vectors[at : at + TILE]
+        keys[at : at + TILE] = n * np.vecdot(x, x) - 2.0 * (x @ total)
     return keys
 
 
-class _Group:
-    """The copies of one vector seen so far; the ids are cut to the lowest from time to time."""
+class _Copies:
+    """The copies of one vector seen so far; `ids` is cut to the lowest from time to time."""
 
     __slots__ = ("count", "ids", "key")
 
@@ -167,15 +172,18 @@ class _Group:
         self.ids: list[bytes] = []
 
 
-class _Pool:
-    """The candidates of a pass: all live sentences seen so far with a key below `limit`."""
+class _Candidates:
+    """The candidates of a search: all live sentences seen so far with a key below `limit`, by their vectors.
 
-    def __init__(self, count: int, hold: int, gone: set[bytes]) -> None:
+    At least `count` distinct live vectors have a lower key than the limit, so nothing at it or above is needed.
+    """
+
+    def __init__(self, count: int, ids_kept: int, removed: set[bytes]) -> None:
         self._count = count
-        self._hold = hold
-        self._gone = gone
+        self._ids_kept = ids_kept
+        self._removed = removed
         self._limit = np.inf
-        self._groups: dict[bytes, _Group] = {}  # by the vector's bytes
+        self._copies: dict[bytes, _Copies] = {}  # by the vector's bytes
 
     def offer(
         self,
@@ -185,31 +193,32 @@ class _Pool:
         *,
         stored: bool,
     ) -> None:
-        gone = self._gone if stored else None
-        self._lower_limit(keys, len(gone) if gone else 0)
+        """Take in the rows below the limit; of `stored` ones those that were not removed since."""
+        removed = self._removed if stored else None
+        self._lower_limit(keys, len(removed) if removed else 0)
         rows = np.flatnonzero(keys < self._limit)
         if not len(rows):
             return
         for key, row, id_ in zip(keys[rows].tolist(), rows.tolist(), ids_of(rows), strict=True):
-            if gone and id_ in gone:
+            if removed and id_ in removed:
                 continue
             data = vectors[row].tobytes()
-            group = self._groups.get(data)
-            if group is None:
-                group = self._groups[data] = _Group(key)
-            group.count += 1
-            group.ids.append(id_)
-            if len(group.ids) >= 8 * self._hold:
-                group.ids = lowest(group.ids, self._hold)
-        if len(self._groups) > 4 * self._count:
+            copies = self._copies.get(data)
+            if copies is None:
+                copies = self._copies[data] = _Copies(key)
+            copies.count += 1
+            copies.ids.append(id_)
+            if len(copies.ids) >= 8 * self._ids_kept:
+                copies.ids = lowest(copies.ids, self._ids_kept)
+        if len(self._copies) > 4 * self._count:
             self._prune()
 
-    def _lower_limit(self, keys: NDArray[np.float64], gone: int) -> None:
-        """`count` distinct live vectors below some key of this batch alone make a limit.
+    def _lower_limit(self, keys: NDArray[np.float64], removed: int) -> None:
+        """`count` distinct live vectors below some key of these rows alone make a limit.
 
-        Distinct keys are distinct vectors, and each sentence that is gone spoils one key at most.
+        Distinct keys are distinct vectors, and each removed sentence takes away one key at most.
         """
-        wanted = self._count + gone
+        wanted = self._count + removed
         if len(keys) > 4 * wanted:
             lowest_keys = np.unique(np.partition(keys, 4 * wanted)[: 4 * wanted])
             if len(lowest_keys) <= wanted:
@@ -219,22 +228,21 @@ class _Pool:
 
     def _prune(self) -> None:
         """Lower the limit to the first key beyond the `count` nearest vectors, and keep what is below."""
-        groups = self._groups
-        if len(groups) <= self._count:
+        if len(self._copies) <= self._count:
             return
-        keys = sorted([group.key for group in groups.values()])
+        keys = sorted([copies.key for copies in self._copies.values()])
         beyond = [key for key in keys[self._count :] if key > keys[self._count - 1]]
         if beyond:
             self._limit = min(self._limit, beyond[0])
-            self._groups = {data: group for data, group in groups.items() if group.key < self._limit}
+            self._copies = {data: copies for data, copies in self._copies.items() if copies.key < self._limit}
 
     def neighborhood(self, dimension: int) -> Neighborhood:
+        """What `Index.nearest` returns."""
         self._prune()
-        near = {data: group for data, group in self._groups.items() if group.key < self._limit}
-        groups = near.values()
+        near = {data: copies for data, copies in self._copies.items() if copies.key < self._limit}
         return Neighborhood(
             np.frombuffer(b"".join(near), np.int16).reshape(-1, dimension).copy(),
-            [group.count for group in groups],
-            [lowest(group.ids, self._hold) for group in groups],
+            [copies.count for copies in near.values()],
+            [lowest(copies.ids, self._ids_kept) for copies in near.values()],
             None if self._limit == np.inf else self._limit,
         )

@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from worker.coversumm import certificate
 from worker.coversumm.errors import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import Block, IndexUnavailable, Neighborhood, Totals, first_beyond, lowest
+from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points
 
 TILE = 4096  # rows computed, or given to the library, at once
@@ -131,17 +132,17 @@ class _Answer(NamedTuple):
 class _Tree:
     """The library's tree over rows of a matrix, numbered as they are inserted."""
 
-    def __init__(self, tree: Any, dimension: int, longest: float) -> None:
+    def __init__(self, tree: Any, dimension: int, max_squared_norm: float) -> None:
         # The root covers vectors up to `half` from it, which is near the origin: a tenth is room for all roundings.
-        self._half = 2.0 ** frexp(1.1 * (sqrt(longest) + 1))[1]
+        self._half = 2.0 ** frexp(1.1 * (sqrt(max_squared_norm) + 1))[1]
         self._tree = tree.from_string(_frame(tree, dimension, self._half))
         self._dimension = dimension
         self.size = 0
         self.error = 2 * (dimension + 8) * 2.0**-24 * (2 * self._half + 1)
 
-    def covers(self, longest: float) -> bool:
-        """Whether vectors of this squared length lie inside the frame."""
-        return 1.1 * (sqrt(longest) + 1) <= self._half
+    def covers(self, max_squared_norm: float) -> bool:
+        """Whether vectors of at most this squared norm lie inside the frame."""
+        return 1.1 * (sqrt(max_squared_norm) + 1) <= self._half
 
     def insert(self, vectors: NDArray[np.int16]) -> None:
         """Add rows; distinct, and inside the frame."""
@@ -166,7 +167,7 @@ class _Tree:
 
 
 class GraphgroveIndex:
-    """All live sentences of one entity in memory, and in a tree of the library as of the last question."""
+    """All live sentences of one entity in memory, and in a tree of the library as of the last search."""
 
     scan_cost = 1.0
 
@@ -175,27 +176,27 @@ class GraphgroveIndex:
         self._library = library()
         self._dimension = dimension
         self._scan = scan
-        self._matrix = np.empty((0, dimension), np.int16)
-        self._ids: list[set[bytes]] = []  # of each row; none left: the row is gone
+        self._vectors = GrowingArray(np.int16, dimension)  # distinct, a row each
+        self._ids: list[set[bytes]] = []  # of each row; a row without any was removed
         self._row_of: dict[bytes, int] = {}
         self._row_of_vector: dict[bytes, int] = {}
         self._live = 0  # rows with ids
-        self._longest = 0.0  # squared length of the longest row
-        self._tree: _Tree | None = None  # has the first rows, gone ones too
+        self._max_squared_norm = 0.0  # of all rows
+        self._tree: _Tree | None = None  # has the first rows, removed ones too
 
     @property
     def memory_bytes(self) -> int:
         """Roughly what sentences and tree take."""
         in_tree = self._tree.size if self._tree is not None else 0
         return (
-            self._matrix.nbytes
+            self._vectors.nbytes
             + (ROW_BYTES + 2 * self._dimension) * len(self._ids)
             + ID_BYTES * len(self._row_of)
             + (NODE_BYTES + 4 * self._dimension) * in_tree
         )
 
     def update(self, removed: Points, added: Points) -> None:
-        """See `Index`. The tree learns of it at the next question."""
+        """See `Index`. The tree gets new vectors at the next search."""
         self._read()
         for id_ in removed.ids:
             row = self._row_of.pop(id_, None)
@@ -207,28 +208,28 @@ class GraphgroveIndex:
         if len(self._ids) > 2 * self._live:
             self._compact()
 
-    def settle(self) -> None:
-        """See `Index`. Everything is in memory: there is nothing to give up."""
+    def on_commit(self) -> None:
+        """See `Index`. Everything is in memory: nothing can be given up."""
 
     def totals(self) -> Totals:
         """See `Index`."""
         self._read()
         counts = np.array([len(ids) for ids in self._ids], np.float64)
-        total, longest = np.zeros(self._dimension), 0.0
+        total, max_squared_norm = np.zeros(self._dimension), 0.0
         for at in range(0, len(counts), TILE):
-            v = self._matrix[at : min(at + TILE, len(counts))].astype(np.float64)
+            x = self._vectors.rows[at : at + TILE].astype(np.float64)
             weights = counts[at : at + TILE]
-            total += weights @ v
-            longest = max(longest, float((np.einsum("ij,ij->i", v, v) * (weights > 0)).max()))
-        return Totals(len(self._row_of), total, longest)
+            total += weights @ x
+            max_squared_norm = max(max_squared_norm, float((np.vecdot(x, x) * (weights > 0)).max()))
+        return Totals(len(self._row_of), total, max_squared_norm)
 
-    def nearest(self, n: int, total: Floats, count: int, hold: int) -> Neighborhood:
+    def nearest(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
         """See `Index`."""
         self._read()
-        tree = self._plant()
-        slack = certificate.slack(self._dimension, self._longest)
+        tree = self._complete_tree()
+        slack = certificate.slack(self._dimension, self._max_squared_norm)
         mean_squared = float(total @ total) / (n * n)
-        ask = (count + 8) * tree.size // self._live  # as many are gone near the centroid as anywhere, say
+        ask = (count + 8) * tree.size // self._live  # as if removed ones were spread evenly
         while ask < tree.size:
             answer = tree.nearest(total / n, ask)
             keys = self._keys(answer.rows, n, total)
@@ -244,11 +245,11 @@ class GraphgroveIndex:
             if limit is not None:
                 farthest = certificate.upper(limit / n + mean_squared, slack)
                 if farthest < answer.certain * certificate.ROOTS:
-                    return self._neighborhood(rows, keys, limit, hold)
+                    return self._neighborhood(rows, keys, limit, ids_kept)
             ask *= 2
-        rows = np.flatnonzero([bool(ids) for ids in self._ids])
+        rows = self._live_rows()
         keys = self._keys(rows, n, total)
-        return self._neighborhood(rows, keys, first_beyond(keys, count), hold)
+        return self._neighborhood(rows, keys, first_beyond(keys, count), ids_kept)
 
     def _read(self) -> None:
         """Take the stored sentences into memory, once."""
@@ -277,53 +278,49 @@ class GraphgroveIndex:
             self._live += not self._ids[row]
             self._ids[row].add(id_)
             self._row_of[id_] = row
-        if new:
-            self._append(vectors[new])
-
-    def _append(self, vectors: NDArray[np.int16]) -> None:
-        """Room for new rows, and the rows; `_ids` has them already."""
-        end = len(self._ids)
-        start = end - len(vectors)
-        if end > len(self._matrix):
-            grown = np.empty((max(8, 2 * start, end), self._dimension), np.int16)
-            grown[:start] = self._matrix[:start]
-            self._matrix = grown
-        self._matrix[start:end] = vectors
-        for at in range(0, len(vectors), TILE):
-            v = vectors[at : at + TILE].astype(np.float64)
-            self._longest = max(self._longest, float(np.einsum("ij,ij->i", v, v).max()))
+        for at in range(0, len(new), TILE):
+            fresh = vectors[new[at : at + TILE]]
+            self._vectors.append(fresh)
+            x = fresh.astype(np.float64)
+            self._max_squared_norm = max(self._max_squared_norm, float(np.vecdot(x, x).max()))
 
     def _compact(self) -> None:
-        """Forget the rows that are gone, and the tree with them."""
-        rows = [row for row, ids in enumerate(self._ids) if ids]
-        self._matrix = self._matrix[rows]
-        self._ids = [self._ids[row] for row in rows]
+        """Forget removed rows, and the tree, which has them."""
+        rows = self._live_rows()
+        self._vectors.keep(rows)
+        self._ids = [self._ids[row] for row in rows.tolist()]
         self._row_of = {id_: row for row, ids in enumerate(self._ids) for id_ in ids}
-        self._row_of_vector = {vector.tobytes(): row for row, vector in enumerate(self._matrix)}
+        self._row_of_vector = {vector.tobytes(): row for row, vector in enumerate(self._vectors.rows)}
         self._tree = None
 
-    def _plant(self) -> _Tree:
+    def _live_rows(self) -> NDArray[np.int64]:
+        return np.flatnonzero([bool(ids) for ids in self._ids])
+
+    def _complete_tree(self) -> _Tree:
         """The tree, with every row in it."""
-        if self._tree is None or not self._tree.covers(self._longest):
-            self._tree = _Tree(self._library, self._dimension, self._longest)
+        if self._tree is None or not self._tree.covers(self._max_squared_norm):
+            self._tree = _Tree(self._library, self._dimension, self._max_squared_norm)
         tree = self._tree
         while tree.size < len(self._ids):
-            tree.insert(self._matrix[tree.size : min(tree.size + TILE, len(self._ids))])
+            tree.insert(self._vectors.rows[tree.size : tree.size + TILE])
         return tree
 
     def _keys(self, rows: NDArray[np.int64], n: int, total: Floats) -> Floats:
         """The exact keys of rows, computed a tile at a time."""
         keys = np.empty(len(rows))
         for at in range(0, len(rows), TILE):
-            v = self._matrix[rows[at : at + TILE]].astype(np.float64)
-            keys[at : at + TILE] = n * np.einsum("ij,ij->i", v, v) - 2.0 * (v @ total)
+            x = self._vectors.rows[rows[at : at + TILE]].astype(np.float64)
+            keys[at : at + TILE] = n * np.vecdot(x, x) - 2.0 * (x @ total)
         return keys
 
     def _neighborhood(
-        self, rows: NDArray[np.int64], keys: Floats, limit: float | None, hold: int
+        self, rows: NDArray[np.int64], keys: Floats, limit: float | None, ids_kept: int
     ) -> Neighborhood:
         inside = rows if limit is None else rows[keys < limit]
         ids = [self._ids[row] for row in inside.tolist()]
         return Neighborhood(
-            self._matrix[inside], [len(one) for one in ids], [lowest(list(one), hold) for one in ids], limit
+            self._vectors.rows[inside],
+            [len(one) for one in ids],
+            [lowest(list(one), ids_kept) for one in ids],
+            limit,
         )

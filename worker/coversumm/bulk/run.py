@@ -1,4 +1,4 @@
-"""Consecutive steps as matrices: all centroids by running sums. Nothing here knows the reservoir."""
+"""A run: consecutive steps as matrices, the sums after each by running sums. Nothing here knows the reservoir."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ class Run(NamedTuple):
 
     steps: Sequence[Step]
     n: NDArray[np.float64]  # (m,) live sentences after each step
-    sums: NDArray[np.float64]  # (m, D + 1) S and n after each step
-    mean_squared: NDArray[np.float64]  # (m,) |S/n|^2
+    totals: NDArray[np.float64]  # (m, D + 1) S and n after each step
+    centroid_squared: NDArray[np.float64]  # (m,) |S/n|^2
     ids: list[bytes]  # (p,) of all steps in order, of each the removed first
-    points: NDArray[np.int16]  # (p, D) their vectors
-    signed: NDArray[np.float64]  # (p, D + 1) the same and 1 where they are added, negative where removed
-    squared: NDArray[np.float64]  # (p,) |x|^2
+    vectors: NDArray[np.int16]  # (p, D)
+    signed: NDArray[np.float64]  # (p, D + 1) the vectors and 1 where they are added, negative where removed
+    squared_norms: NDArray[np.float64]  # (p,) |x|^2
     change: NDArray[np.int32]  # (p,) 1 if added, -1 if removed
     ends: NDArray[np.int64]  # (m,) where each step's points end
     removing: bool  # whether any step removes
@@ -48,50 +48,52 @@ class Run(NamedTuple):
         return Run(
             self.steps[start:stop],
             self.n[start:stop],
-            self.sums[start:stop],
-            self.mean_squared[start:stop],
+            self.totals[start:stop],
+            self.centroid_squared[start:stop],
             self.ids[first:last],
-            self.points[first:last],
+            self.vectors[first:last],
             self.signed[first:last],
-            self.squared[first:last],
+            self.squared_norms[first:last],
             self.change[first:last],
             self.ends[start:stop] - first,
             self.removing,
         )
 
     def drift_squared(
-        self, centroid: NDArray[np.float64], squared: float, steps: slice | NDArray[np.int64] = slice(None)
+        self,
+        origin: NDArray[np.float64],
+        origin_squared: float,
+        steps: slice | NDArray[np.int64] = slice(None),
     ) -> NDArray[np.float64]:
-        """(m,) |S/n - c|^2, or of some steps; `squared` is |c|^2."""
-        products = self.sums[steps, :-1] @ centroid
-        return _distance_squared(products, self.n[steps], self.mean_squared[steps], squared)
+        """(m,) |S/n - origin|^2 after each step, or after some; `origin_squared` is |origin|^2."""
+        products = self.totals[steps, :-1] @ origin
+        return _distance_squared(products, self.n[steps], self.centroid_squared[steps], origin_squared)
 
-    def drifts_squared(
-        self, centroids: NDArray[np.float64], squared: NDArray[np.float64], span: int
+    def drift_squared_in_spans(
+        self, origins: NDArray[np.float64], origins_squared: NDArray[np.float64], span: int
     ) -> NDArray[np.float64]:
-        """(m,) the same with a centroid c for every `span` steps, (m / span, D), and |c|^2 of each."""
-        totals, products = self.sums[:, :-1], np.empty(len(self.n))
+        """(m,) the same with an origin for every `span` steps, (ceil(m / span), D), and the |origin|^2 of each."""
+        totals, products = self.totals[:, :-1], np.empty(len(self.n))
         whole = len(products) // span
         end = whole * span
         spans = totals[:end].reshape(whole, span, totals.shape[1])
-        np.matmul(spans, centroids[:whole, :, None], out=products[:end].reshape(whole, span, 1))
-        products[end:] = totals[end:] @ centroids[-1]
-        return _distance_squared(
-            products, self.n, self.mean_squared, np.repeat(squared, span)[: len(products)]
-        )
+        np.matmul(spans, origins[:whole, :, None], out=products[:end].reshape(whole, span, 1))
+        products[end:] = totals[end:] @ origins[-1]
+        squared = np.repeat(origins_squared, span)[: len(products)]
+        return _distance_squared(products, self.n, self.centroid_squared, squared)
 
 
 def _distance_squared(
     products: NDArray[np.float64],
     n: NDArray[np.float64],
-    mean_squared: NDArray[np.float64],
-    squared: NDArray[np.float64] | float,
+    centroid_squared: NDArray[np.float64],
+    origin_squared: NDArray[np.float64] | float,
 ) -> NDArray[np.float64]:
-    """|S/n - c|^2 from S.c, |S/n|^2 and |c|^2; overwrites the products."""
+    """|S/n - origin|^2 from S.origin, |S/n|^2 and |origin|^2; overwrites the products."""
     products *= -2.0
     products /= np.maximum(n, 1.0)
-    products += mean_squared
-    products += squared
+    products += centroid_squared
+    products += origin_squared
     return products
 
 
@@ -113,29 +115,31 @@ def take(steps: Sequence[Step], most: int) -> Batches:
 def lay_out(n: int, total: NDArray[np.float64], batches: Batches) -> Run:
     """One step or more from a state (n, S) on. Raises VectorError if a batch is not well formed."""
     steps, removing, lengths = batches.steps, batches.removing, batches.lengths
-    points = _join(batches.batches, lengths, len(total))
-    p = len(points)
+    vectors = _join(batches.batches, lengths, len(total))
+    p = len(vectors)
     x = np.empty((-(-p // BLOCK) * BLOCK, len(total) + 1))
-    x[:p, :-1] = points
+    x[:p, :-1] = vectors
     x[:p, -1] = 1.0  # the last column counts: its running sum is n
     x[p:] = 0.0
-    squared = np.vecdot(x[:p, :-1], x[:p, :-1])
+    squared_norms = np.vecdot(x[:p, :-1], x[:p, :-1])
     change = np.ones(p, np.int32)
     if removing:
         change = np.repeat(np.array([-1, 1] * len(steps), np.int32), lengths)
         x[:p] *= change[:, None]
     start = np.append(total, n)
-    sums = _running_sums(x, start)[:p]
+    totals = _running_sums(x, start)[:p]
     ends = np.arange(1, p + 1)
     if not removing and lengths.count(1) == len(lengths):
         ids = [one[0] for one in batches.ids]
     else:
         ids = list(chain.from_iterable(batches.ids))
         ends = np.cumsum(lengths)[removing :: 1 + removing]
-        sums = np.concatenate((start[None], sums))[ends]
-    live, totals = sums[:, -1].copy(), sums[:, :-1]
-    mean_squared = np.vecdot(totals, totals) / np.maximum(live * live, 1.0)
-    return Run(steps, live, sums, mean_squared, ids, points, x[:p], squared, change, ends, removing)
+        totals = np.concatenate((start[None], totals))[ends]
+    live, sums = totals[:, -1].copy(), totals[:, :-1]
+    centroid_squared = np.vecdot(sums, sums) / np.maximum(live * live, 1.0)
+    return Run(
+        steps, live, totals, centroid_squared, ids, vectors, x[:p], squared_norms, change, ends, removing
+    )
 
 
 def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[np.int16]:

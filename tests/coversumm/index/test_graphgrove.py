@@ -1,6 +1,6 @@
 """graphgrove as an index: what the library says in float32 becomes what the flat index says, or is refused.
 
-Held to a stand-in with all of the library's limits, and to the real one where a CPython has it (tests/coversumm/libraries).
+Held to a stand-in with all of the library's limits, and to the real one where a CPython has it (tests/coversumm/index/libraries).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.bench.paper import graphgrove_real
-from tests.coversumm import libraries
-from tests.coversumm.libraries import LIBRARIES, StandIn, install, tree_class
+from tests.coversumm.index import libraries
+from tests.coversumm.index.libraries import LIBRARIES, StandIn, install, tree_class
 from tests.coversumm.scripts import Disk, Script, in_bulk, one_by_one, points, scripts, tight
 from worker.coversumm import (
     CoverSumm,
@@ -63,20 +63,21 @@ def as_sets(found: Neighborhood) -> tuple[dict[bytes, tuple[int, list[bytes]]], 
     vectors = found.vectors
     assert vectors.dtype == np.int16
     return {
-        v.tobytes(): (count, low) for v, count, low in zip(vectors, found.counts, found.low, strict=True)
+        v.tobytes(): (count, low)
+        for v, count, low in zip(vectors, found.counts, found.lowest_ids, strict=True)
     }, found.radius_key
 
 
-def agree(index: GraphgroveIndex, flat: FlatIndex, count: int, hold: int = 3) -> None:
+def agree(index: GraphgroveIndex, flat: FlatIndex, count: int, ids_kept: int = 3) -> None:
     """Both say the same, and the answer is as small as it can be."""
     totals, expected = index.totals(), flat.totals()
-    assert (totals.n, totals.sum.tolist(), totals.longest) == (
+    assert (totals.n, totals.total.tolist(), totals.max_squared_norm) == (
         expected.n,
-        expected.sum.tolist(),
-        expected.longest,
+        expected.total.tolist(),
+        expected.max_squared_norm,
     )
     if totals.n:
-        asked = totals.n, totals.sum, count, hold
+        asked = totals.n, totals.total, count, ids_kept
         assert as_sets(index.nearest(*asked)) == as_sets(flat.nearest(*asked))
 
 
@@ -116,7 +117,7 @@ def test_the_core_over_it_is_the_oracle(
         at = len(results)
         results += path(core, script.steps[at : at + data.draw(st.sampled_from([1, 5, 40]))])
         disk.live = script.live[len(results) - 1]
-        index.settle()
+        index.on_commit()
         if data.draw(st.booleans()):  # evicted or restarted
             index = GraphgroveIndex(script.dimension, disk.scan)
             core = CoverSumm.load(script.k, script.dimension, index, distinct=script.distinct)
@@ -260,7 +261,7 @@ def test_memory_counts_sentences_and_tree(stand_in: None) -> None:
     assert index.memory_bytes >= before + 1000 * 4 * d
     assert core.memory_bytes - empty == index.memory_bytes
     settled = index.memory_bytes
-    index.settle()
+    index.on_commit()
     assert index.memory_bytes == settled
 
 
@@ -290,7 +291,7 @@ def test_a_scan_that_fails_is_made_again(stand_in: None, name: str) -> None:
     index = index_class(name)(2, scan)
     with pytest.raises(OSError, match="unreadable"):
         index.totals()
-    assert (index.totals().n, index.totals().sum.tolist()) == (9, [36.0, -36.0])
+    assert (index.totals().n, index.totals().total.tolist()) == (9, [36.0, -36.0])
 
 
 class Forgetful(StandIn):
@@ -404,8 +405,8 @@ def test_every_name_makes_an_index(stand_in: None) -> None:
     for name in NAMES:
         index = index_class(name)(3, None)
         index.update(no_points(3), points([(b"a", (1, 2, 3))], 3))
-        assert index.totals().sum.tolist() == [1, 2, 3]
-        assert index.nearest(1, np.array([1.0, 2, 3]), 5, 1).low == [[b"a"]]
+        assert index.totals().total.tolist() == [1, 2, 3]
+        assert index.nearest(1, np.array([1.0, 2, 3]), 5, 1).lowest_ids == [[b"a"]]
     with pytest.raises(ValueError, match="no index is named 'tree'"):
         index_class("tree")
 
@@ -466,7 +467,7 @@ def test_the_process_measures_every_step(name: str, tmp_path: Path) -> None:
         assert libraries.PYTHON is not None
         python = libraries.PYTHON
     else:
-        body = "from tests.coversumm.libraries import StandIn as NNS_L2\n"
+        body = "from tests.coversumm.index.libraries import StandIn as NNS_L2\n"
         python = str(_pretend(tmp_path, "python", body))
     vectors = np.random.default_rng(3).normal(size=(60, 6)).astype(np.float32)
     result = graphgrove_real.measure(python, vectors, 5, budget=60)

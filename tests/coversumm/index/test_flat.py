@@ -39,8 +39,8 @@ def test_nearest_is_a_full_ball(seed: int, grid: int, size: int, count: int) -> 
             index.update(no_points(2), points([(id_, live[id_])], 2))
     total = sum((v.astype(float) for v in live.values()), np.zeros(2))
     totals = index.totals()
-    assert (totals.n, totals.sum.tolist()) == (len(live), total.tolist())
-    found = index.nearest(len(live), total, count, hold=3)
+    assert (totals.n, totals.total.tolist()) == (len(live), total.tolist())
+    found = index.nearest(len(live), total, count, ids_kept=3)
     keys = dict(
         zip(
             live,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.coversumm.scripts import adds, points
 from worker.coversumm import Step
-from worker.coversumm.run import lay_out, take
+from worker.coversumm.bulk.run import lay_out, take
 
 
 def step(removed: int, added: int) -> Step:
@@ -49,7 +49,7 @@ def test_drift_is_seen_from_each_spans_centroid(m: int) -> None:
     squared = (centroids**2).sum(axis=1)
     means = vectors.cumsum(axis=0) / np.arange(1, m + 1)[:, None]
     expected = ((means - centroids[np.arange(m) // 32]) ** 2).sum(axis=1)
-    np.testing.assert_allclose(run.drifts_squared(centroids, squared, 32), expected, rtol=1e-9)
+    np.testing.assert_allclose(run.drift_squared_in_spans(centroids, squared, 32), expected, rtol=1e-9)
     np.testing.assert_allclose(
         run.drift_squared(centroids[0], squared[0], slice(1, m, 2)),
         ((means[1::2] - centroids[0]) ** 2).sum(axis=1),

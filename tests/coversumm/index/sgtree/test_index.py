@@ -1,0 +1,145 @@
+"""The SG tree as an index: what the flat index says, built when it is first searched."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.coversumm.index.sgtree.invariants import check
+from tests.coversumm.index.sgtree.truth import agree, centroid, random_live, small_constants
+from tests.coversumm.scripts import Disk, Script, in_bulk, in_small_runs, one_by_one, points, scripts, tight
+from worker.coversumm import CoverSumm, DuplicateSentence, FlatIndex, UnknownSentence, no_points
+from worker.coversumm.index.sgtree import SGTree, SGTreeIndex
+
+SPARE = st.sampled_from([None, 0, 1, 3])  # rows of the reservoir beyond k
+
+
+@settings(max_examples=150, deadline=None)
+@given(scripts(), SPARE, st.sampled_from([one_by_one, in_bulk, in_small_runs]))
+def test_the_core_over_the_tree_is_the_core_over_the_flat_index(
+    script: Script, spare: int | None, path
+) -> None:
+    results = path(script.core(spare, SGTreeIndex(script.dimension)), script.steps)
+    assert results == path(script.core(spare, FlatIndex(script.dimension)), script.steps)
+    assert results == script.expected()
+
+
+@settings(max_examples=200, deadline=None)
+@given(scripts(), SPARE, st.data())
+def test_batches_commits_and_reloading_change_nothing(
+    script: Script, spare: int | None, data: st.DataObject
+) -> None:
+    with small_constants() if data.draw(st.booleans()) else nullcontext():
+        committed_and_reloaded(script, spare, data)
+
+
+def committed_and_reloaded(script: Script, spare: int | None, data: st.DataObject) -> None:
+    disk, results = Disk(script.dimension), []
+    index = SGTreeIndex(script.dimension, disk.scan)
+    core = script.core(spare, index)
+    while len(results) < len(script.steps):
+        at = len(results)
+        steps = script.steps[at : at + data.draw(st.sampled_from([1, 2, 5, 13, 40]))]
+        results += data.draw(st.sampled_from([one_by_one, in_bulk, in_small_runs]))(core, steps)
+        if index._tree is not None:
+            check(index._tree)
+        live = script.live[len(results) - 1]
+        if data.draw(st.booleans()):  # stored
+            disk.live = live
+            index.on_commit()
+            if data.draw(st.booleans()):  # evicted or restarted
+                index = SGTreeIndex(script.dimension, disk.scan)
+                core = CoverSumm.load(script.k, script.dimension, index, distinct=script.distinct)
+                tight(core, spare)
+        if data.draw(st.booleans()):
+            totals = index.totals()
+            assert totals.n == len(live) == core.n
+            assert totals.total.tolist() == core._state.total.tolist()
+            norms = [float(v.astype(float) @ v.astype(float)) for v in live.values()]
+            assert totals.max_squared_norm == max(norms, default=0.0)
+    assert results == script.expected()
+    assert core.ranking() == script.oracle(-1)
+
+
+def test_nothing_is_built_before_it_is_asked_and_then_in_one_batch() -> None:
+    live = random_live(8, 500, 2, 1000)
+    disk = Disk(2)
+    disk.live = {id_: np.array(v, np.int16) for id_, v in live.items()}
+    index = SGTreeIndex(2, disk.scan)
+    index.totals()
+    index.update(points([(b"0", live.pop(b"0"))], 2), points([(b"new", (1, 2))], 2))
+    live[b"new"] = (1, 2)
+    with mock.patch.object(
+        SGTree, "insert_batch", autospec=True, side_effect=SGTree.insert_batch
+    ) as inserted:
+        index.totals()
+        assert not inserted.called
+        n, total = centroid(live, 2)
+        first = index.nearest(n, np.array(total, float), 5, 2)
+        calls = inserted.call_count
+        small = index.memory_bytes
+        for i in range(300):
+            index.update(no_points(2), points([(b"more %d" % i, (i, -i))], 2))
+            live[b"more %d" % i] = (i, -i)
+        assert inserted.call_count == calls
+        assert index.memory_bytes > small + 300 * 100
+        index.on_commit()  # the tree has the earlier sentences in memory: stored rows are not read again
+        disk.live = {}
+        n, total = centroid(live, 2)
+        second = index.nearest(n, np.array(total, float), 5, 2)
+        assert inserted.call_count == calls + 1
+    assert len(first.counts) >= 5 <= len(second.counts)
+    assert index._tree is not None
+    check(index._tree)
+    agree(index._tree, live, n, total, 5)
+
+
+def test_committed_updates_are_stored_rows() -> None:
+    disk = Disk(1)
+    index = SGTreeIndex(1, disk.scan)
+    index.update(no_points(1), points([(b"a", (1,)), (b"b", (2,))], 1))
+    index.update(points([(b"a", (1,))], 1), no_points(1))
+    disk.live = {b"b": np.array([2], np.int16)}
+    index.on_commit()
+    assert index.memory_bytes == 0
+    assert index.nearest(1, np.array([2.0]), 3, 1).lowest_ids == [[b"b"]]
+    in_memory = SGTreeIndex(1)
+    in_memory.update(no_points(1), points([(b"a", (1,))], 1))
+    in_memory.on_commit()
+    assert in_memory.totals().n == 1
+
+
+def test_the_index_refuses_what_it_can_tell() -> None:
+    x = points([(b"a", (1, 1))], 2)
+    disk = Disk(2)
+    for index in (SGTreeIndex(2), SGTreeIndex(2, disk.scan)):
+        index.update(no_points(2), x)
+        for _ in range(2):
+            with pytest.raises(DuplicateSentence, match="b'a'"):
+                index.update(no_points(2), x)
+            assert index.nearest(1, np.ones(2), 1, 1).counts == [1]  # now in the tree
+        index.update(x, no_points(2))
+        for _ in range(2):
+            with pytest.raises(UnknownSentence, match="b'a'"):
+                index.update(x, no_points(2))
+            assert index.totals().n == 0
+        index.update(no_points(2), x)
+        assert index.totals().n == 1
+    with pytest.raises(UnknownSentence, match="b'a'"):
+        SGTreeIndex(2).update(x, no_points(2))
+    stored = SGTreeIndex(2, disk.scan)
+    stored.update(x, no_points(2))  # cannot be told yet
+    with pytest.raises(UnknownSentence, match="b'a'"):
+        stored.update(x, no_points(2))
+    with pytest.raises(UnknownSentence, match="b'a'"):
+        stored.nearest(1, np.ones(2), 1, 1)
+    disk.live = {b"a": np.ones(2, np.int16)}
+    twice = SGTreeIndex(2, disk.scan)
+    twice.update(no_points(2), x)
+    with pytest.raises(DuplicateSentence, match="b'a'"):
+        twice.nearest(2, np.ones(2), 1, 1)

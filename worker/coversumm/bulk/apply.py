@@ -1,0 +1,122 @@
+"""Many steps of one entity at once: all keys as one matrix product, the set after every step.
+
+A run of steps is laid out, what it does to the reservoir is found, and the keys after every step are computed for all
+candidates. The reservoir certificate is asked for all steps together. Up to the first it fails at, only the steps whose set
+can have changed are ranked; at that step the reservoir is refilled.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from worker.coversumm import certificate
+from worker.coversumm.bulk.changes import row_changes
+from worker.coversumm.bulk.keys import candidate_keys
+from worker.coversumm.bulk.proof import first_unproved
+from worker.coversumm.bulk.rank import rank
+from worker.coversumm.bulk.run import Run, lay_out, take
+from worker.coversumm.bulk.spans import SPAN
+from worker.coversumm.fixed_point import exact
+from worker.coversumm.points import Points, Step, no_points
+from worker.coversumm.ranking import Ranking
+from worker.coversumm.single import apply_step
+from worker.coversumm.state import EntityState
+
+MIN_STEPS = 12  # from which on the matrix product pays
+MAX_POINTS = 2048  # laid out at once,
+MAX_VALUES = 400_000  # but no more values than that: the matrix of running sums stays near
+
+
+def apply_steps(state: EntityState, steps: Sequence[Step]) -> list[Ranking | None]:
+    """Apply steps in order; the same results as `apply_step` one by one."""
+    results: list[Ranking | None] = []
+    most = min(MAX_POINTS, max(MAX_VALUES // state.dimension, 4 * MIN_STEPS))
+    while len(results) < len(steps):
+        at = len(results)
+        batches = take(steps[at : at + most], most)
+        if len(batches.steps) < 4:
+            results.append(apply_step(state, steps[at]))
+        else:
+            results += _apply_laid_out(state, lay_out(state.n, state.total, batches))
+    return results
+
+
+def _apply_laid_out(state: EntityState, laid_out: Run) -> list[Ranking | None]:
+    """By runs as long as the last ones went without a refill."""
+    results: list[Ranking | None] = []
+    m = len(laid_out.steps)
+    while len(results) < m:
+        at = len(results)
+        end = _run_end(state, laid_out, at)
+        if end - at < 4 or state.reservoir.exhausted:
+            results.append(apply_step(state, laid_out.steps[at]))
+        else:
+            results += _apply_run(state, laid_out.part(at, end))
+    return results
+
+
+def _run_end(state: EntityState, laid_out: Run, at: int) -> int:
+    """As far as the last runs went without a refill, but not beyond where the next one is likely to be due.
+
+    A reservoir that holds everything takes in every point: it must not swell before it is trimmed.
+    """
+    end = min(len(laid_out.steps), at + state.stride)
+    if state.reservoir.radius_key is None:
+        room = max(2 * state.target - len(state.reservoir), state.target)
+        before = laid_out.ends[at - 1] if at else 0
+        return min(end, int(laid_out.ends.searchsorted(before + room)) + 1)
+    if state.complete():
+        return end
+    ball = state.ball()
+    drift_squared = laid_out.drift_squared(ball.anchor, ball.anchor_squared, slice(at, end, SPAN))
+    due = np.flatnonzero(state.kth_distance + certificate.uppers(drift_squared, 0.0) >= ball.radius)
+    return at + SPAN * int(due[0]) if len(due) else end
+
+
+def _apply_run(state: EntityState, run: Run) -> list[Ranking | None]:
+    most, largest = int(run.n.max()), float(run.squared_norms.max(initial=0.0))
+    if not exact(
+        most, max(largest, state.max_squared_norm)
+    ):  # some step will be refused: up to it, one by one
+        return [apply_step(state, run.steps[0])]
+    state.admit(most, largest)
+    if state.reservoir.exhausted:  # `admit` found the anchor beyond exact comparison
+        return [apply_step(state, run.steps[0])]
+    changes = row_changes(state.reservoir, run)
+    candidates, matrix = candidate_keys(state, run, changes)
+    end = first_unproved(state, run, matrix, changes)
+    results, end = rank(state, run, changes, candidates, matrix, end)
+    if end:
+        state.kth_distance = float(matrix.kth_distance[end - 1])
+    _commit(state, run, end, results)
+    return results
+
+
+def _commit(state: EntityState, run: Run, end: int, results: list[Ranking | None]) -> None:
+    """Make the steps before `end` the state, and that step by a refill if there is one."""
+    counters = state.counters
+    m = len(run.steps)
+    stop = min(end + 1, m)
+    _update_index(state, run, stop)
+    state.n, state.total = int(run.n[stop - 1]), run.totals[stop - 1, :-1].copy()
+    state.gap = None
+    state.since_refill += stop
+    counters.steps += stop
+    counters.proved_reservoir += end
+    if end < m:
+        state.stride = min(MAX_POINTS, max(16, state.since_refill))
+        results.append(state.ranking_if_changed(state.refill(), run.steps[end].added.ids))
+        return
+    state.reservoir.drop_empty()
+    state.stride = min(MAX_POINTS, 2 * state.stride)
+    state.trim()
+
+
+def _update_index(state: EntityState, run: Run, stop: int) -> None:
+    """Tell the index of the steps before `stop`: at once if they only add."""
+    if run.removing:
+        for step in run.steps[:stop]:
+            state.index.update(*step)
+    else:
+        end = int(run.ends[stop - 1])
+        state.index.update(no_points(state.dimension), Points(run.ids[:end], run.vectors[:end]))

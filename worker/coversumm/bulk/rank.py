@@ -1,0 +1,94 @@
+"""The set after every step of a run: only the steps after which it may differ are ranked."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.coversumm.bulk.candidates import Candidates
+from worker.coversumm.bulk.changes import RowChanges
+from worker.coversumm.bulk.keys import KeyMatrix
+from worker.coversumm.bulk.playback import Playback
+from worker.coversumm.bulk.run import Run
+from worker.coversumm.ranking import Ranking
+from worker.coversumm.state import EntityState
+
+LARGEST = float(np.finfo(np.float64).max)
+
+
+class _Nearest(NamedTuple):
+    """The nearest candidates after some steps."""
+
+    candidates: list[list[int]]  # (s, w) up to the k-th key, ascending
+    keys: list[list[float]]  # (s, w)
+    counts: list[int]  # (s,) how many they are, the first of each line
+    tied: list[bool]  # (s,) whether any of the keys are equal
+    n: list[int]  # (s,)
+    totals: NDArray[np.float64]  # (s, D) S
+
+
+def rank(
+    state: EntityState,
+    run: Run,
+    changes: RowChanges,
+    candidates: Candidates,
+    matrix: KeyMatrix,
+    end: int,
+) -> tuple[list[Ranking | None], int]:
+    """Carry out the steps before `end` and rank them; ends earlier where the reservoir is exhausted."""
+    results: list[Ranking | None] = [None] * end
+    playback = Playback(state.reservoir, changes, candidates)
+    steps = _possible_changes(state, candidates, matrix, changes, end)
+    nearest, ids = _nearest(run, matrix, steps), state.ranked_ids
+    # without copies and equal keys each of these steps but the first did change the set, or adds a member
+    certain = candidates.since is not None and not any(nearest.tied)
+    for step, chosen, keys, count, tied, n, total in zip(steps, *nearest, strict=True):
+        exhausted = playback.advance(step)
+        if exhausted is not None:
+            return results[:exhausted], exhausted
+        del chosen[count:], keys[count:]
+        ids = tuple(map(playback.ids.__getitem__, chosen))
+        if tied:
+            ranked = sorted(zip(keys, ids, chosen, strict=True))[: state.k]
+            keys, chosen = [key for key, _, _ in ranked], [candidate for _, _, candidate in ranked]
+            ids = tuple(id_ for _, id_, _ in ranked)
+        if (certain and step) or state.note_ranked(ids, run.steps[step].added.ids):
+            results[step] = Ranking(ids, playback.support(chosen), n, keys, total, state.scale)
+    state.note_ranked(ids, ())
+    exhausted = playback.advance(end - 1)
+    return (results, end) if exhausted is None else (results[:exhausted], exhausted)
+
+
+def _possible_changes(
+    state: EntityState, candidates: Candidates, matrix: KeyMatrix, changes: RowChanges, end: int
+) -> list[int]:
+    """The steps before `end` after which the set may differ from the one before (docs/algorithm.md, Lemma 7).
+
+    The set is a function of the candidates up to the k-th key and of their ids; where those are more than k, also of which
+    of them have the k-th key itself, the ones that are cut. The first step of a run is always among them.
+    """
+    keys, kth_key = matrix.keys[:end], matrix.kth_key[:end, None]
+    near = keys <= np.minimum(kth_key, LARGEST)
+    possible = np.zeros(end, np.bool_)
+    possible[:1] = True
+    possible[1 + np.flatnonzero(near[1:] != near[:-1]) // max(keys.shape[1], 1)] = True
+    # k at least are near where there are k: more than that in all where any are cut
+    if kth_key.max(initial=0.0) == np.inf or np.count_nonzero(near) > end * state.k:
+        cut = np.einsum("ij->i", near, dtype=np.int32) > state.k
+        edge = keys == kth_key
+        possible[1:] |= cut[1:] & np.any(edge[1:] != edge[:-1], axis=1)
+    first = candidates.first[changes.rows]
+    before = np.flatnonzero((first >= 0) & (changes.steps < end))
+    steps = changes.steps[before]
+    possible[steps[near[steps, first[before]]]] = True
+    return np.flatnonzero(possible).tolist()
+
+
+def _nearest(run: Run, matrix: KeyMatrix, steps: list[int]) -> _Nearest:
+    keys = matrix.keys[steps]
+    counts = (keys <= np.minimum(matrix.kth_key[steps], LARGEST)[:, None]).sum(axis=1)
+    order = keys.argsort(axis=1)[:, : counts.max(initial=0)]
+    keys = keys[np.arange(len(keys))[:, None], order]
+    tied = np.any((keys[:, 1:] == keys[:, :-1]) & (keys[:, 1:] < np.inf), axis=1)
+    n, totals = run.n[steps].astype(np.int64), run.totals[steps, :-1]
+    return _Nearest(order.tolist(), keys.tolist(), counts.tolist(), tied.tolist(), n.tolist(), totals)

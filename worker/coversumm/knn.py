@@ -1,0 +1,108 @@
+"""knn(R, mu): the k sentences of the reservoir nearest to a centroid, ties by the bytes of their ids (Algorithm 1, line 23).
+
+Rows are distinct vectors; each stands for its copies, of which a ranking shows at most k (or one, with `distinct`).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.coversumm.reservoir import Reservoir
+
+
+class Neighbors(NamedTuple):
+    """The nearest, in rank order."""
+
+    ids: list[bytes]
+    rows: list[int]  # the reservoir's row of each
+    keys: list[float]
+    next_key: (
+        float  # of the nearest sentence in the reservoir that is not among them; infinite if there is none
+    )
+
+
+def knn(reservoir: Reservoir, n: int, total: NDArray[np.float64], k: int, distinct: bool) -> Neighbors:
+    """The k nearest to total/n in the reservoir, or all if there are fewer."""
+    keys = reservoir.keys(n, total)
+    order = keys.argsort()
+    head = order[: k + 1]
+    rows, values = head.tolist(), keys[head].tolist()
+    lowest_ids = reservoir.lowest_ids
+    if len(set(values)) < len(values):
+        return _knn_of_equals(reservoir, keys, order, k, distinct)
+    if distinct or reservoir.live == len(reservoir):  # neither equal keys nor copies: most often
+        top = rows[:k]
+        next_key = values[k] if len(values) > k else np.inf
+        return Neighbors([lowest_ids[row][0] for row in top], top, values[:k], next_key)
+    ids, owners, chosen = expand(rows, values, lowest_ids, k, distinct=False)
+    if not owners:
+        return Neighbors(ids, owners, chosen, values[0] if values else np.inf)
+    last = owners[-1]
+    if owners.count(last) < reservoir.counts[last]:  # some of its copies are cut
+        return Neighbors(ids, owners, chosen, chosen[-1])
+    after = rows.index(last) + 1
+    return Neighbors(ids, owners, chosen, values[after] if after < len(values) else np.inf)
+
+
+def _knn_of_equals(
+    reservoir: Reservoir, keys: NDArray[np.float64], order: NDArray[np.int64], k: int, distinct: bool
+) -> Neighbors:
+    """The same where keys are equal: all rows up to the k-th key are looked at, ties and all."""
+    weights = [1] * len(order) if distinct else reservoir.counts
+    rows, values = order.tolist(), keys[order].tolist()
+    held, end = 0, 0
+    while end < len(rows) and (held < k or values[end] == values[end - 1]):
+        held += weights[rows[end]]
+        end += 1
+    ids, owners, chosen = expand(rows[:end], values[:end], reservoir.lowest_ids, k, distinct)
+    next_key = values[end - 1] if held > k else values[end] if end < len(values) else np.inf
+    return Neighbors(ids, owners, chosen, next_key)
+
+
+def expand(
+    rows: Sequence[int],
+    keys: Sequence[float],
+    lowest_ids: Sequence[list[bytes]],
+    k: int,
+    distinct: bool,
+) -> tuple[list[bytes], list[int], list[float]]:
+    """Turn distinct vectors in key order into at most k sentences: (ids, the row of each, the key of each).
+
+    `rows` ascend by `keys`, and no row whose key equals the last one's is missing. `lowest_ids[row]` are the lowest ids of a
+    vector's copies, ascending, at least min(k, copies) of them (with `distinct`: one). Equal keys are merged by the bytes of
+    the ids.
+    """
+    take = 1 if distinct else k
+    ids: list[bytes] = []
+    owners: list[int] = []
+    values: list[float] = []
+    if len(set(keys)) == len(keys):  # nothing equal: most often
+        first = [lowest_ids[row] for row in rows[:k]]
+        if distinct or max(map(len, first), default=1) == 1:  # no copies either
+            return [copies[0] for copies in first], list(rows[:k]), list(keys[:k])
+        for row, key in zip(rows, keys, strict=True):
+            copies = lowest_ids[row]
+            room = min(take, len(copies), k - len(ids))
+            if room == 1:
+                ids.append(copies[0])
+                owners.append(row)
+                values.append(key)
+            else:
+                ids += copies[:room]
+                owners += [row] * room
+                values += [key] * room
+        return ids, owners, values
+    at = 0
+    while at < len(rows) and len(ids) < k:
+        end = at + 1
+        while end < len(rows) and keys[end] == keys[at]:
+            end += 1
+        room = k - len(ids)
+        tied = sorted((id_, row) for row in rows[at:end] for id_ in lowest_ids[row][: min(take, room)])[:room]
+        ids += [id_ for id_, _ in tied]
+        owners += [row for _, row in tied]
+        values += [keys[at]] * len(tied)
+        at = end
+    return ids, owners, values
