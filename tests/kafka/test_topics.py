@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SurroundingsError
 from worker.kafka import topics as module
 from worker.kafka.topics import DELETE_RETENTION_MS, Topics, prepare_topics
@@ -225,7 +226,7 @@ def test_a_changelog_that_forgets_ends_the_worker(monkeypatch: pytest.MonkeyPatc
     admin.partitions = dict.fromkeys(ALL, 1)
     admin.policies.clear()
     assert prepare_topics(SETTINGS, die) == 1
-    assert ended.wait(10)
+    assert ended.wait(PATIENCE_SECONDS)
     assert isinstance(ends[0], SurroundingsError)
     assert "app-entities-changelog has cleanup.policy=delete" in str(ends[0])
 

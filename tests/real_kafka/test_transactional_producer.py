@@ -14,13 +14,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import committed_offsets, end_offsets, producer, read_topic
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Message
 from worker.kafka.transaction import Membership, TransactionalProducer, check_group_metadata, group_metadata
 from worker.stream.consumer import GuardedConsumer, Start
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 
 class Site:
@@ -34,7 +35,7 @@ class Site:
         self.member = Consumer({**self.config, "group.id": name, "auto.offset.reset": "earliest"})
         joined = threading.Event()
         self.member.subscribe([self.input], on_assign=lambda *_: joined.set())
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE_SECONDS
         while not joined.is_set():
             assert time.monotonic() < end, "the group was not joined"
             self.member.poll(0.1)
@@ -54,7 +55,7 @@ class Site:
             transactional_id=f"{self.name}-{instance}",
             group=self.name,
             transaction_timeout_ms=transaction_timeout_ms,
-            deadline_seconds=20,
+            deadline_seconds=PATIENCE_SECONDS,
             max_message_bytes=900_000,
         )
         made.start()
@@ -187,7 +188,7 @@ def test_a_broker_without_transactions_is_told(tmp_path: Path) -> None:
             transactional_id="x",
             group="x",
             transaction_timeout_ms=10_000,
-            deadline_seconds=20,
+            deadline_seconds=PATIENCE_SECONDS,
             max_message_bytes=900_000,
         )
         with pytest.raises(SurroundingsError, match="exactly-once delivery needs"):
@@ -209,25 +210,25 @@ def fill(site: Site, records: int) -> None:
     writer = producer(site.servers)
     for i in range(records):
         writer.produce(site.input, b"%d" % i, b"k", 0)
-    assert writer.flush(10) == 0
+    assert writer.flush(PATIENCE_SECONDS) == 0
 
 
 def test_a_takeover_waits_until_the_predecessors_transaction_is_decided(site: Site) -> None:
     """Offsets from before its commit, with rows from after it, would apply records twice."""
     fill(site, 20)
     predecessor = Producer({**site.config, "transactional.id": f"{site.name}-open"})
-    predecessor.init_transactions(30)
+    predecessor.init_transactions(PATIENCE_SECONDS)
     predecessor.begin_transaction()
     predecessor.send_offsets_to_transaction(
-        [TopicPartition(site.input, 0, 7)], group_metadata(site.name, site.membership), 30
+        [TopicPartition(site.input, 0, 7)], group_metadata(site.name, site.membership), PATIENCE_SECONDS
     )
     found: list[dict[int, Start]] = []
     takeover = threading.Thread(target=lambda: found.append(starts(site)), daemon=True)
     takeover.start()
     takeover.join(1.5)
     assert takeover.is_alive(), f"it did not wait: {found}"
-    predecessor.commit_transaction(30)
-    takeover.join(30)
+    predecessor.commit_transaction(PATIENCE_SECONDS)
+    takeover.join(PATIENCE_SECONDS)
     assert found == [{0: Start(7, True, 20), 1: Start(0, False, 0)}]
 
 
@@ -239,7 +240,7 @@ def test_an_offset_outside_the_log_is_refused(site: Site, kafka: KafkaBroker) ->
     site.commit(site.producer(), 5)
     admin = kafka.admin()
     for future in admin.delete_records([TopicPartition(site.input, 0, 6)]).values():
-        future.result(30)
+        future.result(PATIENCE_SECONDS)
     with pytest.raises(SurroundingsError, match=r"offset 5 of .* outside the log \[6, 20\]"):
         starts(site)
     assert end_offsets(site.servers, site.input)[0] == 20

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rocksdict import WriteBatch
 
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SurroundingsError
 from worker.storage import databases as module
 from worker.storage.databases import (
@@ -60,7 +61,7 @@ print(peak_bytes() - before)
 
 def peak_bytes(directory: Path, how: str) -> int:
     run = [sys.executable, "-c", FILL_AND_READ, str(directory), how]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 
@@ -142,7 +143,9 @@ def test_the_process_raises_its_own_limit_of_files() -> None:
         "Databases(2**24, 64)\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 300 or hard)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert done.stdout.strip() == "True", done.stderr
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests.harness.consumer_thread import ConsumerThread, Fetched
 from tests.harness.faust_app import INPUT, End, die, make_app
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash, SurroundingsError
 from worker.stream import consumer as module
 from worker.stream.consumer import (
@@ -391,8 +392,8 @@ async def test_a_rebalance_while_lingering_drops_the_fetch(app: Any) -> None:
 async def test_a_full_micro_batch_does_not_linger(app: Any) -> None:
     rig = Rig(app, {A: [*range(25)], B: []})
     await rig.join({0: 0})
-    app.linger_seconds = 60
-    assert offsets(await asyncio.wait_for(rig.poll(), 10)) == [*range(10)]
+    app.linger_seconds = 2 * PATIENCE_SECONDS
+    assert offsets(await asyncio.wait_for(rig.poll(), PATIENCE_SECONDS)) == [*range(10)]
 
 
 @pytest.mark.asyncio

@@ -13,6 +13,7 @@ import pytest
 from faust.types import TP
 
 from tests.harness.faust_app import End, die, make_app, make_table
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash
 from worker.kafka.topics import DELETE_RETENTION_MS
 from worker.state import DamagedDatabase
@@ -142,7 +143,7 @@ def test_the_gate_lets_one_writer_through_at_a_time(
         def write(self, batch: Any) -> None:
             inside.append(batch)
             entered.set()
-            assert go_on.wait(10)
+            assert go_on.wait(PATIENCE_SECONDS)
             super().write(batch)
 
     slow = Slow(database)
@@ -152,13 +153,13 @@ def test_the_gate_lets_one_writer_through_at_a_time(
         threading.Thread(target=lambda: (table.write(0, {b"a": b"2"}, 2), second.set())),
     ]
     writers[0].start()
-    assert entered.wait(10)
+    assert entered.wait(PATIENCE_SECONDS)
     writers[1].start()
     assert not second.wait(0.2)
     assert len(inside) == 1, "the second writer is through the gate with the first"
     go_on.set()
     for writer in writers:
-        writer.join(10)
+        writer.join(PATIENCE_SECONDS)
     monkeypatch.undo()
     assert stored(table) == ({b"a": b"2"}, 2)
 
@@ -336,7 +337,7 @@ class FakeReader:
             raise self.rig.restore_failure
         if self.rig.restore_waits:
             self.rig.restoring.set()
-            assert self.stop_called.wait(10)
+            assert self.stop_called.wait(PATIENCE_SECONDS)
             return 0
         if self.stopped:
             return 0
@@ -351,7 +352,7 @@ class FakeReader:
         self.rig.following.set()
         if self.rig.follow_failure:
             raise self.rig.follow_failure
-        assert self.stop_called.wait(10)
+        assert self.stop_called.wait(PATIENCE_SECONDS)
 
 
 class Rig:
@@ -445,8 +446,8 @@ async def test_what_was_restored_goes_on_under_the_next_assignment(rig: Rig) -> 
 async def test_a_rebalance_ends_a_restore_and_nothing_is_taken_over(rig: Rig) -> None:
     rig.restore_waits = True
     recovery = asyncio.ensure_future(rig.recovered({0}))
-    await asyncio.to_thread(rig.restoring.wait, 10)
-    await asyncio.wait_for(rig.rebalance(), 10)
+    await asyncio.to_thread(rig.restoring.wait, PATIENCE_SECONDS)
+    await asyncio.wait_for(rig.rebalance(), PATIENCE_SECONDS)
     await recovery
     assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 0}, {0: 10}), "let go"]
     assert rig.table._roles == {}
@@ -462,7 +463,7 @@ async def test_a_rebalance_before_the_restore_began_ends_it_too(rig: Rig) -> Non
     rebalance = asyncio.ensure_future(rig.rebalance())
     await asyncio.sleep(0)
     rig.starts_wait.set()
-    await asyncio.wait_for(rebalance, 5)
+    await asyncio.wait_for(rebalance, PATIENCE_SECONDS)
     await recovery
     assert ("delivery", STARTS) not in rig.log
     assert stored(rig.table) == ({}, -1)
@@ -474,13 +475,13 @@ async def test_a_rebalance_before_the_restore_began_ends_it_too(rig: Rig) -> Non
 @pytest.mark.asyncio
 async def test_a_standby_follows_until_the_next_rebalance(rig: Rig) -> None:
     await rig.recovered({0}, {0, 1})  # in two roles it is active
-    await asyncio.to_thread(rig.following.wait, 10)
+    await asyncio.to_thread(rig.following.wait, PATIENCE_SECONDS)
     assert rig.table._roles == {0: ACTIVE, 1: STANDBY}
     assert rig.log[-1] == ("follow", {1: 0})
     assert stored(rig.table, 1) == ({b"row": b"followed"}, 1)
     follower = rig.table._follower
     assert follower is not None
-    await asyncio.wait_for(rig.rebalance(), 10)
+    await asyncio.wait_for(rig.rebalance(), PATIENCE_SECONDS)
     assert not follower.is_alive()
     await rig.recovered({1})  # promoted: goes on where the standby ended
     assert ("restore", {1: 2}, {1: 10}) in rig.log
