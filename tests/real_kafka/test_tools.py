@@ -168,7 +168,7 @@ class Patient(Producer):
         if meant and {when!r} == "killed before":
             os.kill(os.getpid(), signal.SIGKILL)
         if {when!r} == "slow":
-            time.sleep(0.5)
+            time.sleep(2)  # a run beside it has the time of forty of these to begin
         super().commit_transaction(*timeout)
         if meant and {when!r} == "killed after":
             os.kill(os.getpid(), signal.SIGKILL)
