@@ -494,7 +494,7 @@ async def test_a_standby_that_fails_ends_the_process(rig: Rig) -> None:
     await rig.recovered(set(), {1})
     follower = rig.table._follower
     assert follower is not None
-    await asyncio.to_thread(follower.join, 10)
+    await asyncio.to_thread(follower.join, PATIENCE_SECONDS)
     assert rig.deaths == [rig.follow_failure]
     await rig.rebalance()
 
