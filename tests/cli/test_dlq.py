@@ -5,6 +5,7 @@ import json
 import pytest
 from confluent_kafka import Producer
 
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.events import Reason, Record, Rejected, dead_letter_message
 from worker.kafka.partitioner import partition_of
 from worker.settings import Settings
@@ -41,7 +42,7 @@ def letters(broker):
         producer.produce(
             letter.topic, letter.value, letter.key, partition, timestamp=time_ms, headers=letter.headers
         )
-        assert producer.flush(10) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
 
 
 def _rows(ended):
@@ -178,7 +179,7 @@ def published(broker):
     for value in values:
         for key in (b"e", b"another"):
             producer.produce(topic, value, key, 1 - partition_of("e", 2))
-        assert producer.flush(10) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
 
 
 def test_history(run, published):
@@ -208,7 +209,7 @@ def test_a_topic_of_something_else(run, broker):
     topic = Settings.from_environment().output_topic
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce(topic, b"[1]", b"e", 0)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
     ended = run("inspect", "e", "--history")
     assert ended.code == 2
     assert "COVERSUMM_OUTPUT_TOPIC" in ended.err

@@ -9,6 +9,7 @@ import click
 import pytest
 
 from tests.cli.events import lines, sample
+from tests.harness.patience import PATIENCE_SECONDS
 from worker import __version__
 from worker.cli.group import cli
 from worker.errors import Crash, Fenced, SurroundingsError
@@ -150,7 +151,7 @@ def test_a_reader_that_has_enough_is_no_error(write):
     ) as process:
         assert process.stdout.readline()
         process.stdout.close()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
         assert process.stderr.read() == b""
 
 
@@ -162,6 +163,6 @@ def test_ctrl_c(write):
         process.stdin.flush()
         assert process.stdout.readline()  # it is at work, and waits for the rest
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     assert errors == b""

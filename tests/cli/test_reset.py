@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import pytest
 from confluent_kafka import Producer
 
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.operations import reset
 from worker.operations.reset_warnings import input_beginnings
 from worker.settings import Settings
@@ -74,7 +75,7 @@ def test_it_says_which_input_cannot_be_read_again(run, monkeypatch, embedded_bro
     for partition, events in ((0, 1), (1, 8), (2, 0)):
         for _ in range(events):
             producer.produce(settings.input_topic, bytes(900_000), partition=partition)
-            assert producer.flush(10) == 0
+            assert producer.flush(PATIENCE_SECONDS) == 0
     removed = 8 - KEPT_BYTES // 900_000
     assert input_beginnings(settings) == {1: removed}
     told = f"the first records of {settings.input_topic} are gone (partition 1 at {removed})"

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.events import lines, sample
 from tests.harness.broker import free_port
+from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import read_topic
 from worker.kafka.topics import topic_specs
 from worker.settings import Settings
@@ -39,7 +40,8 @@ def worker(embedded_broker, monkeypatch, tmp_path):
 
 def _wait(process, log):
     url = f"http://127.0.0.1:{Settings.from_environment().web_port}/readyz"
-    for _ in range(600):
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < give_up:
         assert process.poll() is None, log.read_text()
         try:
             with urllib.request.urlopen(url, timeout=5):
@@ -56,7 +58,8 @@ def test_the_commands_together(worker, run, write, tmp_path, embedded_broker):
     expected = [json.loads(line) for line in run("summarize", path).out.splitlines()]
     topic = Settings.from_environment().output_topic
     entity = events[0]["entity_id"]
-    for _ in range(300):
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < give_up:
         found = run("inspect", entity)
         if found.code == 0 and json.loads(found.out)["review_count"] == len(events):
             break
@@ -72,7 +75,7 @@ def test_the_commands_together(worker, run, write, tmp_path, embedded_broker):
 
     assert run("verify").code == 0, "though it is still running"
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(30) == 0
+    assert worker.wait(PATIENCE_SECONDS) == 0
     assert run("verify").code == 0
     stored = json.loads(run("inspect", entity, "--data-dir", tmp_path / "data").out)
     assert stored.pop("refills") is None  # a count of the running worker's
@@ -91,12 +94,12 @@ def _comparable(body):
 
 def test_ctrl_c(worker):
     worker.send_signal(signal.SIGINT)
-    assert worker.wait(30) == 130
+    assert worker.wait(PATIENCE_SECONDS) == 130
 
 
 def test_no_input_topic(embedded_broker, monkeypatch):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
-    done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(
         "coversumm-worker: error: the input topic marketplace.reviews.v1 does not exist"

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import worker.kafka.topics
+from tests.harness.patience import PATIENCE_SECONDS
 
 ROLES = ("input", "output", "dead letters", "changelog")
 
@@ -35,7 +36,7 @@ def admin(kafka, monkeypatch):
 
 def _create(admin, name, partitions, **config):
     config = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(PATIENCE_SECONDS)
     while name not in admin.list_topics().topics:  # made by the controller, soon known to the broker
         time.sleep(0.05)
 
@@ -69,7 +70,7 @@ def test_created_once_then_found(run, admin, names):
 
 def _config(admin, name):
     resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-    return admin.describe_configs([resource])[resource].result(30)
+    return admin.describe_configs([resource])[resource].result(PATIENCE_SECONDS)
 
 
 @pytest.mark.kafka
@@ -104,7 +105,7 @@ def test_a_broker_that_tells_no_policies(run, embedded_broker, names, monkeypatc
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
     for name in names.values():
         embedded_broker.create_topic(name, 2)
-    monkeypatch.setattr(worker.kafka.topics, "METADATA_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(worker.kafka.topics, "METADATA_TIMEOUT_SECONDS", 3)
     ended = run("topics")
     assert ended.code == 0
     assert ended.err.startswith("the cleanup policies were not checked: ")

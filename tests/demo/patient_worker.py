@@ -8,7 +8,7 @@ import asyncio
 
 from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance
 
-LEADER_WAITS_SECONDS = 0.5
+LEADER_WAITS_SECONDS = 2.0
 
 _on_join_leader = CoordinatorGroupRebalance._on_join_leader
 

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.demo.broker import EmbeddedBroker
 
 PRODUCE = 0
@@ -26,16 +27,16 @@ def send(broker, topic, *values, **settings):
     client = producer(broker, **settings)
     for value in values:
         client.produce(topic, value, partition=0, on_delivery=lambda error, _message: outcomes.append(error))
-    client.flush(10)
+    client.flush(PATIENCE_SECONDS)
     return outcomes
 
 
-def read(broker, topic, count, timeout_s=10):
+def read(broker, topic, count):
     """The first values of partition 0."""
     client = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", **QUIET})
     try:
         client.assign([TopicPartition(topic, 0, 0)])
-        return [message.value() for message in client.consume(count, timeout_s)]
+        return [message.value() for message in client.consume(count, PATIENCE_SECONDS)]
     finally:
         client.close()
 
@@ -43,7 +44,9 @@ def read(broker, topic, count, timeout_s=10):
 def test_topics_have_the_chosen_partitions():
     with EmbeddedBroker({"one": 1, "seven": 7}) as broker:
         broker.create_topic("three", 3)
-        found = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **QUIET}).list_topics(timeout=10)
+        found = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **QUIET}).list_topics(
+            timeout=PATIENCE_SECONDS
+        )
     assert {name: len(topic.partitions) for name, topic in found.topics.items()} == {
         "one": 1,
         "seven": 7,
@@ -77,11 +80,11 @@ def test_requests_fail_as_told_and_no_longer(embedded_broker):
 def test_answers_are_delayed(embedded_broker):
     embedded_broker.create_topic("reviews", 1)
     client = producer(embedded_broker)
-    client.list_topics(timeout=10)  # connected
+    client.list_topics(timeout=PATIENCE_SECONDS)  # connected
     embedded_broker.delay_answers(400)
     started = time.monotonic()
-    client.list_topics(timeout=10)
-    assert 0.4 <= time.monotonic() - started < 5
+    client.list_topics(timeout=PATIENCE_SECONDS)
+    assert time.monotonic() - started >= 0.4
 
 
 def test_down_and_up_again_keeps_what_is_stored(embedded_broker):
@@ -108,13 +111,13 @@ def test_closing_frees_the_port_and_ends_everything():
 def test_it_dies_with_its_process_however_that_ends():
     code = (
         "import time\nfrom worker.demo.broker import EmbeddedBroker\n"
-        "print(EmbeddedBroker({'reviews': 1}).bootstrap_servers, flush=True)\ntime.sleep(60)"
+        "print(EmbeddedBroker({'reviews': 1}).bootstrap_servers, flush=True)\ntime.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         servers = process.stdout.readline().strip()
         client = AdminClient({"bootstrap.servers": servers, **QUIET})
-        assert "reviews" in client.list_topics(timeout=10).topics
+        assert "reviews" in client.list_topics(timeout=PATIENCE_SECONDS).topics
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(PATIENCE_SECONDS)
     with pytest.raises(KafkaException):
         AdminClient({"bootstrap.servers": servers, **QUIET}).list_topics(timeout=1)

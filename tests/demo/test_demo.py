@@ -10,6 +10,8 @@ from collections import Counter
 
 import pytest
 
+from tests.harness.patience import PATIENCE_SECONDS
+
 CODE = """
 import sys
 from worker.demo import run_demo
@@ -21,7 +23,6 @@ except KeyboardInterrupt:
 except CoversummError as error:
     sys.exit(f"{error.exit_code} {error}")
 """
-SECONDS = 120
 
 
 class Demo:
@@ -38,7 +39,7 @@ class Demo:
         )
 
     def finish(self):
-        out, err = self.process.communicate(timeout=SECONDS)
+        out, err = self.process.communicate(timeout=PATIENCE_SECONDS)
         return self.process.returncode, out, err
 
     def wait_for_a_change(self):
@@ -54,7 +55,7 @@ class Demo:
         return [int(pid) for pid in found.stdout.split()]
 
     def wait_until_nothing_is_left(self):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while (left := [*self.children(), *self.directory.iterdir()]) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not left

@@ -11,13 +11,13 @@ import urllib.request
 import pytest
 from confluent_kafka import Producer
 
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.kafka.partitioner import partition_of
 from worker.kafka.topics import topic_specs
 from worker.settings import Settings, environment_with
 
 PARTITIONS = 4
 ENTITIES = [f"entity/{number} é" for number in range(8)]
-SECONDS = 60
 
 
 def free_port():
@@ -78,7 +78,7 @@ def workers(embedded_broker, tmp_path):
 
 
 def wait_for(condition, what):
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.2)
@@ -104,7 +104,7 @@ def send(broker, settings):
             "sentences": [{"text": f"about {entity_id}", "embedding": [1, 0]}],
         }
         client.produce(settings.input_topic, json.dumps(event), entity_id)
-    assert client.flush(10) == 0
+    assert client.flush(PATIENCE_SECONDS) == 0
 
 
 def test_either_worker_leads_to_every_summary(embedded_broker, workers, tmp_path):

@@ -31,6 +31,8 @@ from typing import Self
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.harness.patience import PATIENCE_SECONDS
+
 POM = Path(__file__).with_name("pom.xml")
 CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
 JAVA_MAJOR = 17
@@ -85,7 +87,7 @@ def missing_tools() -> list[str]:
 def _java_major() -> int:
     """The major version of `java` on the path; 0 when there is none that runs."""
     try:
-        shown = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60)
+        shown = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     except OSError:
         return 0
     found = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
@@ -187,7 +189,7 @@ class KafkaBroker:
         assert self._process is not None
         return self._process.pid
 
-    def start(self, timeout_s: float = 60) -> None:
+    def start(self, timeout_s: float = PATIENCE_SECONDS) -> None:
         """Start, or start again on the same ports and data; return when it serves requests."""
         assert self._process is None, "already running"
         properties = self.directory / "server.properties"
@@ -206,13 +208,13 @@ class KafkaBroker:
             self.kill()
             raise
 
-    def stop(self, timeout_s: float = 30) -> None:
+    def stop(self, timeout_s: float = PATIENCE_SECONDS) -> None:
         """Stop in an orderly way; kill what does not. Nothing happens when it is not running."""
         self._end(signal.SIGTERM, timeout_s)
 
     def kill(self) -> None:
         """`kill -9`. The data stays, as after a power cut of the process."""
-        self._end(signal.SIGKILL, 30)
+        self._end(signal.SIGKILL, PATIENCE_SECONDS)
 
     def resume(self) -> None:
         """SIGCONT."""
@@ -226,7 +228,7 @@ class KafkaBroker:
         """Create one topic; return when the broker serves all its partitions, as whatever comes next expects."""
         admin = self.admin()  # its futures fail once it is collected
         topic = NewTopic(name, partitions, 1, config=dict(config or {}))
-        deadline_s = time.monotonic() + 60
+        deadline_s = time.monotonic() + PATIENCE_SECONDS
         asked_before = False
         while True:
             try:
@@ -272,7 +274,7 @@ class KafkaBroker:
             process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(30)
+            process.wait(PATIENCE_SECONDS)
 
     def _wait_until_it_serves(self, admin: AdminClient, topic: str, deadline_s: float) -> None:
         """The controller makes a topic; the broker knows of it, and leads its partitions, a moment later."""

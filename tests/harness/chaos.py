@@ -16,14 +16,13 @@ from typing import Literal, NamedTuple
 
 from tests.harness.armed import STEPS, Order
 from tests.harness.load import Sent
+from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.workers import RESTARTED, Pipeline, WorkerError, WorkerProcess
 
 Kind = Literal["kill", "pause", "terminate", "stop broker", "kill broker"]
 KINDS: tuple[Kind, ...] = ("kill", "kill", "pause", "terminate")
 BROKER = ("stop broker", "kill broker")
 
-STEP_SECONDS = 90.0
-"""A step that an armed worker has not come to by then is not reached, which is a finding."""
 TRIGGER_SECONDS = 12.0
 """How long one rebalance may take to lead a worker to a step of it; then comes another."""
 
@@ -153,7 +152,7 @@ class Chaos:
             self.tick(self.total)
             time.sleep(0.1)
 
-    def wait_ready(self, timeout_s: float = 180) -> float:
+    def wait_ready(self, timeout_s: float = PATIENCE_SECONDS) -> float:
         """Seconds from the end of the last fault (restarted, resumed, broker back) until all are ready and nothing is behind."""
         targets = self.site.targets()
         give_up_s = time.monotonic() + timeout_s
@@ -256,7 +255,7 @@ class Chaos:
     def _trigger_again(self) -> None:
         for armed in self._armed.values():
             now_s = time.monotonic()
-            if now_s - armed.since_s > STEP_SECONDS:
+            if now_s - armed.since_s > PATIENCE_SECONDS:
                 raise WorkerError(f"never there: {armed.fault}\n{self.site.logs()}")
             if now_s - armed.triggered_s > TRIGGER_SECONDS and not self._down and self._all_ready():
                 armed.triggered_s = now_s
@@ -271,7 +270,7 @@ class Chaos:
             if armed.fault.kind == "kill broker":
                 self.site.broker.kill()  # it is dead: this waits for its end
             elif armed.fault.kind == "kill":
-                worker.wait(10)
+                worker.wait()
             self._struck(armed.fault)
 
     def _note(self, what: str) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition
 from rocksdict import AccessType, Options, Rdict
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import Message, end_offsets, producer, read_topic
 from tests.harness.workers import COMMAND, ROOT, Pipeline, WorkerProcess, clean_environment, wait_for
 from worker.state.keys import describe
@@ -90,12 +91,12 @@ def reset(worker: WorkerProcess, *options: str) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
         )
         said = run.stdout + run.stderr
         return run.returncode == 0
 
-    wait_for(done, 20, lambda: said, every_s=1)
+    wait_for(done, lambda: said, every_s=1)
 
 
 # -- the disk -----------------------------------------------------------------------------------------------------------
@@ -165,9 +166,9 @@ def run_as_root_of_a_namespace(test_id: str) -> None:
 def delete_topic(broker: KafkaBroker, name: str) -> None:
     """Delete a topic, and wait until nobody knows it any more."""
     admin = broker.admin()
-    for future in admin.delete_topics([name], operation_timeout=30).values():
-        future.result(30)
-    wait_for(lambda: name not in admin.list_topics(timeout=10).topics, 30, lambda: f"{name} is still there")
+    for future in admin.delete_topics([name], operation_timeout=PATIENCE_SECONDS).values():
+        future.result(PATIENCE_SECONDS)
+    wait_for(lambda: name not in admin.list_topics(timeout=10).topics, lambda: f"{name} is still there")
 
 
 def make_anew(site: Pipeline, name: str, config: Mapping[str, str] | None = None) -> None:
@@ -181,7 +182,7 @@ def write_rows(site: Pipeline, rows: list[Message], topic: str) -> None:
     writer = producer(site.broker.bootstrap_servers)
     for row in rows:
         writer.produce(topic, row.value, row.key, row.partition)
-    assert writer.flush(30) == 0
+    assert writer.flush(PATIENCE_SECONDS) == 0
 
 
 def published(site: Pipeline) -> dict[str, dict[int, int]]:
@@ -205,4 +206,4 @@ def delete_records(site: Pipeline, topic: str, before: Mapping[int, int]) -> Non
     asked = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
     admin = site.broker.admin()  # its futures fail once it is collected
     for future in admin.delete_records(asked).values():
-        future.result(30)
+        future.result(PATIENCE_SECONDS)

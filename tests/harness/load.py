@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.poison import Poison, poisons
 from tests.harness.topics import producer
 from worker.text.embedders import load_engine
@@ -340,7 +341,7 @@ def send_in_transactions(
     """Send `events` in transactions, and between them aborted ones that would delete what was sent. Their number."""
     chance = random.Random(seed)
     sender = producer(bootstrap_servers, **{"transactional.id": f"load-{topic}"})
-    sender.init_transactions(60)
+    sender.init_transactions(PATIENCE_SECONDS)
     started_s, total = time.monotonic(), 0
     for part in batched_lists(events, chunk):
         for committed in (True, False) if chance.random() < abort_share else (True,):
@@ -349,7 +350,7 @@ def send_in_transactions(
                 value = event.value if committed else None  # a null value deletes the entity
                 sender.produce(topic, key=event.key or b"aborted", value=value)
             _flush(sender, lambda: None)
-            (sender.commit_transaction if committed else sender.abort_transaction)(60)
+            (sender.commit_transaction if committed else sender.abort_transaction)(PATIENCE_SECONDS)
         total += len(part)
         tick(total)
         _hold_back(total, events_per_s, started_s)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-READ_TIMEOUT_S = 60.0
+from tests.harness.patience import PATIENCE_SECONDS
 
 
 class Message(NamedTuple):
@@ -57,9 +57,9 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:
     reader = consumer(bootstrap_servers)
     try:
         starts = {
-            partition: reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=READ_TIMEOUT_S)[
-                0
-            ]
+            partition: reader.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=PATIENCE_SECONDS
+            )[0]
             for partition in partitions_of(reader, topic)
         }
         reader.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
@@ -70,9 +70,9 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:
             batch = reader.consume(10_000, 0.2)  # waits out its time unless it is full
             if batch:
                 quiet_since_s = time.monotonic()
-            elif time.monotonic() - quiet_since_s > READ_TIMEOUT_S:
+            elif time.monotonic() - quiet_since_s > PATIENCE_SECONDS:
                 raise TimeoutError(
-                    f"{topic} was not read to its end: nothing came for {READ_TIMEOUT_S:.0f} s"
+                    f"{topic} was not read to its end: nothing came for {PATIENCE_SECONDS:.0f} s"
                 )
             for record in batch:
                 error = record.error()
@@ -92,9 +92,9 @@ def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
     reader = consumer(bootstrap_servers)
     try:
         return {
-            partition: reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=READ_TIMEOUT_S)[
-                1
-            ]
+            partition: reader.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=PATIENCE_SECONDS
+            )[1]
             for partition in partitions_of(reader, topic)
         }
     finally:
@@ -106,14 +106,16 @@ def committed_offsets(bootstrap_servers: str, topic: str, group: str) -> dict[in
     reader = consumer(bootstrap_servers, group)
     try:
         asked = [TopicPartition(topic, partition) for partition in partitions_of(reader, topic)]
-        return {answer.partition: answer.offset for answer in reader.committed(asked, timeout=READ_TIMEOUT_S)}
+        return {
+            answer.partition: answer.offset for answer in reader.committed(asked, timeout=PATIENCE_SECONDS)
+        }
     finally:
         reader.close()
 
 
 def partitions_of(client: Consumer, topic: str) -> list[int]:
     """The topic's partitions; an unknown topic is an error."""
-    description = client.list_topics(topic, timeout=READ_TIMEOUT_S).topics[topic]
+    description = client.list_topics(topic, timeout=PATIENCE_SECONDS).topics[topic]
     if description.error is not None:
         raise KafkaException(description.error)
     return sorted(description.partitions)

@@ -25,6 +25,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from tests.harness import armed as armed_launcher
 from tests.harness.broker import KafkaBroker, die_with_parent, free_port
+from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import committed_offsets, consumer, read_topic
 
 COMMAND = [sys.executable, "-m", "worker"]
@@ -105,7 +106,7 @@ class WorkerProcess:
     def kill(self) -> None:
         """`kill -9`."""
         self._signal(signal.SIGKILL)
-        self.wait(30)
+        self.wait()
 
     def interrupt(self) -> None:
         """SIGINT, as Ctrl-C sends it."""
@@ -140,21 +141,21 @@ class WorkerProcess:
         assert not self.alive, "still running"
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
-    def terminate(self, timeout_s: float = 30) -> int:
+    def terminate(self, timeout_s: float = PATIENCE_SECONDS) -> int:
         """SIGTERM; the exit code. One that does not end in time is killed, and that is an error."""
         if self._stopped:
             self.resume()
         self._signal(signal.SIGTERM)
         return self.wait(timeout_s)
 
-    def wait(self, timeout_s: float) -> int:
+    def wait(self, timeout_s: float = PATIENCE_SECONDS) -> int:
         """The exit code, once it ended by itself."""
         assert self._process is not None
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(30)
+            self._process.wait(PATIENCE_SECONDS)
             raise WorkerError(f"it did not end within {timeout_s:g} s\n{self.log_end()}") from None
 
     def ready(self) -> bool:
@@ -163,7 +164,7 @@ class WorkerProcess:
             return bool(answer.status == 200)
         return False
 
-    def wait_ready(self, timeout_s: float = 60) -> float:
+    def wait_ready(self, timeout_s: float = PATIENCE_SECONDS) -> float:
         """Seconds until `/readyz` said yes."""
         started_s = time.monotonic()
 
@@ -172,10 +173,10 @@ class WorkerProcess:
                 raise WorkerError(f"ended with {self.exit_code} before it was ready\n{self.log_end()}")
             return self.ready()
 
-        wait_for(is_ready, timeout_s, lambda: f"not ready\n{self.log_end()}", every_s=0.05)
+        wait_for(is_ready, lambda: f"not ready\n{self.log_end()}", timeout_s=timeout_s, every_s=0.05)
         return time.monotonic() - started_s
 
-    def get(self, path: str, timeout_s: float = 10) -> Any:
+    def get(self, path: str, timeout_s: float = PATIENCE_SECONDS) -> Any:
         """An open HTTP answer of its web server; raises what urllib raises."""
         return urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}{path}", timeout=timeout_s)
 
@@ -202,7 +203,7 @@ class WorkerProcess:
         """End it whatever state it is in; for clean-up."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
-            self._process.wait(30)
+            self._process.wait(PATIENCE_SECONDS)
 
     def _signal(self, number: signal.Signals) -> None:
         if not self.alive:
@@ -300,7 +301,7 @@ class Pipeline:
         committed = committed_offsets(self.broker.bootstrap_servers, self.input_topic, self.name)
         return sum(max(0, target - max(0, committed[partition])) for partition, target in targets.items())
 
-    def wait_caught_up(self, timeout_s: float = 120) -> float:
+    def wait_caught_up(self, timeout_s: float = PATIENCE_SECONDS) -> float:
         """Seconds until everything in the input topic now is committed."""
         started_s = time.monotonic()
         targets = self.targets()
@@ -310,13 +311,15 @@ class Pipeline:
                 raise WorkerError("no worker is alive\n" + self.logs())
             return self.lag(targets) == 0
 
-        wait_for(caught_up, timeout_s, lambda: f"lag {self.lag(targets)}\n{self.logs()}", every_s=0.3)
+        wait_for(
+            caught_up, lambda: f"lag {self.lag(targets)}\n{self.logs()}", timeout_s=timeout_s, every_s=0.3
+        )
         return time.monotonic() - started_s
 
-    def set_offsets(self, offsets: Mapping[int, int], timeout_s: float = 30) -> None:
+    def set_offsets(self, offsets: Mapping[int, int]) -> None:
         """Set the group's offsets, as an operator may, and say so in their metadata.
 
-        A group with members refuses: it is asked again until `timeout_s`, for one that was killed is a member for a session.
+        A group with members refuses: it is asked again, for one that was killed is a member for a session.
         """
         client = consumer(self.broker.bootstrap_servers, self.name)
         wanted = [
@@ -331,7 +334,7 @@ class Pipeline:
             return False
 
         try:
-            wait_for(set_now, timeout_s, lambda: f"the group {self.name} does not let its offsets be set")
+            wait_for(set_now, lambda: f"the group {self.name} does not let its offsets be set")
         finally:
             client.close()
 
@@ -428,7 +431,11 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def wait_for(
-    condition: Callable[[], bool], timeout_s: float, complaint: Callable[[], str], *, every_s: float = 0.1
+    condition: Callable[[], bool],
+    complaint: Callable[[], str],
+    *,
+    timeout_s: float = PATIENCE_SECONDS,
+    every_s: float = 0.1,
 ) -> None:
     """Return when `condition` holds; WorkerError with the complaint when it does not in time."""
     deadline_s = time.monotonic() + timeout_s

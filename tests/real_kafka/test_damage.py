@@ -33,6 +33,7 @@ from tests.harness.damage import (
     write_rows,
 )
 from tests.harness.load import Sent
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.record import Recorder
 from tests.harness.scenario import judge
 from tests.harness.topics import read_topic
@@ -42,7 +43,7 @@ from tests.real_kafka.test_surroundings import refused, refused_again
 from worker.state import rows as codec
 from worker.state.keys import APPLIED
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 LOAD = events(110, seed=3)
 FIRST, SECOND = LOAD[:120], LOAD[120:]
@@ -61,7 +62,7 @@ def stopped(site: Pipeline, load: list[Sent] = FIRST, **settings: str) -> Worker
     worker = site.worker(**settings).start()
     worker.wait_ready()
     feed(site, load)
-    site.wait_caught_up(60)
+    site.wait_caught_up()
     assert worker.terminate() == 0
     return worker
 
@@ -72,7 +73,7 @@ def killed(site: Pipeline) -> WorkerProcess:
     for load in (FIRST[:60], FIRST[60:]):
         worker.start().wait_ready()  # what is in the log at an opening goes into a table file
         feed(site, load)
-        site.wait_caught_up(60)
+        site.wait_caught_up()
         worker.kill()
     for folder in databases(worker):
         assert list(folder.glob("*.sst"))
@@ -89,7 +90,7 @@ def goes_on(site: Pipeline, worker: WorkerProcess, *, broken_history: bool = Fal
         worker.start()
     worker.wait_ready()
     feed(site, SECOND)
-    site.wait_caught_up(60)
+    site.wait_caught_up()
     site.stop()
     report = site.verify(compacted=broken_history)
     site.verify_state()
@@ -167,7 +168,7 @@ def _set_policy(site: Pipeline, topic: str, policy: str) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     admin = site.broker.admin()  # its futures fail once it is collected
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
+        future.result(PATIENCE_SECONDS)
 
 
 # -- formats --------------------------------------------------------------------------------------------------------------
@@ -308,7 +309,7 @@ def test_a_data_directory_from_a_backup_catches_up(site: Pipeline) -> None:
     backup = shutil.copytree(worker.data_dir, worker.directory / "backup")
     worker.start().wait_ready()
     feed(site, FIRST[60:])
-    site.wait_caught_up(60)
+    site.wait_caught_up()
     assert worker.terminate() == 0
     live = all_rows(worker)
     worker.wipe()
@@ -327,7 +328,7 @@ def test_a_data_directory_of_another_worker_is_as_good_as_ones_own(site: Pipelin
     shutil.copytree(one.data_dir, other.data_dir)
     one.start().wait_ready()
     feed(site, FIRST[60:])
-    site.wait_caught_up(60)
+    site.wait_caught_up()
     one.kill()
     goes_on(site, other)
 
@@ -363,14 +364,14 @@ def disk(tmp_path: Path) -> Iterator[Disk | None]:
         made.unmount()
 
 
-def never_ready(worker: WorkerProcess, code: int, timeout_s: float = 90) -> None:
+def never_ready(worker: WorkerProcess, code: int) -> None:
     """It ends with this code, and at no time before said that it was ready."""
 
     def ended() -> bool:
         assert not worker.ready(), worker.log_end()
         return not worker.alive
 
-    wait_for(ended, timeout_s, worker.log_end, every_s=0.05)
+    wait_for(ended, worker.log_end, every_s=0.05)
     assert worker.exit_code == code, worker.log_end()
 
 
@@ -383,7 +384,7 @@ def test_a_full_disk_while_processing(
     worker.start().wait_ready()
     disk.fill()
     feed(site, FIRST[60:])
-    assert worker.wait(60) == 3, worker.log_end()
+    assert worker.wait() == 3, worker.log_end()
     assert "is full" in worker.log_text()
     worker.start()
     never_ready(worker, 3)
@@ -416,9 +417,9 @@ def test_a_full_disk_while_recovering(
 # -- topics removed while the worker runs ---------------------------------------------------------------------------------
 
 
-def ends(worker: WorkerProcess, *codes: int, timeout_s: float = 100) -> None:
+def ends(worker: WorkerProcess, *codes: int) -> None:
     """It ends by itself with one of these."""
-    assert worker.wait(timeout_s) in codes, worker.log_end()
+    assert worker.wait() in codes, worker.log_end()
 
 
 POISON = Sent(b"a hotel", b"no event")
@@ -435,7 +436,7 @@ def test_a_topic_to_publish_in_removed_while_running(site: Pipeline, role: str) 
     site.settings = {**site.settings, **QUICK}
     (worker,) = site.start(1)
     feed(site, [*FIRST, POISON])
-    site.wait_caught_up(60)
+    site.wait_caught_up()
     topic = getattr(site, f"{role}_topic")
     committed = site.targets()
     delete_topic(site.broker, topic)
@@ -446,7 +447,7 @@ def test_a_topic_to_publish_in_removed_while_running(site: Pipeline, role: str) 
         assert site.lag(committed) == 0
         site.broker.create_topic(topic, site.partitions, {"cleanup.policy": "compact"})
     worker.start().wait_ready()
-    site.wait_caught_up(60)
+    site.wait_caught_up()
     site.stop()
     report = site.report()
     # Gone is what was in the topic, and with it the last word on some entities; nothing else is missing, repeated or wrong.
@@ -459,11 +460,11 @@ def test_a_topic_to_publish_in_removed_while_running(site: Pipeline, role: str) 
 def test_an_input_topic_removed_while_running(site: Pipeline) -> None:
     (worker,) = site.start(1)
     feed(site, FIRST)
-    site.wait_caught_up(60)
+    site.wait_caught_up()
     before = published(site)
     make_anew(site, site.input_topic)
     feed(site, events(500, seed=5))
-    wait_for(lambda: not worker.alive, 100, worker.log_end)
+    wait_for(lambda: not worker.alive, worker.log_end)
     assert worker.exit_code in (2, 3), worker.log_end()
     refused_again(worker, "made anew", "coversumm-worker reset")
     assert published(site) == before
@@ -473,7 +474,7 @@ def test_a_changelog_removed_while_running(site: Pipeline) -> None:
     """Its rows would go into the new one, the offsets with them: nothing of that is committed."""
     (worker,) = site.start(1)
     feed(site, FIRST)
-    site.wait_caught_up(60)
+    site.wait_caught_up()
     before, committed = published(site), site.targets()
     make_anew(site, site.changelog_topic, {"cleanup.policy": "compact"})
     feed(site, SECOND)
@@ -504,7 +505,7 @@ def test_a_state_rebuilt_from_a_compacted_changelog_is_the_live_one(site: Pipeli
     written = 0
     for at in range(0, len(FIRST), 30):
         feed(site, FIRST[at : at + 30])
-        site.wait_caught_up(60)
+        site.wait_caught_up()
     assert worker.terminate() == 0
     written = sum(log_sizes(site, site.changelog_topic).values())
     live = all_rows(worker)
@@ -519,7 +520,6 @@ def test_a_state_rebuilt_from_a_compacted_changelog_is_the_live_one(site: Pipeli
 
     wait_for(
         compacted,
-        120,
         lambda: f"{written} were written, {log_sizes(site, site.changelog_topic)} are left",
         every_s=1,
     )
@@ -528,7 +528,7 @@ def test_a_state_rebuilt_from_a_compacted_changelog_is_the_live_one(site: Pipeli
     same_again(worker, live)
     worker.start().wait_ready()
     feed(site, SECOND)
-    site.wait_caught_up(60)
+    site.wait_caught_up()
     site.stop()
     site.verify(compacted=True)
     site.verify_state()
@@ -544,7 +544,7 @@ def test_local_state_older_than_the_tombstones_of_its_changelog_is_rebuilt(site:
     backup = shutil.copytree(worker.data_dir, worker.directory / "backup")
     worker.start().wait_ready()
     feed(site, [Sent(key, None) for key in {event.key for event in FIRST[:60]} if key])
-    site.wait_caught_up(60)
+    site.wait_caught_up()
     assert worker.terminate() == 0
     live = all_rows(worker)
 
@@ -557,7 +557,7 @@ def test_local_state_older_than_the_tombstones_of_its_changelog_is_rebuilt(site:
         )
         return not any(record.value is None and record.key != b"padding" for record in records)
 
-    wait_for(forgotten, 120, lambda: "its tombstones are still there", every_s=1)
+    wait_for(forgotten, lambda: "its tombstones are still there", every_s=1)
     worker.wipe()
     shutil.copytree(backup, worker.data_dir)
     same_again(worker, live)
@@ -648,7 +648,7 @@ def test_damage_under_load(kafka: KafkaBroker, tmp_path: Path, recorder: Recorde
             operate()
             return all(worker.ready() for worker in site.workers) and site.lag(targets) == 0
 
-        wait_for(settled, 300, site.logs, every_s=0.3)
+        wait_for(settled, site.logs, timeout_s=300, every_s=0.3)
         row.ready_after(time.monotonic() - started_s)
         site.stop()
         judge(site, row)

@@ -8,9 +8,10 @@ import pytest
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import HashedVectors, Stream, read_reviews, send
+from tests.harness.patience import TEST_SECONDS
 from tests.harness.workers import pipeline
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 SETTINGS = {"COVERSUMM_DIMENSION": "16", "COVERSUMM_K": "5", "COVERSUMM_CACHE_BYTES": "200KiB"}
 
@@ -31,7 +32,7 @@ def test_another_index_takes_over(kafka: KafkaBroker, tmp_path: Path) -> None:
             if index == "sgtree":
                 worker.kill()
                 worker.start().wait_ready()
-            site.wait_caught_up(60)
+            site.wait_caught_up()
         site.stop()
         report = site.verify()
         site.verify_state()

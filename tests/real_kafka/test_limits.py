@@ -11,10 +11,11 @@ import pytest
 
 from tests.harness.armed import Order
 from tests.harness.broker import KafkaBroker
+from tests.harness.patience import TEST_SECONDS
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
 from tests.real_kafka.test_exactly_once import SETTINGS, check, events, feed
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 SMALL = {
     "events": (
@@ -56,7 +57,7 @@ def test_small_limits_cut_and_change_nothing(kafka: KafkaBroker, tmp_path: Path,
         load = events(150)
         feed(site, load)
         (worker,) = site.start(1)
-        site.wait_caught_up(120)
+        site.wait_caught_up()
         found = {limit for limit, count in hits(worker).items() if count}
         assert found - {"batch_events"} == wanted  # that one only where two fetches together are too much
         assert 0 < worker.metrics()["coversumm_rocksdb_bytes"] < 32 * 2**20
@@ -78,23 +79,16 @@ def hang(site: Pipeline, **settings: str) -> WorkerProcess:
     worker.arm(Order("after the flush", 1, signal.SIGSTOP, site.broker.pid))
     worker.start().wait_ready()
     feed(site, events(20))
-    wait_for(worker.struck, 30, worker.log_end)
+    wait_for(worker.struck, worker.log_end)
     return worker
-
-
-def ended(worker: WorkerProcess, since_s: float) -> tuple[int, float]:
-    """Its exit code, and how long after `since_s` it ended."""
-    return worker.wait(60), time.monotonic() - since_s
 
 
 def test_a_commit_past_its_deadline_ends_the_worker(hanging: Pipeline) -> None:
     worker = hang(hanging, commit_timeout_ms="4000", shutdown_timeout_ms="60000")
     try:
-        code, seconds = ended(worker, time.monotonic())
+        assert worker.wait() == 3
     finally:
         hanging.broker.resume()
-    assert code == 3
-    assert seconds < 30
     assert "a commit took longer than 4 s" in worker.log_text()
 
 
@@ -103,15 +97,12 @@ def test_a_stop_past_its_deadline_ends_the_worker(hanging: Pipeline) -> None:
     try:
         started_s = time.monotonic()
         worker._signal(signal.SIGTERM)
-        code, seconds = ended(worker, started_s)
+        assert worker.wait() == 3
+        assert time.monotonic() - started_s >= 3
     finally:
         hanging.broker.resume()
-    assert code == 3
-    assert 3 <= seconds < 30
     assert "the shutdown took longer than 3 s" in worker.log_text()
     worker.start().wait_ready()
-    hanging.wait_caught_up(60)
-    started_s = time.monotonic()
-    worker._signal(signal.SIGTERM)
-    assert ended(worker, started_s)[0] == 0  # within the deadline: an orderly stop
+    hanging.wait_caught_up()
+    assert worker.terminate() == 0  # within the deadline: an orderly stop
     hanging.verify()

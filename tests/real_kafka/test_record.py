@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.record import INVARIANTS, RESULTS, Recorder, faults_table
 
 ROOT = Path(__file__).parents[2]
@@ -196,7 +197,7 @@ def test_only_a_whole_run_is_recorded(
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
     )
     assert "good: 0 events, 0 faults" in done.stdout, done.stdout
     path = tmp_path / "faults.json"

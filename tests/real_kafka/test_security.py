@@ -17,18 +17,17 @@ from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScram
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.certificates import Authority
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import read_topic
 from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment
 from tests.real_kafka.test_surroundings import refused
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 USER = "worker"
 PASSWORD = 'MARKER-password "with; signs=\\'
 KEY_PASSWORD = "MARKER-key-password"
 SETTINGS = {"COVERSUMM_LOG_LEVEL": "DEBUG", "COVERSUMM_DIMENSION": "2"}
-BOUND_S = 45
-"""Within which a worker that is not let in has to end."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -67,7 +66,7 @@ class Secured:
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             user = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
             for future in admin.alter_user_scram_credentials([user]).values():
-                future.result(timeout=30)
+                future.result(PATIENCE_SECONDS)
 
     def sasl(self, mechanism: str = "SCRAM-SHA-512", protocol: str = "SASL_SSL") -> dict[str, str]:
         """The settings of a worker that may come in by user and password."""
@@ -132,7 +131,7 @@ def command(site: Pipeline, settings: Mapping[str, str], *arguments: str, code: 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
     )
     written = done.stdout + done.stderr
     assert done.returncode == code, written
@@ -239,7 +238,7 @@ def test_who_cannot_get_in_is_told_the_settings(secured: Secured, site: Pipeline
         worker.environment |= settings
         worker.start()
     for worker, (_, names) in zip(site.workers, cases.values(), strict=True):
-        refused(worker, *names, timeout_s=BOUND_S)
+        refused(worker, *names)
         assert "MARKER" not in worker.log_text()
 
 

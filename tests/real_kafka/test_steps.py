@@ -16,6 +16,7 @@ from tests.harness.armed import STEPS, Order, Trap, struck_path
 from tests.harness.broker import KafkaBroker
 from tests.harness.chaos import Fault, faults_at_steps, random_faults
 from tests.harness.load import HashedVectors, read_reviews, rounds
+from tests.harness.patience import TEST_SECONDS
 from tests.harness.record import INVARIANTS, Recorder
 from tests.harness.scenario import settings_for, under_faults
 from tests.harness.workers import pipeline
@@ -24,7 +25,7 @@ WORKER = Path(__file__).parents[2] / "worker"
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(TEST_SECONDS)
 def test_killed_at_every_step(kafka: KafkaBroker, tmp_path: Path) -> None:
     """`kill -9` at each in turn, two workers with standbys; an order that never strikes would be an error.
 

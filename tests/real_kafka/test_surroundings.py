@@ -10,10 +10,11 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker, free_port
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 from tests.real_kafka.test_exactly_once import SETTINGS, events, feed
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 
 @pytest.fixture
@@ -24,11 +25,11 @@ def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> 
         yield made
 
 
-def refused(worker: WorkerProcess, *words: str, code: int = 2, timeout_s: float = 45) -> str:
+def refused(worker: WorkerProcess, *words: str, code: int = 2) -> str:
     """The one line with which the worker ended, by itself, with `code`."""
     if not worker.alive and worker.exit_code is None:
         worker.start()
-    assert worker.wait(timeout_s) == code, worker.log_end()
+    assert worker.wait() == code, worker.log_end()
     log = worker.log_text()
     assert "Traceback" not in log, log
     lines = [line for line in log.splitlines() if line.startswith("coversumm-worker: error:")]
@@ -64,7 +65,7 @@ def test_broker_without_transactions(tmp_path: Path) -> None:
         KafkaBroker(tmp_path / "broker", WITHOUT_TRANSACTIONS) as broker,
         pipeline(broker, "no-transactions", tmp_path, settings=SETTINGS) as site,
     ):
-        refused(site.worker(), "transaction", timeout_s=90)
+        refused(site.worker(), "transaction")
 
 
 def test_data_directory_that_cannot_be_written(site: Pipeline, tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_data_directory_in_use(site: Pipeline) -> None:
     (first,) = site.start(1)
     second = site.worker("second", data_dir=str(first.data_dir))
     refused(second, "COVERSUMM_DATA_DIR", "in use")
-    assert first.ready()
+    first.wait_ready()
     assert first.terminate() == 0
 
 
@@ -94,7 +95,7 @@ def test_two_workers_with_one_instance_id(site: Pipeline) -> None:
     feed(site, events(200))
     line = refused(older, "same", code=4)
     assert "instance" in line.lower()
-    site.wait_caught_up(60)
+    site.wait_caught_up()
     assert newer.terminate() == 0
     site.verify()
 
@@ -113,7 +114,7 @@ def test_committed_offset_before_the_log(site: Pipeline) -> None:
     admin = site.broker.admin()
     wanted = [TopicPartition(site.input_topic, partition, end + 1) for partition, end in targets.items()]
     for future in admin.delete_records(wanted).values():
-        future.result(30)
+        future.result(PATIENCE_SECONDS)
     refused_again(worker, "reset", site.input_topic)
 
 
@@ -135,14 +136,14 @@ def test_another_k_on_a_restored_state(site: Pipeline) -> None:
 def test_ctrl_c_is_130(site: Pipeline) -> None:
     (worker,) = site.start(1)
     worker.interrupt()
-    assert worker.wait(30) == 130
+    assert worker.wait() == 130
 
 
 def processed(site: Pipeline) -> WorkerProcess:
     """A worker that has processed a load and was stopped."""
     (worker,) = site.start(1)
     feed(site, events(100))
-    site.wait_caught_up(60)
+    site.wait_caught_up()
     assert worker.terminate() == 0
     return worker
 

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import committed_offsets, end_offsets, producer, read_topic
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Message
@@ -22,7 +23,7 @@ from worker.kafka.offsets import Start, committed_starts
 from worker.kafka.producer import TransactionalProducer
 from worker.settings import Settings
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 
 def settings(broker: KafkaBroker, name: str, **more: Any) -> Settings:
@@ -48,7 +49,7 @@ class Site:
         self.member = Consumer({**self.config, "group.id": name, "auto.offset.reset": "earliest"})
         joined = threading.Event()
         self.member.subscribe([self.input], on_assign=lambda *_: joined.set())
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE_SECONDS
         while not joined.is_set():
             assert time.monotonic() < end, "the group was not joined"
             self.member.poll(0.1)
@@ -210,25 +211,25 @@ def fill(site: Site, records: int) -> None:
     writer = producer(site.servers)
     for i in range(records):
         writer.produce(site.input, b"%d" % i, b"k", 0)
-    assert writer.flush(10) == 0
+    assert writer.flush(PATIENCE_SECONDS) == 0
 
 
 def test_a_takeover_waits_until_the_predecessors_transaction_is_decided(site: Site) -> None:
     """Offsets from before its commit, with rows from after it, would apply records twice."""
     fill(site, 20)
     predecessor = Producer({**site.config, "transactional.id": f"{site.name}-open"})
-    predecessor.init_transactions(30)
+    predecessor.init_transactions(PATIENCE_SECONDS)
     predecessor.begin_transaction()
     predecessor.send_offsets_to_transaction(
-        [TopicPartition(site.input, 0, 7)], group_metadata(site.name, site.membership), 30
+        [TopicPartition(site.input, 0, 7)], group_metadata(site.name, site.membership), PATIENCE_SECONDS
     )
     found: list[dict[int, Start]] = []
     takeover = threading.Thread(target=lambda: found.append(starts(site)), daemon=True)
     takeover.start()
     takeover.join(1.5)
     assert takeover.is_alive(), f"it did not wait: {found}"
-    predecessor.commit_transaction(30)
-    takeover.join(30)
+    predecessor.commit_transaction(PATIENCE_SECONDS)
+    takeover.join(PATIENCE_SECONDS)
     assert found == [{0: Start(7, True, 20), 1: Start(0, False, 0)}]
 
 
@@ -240,7 +241,7 @@ def test_an_offset_outside_the_log_is_refused(site: Site, kafka: KafkaBroker) ->
     site.commit(site.producer(), 5)
     admin = kafka.admin()
     for future in admin.delete_records([TopicPartition(site.input, 0, 6)]).values():
-        future.result(30)
+        future.result(PATIENCE_SECONDS)
     with pytest.raises(SurroundingsError, match=r"offset 5 of .* outside the log \[6, 20\]"):
         starts(site)
     assert end_offsets(site.servers, site.input)[0] == 20

@@ -12,6 +12,7 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.compare import Change, DeadLetter, Difference, compare_changes, compare_dead_letters
 from tests.harness.history import history
 from tests.harness.load import HashedVectors, Mix, Sent, Stream, read_reviews
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import Message, producer, read_topic
 from tests.harness.workers import WorkerError, pipeline
 from worker.settings import Settings
@@ -192,7 +193,7 @@ def test_wrong_dead_letters_are_found(mutate: Callable[[list[Message]], object],
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(TEST_SECONDS)
 @pytest.mark.parametrize("lost", [0, 1])
 def test_as_a_process_over_real_topics(kafka: KafkaBroker, tmp_path: Path, lost: int) -> None:
     """Clean: exit 0 and a report; one change less: exit 1, and the report names it."""
@@ -219,13 +220,13 @@ def _fill(broker: KafkaBroker, topic: str, events: list[Sent]) -> None:
     sender = producer(broker.bootstrap_servers)
     for event in events:
         sender.produce(topic, key=event.key, value=event.value)
-    assert sender.flush(30) == 0
+    assert sender.flush(PATIENCE_SECONDS) == 0
 
 
 def _publish(broker: KafkaBroker, messages: list[Message]) -> None:
     """Also an aborted transaction with everything once more, which no committed reader may count."""
     sender = producer(broker.bootstrap_servers, **{"transactional.id": messages[0].topic})
-    sender.init_transactions(30)
+    sender.init_transactions(PATIENCE_SECONDS)
     for finish in (sender.abort_transaction, sender.commit_transaction):
         sender.begin_transaction()
         for message in messages:
@@ -236,5 +237,5 @@ def _publish(broker: KafkaBroker, messages: list[Message]) -> None:
                 value=message.value,
                 headers=list(message.headers),
             )
-        assert sender.flush(30) == 0
-        finish(30)
+        assert sender.flush(PATIENCE_SECONDS) == 0
+        finish(PATIENCE_SECONDS)

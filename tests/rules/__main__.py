@@ -23,7 +23,8 @@ from rich.table import Table
 from tests.rules.rules import ROOT, RULES, Rule
 
 COPIED = ("worker", "tests", "schemas", "deploy", "docs", "pyproject.toml", "README.md")
-SECONDS = 300
+SECONDS = 600
+"""Tests that take longer hang: where something is missing, one wait of theirs (tests.harness.patience) runs out."""
 
 
 def copy(folder: Path) -> None:

@@ -72,8 +72,13 @@ class Consumer(GuardedConsumer):
 
 @cache
 def _faust_app() -> Any:
+    """Its loop is never run; without one Faust asks asyncio for the current loop, which from Python 3.12 on warns."""
     return faust.App(
-        "simulated", broker="kafka://nowhere:1", topic_allow_declare=False, broker_max_poll_records=50
+        "simulated",
+        broker="kafka://nowhere:1",
+        topic_allow_declare=False,
+        broker_max_poll_records=50,
+        loop=SimpleNamespace(),
     )
 
 

@@ -9,6 +9,7 @@ from itertools import islice
 import pytest
 from rich.console import Console
 
+from tests.harness.patience import PATIENCE_SECONDS
 from tests.simulation.__main__ import look_at
 from tests.simulation.broker import Broker, Clock, Refused
 from tests.simulation.mutations import FOCUS, MUTATIONS
@@ -96,7 +97,7 @@ def test_a_failing_seed_shrinks_to_a_history_that_fails_alike() -> None:
     with MUTATIONS["applied_records_processed_again"]():
         seed = next(seed for seed in range(MUTATION_SEEDS) if run_seed(seed).violation is not None)
         whole = draw_plan(seed)
-        small, verdict = smallest(seed, seconds=30)
+        small, verdict = smallest(seed, seconds=PATIENCE_SECONDS)
         assert verdict.kind == run_plan(whole).kind
         assert len(small.steps) < len(whole.steps) / 3
         text = report(seed, small, verdict)

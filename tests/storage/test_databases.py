@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from rocksdict import Rdict, WriteBatch
 
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash, SurroundingsError
 from worker.state import DamagedDatabase
 from worker.storage.databases import (
@@ -62,7 +63,7 @@ print(peak_bytes() - before)
 
 def peak_bytes(directory: Path, how: str) -> int:
     run = [sys.executable, "-c", FILL_AND_READ, str(directory), how]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 
@@ -145,7 +146,9 @@ def test_the_process_raises_its_own_limit_of_files() -> None:
         "Databases(Path('/nowhere'), 2**24, 64)\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 300 or hard)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert done.stdout.strip() == "True", done.stderr
 
 

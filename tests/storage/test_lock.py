@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SurroundingsError
 from worker.storage.lock import held, is_running, lock_data_dir
 
@@ -24,12 +25,12 @@ def test_a_data_directory_is_held_against_a_second_worker(tmp_path: Path) -> Non
         "except SurroundingsError as error: print(error); sys.exit(2)\n"
     )
     run = [sys.executable, "-c", code]
-    second = subprocess.run([*run, str(data_dir)], capture_output=True, text=True, timeout=60)
+    second = subprocess.run([*run, str(data_dir)], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert second.returncode == 2, second.stderr
     assert "in use by another worker" in second.stdout
     # The lock ends with its process: one that was free a moment ago can be had again.
     for _ in range(2):
-        assert subprocess.run([*run, str(tmp_path / "free")], timeout=60).returncode == 0
+        assert subprocess.run([*run, str(tmp_path / "free")], timeout=PATIENCE_SECONDS).returncode == 0
 
 
 def test_a_data_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ import json
 import os
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from rocksdict import Options, Rdict, WriteBatch
 
 from tests.harness.drive import config
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SurroundingsError
 from worker.events import Record, read_line
 from worker.operations import verification
@@ -99,14 +101,14 @@ def test_views_beside_a_writer(path, running):
     writer.start()
     try:
         seen = []
-        end = time.monotonic() + 6
-        while time.monotonic() < end:
+        started = time.monotonic()
+        while time.monotonic() - started < 6 or len(set(seen)) < 5:
+            assert time.monotonic() - started < PATIENCE_SECONDS, "the writer stands still"
             with stored_partition(0, path) as part:
                 count = int(part.rows.get(b"n") or b"0")
                 assert [key for key, _ in part.rows.scan(b"x")] == [b"x%010d" % i for i in range(count)]
                 seen.append(count)
         assert seen == sorted(seen)
-        assert len(set(seen)) >= 5
     finally:
         stop.set()
         writer.join()
@@ -188,19 +190,24 @@ def half_and_rest(changes):
 
 def test_a_standby_in_the_middle_of_a_transaction(path, data_dir, running, monkeypatch):
     """Where a worker is running a difference counts only if it stays."""
-    monkeypatch.setattr(verification, "LOOK_SECONDS", 0.05)
     *earlier, last = transactions()
     half, rest = half_and_rest(last)
     database = busy(path)
     for changes in (*earlier, half):
         write(database, changes)
+    between_looks = iter(())
+
+    def sleep(_seconds):
+        for changes in next(between_looks, ()):
+            write(database, changes)
+
+    monkeypatch.setattr(verification, "time", SimpleNamespace(sleep=sleep))
     (check,) = verify_data_dir(data_dir)
     assert "header counts" in check.problems[0]
-    later = threading.Timer(0.3, write, [database, rest])
-    later.start()
+    between_looks = iter([(), (), [rest]])
     (check,) = verify_data_dir(data_dir)
     assert (check.problems, check.entity.reviews) == ((), len(EVENTS))
-    later.join()
+    assert not list(between_looks)
     database.close()
 
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.harness.consumer_thread import ConsumerThread, Fetched
+from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import CHANGELOG as CHANGELOG_TOPIC
 from tests.harness.stream import INPUT, End, Parts, make_app
 from worker.errors import Crash, SurroundingsError
@@ -382,8 +383,8 @@ async def test_a_rebalance_while_lingering_drops_the_fetch(app: Any) -> None:
 async def test_a_full_micro_batch_does_not_linger(app: Any) -> None:
     rig = Rig(app, {A: [*range(25)], B: []})
     await rig.join({0: 0})
-    rig.consumer._linger_seconds = 60
-    assert offsets(await asyncio.wait_for(rig.poll(), 10)) == [*range(10)]
+    rig.consumer._linger_seconds = 2 * PATIENCE_SECONDS
+    assert offsets(await asyncio.wait_for(rig.poll(), PATIENCE_SECONDS)) == [*range(10)]
 
 
 @pytest.mark.asyncio

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import End, Ids, die
 from worker.errors import Crash, Fenced
 from worker.events import Message, Record
@@ -33,7 +34,7 @@ class Rig:
 
     def __init__(
         self,
-        deadline_seconds: float = 10.0,
+        deadline_seconds: float = PATIENCE_SECONDS,
         batch_bytes: int = 1000,
         batch_events: int = 1000,
         takes: int = 1000,
@@ -105,7 +106,7 @@ class Rig:
         check_topics()
         assert (list(messages), changelog, input_topic) == ([MESSAGE], "changelog", "in")
         if self.blocked:
-            self.blocked.wait(10)
+            self.blocked.wait(PATIENCE_SECONDS)
         return {p: 100 + p for p, changes in rows.items() if changes}
 
     def _write(self, partition: int, changes: Any, last_offset: int) -> None:
@@ -191,7 +192,7 @@ async def test_the_event_loop_goes_on_meanwhile(step: str) -> None:
     rig.blocked = threading.Event()
     if step == "process":
         process = rig.process
-        rig.process = lambda records: (rig.blocked.wait(10), process(records))[1]  # type: ignore[method-assign, union-attr]
+        rig.process = lambda records: (rig.blocked.wait(PATIENCE_SECONDS), process(records))[1]  # type: ignore[method-assign, union-attr]
     running = asyncio.ensure_future(rig.delivery.deliver(batch((0, 5), starts={0: 5})))
     for _ in range(20):
         await asyncio.sleep(0.001)
@@ -274,7 +275,7 @@ async def test_a_commit_past_its_deadline_ends_the_process_though_the_producer_b
     rig.blocked = threading.Event()
     try:
         with pytest.raises(End) as end:
-            await asyncio.wait_for(rig.delivery.deliver(batch((0, 5), starts={0: 5})), 5)
+            await asyncio.wait_for(rig.delivery.deliver(batch((0, 5), starts={0: 5})), PATIENCE_SECONDS)
         assert isinstance(end.value.cause, Crash)
         assert "0.05 s" in str(end.value.cause)
     finally:

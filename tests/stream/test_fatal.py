@@ -7,11 +7,13 @@ import sys
 
 import pytest
 
+from tests.harness.patience import PATIENCE_SECONDS
+
 PROGRAM = """
 import sys, threading, time
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.stream.fatal import die
-threading.Thread(target=time.sleep, args=(60,)).start()  # as librdkafka, which may block for minutes
+threading.Thread(target=time.sleep, args=(600,)).start()  # as librdkafka, which may block for minutes
 try:
     raise eval(sys.argv[1])
 except BaseException as cause:
@@ -30,7 +32,9 @@ except BaseException as cause:
     ],
 )
 def test_the_process_ends_at_once_with_the_causes_exit_code(cause: str, code: int) -> None:
-    ended = subprocess.run([sys.executable, "-c", PROGRAM, cause], capture_output=True, text=True, timeout=30)
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, cause], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert ended.returncode == code
     assert "coversumm-worker: error: what to do\n" in ended.stderr
     # What an operator puts right needs no traceback; what nobody expected does.

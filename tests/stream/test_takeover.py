@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import INPUT, Parts
 from worker.errors import Crash, SurroundingsError
 from worker.kafka.membership import Membership
@@ -17,7 +18,6 @@ from worker.kafka.offsets import Start
 from worker.stream.assignment import Role
 from worker.stream.gate import CHANGELOG_ID_KEY, OFFSET_KEY
 
-PATIENCE_SECONDS = 180
 START = Start(5, True, 9)
 
 

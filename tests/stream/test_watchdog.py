@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash
 from worker.kafka.membership import Membership
 from worker.stream import watchdog as module
@@ -18,48 +19,83 @@ from worker.stream.assignment import Assignment
 from worker.stream.status import WorkerStatus
 from worker.stream.watchdog import Watchdog
 
-LIMIT_S = 0.15
+LIMIT_S = 15.0
+
+
+class Checks:
+    """Stands for the event that ends the watchdog: between two checks no time passes but what the test lets pass."""
+
+    def __init__(self) -> None:
+        self._next, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self._over = False
+
+    def wait(self, seconds: float) -> bool:
+        """The dog is through with one check and waits for the next."""
+        self._done.release()
+        self._next.acquire()
+        return self._over
+
+    def set(self) -> None:
+        self._over = True
+        self._next.release()
+
+    def one(self) -> None:
+        """Return when the dog has looked once more."""
+        assert self._done.acquire(timeout=PATIENCE_SECONDS)
+        self._next.release()
+        assert self._done.acquire(timeout=PATIENCE_SECONDS)
+        self._done.release()
 
 
 class Worker:
-    """What the watchdog watches, and what it said; its event loop is a thread that beats."""
+    """What the watchdog watches, and what it said, on a clock of its own: it looks once a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1e6
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        monkeypatch.setattr(module, "CHECK_SECONDS", 0)  # the event loop beats whenever it can
         self.stall: str | None = None
-        self.progressed_at = time.monotonic()
-        self.barked = threading.Event()
+        self.progressed_at = self.now_s
         self.said: list[str] = []
         self.dog = Watchdog(lambda: self.stall, lambda: self.progressed_at, LIMIT_S, self._bark)
+        self.checks = Checks()
+        monkeypatch.setattr(self.dog, "_done", self.checks)
         self.dog.start()
 
     def _bark(self, cause: BaseException) -> None:
         assert isinstance(cause, Crash)
         self.said.append(str(cause))
-        self.barked.set()
 
     def live(self, seconds: float, progress: bool = False) -> bool:
         """Let the event loop run so long; whether the dog barked."""
 
         async def run() -> None:
             beating = asyncio.ensure_future(self.dog.beat())
-            end = time.monotonic() + seconds
-            while time.monotonic() < end and not self.barked.is_set():
+            for _ in range(round(seconds)):
+                self.now_s += 1
                 if progress:
-                    self.progressed_at = time.monotonic()
-                await asyncio.sleep(0.005)
+                    self.progressed_at = self.now_s
+                await asyncio.sleep(0)
+                self.checks.one()
             beating.cancel()
 
         asyncio.run(run())
-        return self.barked.is_set()
+        return bool(self.said)
+
+    def stand_still(self, seconds: float) -> bool:
+        """So long the event loop does nothing; whether the dog barked."""
+        for _ in range(round(seconds)):
+            self.now_s += 1
+            self.checks.one()
+        return bool(self.said)
 
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
-    monkeypatch.setattr(module, "CHECK_SECONDS", 0.01)
-    made = Worker()
+    made = Worker(monkeypatch)
     yield made
     made.dog.stop()
-    made.dog.join(5)
+    made.dog.join(PATIENCE_SECONDS)
     assert not made.dog.is_alive()
 
 
@@ -70,7 +106,8 @@ def test_an_idle_worker_is_left_alone_however_long_ago_it_did_something(worker: 
 
 def test_a_hindrance_that_lasts_makes_it_bark_and_is_named(worker: Worker) -> None:
     worker.stall = "the group is rebalancing"
-    assert worker.live(20 * LIMIT_S)
+    assert not worker.live(LIMIT_S)
+    assert worker.live(2)
     assert "the group is rebalancing" in worker.said[0]
     assert f"{LIMIT_S:g} s" in worker.said[0]
 
@@ -78,7 +115,7 @@ def test_a_hindrance_that_lasts_makes_it_bark_and_is_named(worker: Worker) -> No
 def test_a_hindrance_counts_from_when_it_began_not_from_the_last_progress(worker: Worker) -> None:
     worker.progressed_at -= 3600
     worker.stall = "a micro-batch is being processed"
-    assert not worker.live(LIMIT_S / 3)
+    assert not worker.live(LIMIT_S - 1)
     worker.stall = None
     assert not worker.live(LIMIT_S)
 
@@ -90,8 +127,9 @@ def test_progress_excuses_a_hindrance(worker: Worker) -> None:
 
 
 def test_an_event_loop_that_does_not_answer_makes_it_bark(worker: Worker) -> None:
-    assert not worker.live(LIMIT_S / 3)
-    assert worker.barked.wait(20 * LIMIT_S)
+    assert not worker.live(LIMIT_S)
+    assert not worker.stand_still(LIMIT_S)
+    assert worker.stand_still(1)
     assert "event loop" in worker.said[0]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.harness.patience import PATIENCE_SECONDS
 from tests.text.models import PACKAGED, TINY, copy_settings, edit_json, tiny_folder
 from worker.errors import SurroundingsError
 from worker.text.embedders import load_engine
@@ -102,7 +103,7 @@ def test_same_bits_in_a_fresh_process(vectors: NDArray[np.float32], tmp_path: Pa
     """
     given, taken = tmp_path / "sentences.json", tmp_path / "vectors"
     given.write_text(json.dumps(SENTENCES[::-1]))
-    subprocess.run([sys.executable, "-c", program, given, taken], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program, given, taken], check=True, timeout=PATIENCE_SECONDS)
     assert taken.read_bytes() == vectors[::-1].tobytes()
 
 
@@ -130,7 +131,9 @@ def test_loading_writes_nothing(tmp_path: Path) -> None:
         "PYTHONPATH": str(ROOT),
     }
     program = "from worker.text.embedders import load_engine; load_engine('onnx').embed(['x'])"
-    subprocess.run([sys.executable, "-B", "-c", program], check=True, timeout=120, cwd=tmp_path, env=home)
+    subprocess.run(
+        [sys.executable, "-B", "-c", program], check=True, timeout=PATIENCE_SECONDS, cwd=tmp_path, env=home
+    )
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

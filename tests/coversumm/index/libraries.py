@@ -18,6 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.bench.paper.graphgrove_real import find_python
+from tests.harness.patience import PATIENCE_SECONDS
 
 SERVER = Path(__file__).with_name("graphgrove_server.py")
 U = 2.0**-24
@@ -129,12 +130,12 @@ class _Pipe:
         self.process.stdin.write(json.dumps(call) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
-        assert line, f"the process with graphgrove ended: {self.process.wait(10)}"
+        assert line, f"the process with graphgrove ended: {self.process.wait(PATIENCE_SECONDS)}"
         return _decode(json.loads(line))
 
     def close(self) -> None:
         """Its input ends, and so does the process."""
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=PATIENCE_SECONDS)
 
 
 _pipes: list[_Pipe] = []

@@ -23,6 +23,7 @@ from tests.bench.paper import graphgrove_real
 from tests.coversumm.index import libraries
 from tests.coversumm.index.libraries import LIBRARIES, StandIn, install, tree_class
 from tests.coversumm.scripts import Disk, Script, in_bulk, one_by_one, points, scripts, tight
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.coversumm import (
     CoverSumm,
     DuplicateSentence,
@@ -502,5 +503,7 @@ def test_what_the_library_gets_wrong(tmp_path: Path) -> None:
         "last, _ = tree.kNearestNeighbours(one[None], 1, use_multi_core=1)\n"
         "json.dump([int(ids[0, 0]), int(last[0, 0]), tree.remove(one)], out)\n"
     )
-    run = subprocess.run([libraries.PYTHON, "-E", "-c", code], capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        [libraries.PYTHON, "-E", "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert json.loads(run.stdout) == [5, 1, False], "the nearest is 4, the id was 77"
