@@ -206,9 +206,9 @@ def test_the_topics_are_checked_between_the_written_rows_and_the_offsets(
 
 def test_a_topic_made_anew_ends_the_commit(producer: TransactionalProducer) -> None:
     def check() -> None:
-        raise Crash("made anew")
+        raise Crash("created again")
 
-    with pytest.raises(Crash, match="made anew"):
+    with pytest.raises(Crash, match="created again"):
         producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, check)
     assert fake(producer).calls[-1] == "flush"
 

@@ -55,9 +55,9 @@ def test_a_topic_that_was_made_anew_is_noticed() -> None:
     ids.read()
     assert (ids.known("in"), ids.known("changelog")) == ("a", "b")
     ids.check()
-    with pytest.raises(Crash, match="changelog was deleted and made anew"):
+    with pytest.raises(Crash, match="changelog was deleted and created again"):
         ids.check()
-    with pytest.raises(Crash, match="changelog was deleted and made anew"):
+    with pytest.raises(Crash, match="changelog was deleted and created again"):
         ids.read()  # not by a takeover either: a worker may have lost its partitions when the topic went
 
 

@@ -41,7 +41,7 @@ def test_a_cut_letter_is_read_from_its_source() -> None:
     [
         ((), "its original at reviews/3/991 is gone"),
         ((RECORD._replace(offset=992),), "its original at reviews/3/991 is gone"),
-        ((RECORD._replace(value=b"w"),), "another value .reviews/3/991.: the topic was made anew"),
+        ((RECORD._replace(value=b"w"),), "another value .reviews/3/991.: the topic was created again"),
     ],
 )
 def test_a_cut_letter_whose_original_is_not_there_cannot_be_sent(found: tuple[Record, ...], why: str) -> None:

@@ -104,7 +104,7 @@ def same_again(worker: WorkerProcess, live: dict[tuple[str, bytes], bytes]) -> N
     assert all_rows(worker) == live
 
 
-# -- topics made anew -----------------------------------------------------------------------------------------------------
+# -- topics created again -----------------------------------------------------------------------------------------------------
 
 
 def test_an_input_topic_made_anew_with_a_longer_log_is_refused(site: Pipeline) -> None:
@@ -115,7 +115,7 @@ def test_an_input_topic_made_anew_with_a_longer_log_is_refused(site: Pipeline) -
     feed(site, events(200, seed=4))
     assert all(end > targets[partition] for partition, end in site.targets().items())
     site.set_offsets(targets)
-    refused_again(worker, "made anew", site.input_topic, "coversumm-worker reset")
+    refused_again(worker, "created again", site.input_topic, "coversumm-worker reset")
     assert published(site) == before
     make_anew(site, site.output_topic, {"cleanup.policy": "compact"})
     make_anew(site, site.dlq_topic)
@@ -466,7 +466,7 @@ def test_an_input_topic_removed_while_running(site: Pipeline) -> None:
     feed(site, events(500, seed=5))
     wait_for(lambda: not worker.alive, worker.log_end)
     assert worker.exit_code in (2, 3), worker.log_end()
-    refused_again(worker, "made anew", "coversumm-worker reset")
+    refused_again(worker, "created again", "coversumm-worker reset")
     assert published(site) == before
 
 

@@ -275,7 +275,7 @@ def test_letters_that_are_cut_or_cannot_be_sent(site: Pipeline) -> None:
     sources = [
         Record(site.input_topic, 1, 0, 0, b"k", long[0]),  # to be gone
         Record(site.input_topic, 1, 1, 0, b"k", long[1]),
-        Record(site.input_topic, 1, 2, 0, b"k", long[0]),  # of a topic that was made anew since
+        Record(site.input_topic, 1, 2, 0, b"k", long[0]),  # of a topic that was created again since
         Record(site.input_topic, site.partitions, 5, 0, b"k", b"v"),
         Record("another.topic", 0, 5, 0, b"k", b"v"),
     ]
@@ -293,7 +293,7 @@ def test_letters_that_are_cut_or_cannot_be_sent(site: Pipeline) -> None:
     assert printed(ended, 1) == [
         {"topic": site.input_topic, "sent": 1, "already_sent": 0, "impossible": 5, "dry_run": False}
     ]
-    for why in ("is gone", "made anew", f"no partition {site.partitions}", "another.topic", "do not say"):
+    for why in ("is gone", "created again", f"no partition {site.partitions}", "another.topic", "do not say"):
         assert why in ended.stderr
     *_, last = read_topic(site.broker.bootstrap_servers, site.input_topic)
     assert (last.partition, last.key, last.value) == (1, b"k", long[1])

@@ -285,7 +285,7 @@ RULES = (
         ("tests/kafka/test_offsets.py", "tests/real_kafka/test_changelog.py"),
     ),
     Rule(
-        "an input topic made anew is refused",
+        "an input topic created again is refused",
         "worker/stream/takeover.py",
         "if stored and topic_id and stored != topic_id:",
         "if False:",
@@ -313,7 +313,7 @@ RULES = (
         ("tests/kafka/test_topic_ids.py",),
     ),
     Rule(
-        "topics that are gone are not made anew silently",
+        "topics that are gone are not created again silently",
         "worker/kafka/provisioning.py",
         "if missing and _has_progress(clients, settings.app_id, settings.input_topic, partitions):",
         "if False:",

@@ -343,7 +343,7 @@ async def test_a_single_record_beyond_the_byte_limit_goes_alone() -> None:
 async def test_a_topic_made_anew_in_mid_flight_ends_the_process_before_the_commit() -> None:
     rig = Rig()
     rig.take_over(p0=5)
-    rig.ids.failure = Crash("made anew")
+    rig.ids.failure = Crash("created again")
     with pytest.raises(End) as end:
         await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
     assert end.value.cause is rig.ids.failure

@@ -169,7 +169,7 @@ def test_a_restore_starts_after_the_stored_offset_unless_the_log_says_otherwise(
     ("written_under", "found", "kept"),
     [
         ("one", "one", True),
-        ("one", "two", False),  # made anew, and its log is as long
+        ("one", "two", False),  # created again, and its log is as long
         ("", "two", True),  # rows from before ids were stored
         ("one", "", True),  # a broker that does not tell
     ],

@@ -279,7 +279,7 @@ async def test_state_at_or_ahead_of_the_offsets_is_taken_over(
         (9, Start(10, True, 20), "the state ends at 9"),
         (None, Start(10, True, 20), "the state ends at 0"),
         (9, Start(10, False, 20), "the state ends at 9"),  # retention passed over unread records
-        (11, Start(0, False, 10), "made anew"),
+        (11, Start(0, False, 10), "created again"),
     ],
 )
 async def test_state_that_does_not_fit_the_offsets_is_refused(
@@ -320,7 +320,7 @@ async def test_a_state_beyond_the_end_is_a_successors_only_in_the_topic_it_was_m
         await rig.takeover.begin_processing({0: Start(10, True, 10)})
         assert rig.assignment.positions == {0: 10}
     else:
-        with pytest.raises(SurroundingsError, match="made anew"):
+        with pytest.raises(SurroundingsError, match="created again"):
             await rig.takeover.begin_processing({0: Start(10, True, 10)})
 
 
@@ -329,7 +329,7 @@ async def test_an_input_topic_made_anew_is_refused_though_its_log_is_longer(rig:
     rig.processor.applied, rig.processor.made_from = {0: 10}, {0: "one"}
     rig.logs.ids.told = {INPUT: "two"}
     with pytest.raises(
-        SurroundingsError, match=r"the id one, .* the id two: .*made anew.*coversumm-worker reset"
+        SurroundingsError, match=r"the id one, .* the id two: .*created again.*coversumm-worker reset"
     ):
         await rig.takeover.begin_processing({0: Start(10, True, 5000)})
     assert rig.assignment.positions == {}

@@ -74,7 +74,7 @@ def committed_starts(
             if not low <= offset <= high:
                 raise SurroundingsError(
                     f"the committed offset {offset} of {topic}-{found.partition} is outside the log [{low}, {high}]: "
-                    "records were removed before they were read, or the topic was made anew; "
+                    "records were removed before they were read, or the topic was created again; "
                     "decide with `coversumm-worker reset` where to go on"
                 )
             starts[found.partition] = Start(offset, committed, high)

@@ -60,8 +60,8 @@ class RecreatedTopic:
             self._admin.delete_topics([self._name], request_timeout=TIMEOUT_SECONDS)[self._name].result()
         _wait(lambda: not self.exists, f"{self._name} is not gone")
         new = self._new
-        with broker_errors(f"the broker does not make the topic {self._name} anew"):
-            _wait(lambda: self._created(new), f"{self._name} is not made anew")
+        with broker_errors(f"the broker does not create the topic {self._name} again"):
+            _wait(lambda: self._created(new), f"{self._name} is not created again")
         _wait(lambda: self.exists, f"{self._name} is not there again")
         if self._id() == old_id:
             raise SurroundingsError(f"the broker did not delete {self._name}: reset it again")

@@ -74,7 +74,7 @@ class TopicIds:
         """Raise Crash unless all topics are those of the first `read`: a process uses no other ones."""
         for topic, found in self._ask().items():
             if self._known[topic] and found and found != self._known[topic]:
-                raise Crash(f"the topic {topic} was deleted and made anew while the worker used it")
+                raise Crash(f"the topic {topic} was deleted and created again while the worker used it")
 
     def tombstone_life_ms(self, topic: str) -> int | None:
         """The topic's delete.retention.ms; None where the broker does not tell it (to this client)."""

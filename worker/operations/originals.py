@@ -30,5 +30,5 @@ def _read(letter: DeadLetter, source: Source, source_topic: TopicReader) -> Reco
     try:
         letter.check_original(found.record)
     except NotTheOriginal as error:
-        raise Impossible(f"it is cut, and {error} ({source}): the topic was made anew") from error
+        raise Impossible(f"it is cut, and {error} ({source}): the topic was created again") from error
     return found.record

@@ -19,9 +19,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import faust
 from aiokafka.errors import NoOffsetForPartitionError
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+from yarl import URL
 
 from worker.errors import Crash
 from worker.events import Record
@@ -267,7 +269,7 @@ class GuardedTransport(driver.Transport):
 
     Consumer = GuardedConsumer
 
-    def __init__(self, url: Any, app: Any, worker: StreamWorker) -> None:
+    def __init__(self, url: URL, app: faust.App, worker: StreamWorker) -> None:
         super().__init__(url, app)
         self.worker = worker
 

@@ -182,7 +182,7 @@ class Takeover:
         if stored and topic_id and stored != topic_id:
             raise SurroundingsError(
                 f"the state of {self._input.topic}-{partition} was made from the topic with the id {stored}, which now has "
-                f"the id {topic_id}: it was deleted and made anew, and its records would pass for applied ones; start over "
+                f"the id {topic_id}: it was deleted and created again, and its records would pass for applied ones; start over "
                 "with `coversumm-worker reset`"
             )
 
@@ -201,6 +201,6 @@ class Takeover:
         # which took over while this one was paused: this assignment is past, and the broker refuses its commits.
         if applied > start.end and not (topic_id and processor.topic_id(partition) == topic_id):
             raise SurroundingsError(
-                f"the state of {self._input.topic}-{partition} ends at offset {applied}, the topic at {start.end}: it was made "
-                "anew, and its records would pass for applied ones; start over with `coversumm-worker reset`"
+                f"the state of {self._input.topic}-{partition} ends at offset {applied}, the topic at {start.end}: it was "
+                "created again, and its records would pass for applied ones; start over with `coversumm-worker reset`"
             )
