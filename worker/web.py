@@ -35,7 +35,7 @@ METHODS: Final = ("GET", "HEAD")
 _INDEX: Final = "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/entities/ID/summary\n"
 
 
-class State(Moment, Protocol):
+class LiveWorker(Moment, Protocol):
     """What the pages ask of a running worker."""
 
     def stall(self) -> str | None:
@@ -61,7 +61,7 @@ class WorkerWeb(Web):  # type: ignore[misc]
         return web.SockSite(self._runner, self._bound, shutdown_timeout=1.0)
 
 
-def install_web(app: Any, state: State, metrics: Metrics) -> None:
+def install_web(app: Any, state: LiveWorker, metrics: Metrics) -> None:
     """Serve the worker's pages on the app's `web_bind` and `web_port`.
 
     Raises:
@@ -100,7 +100,7 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def add_pages(application: web.Application, state: State, metrics: Metrics) -> None:
+def add_pages(application: web.Application, state: LiveWorker, metrics: Metrics) -> None:
     """Add the worker's pages to an aiohttp application."""
     application.middlewares.append(read_only)
     pages = Pages(state, metrics)
@@ -128,7 +128,7 @@ async def read_only(request: web.Request, handler: Handler) -> web.StreamRespons
 class Pages:
     """The handlers."""
 
-    def __init__(self, state: State, metrics: Metrics) -> None:
+    def __init__(self, state: LiveWorker, metrics: Metrics) -> None:
         self._state = state
         self._metrics = metrics
 

@@ -17,12 +17,13 @@ from tests.harness.stream import Parts
 from tests.harness.topics import producer
 from worker.errors import Crash
 from worker.kafka import changelog as module
-from worker.kafka.changelog import ChangelogReader, Changes
+from worker.kafka.changelog import ChangelogReader
 from worker.kafka.clients import KafkaClients
 from worker.kafka.logs import ChangelogLog
 from worker.kafka.offsets import log_bounds
 from worker.kafka.topics import DELETE_RETENTION_MS
 from worker.settings import Settings
+from worker.state import Changes
 from worker.stream.gate import OFFSET_KEY
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]

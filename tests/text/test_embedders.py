@@ -66,7 +66,7 @@ def test_another_embedder_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(name: str, *, threads: int, cache_dir: Path | None) -> None:
         loaded.append((name, threads, cache_dir))
 
-    another = embedders.Embedder("mine:NAME", "mine:(.+)", "a test's own", load)
+    another = embedders.EmbedderForm("mine:NAME", "mine:(.+)", "a test's own", load)
     monkeypatch.setattr(embedders, "EMBEDDERS", (*EMBEDDERS, another))
     load_engine("mine:a", threads=3, cache_dir=Path("/cache"))
     assert loaded == [("a", 3, Path("/cache"))]

@@ -16,10 +16,10 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 from worker.clock import Clock
 from worker.errors import Crash
 from worker.kafka.clients import READ_TO_END, Clients
+from worker.state import Changes
 
 log = logging.getLogger(__name__)
 
-Changes = dict[bytes, bytes | None]
 # apply(partition, expected predecessor offset, changes in order, last offset)
 Apply = Callable[[int, int, Changes, int], None]
 
@@ -99,7 +99,7 @@ class ChangelogReader:
         self._consumer.assign([TopicPartition(self._topic, p, self._next[p]) for p in sorted(partitions)])
 
     def _step(self) -> None:
-        changes: dict[int, Changes] = {}
+        changes: dict[int, dict[bytes, bytes | None]] = {}
         last: dict[int, int] = {}
         passed: dict[int, int] = {}
         for message in self._consumer.consume(ROWS_PER_BATCH, 0.1):

@@ -34,7 +34,7 @@ SENT, ALREADY_SENT, IMPOSSIBLE = "sent", "already sent", "impossible"
 Progress = Callable[[int, int], None]
 
 
-class Outcome(NamedTuple):
+class LetterOutcome(NamedTuple):
     """What became of a letter: SENT, ALREADY_SENT (by an earlier run) or IMPOSSIBLE, and then why."""
 
     letter: DeadLetter
@@ -71,7 +71,7 @@ def resend(
     *,
     dry_run: bool = False,
     progress: Progress = lambda *_: None,
-) -> Iterator[Outcome]:
+) -> Iterator[LetterOutcome]:
     """Send the selected letters; yield the outcome of each as soon as it is decided: SENT when its transaction is committed.
 
     With `dry_run` nothing is sent, taken over or committed; SENT is what would be.
@@ -107,7 +107,7 @@ class _Walk:
     before: Sent
     batch: list[tuple[DeadLetter, Record]] = field(default_factory=list)
 
-    def along(self, partition: int, selection: Selection) -> Iterator[Outcome]:
+    def along(self, partition: int, selection: Selection) -> Iterator[LetterOutcome]:
         bounds, span = self.letters.bounds(partition), selection.span(partition)
         if span is None:
             span = bounds
@@ -119,13 +119,13 @@ class _Walk:
             if letter not in selection or already:
                 self.tally.passed(letter.place.offset, already)
                 if already and letter in selection:
-                    yield Outcome(letter, ALREADY_SENT)
+                    yield LetterOutcome(letter, ALREADY_SENT)
                 continue
             try:
                 record = original(letter, self.source)
             except Impossible as impossible:
                 self.tally.passed(letter.place.offset, False)
-                yield Outcome(letter, IMPOSSIBLE, str(impossible))
+                yield LetterOutcome(letter, IMPOSSIBLE, str(impossible))
                 continue
             if self._full(record):
                 yield from self._commit(partition)
@@ -137,11 +137,11 @@ class _Walk:
         size = sum(len(record.value or b"") for _, record in self.batch) + len(one_more.value or b"")
         return len(self.batch) >= TRANSACTION_LETTERS or (bool(self.batch) and size > TRANSACTION_BYTES)
 
-    def _commit(self, partition: int) -> Iterator[Outcome]:
+    def _commit(self, partition: int) -> Iterator[LetterOutcome]:
         batch, self.batch = self.batch, []
         if batch and self.producer is not None:
             self.producer.commit([record for _, record in batch], self._sent(partition))
-        yield from (Outcome(letter, SENT) for letter, _ in batch)
+        yield from (LetterOutcome(letter, SENT) for letter, _ in batch)
 
     def _sent(self, partition: int) -> TopicPartition:
         """What was sent of the partition so far, as an offset to commit."""

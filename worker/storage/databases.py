@@ -13,14 +13,13 @@ and leave the busy one to flush at every write.
 
 import gc
 import resource
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBatch, WriteBufferManager
 
 from worker.errors import SurroundingsError
-from worker.state import TABLE_NAME, Rows
+from worker.state import TABLE_NAME, Changes, Rows
 from worker.storage.files import check_files, explained
 from worker.storage.rows import RocksRows
 
@@ -53,7 +52,7 @@ class PartitionDatabases(Protocol):
     def rows(self, partition: int) -> Rows:
         """Its rows."""
 
-    def write(self, partition: int, changes: Mapping[bytes, bytes | None]) -> None:
+    def write(self, partition: int, changes: Changes) -> None:
         """Store all of these rows or none; None removes one."""
 
     def close(self, partition: int | None = None) -> None:
@@ -115,7 +114,7 @@ class Databases:
         """See `PartitionDatabases`."""
         return RocksRows(self.open(partition), database_path(self._data_dir, partition))
 
-    def write(self, partition: int, changes: Mapping[bytes, bytes | None]) -> None:
+    def write(self, partition: int, changes: Changes) -> None:
         """See `PartitionDatabases`. Raises DamagedDatabase, and Crash where the disk is full."""
         batch = WriteBatch(raw_mode=True)
         for key, value in changes.items():

@@ -7,13 +7,13 @@ nothing about another of its name.
 """
 
 import logging
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 from worker.errors import Crash
 from worker.kafka.offsets import LogBounds
 from worker.kafka.topic_ids import TopicIds
+from worker.state import Changes
 from worker.storage.databases import PartitionDatabases
 from worker.stream.assignment import Assignment, Role
 from worker.stream.surroundings import Threads
@@ -56,7 +56,7 @@ class Gate:
         stored = self._databases.rows(partition).get(OFFSET_KEY)
         return -1 if stored is None else int(stored)
 
-    def write(self, partition: int, changes: Mapping[bytes, bytes | None], last_offset: int) -> None:
+    def write(self, partition: int, changes: Changes, last_offset: int) -> None:
         """Store the rows of a committed transaction (step 4 of the commit protocol)."""
         self.apply(Role.ACTIVE, self._assignment.epoch, partition, changes, last_offset, after=None)
 
@@ -65,7 +65,7 @@ class Gate:
         role: Role,
         epoch: int,
         partition: int,
-        changes: Mapping[bytes, bytes | None],
+        changes: Changes,
         last_offset: int,
         after: int | None,
     ) -> None:

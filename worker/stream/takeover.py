@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from worker.errors import SurroundingsError
-from worker.kafka.changelog import Changes
 from worker.kafka.logs import ChangelogReading, Logs
 from worker.kafka.offsets import Start
 from worker.processing.processor import Processor
+from worker.state import Changes
 from worker.stream.assignment import Assignment, Role
 from worker.stream.gate import Gate
 from worker.stream.processor_thread import ProcessorThread

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from worker.text.engine import EmbeddingEngine
 
 
-class Embedder(NamedTuple):
+class EmbedderForm(NamedTuple):
     """One form. `load` takes the groups of `pattern`, `threads` and `cache_dir`."""
 
     form: str
@@ -56,16 +56,16 @@ def _load_none(*, threads: int, cache_dir: Path | None) -> None:
 
 
 EMBEDDERS: Final = (
-    Embedder("onnx", "onnx", "all-MiniLM-L6-v2", _load_default),
-    Embedder("onnx:FOLDER", "onnx:(?!hub:)(.+)", "a model exported to ONNX", _load_folder),
-    Embedder("onnx:hub:OWNER/NAME@REVISION", "onnx:hub:(.+)", "one of the Hugging Face hub", _load_hub),
-    Embedder(
+    EmbedderForm("onnx", "onnx", "all-MiniLM-L6-v2", _load_default),
+    EmbedderForm("onnx:FOLDER", "onnx:(?!hub:)(.+)", "a model exported to ONNX", _load_folder),
+    EmbedderForm("onnx:hub:OWNER/NAME@REVISION", "onnx:hub:(.+)", "one of the Hugging Face hub", _load_hub),
+    EmbedderForm(
         "sentence-transformers:NAME_OR_FOLDER",
         "sentence-transformers:(.+)",
         "that library, an extra",
         _load_reference,
     ),
-    Embedder("none", "none", "every event carries its embeddings", _load_none),
+    EmbedderForm("none", "none", "every event carries its embeddings", _load_none),
 )
 
 PATTERN: Final = "|".join(one.pattern for one in EMBEDDERS)

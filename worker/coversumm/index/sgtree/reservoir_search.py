@@ -11,10 +11,10 @@ import numpy as np
 
 from worker.coversumm import certificate
 from worker.coversumm.index.sgtree.nodes import UP, Floats, Nodes, Numbers
-from worker.coversumm.index.sgtree.search import Ball, Nearest, Query, traverse
+from worker.coversumm.index.sgtree.search import BallSearch, Nearest, Query, traverse
 
 
-class _Reservoir(Ball):
+class _Reservoir(BallSearch):
     """The algorithm's N and R."""
 
     def __init__(self, query: Query, weights: Floats, k: int, lam: float) -> None:

@@ -131,7 +131,7 @@ class Nearest:
         self.nodes, self.keys = nodes, keys
 
 
-class Ball:
+class BallSearch:
     """All seen so far that can be within `radius`, an upper bound."""
 
     def __init__(self, query: Query, radius: float) -> None:
@@ -158,6 +158,6 @@ class Ball:
 
 def range_search(nodes: Nodes, query: Query, radius: float) -> tuple[Numbers, Floats]:
     """The nodes x with d(x, total/n) <= radius, decided exactly, and their keys."""
-    ball = Ball(query, radius)
+    ball = BallSearch(query, radius)
     traverse(nodes, query, ball)
     return ball.inside(radius, lambda key: query.squared(key) <= Fraction(radius) ** 2)
