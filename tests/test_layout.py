@@ -52,7 +52,6 @@ CLOSED = {
 # Packages that only some places may know.
 CONFINED = {
     "faust": ("worker/stream/", "worker/web.py"),
-    "mode": ("worker/stream/",),
     "aiokafka": ("worker/kafka/partitioner.py", "worker/stream/"),
     "confluent_kafka": ("worker/cli/", "worker/demo/", "worker/kafka/", "worker/operations/"),
     "rocksdict": ("worker/storage/",),
@@ -103,6 +102,19 @@ def violations(path: str, text: str) -> Iterator[str]:
             yield f"{path} imports {name}"
         elif room == "worker.processing" and package == "asyncio":
             yield f"{path} imports {name}: a micro-batch is processed without waiting"
+
+
+def test_the_worker_never_runs_the_papers_algorithms() -> None:
+    """They are there to compare with."""
+    paper = "worker.coversumm.paper"
+    users = {path for path, text in SOURCES.items() if any(n.startswith(paper) for n in imported(path, text))}
+    assert users
+    assert all(module_of(user).startswith(paper) for user in users)
+
+
+def test_no_package_is_confined_that_nothing_uses() -> None:
+    used = {name.split(".")[0] for path, text in SOURCES.items() for name in imported(path, text)}
+    assert set(CONFINED) <= used
 
 
 def test_every_module_has_its_floor() -> None:

@@ -106,7 +106,9 @@ def assemble(
         processor=processor_thread,
         producer=producer,
         takeover=Takeover(assignment, logs, gate, processor_thread, metrics.observe_restore, surroundings),
-        delivery=Delivery(settings, assignment, processor_thread, commit, metrics, surroundings),
+        delivery=Delivery(
+            settings, assignment, processor_thread, commit, metrics.observe_limit, surroundings
+        ),
     )
 
 

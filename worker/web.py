@@ -61,14 +61,14 @@ class WorkerWeb(Web):  # type: ignore[misc]
         return web.SockSite(self._runner, self._bound, shutdown_timeout=1.0)
 
 
-def install_web(app: Any, state: LiveWorker, metrics: Metrics) -> None:
+def install_web(app: Any, worker: LiveWorker, metrics: Metrics) -> None:
     """Serve the worker's pages on the app's `web_bind` and `web_port`.
 
     Raises:
         SurroundingsError: the address cannot be listened on.
     """
     app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port))
-    add_pages(app.web.web_app, state, metrics)
+    add_pages(app.web.web_app, worker, metrics)
 
 
 def check_port(host: str, port: int) -> None:
@@ -83,9 +83,8 @@ def bind(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # a restart need not wait for old connections
+        # A restart need not wait for old connections.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(address)
             listener.listen(128)
@@ -100,10 +99,10 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def add_pages(application: web.Application, state: LiveWorker, metrics: Metrics) -> None:
+def add_pages(application: web.Application, worker: LiveWorker, metrics: Metrics) -> None:
     """Add the worker's pages to an aiohttp application."""
     application.middlewares.append(read_only)
-    pages = Pages(state, metrics)
+    pages = Pages(worker, metrics)
     application.router.add_get("/", pages.index)
     application.router.add_get("/healthz", pages.healthz)
     application.router.add_get("/readyz", pages.readyz)
@@ -128,8 +127,8 @@ async def read_only(request: web.Request, handler: Handler) -> web.StreamRespons
 class Pages:
     """The handlers."""
 
-    def __init__(self, state: LiveWorker, metrics: Metrics) -> None:
-        self._state = state
+    def __init__(self, worker: LiveWorker, metrics: Metrics) -> None:
+        self._worker = worker
         self._metrics = metrics
 
     async def index(self, _request: web.Request) -> web.Response:
@@ -138,16 +137,16 @@ class Pages:
 
     async def healthz(self, _request: web.Request) -> web.Response:
         """The event loop lives."""
-        return web.json_response({"healthy": True, "waiting_for": self._state.stall()})
+        return web.json_response({"healthy": True, "waiting_for": self._worker.stall()})
 
     async def readyz(self, _request: web.Request) -> web.Response:
         """Whether the worker processes its partitions."""
-        ready, reason = self._state.ready()
+        ready, reason = self._worker.ready()
         return web.json_response({"ready": ready, "reason": reason}, status=200 if ready else 503)
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """For Prometheus."""
-        page = self._metrics.page(self._state)
+        page = self._metrics.page(self._worker)
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})
 
     async def summary(self, request: web.Request) -> web.Response:
@@ -156,17 +155,17 @@ class Pages:
             entity_id = _entity_id(request)
         except UnicodeError:
             return _error(400, "the entity id is not UTF-8")
-        ready, reason = self._state.ready()
+        ready, reason = self._worker.ready()
         if not ready:
             return _error(503, reason)
-        is_here, url = self._state.owner_of(entity_id)
+        is_here, url = self._worker.owner_of(entity_id)
         if not is_here:
             if url is None:
                 return _error(503, "no worker is known to own the entity's partition")
             location = f"{url.rstrip('/')}{PREFIX}{quote(entity_id, safe='')}{SUFFIX}"
             return web.Response(status=307, headers={"Location": location})
         try:
-            view = await asyncio.wait_for(self._state.summary(entity_id), SUMMARY_TIMEOUT_SECONDS)
+            view = await asyncio.wait_for(self._worker.summary(entity_id), SUMMARY_TIMEOUT_SECONDS)
         except TimeoutError:
             return _error(503, "the worker is busy")
         if view is None:

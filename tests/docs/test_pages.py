@@ -10,8 +10,6 @@ from worker.settings import RESERVED, settings_by_field
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "deploy").glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = ROOT / "README.md"
-TO_COME = {ROOT / "docs" / "algorithm.md"}
-"""Linked to and written last."""
 
 
 def links(path: Path) -> set[str]:
@@ -32,7 +30,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
     for link in links(path):
         file, _, section = link.partition("#")
         target = (path.parent / file).resolve() if file else path
-        assert target.exists() or target in TO_COME, link
+        assert target.exists(), link
         assert not section or section in anchors(target), link
 
 

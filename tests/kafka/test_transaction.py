@@ -134,6 +134,24 @@ def test_a_refused_record_does_not_fail_the_next_transaction() -> None:
     assert fake(transactions).calls[-1] == "commit"
 
 
+def test_the_first_refusal_is_the_one_that_is_told() -> None:
+    """Those after it may only say that the queue was purged."""
+    transactions = made()
+    fake(transactions).refused = {
+        "in": KafkaError(KafkaError.MSG_SIZE_TOO_LARGE),
+        "after": KafkaError(KafkaError._PURGE_QUEUE),
+    }
+
+    def send() -> None:
+        with transactions.transaction():
+            transactions.produce([RECORDS[0], ("after", 0, b"k", b"b", ())])
+            transactions.commit([TopicPartition("letters", 0, 5, "metadata")], METADATA)
+
+    with pytest.raises(TransactionError) as refused:
+        send()
+    assert refused.value.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
 def test_a_takeover_that_is_not_granted_is_the_brokers_own_error() -> None:
     transactions = made()
     fake(transactions).failures = {"init": KafkaError(KafkaError._TIMED_OUT)}

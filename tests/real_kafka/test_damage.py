@@ -40,7 +40,7 @@ from tests.harness.topics import read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
 from tests.real_kafka.test_exactly_once import DIMENSION, SETTINGS, events, feed, upsert
 from tests.real_kafka.test_surroundings import refused, refused_again
-from worker.state import rows as codec
+from worker.state import rows as formats
 from worker.state.keys import APPLIED
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
@@ -184,9 +184,9 @@ def _rewrite_applied(site: Pipeline, version: int) -> None:
     rewritten = []
     for record in latest.values():
         assert record.value is not None
-        applied = codec.decode_applied(APPLIED, record.value)
+        applied = formats.decode_applied(APPLIED, record.value)
         payload = applied.next_offset.to_bytes(8, "little") + applied.topic.encode()
-        rewritten.append(record._replace(value=codec.seal(APPLIED, payload, version)))
+        rewritten.append(record._replace(value=formats.seal(APPLIED, payload, version)))
     write_rows(site, rewritten, site.changelog_topic)
 
 
@@ -200,7 +200,7 @@ def test_state_of_an_older_format_is_taken_over_and_upgraded(site: Pipeline) -> 
     goes_on(site, worker, broken_history=True)
     upgraded = [value for (_, key), value in all_rows(worker).items() if key == APPLIED]
     assert {value[0] for value in upgraded} == {2}
-    assert all(codec.decode_applied(APPLIED, value).topic_id for value in upgraded)
+    assert all(formats.decode_applied(APPLIED, value).topic_id for value in upgraded)
 
 
 @pytest.mark.faults

@@ -385,7 +385,7 @@ RULES = (
     Rule(
         "files are checked before they are opened",
         "worker/storage/databases.py",
-        "                check_files(path)\n",
+        "            check_files(path)\n",
         "",
         ("tests/storage/test_databases.py",),
     ),

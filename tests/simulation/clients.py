@@ -7,7 +7,7 @@ there the simulation may kill the process, park the call, or fail it, before or 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -359,11 +359,11 @@ class Databases:
         database = self.open(partition)
         self._process.call("write", lambda: database.file.write(dict(changes)))
 
-    def close(self, partition: int | None = None) -> None:
-        """One, or all."""
-        for number in list(self._databases) if partition is None else [partition]:
-            if number in self._databases:
-                self._databases.pop(number).close()
+    def close(self, partitions: Iterable[int] | None = None) -> None:
+        """Some, or all."""
+        for partition in list(self._databases) if partitions is None else partitions:
+            if partition in self._databases:
+                self._databases.pop(partition).close()
 
     def wipe(self, partition: int) -> None:
         """Remove it from the disk."""
@@ -379,8 +379,7 @@ class Store:
 
     async def on_rebalance(self, assigned: set[TP], *_: Any) -> None:
         """Close what was given up."""
-        for partition in set(self._databases.disk) - {tp.partition for tp in assigned}:
-            self._databases.close(partition)
+        self._databases.close(set(self._databases.disk) - {tp.partition for tp in assigned})
 
     async def on_recovery_completed(self, *_: Any) -> None:
         """Nothing."""

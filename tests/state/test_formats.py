@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from worker.state import CorruptRow, MemoryRows, UnknownFormat, read_applied
-from worker.state import rows as codec
+from worker.state import rows as formats
 from worker.state.keys import APPLIED, describe
 from worker.state.partition import collect_garbage, put_applied
 from worker.state.rows import Applied, Header, Published, ReviewRow
 
 
 def read_vectors(key: bytes, value: bytes) -> Any:
-    ordinals, data = codec.decode_vectors(key, value, 3)
-    return ordinals, codec.as_matrix([data], 3).tolist()
+    ordinals, data = formats.decode_vectors(key, value, 3)
+    return ordinals, formats.as_matrix([data], 3).tolist()
 
 
 def read_garbage(key: bytes, value: bytes) -> Any:
@@ -31,14 +31,14 @@ def read_garbage(key: bytes, value: bytes) -> Any:
 WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
     (
         "header 1",
-        codec.decode_header,
+        formats.decode_header,
         "4500000005636166c3a9",
         "010dfa7a53030000000000000007000000000000000c00000000000000",
         Header(3, 7, 12),
     ),
     (
         "published 1",
-        codec.decode_published,
+        formats.decode_published,
         "4500000005636166c3a9000000000000000c50",
         "011779c554df03000000000000020000000600000006000000722d38312330722d39233132303132333435363738396162636465666665"
         "6463626139383736353433323130",
@@ -46,7 +46,7 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
     ),
     (
         "review 1",
-        codec.decode_review,
+        formats.decode_review,
         "4500000005636166c3a9000000000000000c52722d3831",
         "014b365aa30500000000000000060000000000001240020000000100000002000000000000000e00000002000000040000004772656174"
         "2070726f647563742e4f6cc3a9",
@@ -54,7 +54,7 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
     ),
     (
         "texts 1",
-        codec.decode_text_chunk,
+        formats.decode_text_chunk,
         "4500000005636166c3a9000000000000000c5400000004722d383100000001",
         "01385451760100000003000000050000004d6f72652e",
         ((3, "More."),),
@@ -68,14 +68,14 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
     ),
     (
         "applied 1",
-        codec.decode_applied,
+        formats.decode_applied,
         "41",
         "015fb25b67e0030000000000006d61726b6574706c6163652e726576696577732e7631",
         Applied(992, "marketplace.reviews.v1", ""),
     ),
     (
         "applied 2",
-        codec.decode_applied,
+        formats.decode_applied,
         "41",
         "02cacb4dc8e003000000000000160000006d61726b6574706c6163652e726576696577732e76317a41634c4d7069365474614f5f756376"
         "34336a495741",
@@ -83,7 +83,7 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
     ),
     (
         "fingerprint 1",
-        codec.decode_fingerprint,
+        formats.decode_fingerprint,
         "46",
         "010fe135e602000000050000006d6f64656c030000006d4031010000006b020000003230",
         {"model": "m@1", "k": "20"},
@@ -115,9 +115,9 @@ def test_a_newer_format_is_refused_by_the_rows_name(
     read: Callable[[bytes, bytes], Any], key: bytes, value: bytes, meaning: Any
 ) -> None:
     """Whatever is in it: its frame alone is known."""
-    newest = codec.APPLIED_FORMAT if key == APPLIED else codec.FORMAT
+    newest = formats.APPLIED_FORMAT if key == APPLIED else formats.FORMAT
     payload = b"\xffwhat nobody knows yet"
-    newer = codec.seal(key, payload, newest + 1)
+    newer = formats.seal(key, payload, newest + 1)
     with pytest.raises(UnknownFormat) as refused:
         read(key, newer)
     message = str(refused.value)
@@ -128,7 +128,7 @@ def test_a_newer_format_is_refused_by_the_rows_name(
     assert "own COVERSUMM_EPOCH" in message
     assert refused.value.exit_code == 2
     with pytest.raises(UnknownFormat):
-        read(key, codec.seal(key, payload, 0))
+        read(key, formats.seal(key, payload, 0))
 
 
 @KINDS
@@ -156,19 +156,19 @@ def test_an_older_row_is_upgraded_when_it_is_written_again() -> None:
     put_applied(changes, Applied(993, old.topic, "an id"))
     rows.write(changes)
     assert changes[APPLIED] is not None
-    assert changes[APPLIED][0] == codec.APPLIED_FORMAT == 2
+    assert changes[APPLIED][0] == formats.APPLIED_FORMAT == 2
     assert read_applied(rows) == Applied(993, "marketplace.reviews.v1", "an id")
 
 
 def test_the_frame_is_the_same_in_every_format() -> None:
     """An older worker must be able to tell a newer row from a damaged one."""
     assert (
-        codec.seal(b"key", b"payload", 9)
+        formats.seal(b"key", b"payload", 9)
         == bytes([9]) + crc32(b"payload", crc32(b"key")).to_bytes(4, "little") + b"payload"
     )
 
 
 def test_vectors_are_read_into_native_int16() -> None:
     _, _, key, value, _ = next(line for line in WRITTEN if line[0] == "vectors 1")
-    _, data = codec.decode_vectors(bytes.fromhex(key), bytes.fromhex(value), 3)
-    assert codec.as_matrix([data], 3).dtype == np.int16
+    _, data = formats.decode_vectors(bytes.fromhex(key), bytes.fromhex(value), 3)
+    assert formats.as_matrix([data], 3).dtype == np.int16

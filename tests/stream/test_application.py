@@ -80,4 +80,5 @@ def test_the_app_has_the_one_table_and_the_one_agent(app: Any) -> None:
         "app-entities-changelog",
     )
     assert table.partitions == 5
-    assert [agent.name for agent in app.agents.values()] == ["summarize"]
+    (agent,) = app.agents.values()
+    assert (agent.name, agent._channel_arg.topics) == ("summarize", ("reviews",))

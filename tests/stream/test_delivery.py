@@ -69,7 +69,7 @@ class Rig:
             self.assignment,
             ProcessorThread(processor, surroundings.threads.in_order("delivery")),
             Commit(producer, logs, gate, processor, self.metrics, surroundings.clock),
-            self.metrics,
+            self.metrics.observe_limit,
             surroundings,
         )
 

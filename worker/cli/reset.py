@@ -14,7 +14,7 @@ from worker.settings import Settings
 @click.option("--offsets", is_flag=True, help="The group's committed offsets.")
 @click.option("--changelog", is_flag=True, help="The changelog topic: deleted, and created again as it was.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask; nobody is asked where there is no terminal.")
+@click.option("--yes", is_flag=True, help="Do not ask; without a terminal there is no question.")
 @output.json_option
 def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Throw away the worker's state: --local, --offsets, --changelog, or with none of them all three, to start over from the

@@ -53,8 +53,8 @@ def command(file: str, k: int | None, distinct: bool | None, emit: str | None, e
                 rejected += _write(batch.messages, settings.output_topic)
                 progress.update(events.position, read)
     if rejected:
-        output.note(f"coversumm-worker: error: {rejected} of {read} lines could not be used")
-    return 1 if rejected else 0
+        output.complain(f"{rejected} of {read} lines could not be used")
+    return output.CHECK_FAILED if rejected else 0
 
 
 def _text(value: int | None) -> str | None:

@@ -88,10 +88,8 @@ def _policy_complaints(topics: "Topics", created: set[str]) -> list[str]:
         return []
     try:
         return list(topics.check_policies().values())
-    except (
-        KafkaException,
-        TimeoutError,
-    ) as cause:  # no permission, or a broker that does not know the request
+    except (KafkaException, TimeoutError) as cause:
+        # No permission, or a broker that does not know the request.
         why = cause.args[0].str() if isinstance(cause, KafkaException) else "no answer from the broker"
         output.note(f"the cleanup policies were not checked: {why}")
         return []

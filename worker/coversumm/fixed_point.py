@@ -6,7 +6,6 @@ adds. Proof: docs/algorithm.md, Lemma 1.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,7 +67,7 @@ def quantize_rows(embeddings: ArrayLike, scale: int = SCALE) -> tuple[NDArray[np
     return quantized, invalid
 
 
-def _matrix(embeddings: Any) -> NDArray[np.float64]:
+def _matrix(embeddings: ArrayLike) -> NDArray[np.float64]:
     try:
         v = np.asarray(embeddings, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -18,9 +18,8 @@ class Neighbors(NamedTuple):
     ids: list[bytes]
     rows: list[int]  # the reservoir's row of each
     keys: list[float]
-    next_key: (
-        float  # of the nearest sentence in the reservoir that is not among them; infinite if there is none
-    )
+    next_key: float
+    """Of the nearest sentence in the reservoir that is not among them; infinite if there is none."""
 
 
 def knn(reservoir: Reservoir, n: int, total: NDArray[np.float64], k: int, distinct: bool) -> Neighbors:
@@ -75,25 +74,35 @@ def expand(
     the ids.
     """
     take = 1 if distinct else k
+    if len(set(keys)) < len(keys):
+        return _expand_ties(rows, keys, lowest_ids, k, take)
+    first = [lowest_ids[row] for row in rows[:k]]
+    if distinct or max(map(len, first), default=1) == 1:  # no copies either: most often
+        return [copies[0] for copies in first], list(rows[:k]), list(keys[:k])
     ids: list[bytes] = []
     owners: list[int] = []
     values: list[float] = []
-    if len(set(keys)) == len(keys):  # nothing equal: most often
-        first = [lowest_ids[row] for row in rows[:k]]
-        if distinct or max(map(len, first), default=1) == 1:  # no copies either
-            return [copies[0] for copies in first], list(rows[:k]), list(keys[:k])
-        for row, key in zip(rows, keys, strict=True):
-            copies = lowest_ids[row]
-            room = min(take, len(copies), k - len(ids))
-            if room == 1:
-                ids.append(copies[0])
-                owners.append(row)
-                values.append(key)
-            else:
-                ids += copies[:room]
-                owners += [row] * room
-                values += [key] * room
-        return ids, owners, values
+    for row, key in zip(rows, keys, strict=True):
+        copies = lowest_ids[row]
+        room = min(take, len(copies), k - len(ids))
+        if room == 1:
+            ids.append(copies[0])
+            owners.append(row)
+            values.append(key)
+        else:
+            ids += copies[:room]
+            owners += [row] * room
+            values += [key] * room
+    return ids, owners, values
+
+
+def _expand_ties(
+    rows: Sequence[int], keys: Sequence[float], lowest_ids: Sequence[list[bytes]], k: int, take: int
+) -> tuple[list[bytes], list[int], list[float]]:
+    """`expand` where keys are equal, with at most `take` copies of a vector."""
+    ids: list[bytes] = []
+    owners: list[int] = []
+    values: list[float] = []
     at = 0
     while at < len(rows) and len(ids) < k:
         end = at + 1

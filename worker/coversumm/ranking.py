@@ -54,8 +54,6 @@ class Ranking:
             other.distances(),
         )
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return f"Ranking(n={self.n}, ids={self.ids!r})"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from worker.events.codecs import CODECS, Codec
+from worker.events.codecs import DEFAULT, Codec
 from worker.events.fields import MAX_ID_CHARS, is_day
 from worker.events.inputs import EntityDeleted, Event, Record
 from worker.events.reasons import BadEvent, Reason, Rejected, shown
@@ -19,9 +19,7 @@ from worker.events.vectors import VectorPool
 from worker.limits import Limit
 
 
-def decode(
-    records: Sequence[Record], limits: Limits, codec: Codec = CODECS["json"]
-) -> list[Event | Rejected]:
+def decode(records: Sequence[Record], limits: Limits, codec: Codec = DEFAULT) -> list[Event | Rejected]:
     """One result for each record, in order.
 
     >>> from worker.events import Limits, Record

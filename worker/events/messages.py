@@ -10,7 +10,7 @@ from hashlib import sha1
 from typing import Final, NamedTuple
 from uuid import NAMESPACE_URL, UUID
 
-from worker.events.codecs import CODECS, Codec
+from worker.events import codecs
 from worker.events.inputs import EVENT_TYPES, EntityDeleted, Record
 from worker.events.reasons import Rejected
 from worker.events.summary import SUMMARY_CHANGED, SummaryChanged
@@ -24,7 +24,6 @@ TRUNCATED_HEADERS: Final = ("dlq.truncated_bytes", "dlq.truncated_key_bytes")
 
 MAX_DETAIL_BYTES: Final = 1024
 
-_CODEC: Final[Codec] = CODECS["json"]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -42,7 +41,7 @@ def summary_message(topic: str, partition: int, body: SummaryChanged, record: Re
     """A summary change; `record` is its cause."""
     name = f"coversumm:{body.entity_id}:{body.epoch}:{body.sequence}"
     headers = _cloud_event(name, SUMMARY_CHANGED, body.occurred_at, record)
-    return Message(topic, partition, body.entity_id.encode(), _CODEC.encode(body), headers)
+    return Message(topic, partition, body.entity_id.encode(), codecs.DEFAULT.encode(body), headers)
 
 
 def tombstone_message(
@@ -102,7 +101,7 @@ def _cloud_event(name: str, ce_type: str, occurred_at: str | None, record: Recor
     ]
     if time := occurred_at or timestamp(record.timestamp_ms):
         headers.append(("ce_time", time.encode()))
-    headers.append(("content-type", _CODEC.CONTENT_TYPE))
+    headers.append(("content-type", codecs.DEFAULT.CONTENT_TYPE))
     return headers
 
 

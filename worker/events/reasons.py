@@ -11,7 +11,7 @@ class Reason(StrEnum):
 
     BAD_JSON = "bad_json"
     BAD_WIRE_FORMAT = (
-        "bad_wire_format"  # nothing gives it yet: the contract has it for Avro, so consumers know it
+        "bad_wire_format"  # no record gets it yet: the contract has it for Avro, so that consumers know it
     )
     NO_KEY = "no_key"
     KEY_MISMATCH = "key_mismatch"

@@ -125,7 +125,7 @@ class Transactions:
 
         def on_delivery(error: KafkaError | None, message: Any) -> None:
             if error is not None:
-                self._refused = error
+                self._refused = self._refused or error  # later ones may only follow from the first
             elif last_offsets is not None:
                 partition, offset = message.partition(), message.offset()
                 last_offsets[partition] = max(offset, last_offsets.get(partition, -1))

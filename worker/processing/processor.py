@@ -1,4 +1,4 @@
-"""The processor: a micro-batch of records and the committed rows in, rows and messages out. No broker, no clock, no writes.
+"""The processor: a micro-batch of records and the committed rows in, rows and messages out. No broker, no writes.
 
 1. *Decode* the records that are not applied yet; one that holds no valid event becomes a dead letter.
 2. *Plan* what each event does, by versions and stored rows (`plan`).

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.state import rows as codec
+from worker.state import rows as formats
 from worker.state.errors import CorruptRow
 from worker.state.ids import parse_sentence_id, sentence_id
 from worker.state.keys import IncarnationKeys, describe, header_key
@@ -75,7 +75,7 @@ class EntityRows:
     def published(self) -> Published | None:
         """The set last published, None before the first."""
         value = self.rows.get(self.keys.published)
-        return None if value is None else codec.decode_published(self.keys.published, value)
+        return None if value is None else formats.decode_published(self.keys.published, value)
 
     def review(self, review_id: bytes) -> Review | None:
         """The review with its texts, vectors left out; None where it was never seen."""
@@ -83,11 +83,11 @@ class EntityRows:
         value = self.rows.get(key)
         if value is None:
             return None
-        row = codec.decode_review(key, value)
+        row = formats.decode_review(key, value)
         texts = list(row.texts)
         for chunk in range(1, row.text_chunks):
             chunk_key = self.keys.text_chunk(review_id, chunk)
-            texts += codec.decode_text_chunk(chunk_key, self._required(chunk_key))
+            texts += formats.decode_text_chunk(chunk_key, self._required(chunk_key))
         sentences = [Sentence(ordinal, sentence_id(review_id, ordinal), text) for ordinal, text in texts]
         return Review(
             row.version,
@@ -115,11 +115,11 @@ class EntityRows:
         at = 0
         for chunk in range(review.chunks[1]):
             key = self.keys.vector_chunk(review_id, chunk)
-            ordinals, data = codec.decode_vectors(key, self._required(key), self.dimension)
+            ordinals, data = formats.decode_vectors(key, self._required(key), self.dimension)
             owners = review.sentences[at : at + len(ordinals)]
             if tuple(sentence.ordinal for sentence in owners) != ordinals:
                 raise CorruptRow(describe(key), "not the sentences of its review")
-            for sentence, vector in zip(owners, codec.as_matrix([data], self.dimension), strict=True):
+            for sentence, vector in zip(owners, formats.as_matrix([data], self.dimension), strict=True):
                 sentence.vector = vector
             at += len(ordinals)
         if at != len(review.sentences):
@@ -127,7 +127,7 @@ class EntityRows:
 
     def blocks(self) -> Iterator[VectorBlock]:
         """All live sentences, read from the vector rows alone."""
-        decode, dimension, keys = codec.decode_vectors, self.dimension, self.keys
+        decode, dimension, keys = formats.decode_vectors, self.dimension, self.keys
         parts: list[bytes] = []
         reviews: list[bytes] = []
         ordinals: list[int] = []
@@ -142,25 +142,25 @@ class EntityRows:
                 reviews += [review] * len(numbers)
                 ordinals += numbers
             if len(ordinals) >= BLOCK_SENTENCES:
-                yield VectorBlock(codec.as_matrix(parts, dimension), reviews, ordinals)
+                yield VectorBlock(formats.as_matrix(parts, dimension), reviews, ordinals)
                 parts, reviews, ordinals = [], [], []
         if parts:
-            yield VectorBlock(codec.as_matrix(parts, dimension), reviews, ordinals)
+            yield VectorBlock(formats.as_matrix(parts, dimension), reviews, ordinals)
 
     def put_header(self, pending: Pending, header: Header) -> None:
         """Write the entity's header."""
-        pending[self.header_key] = codec.encode_header(self.header_key, header)
+        pending[self.header_key] = formats.encode_header(self.header_key, header)
 
     def put_published(self, pending: Pending, published: Published) -> None:
         """Write the published set."""
-        pending[self.keys.published] = codec.encode_published(self.keys.published, published)
+        pending[self.keys.published] = formats.encode_published(self.keys.published, published)
 
     def put_review(self, pending: Pending, review_id: bytes, review: Review) -> None:
         """Write the review's rows and remove chunks that its stored form had more; `review.chunks` becomes
         what is written."""
         keys, sentences = self.keys, review.sentences
         text_chunks = _cut_texts([(sentence.ordinal, sentence.text) for sentence in sentences])
-        per_chunk = max(1, codec.CHUNK_BYTES // (4 + 2 * self.dimension))
+        per_chunk = max(1, formats.CHUNK_BYTES // (4 + 2 * self.dimension))
         vector_chunks = [sentences[at : at + per_chunk] for at in range(0, len(sentences), per_chunk)]
         key = keys.review(review_id)
         row = ReviewRow(
@@ -172,13 +172,13 @@ class EntityRows:
             len(vector_chunks),
             tuple(text_chunks[0]) if text_chunks else (),
         )
-        pending[key] = codec.encode_review(key, row)
+        pending[key] = formats.encode_review(key, row)
         for number, chunk in enumerate(text_chunks[1:], 1):
             key = keys.text_chunk(review_id, number)
-            pending[key] = codec.encode_text_chunk(key, chunk)
+            pending[key] = formats.encode_text_chunk(key, chunk)
         for number, part in enumerate(vector_chunks):
             key = keys.vector_chunk(review_id, number)
-            pending[key] = codec.encode_vectors(key, [s.ordinal for s in part], _vectors(part))
+            pending[key] = formats.encode_vectors(key, [s.ordinal for s in part], _vectors(part))
         for number in range(max(1, len(text_chunks)), review.chunks[0]):
             pending[keys.text_chunk(review_id, number)] = None
         for number in range(len(vector_chunks), review.chunks[1]):
@@ -196,14 +196,13 @@ def read_header(rows: Rows, entity: bytes) -> Header | None:
     """The entity's header; None for an entity without any row."""
     key = header_key(entity)
     value = rows.get(key)
-    return None if value is None else codec.decode_header(key, value)
+    return None if value is None else formats.decode_header(key, value)
 
 
 def _cut_texts(texts: list[tuple[int, str]]) -> list[list[tuple[int, str]]]:
     """Texts in order, cut into chunks of at most `CHUNK_BYTES` each (a longer text is a chunk of its own)."""
-    if (
-        4 * sum([len(text) + 2 for _, text in texts]) <= codec.CHUNK_BYTES
-    ):  # a character is at most four bytes
+    # A character is at most four bytes.
+    if 4 * sum([len(text) + 2 for _, text in texts]) <= formats.CHUNK_BYTES:
         return [texts] if texts else []
     chunks: list[list[tuple[int, str]]] = []
     room = 0
@@ -211,7 +210,7 @@ def _cut_texts(texts: list[tuple[int, str]]) -> list[list[tuple[int, str]]]:
         size = 8 + 4 * len(item[1])
         if size > room or not chunks:
             chunks.append([])
-            room = codec.CHUNK_BYTES
+            room = formats.CHUNK_BYTES
         chunks[-1].append(item)
         room -= size
     return chunks

@@ -15,8 +15,8 @@ from typing import Final
 from worker.errors import SurroundingsError
 
 NEW_EPOCH: Final = (
-    "build a new epoch beside it (a worker with its own COVERSUMM_EPOCH, COVERSUMM_APP_ID, COVERSUMM_OUTPUT_TOPIC and "
-    "COVERSUMM_DATA_DIR, which reads the input topic from its beginning)"
+    "build a new epoch beside it (a worker with its own COVERSUMM_EPOCH, COVERSUMM_APP_ID, COVERSUMM_OUTPUT_TOPIC, "
+    "COVERSUMM_DLQ_TOPIC and COVERSUMM_DATA_DIR, which reads the input topic from its beginning)"
 )
 """How summaries are built again while the present ones stay: the one place that says it."""
 RESTORE: Final = (
@@ -66,7 +66,7 @@ class IncompleteState(StateError):
     def __init__(self) -> None:
         super().__init__(
             "the stored state has no fingerprint, which every partition's first commit writes: the beginning of its "
-            "changelog is gone (topic removed or recreated, records deleted). Operator action: start over with "
+            "changelog is gone (topic deleted and created again, records deleted). Operator action: start over with "
             f"`coversumm-worker reset`, or {NEW_EPOCH}."
         )
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 
 from worker.events import ALGORITHM
-from worker.state import rows as codec
+from worker.state import rows as formats
 from worker.state.errors import FingerprintMismatch, IncompleteState
 from worker.state.keys import (
     APPLIED,
@@ -58,23 +58,23 @@ class Fingerprint:
 def read_applied(rows: Rows) -> Applied | None:
     """The partition's applied offset; None before the first event."""
     value = rows.get(APPLIED)
-    return None if value is None else codec.decode_applied(APPLIED, value)
+    return None if value is None else formats.decode_applied(APPLIED, value)
 
 
 def put_applied(pending: Pending, applied: Applied) -> None:
     """Write the partition's applied offset."""
-    pending[APPLIED] = codec.encode_applied(APPLIED, applied)
+    pending[APPLIED] = formats.encode_applied(APPLIED, applied)
 
 
 def read_fingerprint(rows: Rows) -> dict[str, str] | None:
     """The stored fingerprint's fields; None before the first event."""
     value = rows.get(FINGERPRINT)
-    return None if value is None else codec.decode_fingerprint(FINGERPRINT, value)
+    return None if value is None else formats.decode_fingerprint(FINGERPRINT, value)
 
 
 def put_fingerprint(pending: Pending, fingerprint: Fingerprint) -> None:
     """Write the partition's fingerprint, with its first rows."""
-    pending[FINGERPRINT] = codec.encode_fingerprint(FINGERPRINT, fingerprint.fields())
+    pending[FINGERPRINT] = formats.encode_fingerprint(FINGERPRINT, fingerprint.fields())
 
 
 def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
@@ -100,14 +100,14 @@ def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
 def put_garbage(pending: Pending, entity: bytes, incarnation: int) -> None:
     """Note that all rows of this incarnation are to be removed."""
     key = garbage_key(entity, incarnation)
-    pending[key] = codec.seal(key, b"")
+    pending[key] = formats.seal(key, b"")
 
 
 def collect_garbage(rows: Rows, pending: Pending, limit: int = GARBAGE_ROWS) -> bool:
     """Remove up to `limit` rows of deleted incarnations, notes that are done included. True if any are left
     for the next batch."""
     for key, value in rows.scan(GARBAGE):
-        codec.unseal(key, value)
+        formats.unseal(key, value)
         if limit <= 0:
             return True
         prefix = incarnation_prefix(*parse_garbage_key(key))

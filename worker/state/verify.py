@@ -4,7 +4,7 @@ published."""
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from worker.state import rows as codec
+from worker.state import rows as formats
 from worker.state.keys import ENTITY, garbage_key
 from worker.state.store import Rows
 from worker.state.view import Snapshot, brute_force, read_snapshots
@@ -76,7 +76,7 @@ def _summary_problems(snapshot: Snapshot, k: int, distinct: bool) -> list[str]:
         identifier
         for identifier in expected & digests.keys()
         if identifier in snapshot.texts
-        and codec.text_digest(snapshot.texts[identifier]) != digests[identifier]
+        and formats.text_digest(snapshot.texts[identifier]) != digests[identifier]
     )
     if stale:
         problems.append(f"published with another text: {_list(stale)}")

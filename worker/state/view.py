@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import SCALE, Ranking
-from worker.state import rows as codec
+from worker.state import rows as formats
 from worker.state.entity import EntityRows, read_header
 from worker.state.errors import CorruptRow
 from worker.state.ids import review_of, sentence_id
@@ -68,34 +68,34 @@ def read_snapshots(rows: Rows, dimension: int, prefix: bytes = ENTITY) -> Iterat
                 yield _finish(snapshot, matrices, dimension)
             snapshot, matrices = Snapshot(parts.entity), []
         if parts.incarnation is None:
-            snapshot.header = codec.decode_header(key, value)
+            snapshot.header = formats.decode_header(key, value)
         elif snapshot.header is None or parts.incarnation != snapshot.header.incarnation:
             snapshot.others[parts.incarnation] += 1
         elif parts.kind == PUBLISHED:
-            snapshot.published = codec.decode_published(key, value)
+            snapshot.published = formats.decode_published(key, value)
         else:
             assert parts.review is not None
             if parts.kind == REVIEW:
-                review = codec.decode_review(key, value)
+                review = formats.decode_review(key, value)
                 snapshot.reviews[parts.review] = review
                 _add_texts(snapshot, parts.review, review.texts)
             elif parts.kind == TEXTS:
-                _add_texts(snapshot, parts.review, codec.decode_text_chunk(key, value))
+                _add_texts(snapshot, parts.review, formats.decode_text_chunk(key, value))
             elif parts.kind == VECTORS:
-                ordinals, data = codec.decode_vectors(key, value, dimension)
+                ordinals, data = formats.decode_vectors(key, value, dimension)
                 snapshot.ids += [sentence_id(parts.review, ordinal) for ordinal in ordinals]
                 matrices.append(data)
     if snapshot is not None:
         yield _finish(snapshot, matrices, dimension)
 
 
-def _add_texts(snapshot: Snapshot, review_id: bytes, texts: codec.Texts) -> None:
+def _add_texts(snapshot: Snapshot, review_id: bytes, texts: formats.Texts) -> None:
     for ordinal, text in texts:
         snapshot.texts[sentence_id(review_id, ordinal)] = text
 
 
 def _finish(snapshot: Snapshot, matrices: list[bytes], dimension: int) -> Snapshot:
-    snapshot.vectors = codec.as_matrix(matrices or [b""], dimension)
+    snapshot.vectors = formats.as_matrix(matrices or [b""], dimension)
     return snapshot
 
 

@@ -13,6 +13,8 @@ and leave the busy one to flush at every write.
 
 import gc
 import resource
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,7 +49,7 @@ class PartitionDatabases(Protocol):
     """A database for each partition, opened when it is first asked for."""
 
     def open(self, partition: int) -> Any:
-        """Open the partition's database, made where it is missing. Raises DamagedDatabase."""
+        """The partition's database, opened, and created where it is missing. Raises DamagedDatabase."""
 
     def rows(self, partition: int) -> Rows:
         """Its rows."""
@@ -55,8 +57,8 @@ class PartitionDatabases(Protocol):
     def write(self, partition: int, changes: Changes) -> None:
         """Store all of these rows or none; None removes one."""
 
-    def close(self, partition: int | None = None) -> None:
-        """Close it, if it is open; without a partition, all."""
+    def close(self, partitions: Iterable[int] | None = None) -> None:
+        """Close those of these partitions that are open; without partitions, all."""
 
     def wipe(self, partition: int) -> None:
         """Remove it with all of its rows."""
@@ -81,6 +83,7 @@ class Databases:
     def __init__(self, data_dir: Path, memory_bytes: int, partitions: int) -> None:
         self._data_dir = data_dir
         self._open: dict[int, Rdict] = {}
+        self._lock = threading.Lock()
         write_bytes = memory_bytes // WRITE_SHARE
         self.write_buffer_bytes = min(max(write_bytes // partitions, MIN_WRITE_BUFFER), MAX_WRITE_BUFFER)
         self.open_files = open_files_each(partitions, _file_limit())
@@ -97,18 +100,21 @@ class Databases:
         return int(self._cache.get_usage())
 
     def open(self, partition: int) -> Rdict:
-        """Open the partition's database, made where it is missing. Raises DamagedDatabase."""
-        if partition not in self._open:
-            path = database_path(self._data_dir, partition)
-            try:
-                check_files(path)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                database = Rdict(str(path), options=self._options())
-            except Exception as error:
-                raise explained(path, error) from error
-            database.set_read_options(ReadOptions())
-            self._open[partition] = database
-        return self._open[partition]
+        """See `PartitionDatabases`. Raises DamagedDatabase, and Crash where the disk is full."""
+        with self._lock:  # RocksDB lets a database be open once, and several threads may ask for it
+            if partition not in self._open:
+                self._open[partition] = self._opened(database_path(self._data_dir, partition))
+            return self._open[partition]
+
+    def _opened(self, path: Path) -> Rdict:
+        try:
+            check_files(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            database = Rdict(str(path), options=self._options())
+        except Exception as error:
+            raise explained(path, error) from error
+        database.set_read_options(ReadOptions())
+        return database
 
     def rows(self, partition: int) -> RocksRows:
         """See `PartitionDatabases`."""
@@ -127,15 +133,16 @@ class Databases:
         except Exception as error:
             raise explained(database_path(self._data_dir, partition), error) from error
 
-    def close(self, partition: int | None = None) -> None:
+    def close(self, partitions: Iterable[int] | None = None) -> None:
         """See `PartitionDatabases`. Whoever still reads rows keeps their database open for as long."""
-        for number in list(self._open) if partition is None else [partition]:
-            self._open.pop(number, None)
+        with self._lock:
+            for partition in list(self._open) if partitions is None else partitions:
+                self._open.pop(partition, None)
         gc.collect()  # a database closes with its last reference
 
     def wipe(self, partition: int) -> None:
         """See `PartitionDatabases`."""
-        self.close(partition)
+        self.close([partition])
         Rdict.destroy(str(database_path(self._data_dir, partition)))
 
     def _options(self) -> Options:

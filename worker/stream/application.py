@@ -20,8 +20,8 @@ from worker.stream.table import CommittedTable
 from worker.stream.watchdog import Watchdog
 from worker.stream.worker import StreamWorker
 
-# What the guarded consumer, the table and the transport override or call. All of it is checked at start, because Faust is free
-# to rename any of it in another version.
+# What the guarded consumer, the table and its store override, call or rely on. All of it is checked at start, because Faust is
+# free to rename any of it in another version.
 FAUST_NAMES = {
     "faust.transport.drivers.aiokafka:Consumer": (
         "_add_gap",

@@ -1,27 +1,24 @@
 """The commit of a micro-batch: steps 3 to 5 of the protocol in `worker.stream.delivery`, one after another."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from worker.clock import Clock
 from worker.kafka.logs import Logs
 from worker.kafka.membership import Membership
 from worker.kafka.producer import TransactionalProducer
-from worker.limits import Limit
 from worker.processing.processor import ProcessedBatch, Processor
+from worker.processing.stats import Stats
 from worker.stream.gate import Gate
 
 
 class CommitMetrics(Protocol):
     """What commits report."""
 
-    def observe_batch(self, stats: Any) -> None:
+    def observe_batch(self, stats: Stats) -> None:
         """A micro-batch was committed."""
 
     def observe_commit(self, seconds: float) -> None:
         """A transaction took so long."""
-
-    def observe_limit(self, limit: Limit) -> None:
-        """A limit was hit."""
 
 
 class Commit:

@@ -10,8 +10,8 @@ handed to the agent as one message, and one cursor per partition decides what ma
    markers, retention); a jump inside one fetch is such a gap.
 4. The cursor moves when a micro-batch is handed over, all of it or nothing.
 
-Faust commits no offsets: the transaction does (`worker.kafka.transaction`). Changelogs are never fetched through here: the
-table restores itself (`worker.kafka.changelog`).
+Faust commits no offsets: the transaction does (`worker.kafka.transaction`). Changelogs are never fetched through here: a
+takeover restores them (`worker.stream.takeover`).
 """
 
 import asyncio

@@ -14,7 +14,7 @@ event loop, which goes on heartbeating and serving HTTP; 3 to 5 are `worker.stre
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from worker.errors import Crash
 from worker.events import Record
@@ -22,7 +22,7 @@ from worker.kafka.membership import Membership
 from worker.limits import Limit
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
-from worker.stream.commit import Commit, CommitMetrics
+from worker.stream.commit import Commit
 from worker.stream.micro_batch import MicroBatch
 from worker.stream.processor_thread import ProcessorThread
 from worker.stream.surroundings import Surroundings
@@ -36,7 +36,7 @@ class Delivery:
         assignment: under which micro-batches are delivered.
         processor: step 2, and the thread of steps 2 to 5.
         commit: steps 3 to 5.
-        metrics: are told of each limit that is hit.
+        on_limit: is told of each limit that is hit.
         surroundings: the end of the process, for whatever fails.
     """
 
@@ -46,7 +46,7 @@ class Delivery:
         assignment: Assignment,
         processor: ProcessorThread,
         commit: Commit,
-        metrics: CommitMetrics,
+        on_limit: Callable[[Limit], None],
         surroundings: Surroundings,
     ) -> None:
         self._input_topic = settings.input_topic
@@ -56,7 +56,7 @@ class Delivery:
         self._assignment = assignment
         self._processor = processor
         self._commit = commit
-        self._metrics = metrics
+        self._on_limit = on_limit
         self._die = surroundings.die
 
     async def deliver(self, batch: MicroBatch) -> None:
@@ -99,7 +99,7 @@ class Delivery:
             length = len(record.value or b"") + len(record.key or b"")
             full = self._full(len(part) + 1, size + length) if part else None
             if full is not None:
-                self._metrics.observe_limit(full)
+                self._on_limit(full)
                 yield tuple(part)
                 part, size = [], 0
             part.append(record)

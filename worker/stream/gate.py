@@ -80,8 +80,8 @@ class Gate:
             after: the changelog offset of the first of them, where the writer reads the changelog.
 
         Raises:
-            Crash: the partition is held no longer, or the database would go back.
-            StateError: the database cannot be written.
+            Crash: the partition is held no longer, the database would go back, or its disk is full.
+            DamagedDatabase: the database cannot be written.
         """
         with self._locks.setdefault(partition, self._threads.lock()):
             if self._assignment.roles.get(partition) != role or epoch != self._assignment.epoch:
@@ -104,7 +104,7 @@ class Gate:
         stored = self.stored_offset(partition)
         if stored < 0:
             return bounds.start
-        # Rows before `low` are gone; tombstones before the horizon may be compacted away already.
+        # Rows before `start` are gone; tombstones before the horizon may be compacted away already.
         belongs = max(bounds.start, min(bounds.horizon, bounds.end)) <= stored + 1 <= bounds.end
         if not belongs or not self._is_of_this_changelog(partition):
             log.warning(

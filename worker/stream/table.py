@@ -31,9 +31,7 @@ class PartitionStore(Store):
 
     def revoke_partitions(self, table: Any, tps: set[TP]) -> None:
         """Close the databases of partitions that are not held any more."""
-        for tp in tps:
-            if tp.topic in table.changelog_topic.topics:
-                self._databases.close(tp.partition)
+        self._databases.close([tp.partition for tp in tps if tp.topic in table.changelog_topic.topics])
 
     async def stop(self) -> None:
         """Close all databases."""

@@ -202,5 +202,6 @@ class Takeover:
         if applied > start.end and not (topic_id and processor.topic_id(partition) == topic_id):
             raise SurroundingsError(
                 f"the state of {self._input.topic}-{partition} ends at offset {applied}, the topic at {start.end}: it was "
-                "created again, and its records would pass for applied ones; start over with `coversumm-worker reset`"
+                "deleted and created again, and its records would pass for applied ones; start over with "
+                "`coversumm-worker reset`"
             )

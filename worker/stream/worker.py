@@ -5,6 +5,7 @@ from typing import Protocol
 
 from worker.kafka.logs import Logs
 from worker.kafka.producer import TransactionalProducer
+from worker.limits import Limit
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
 from worker.stream.commit import CommitMetrics
@@ -16,6 +17,9 @@ from worker.stream.takeover import Takeover
 
 class WorkerMetrics(CommitMetrics, Protocol):
     """What a worker reports of its work."""
+
+    def observe_limit(self, limit: Limit) -> None:
+        """A limit was hit."""
 
     def observe_restore(self, rows: int, remaining: int) -> None:
         """A restore has read so many rows and has so many changelog offsets to go."""

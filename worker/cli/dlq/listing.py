@@ -12,6 +12,7 @@ from worker.cli.dlq.choice import selection_of, selection_options
 from worker.settings import Settings
 
 if TYPE_CHECKING:
+    from worker.kafka.reader import TopicReader
     from worker.operations.dead_letters import DeadLetter, Selection
 
 SHOWN = 50
@@ -63,7 +64,7 @@ def _age(row: dict[str, Any]) -> tuple[str, int, int]:
     return row["time"] or "", row["partition"], row["offset"]
 
 
-def _letters(letters: Any, selection: "Selection") -> "Iterator[DeadLetter]":
+def _letters(letters: "TopicReader", selection: "Selection") -> "Iterator[DeadLetter]":
     """The selected letters, partition after partition."""
     from worker.operations.dead_letters import DeadLetter
 

@@ -4,7 +4,7 @@ import json
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
@@ -12,6 +12,9 @@ import click
 from worker.cli import output
 from worker.errors import SurroundingsError
 from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.storage.snapshot import StoredPartition
 
 TIMEOUT_SECONDS = 30
 COLUMNS = {
@@ -96,7 +99,7 @@ def _from_data_dir(entity: str, data_dir: Path) -> list[dict[str, Any]]:
     return views
 
 
-def _reservoir_size(part: Any, entity: str, incarnation: int) -> int:
+def _reservoir_size(part: "StoredPartition", entity: str, incarnation: int) -> int:
     """Distinct sentences in the reservoir that a worker makes when it first touches the entity."""
     from worker.coversumm import CoverSumm, FlatIndex
     from worker.state.entity import EntityRows

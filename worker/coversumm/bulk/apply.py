@@ -75,9 +75,8 @@ def _run_end(state: EntityState, laid_out: Run, at: int) -> int:
 
 def _apply_run(state: EntityState, run: Run) -> list[Ranking | None]:
     most, largest = int(run.n.max()), float(run.squared_norms.max(initial=0.0))
-    if not exact(
-        most, max(largest, state.max_squared_norm)
-    ):  # some step will be refused: up to it, one by one
+    if not exact(most, max(largest, state.max_squared_norm)):
+        # Some step will be refused: up to it, one by one.
         return [apply_step(state, run.steps[0])]
     state.admit(most, largest)
     if state.reservoir.exhausted:  # `admit` found the anchor beyond exact comparison

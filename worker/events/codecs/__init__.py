@@ -31,3 +31,5 @@ class Codec(Protocol):
 
 
 CODECS: Final[Mapping[str, Codec]] = {"json": json}
+DEFAULT: Final[Codec] = CODECS["json"]
+"""Reads and writes where nothing chooses another; a setting that does hands its own to `decode` and `messages.py`."""
