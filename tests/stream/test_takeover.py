@@ -182,6 +182,8 @@ async def test_a_rebalance_ends_a_restore_and_nothing_is_taken_over(rig: Rig) ->
     await asyncio.wait_for(rig.takeover.let_go(), PATIENCE_SECONDS)
     await recovery
     assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 0}, {0: 10})]
+    assert rig.processor.forgotten == [[]]  # by the rebalance alone: no state was held against the input
+    assert rig.processor.made_from == {}
     assert rig.assignment.roles == rig.assignment.positions == {}
     assert rig.deaths == []
 
@@ -197,6 +199,7 @@ async def test_a_rebalance_before_the_restore_began_ends_it_too(rig: Rig) -> Non
     rig.starts_wait.set()
     await asyncio.wait_for(rebalance, PATIENCE_SECONDS)
     await recovery
+    assert rig.processor.forgotten == [[]]
     assert rig.assignment.positions == {}
     assert rig.stored() == ({}, -1)
     rig.restore_waits, rig.starts_wait = False, None
