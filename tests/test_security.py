@@ -96,7 +96,7 @@ def app(tmp_path: Path, unused_tcp_port: int) -> Iterator[CoverSummApp]:
     """The worker's own app, not started."""
     settings = Settings(embedder="none", data_dir=tmp_path, web_port=unused_tcp_port)
     clients = FakeClients(producer=lambda options: None, admin=lambda: None)
-    surroundings = Surroundings(clients, Databases(tmp_path, 2**24, 2))
+    surroundings = Surroundings(clients, Databases(tmp_path, 2**24, 2, print))
     metrics = Metrics()
     made = on_faust(assemble(settings, 2, None, metrics, surroundings), metrics)
     made.finalize()

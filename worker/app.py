@@ -58,7 +58,7 @@ def build_app(settings: Settings) -> CoverSummApp:
     clients = KafkaClients(settings)
     partitions = prepare_topics(settings, clients, die)
     check_group_metadata(clients, settings.app_id)
-    databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions)
+    databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, die)
     metrics = Metrics()
     worker = assemble(settings, partitions, engine, metrics, Surroundings(clients, databases))
     worker.producer.start()

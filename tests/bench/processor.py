@@ -17,14 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from rocksdict import Options, Rdict, WriteBatch
+from rocksdict import Options, Rdict
 
 from tests.bench.machine import machine
 from tests.harness.limits import batch_limits, event_limits
 from worker.events import Record
 from worker.processing.config import ProcessorConfig
 from worker.processing.processor import Processor
-from worker.storage.rows import RocksRows
+from worker.storage.rows import RocksRows, write_rows
 
 RESULTS = Path(__file__).parent / "results" / "processor.json"
 DIMENSION = 384
@@ -40,13 +40,7 @@ class Store:
         self.rows = RocksRows(self.database)
 
     def write(self, changes):
-        batch = WriteBatch(raw_mode=True)
-        for key, value in changes.items():
-            if value is None:
-                batch.delete(key)
-            else:
-                batch.put(key, value)
-        self.database.write(batch)
+        write_rows(self.database, changes)
 
 
 def processor(store, cache_bytes):

@@ -121,7 +121,7 @@ class Parts:
     die: Callable[[BaseException], Any] = die
 
     def __post_init__(self) -> None:
-        self.databases = Databases(self.data_dir, 64 * 2**20, 2)
+        self.databases = Databases(self.data_dir, 64 * 2**20, 2, lambda cause: self.die(cause))
         self.surroundings = Surroundings(
             clients=None,  # type: ignore[arg-type]
             databases=self.databases,

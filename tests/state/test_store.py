@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rocksdict import Options, Rdict, WriteBatch
+from rocksdict import Options, Rdict
 
 from worker.state import MemoryRows
 from worker.state.store import successor
-from worker.storage.rows import RocksRows
+from worker.storage.rows import RocksRows, write_rows
 
 
 class RocksWriter(RocksRows):
@@ -20,13 +20,7 @@ class RocksWriter(RocksRows):
         super().__init__(self.database)
 
     def write(self, changes):
-        batch = WriteBatch(raw_mode=True)
-        for key, value in changes.items():
-            if value is None:
-                batch.delete(key)
-            else:
-                batch.put(key, value)
-        self.database.write(batch)
+        write_rows(self.database, changes)
 
 
 @pytest.fixture(params=["memory", "rocks"])

@@ -11,6 +11,7 @@ import pytest
 from rocksdict import Rdict, WriteBatch
 
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.stream import End, die
 from worker.errors import Crash, SurroundingsError
 from worker.state import DamagedDatabase
 from worker.storage.databases import (
@@ -45,7 +46,7 @@ def peak_bytes():
             return int(line.split()[1]) * 1024
 
 shared = sys.argv[2] == "shared"
-databases = [Databases(Path(sys.argv[1]), {BUDGET}, {PARTITIONS}) for _ in range(1 if shared else {PARTITIONS})]
+databases = [Databases(Path(sys.argv[1]), {BUDGET}, {PARTITIONS}, print) for _ in range(1 if shared else {PARTITIONS})]
 opened = [databases[p % len(databases)].open(p) for p in range({PARTITIONS})]
 noise = random.Random(1).randbytes({MIB})
 before = peak_bytes()
@@ -81,7 +82,7 @@ def test_a_budget_for_each_database_would_be_noticed(tmp_path: Path) -> None:
 
 
 def test_what_is_read_and_written_counts_in_the_budget(tmp_path: Path) -> None:
-    databases = Databases(tmp_path, 16 * MIB, 2)
+    databases = Databases(tmp_path, 16 * MIB, 2, die)
     one, other = databases.open(0), databases.open(1)
     assert databases.memory_bytes < MIB
     batch = WriteBatch(raw_mode=True)
@@ -98,10 +99,10 @@ def test_what_is_read_and_written_counts_in_the_budget(tmp_path: Path) -> None:
 
 
 def test_rows_outlive_the_process_that_wrote_them(tmp_path: Path) -> None:
-    databases = Databases(tmp_path, 16 * MIB, 2)
+    databases = Databases(tmp_path, 16 * MIB, 2, die)
     databases.write(0, {b"key": b"value"})
     databases.close()
-    again = Databases(tmp_path, 64 * MIB, 8)
+    again = Databases(tmp_path, 64 * MIB, 8, die)
     assert again.rows(0).get(b"key") == b"value"
     again.close()
 
@@ -117,7 +118,7 @@ def test_rows_outlive_the_process_that_wrote_them(tmp_path: Path) -> None:
     ],
 )
 def test_a_write_buffer_is_a_databases_share_of_the_bound(budget: int, partitions: int, each: int) -> None:
-    made = Databases(Path("/nowhere"), budget, partitions)
+    made = Databases(Path("/nowhere"), budget, partitions, die)
     assert made.write_buffer_bytes == each
     assert each == MIN_WRITE_BUFFER or each * partitions <= budget // WRITE_SHARE
 
@@ -143,7 +144,7 @@ def test_the_process_raises_its_own_limit_of_files() -> None:
         "from worker.storage.databases import Databases\n"
         "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))\n"
-        "Databases(Path('/nowhere'), 2**24, 64)\n"
+        "Databases(Path('/nowhere'), 2**24, 64, print)\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 300 or hard)\n"
     )
     done = subprocess.run(
@@ -165,7 +166,7 @@ class OneWrite:
 
 
 def test_rows_are_written_in_one_atomic_batch(tmp_path: Path) -> None:
-    databases = Databases(tmp_path, 16 * MIB, 2)
+    databases = Databases(tmp_path, 16 * MIB, 2, die)
     databases.write(0, {b"gone": b"1"})
     database = databases._open[0] = OneWrite(databases.open(0))  # type: ignore[assignment]
     databases.write(0, {b"a": b"1", b"gone": None, b"": b"empty key", b"empty value": b""})
@@ -174,7 +175,7 @@ def test_rows_are_written_in_one_atomic_batch(tmp_path: Path) -> None:
 
 
 def test_a_wiped_database_is_empty_and_works_again(tmp_path: Path) -> None:
-    databases = Databases(tmp_path, 16 * MIB, 2)
+    databases = Databases(tmp_path, 16 * MIB, 2, die)
     databases.write(0, {b"a": b"1"})
     databases.write(1, {b"a": b"1"})
     databases.wipe(0)
@@ -188,20 +189,22 @@ def test_a_wiped_database_is_empty_and_works_again(tmp_path: Path) -> None:
 # -- damage -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_damaged_database_is_named(tmp_path: Path) -> None:
-    databases = Databases(tmp_path, 16 * MIB, 2)
+def test_a_damaged_database_ends_the_process_with_one_line(tmp_path: Path) -> None:
+    databases = Databases(tmp_path, 16 * MIB, 2, die)
     databases.write(0, {b"a": b"1"})
     databases.close()
     folder = database_path(tmp_path, 0)
     (folder / "CURRENT").write_bytes(b"nonsense")
-    with pytest.raises(DamagedDatabase) as damage:
+    with pytest.raises(End) as end:
         databases.open(0)
-    assert str(folder) in str(damage.value)
+    assert isinstance(end.value.cause, DamagedDatabase)
+    assert str(folder) in str(end.value.cause)
+    assert "coversumm-worker reset --local" in str(end.value.cause)
 
 
-def test_a_manifest_that_names_too_few_files_is_damage(tmp_path: Path) -> None:
+def test_a_manifest_that_names_too_few_files_ends_the_process(tmp_path: Path) -> None:
     """RocksDB itself opens it: the newest offset, and rows missing under it."""
-    databases = Databases(tmp_path, 16 * MIB, 2)
+    databases = Databases(tmp_path, 16 * MIB, 2, die)
     databases.write(0, {b"a": b"1"})
     folder = database_path(tmp_path, 0)
     manifest = next(folder.glob("MANIFEST-*"))
@@ -223,15 +226,17 @@ def test_a_manifest_that_names_too_few_files_is_damage(tmp_path: Path) -> None:
     assert dict(databases.rows(0).scan(b"")) == {b"a": b"1", b"b": b"1"}
     databases.close()
     put_back(cut=True)
-    with pytest.raises(DamagedDatabase, match="manifest"):
+    with pytest.raises(End) as end:
         databases.open(0)
+    assert isinstance(end.value.cause, DamagedDatabase)
+    assert "manifest" in str(end.value.cause)
 
 
 def test_an_unforeseen_error_of_rocksdb_is_raised_as_it_is(tmp_path: Path) -> None:
-    first = Databases(tmp_path, 16 * MIB, 2)
+    first = Databases(tmp_path, 16 * MIB, 2, die)
     first.open(0)
     with pytest.raises(Exception, match="lock hold"):
-        Databases(tmp_path, 16 * MIB, 2).open(0)
+        Databases(tmp_path, 16 * MIB, 2, die).open(0)
     first.close()
 
 
@@ -243,7 +248,7 @@ def test_an_unforeseen_error_of_rocksdb_is_raised_as_it_is(tmp_path: Path) -> No
     ],
 )
 def test_a_write_that_rocksdb_refuses_is_told(tmp_path: Path, error: str, expected: type[Exception]) -> None:
-    databases = Databases(tmp_path, 16 * MIB, 2)
+    databases = Databases(tmp_path, 16 * MIB, 2, die)
 
     def write(batch: WriteBatch) -> None:
         raise Exception(error)

@@ -8,7 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from rocksdict import Options, Rdict, WriteBatch
+from rocksdict import Options, Rdict
 
 from tests.harness.drive import config
 from tests.harness.patience import PATIENCE_SECONDS
@@ -20,6 +20,7 @@ from worker.processing.processor import Processor
 from worker.state import DamagedDatabase, MemoryRows
 from worker.state.keys import APPLIED, ENTITY, PUBLISHED, parse_entity_key
 from worker.storage import snapshot as stored
+from worker.storage.rows import write_rows
 from worker.storage.snapshot import stored_partition
 
 EVENTS = [
@@ -72,29 +73,19 @@ def busy(path):
     return Rdict(str(path), options)
 
 
-def write(database, changes):
-    batch = WriteBatch(raw_mode=True)
-    for key, value in changes.items():
-        if value is None:
-            batch.delete(key)
-        else:
-            batch.put(key, value)
-    database.write(batch)
-
-
 def test_views_beside_a_writer(path, running):
     """Rows are numbered as they are written; a view without one of them, or with half a batch, would show."""
     first = next(transactions())
     stop = threading.Event()
     database = busy(path)
-    write(database, first)
+    write_rows(database, first)
 
     def work():
         number = 0
         while not stop.is_set():
             rows = {b"x%010d" % (number + i): os.urandom(400) for i in range(20)}
             number += 20
-            write(database, {**rows, b"n": b"%d" % number})
+            write_rows(database, {**rows, b"n": b"%d" % number})
             stop.wait(0.0005)
 
     writer = threading.Thread(target=work)
@@ -118,7 +109,7 @@ def test_views_beside_a_writer(path, running):
 def test_a_view_counts_only_if_the_manifest_stood_still(path, running, monkeypatch):
     """The writer writes its log out to a table while the view is opened: it is opened again."""
     database = busy(path)
-    write(database, next(transactions()))
+    write_rows(database, next(transactions()))
     opened = []
 
     def opening(*arguments, **options):
@@ -146,7 +137,7 @@ def test_what_a_killed_worker_left(path):
     if pid == 0:
         database = busy(path)
         for changes in transactions():
-            write(database, changes)
+            write_rows(database, changes)
         os._exit(0)
     os.waitpid(pid, 0)
     with stored_partition(0, path) as part:
@@ -165,7 +156,7 @@ def test_a_database_before_its_first_event(path):
 def test_a_damaged_file_is_a_result(path):
     database = busy(path)
     for changes in transactions():
-        write(database, changes)
+        write_rows(database, changes)
     database.flush()
     database.close()
     for table in path.glob("*.sst"):
@@ -194,12 +185,12 @@ def test_a_standby_in_the_middle_of_a_transaction(path, data_dir, running, monke
     half, rest = half_and_rest(last)
     database = busy(path)
     for changes in (*earlier, half):
-        write(database, changes)
+        write_rows(database, changes)
     between_looks = iter(())
 
     def sleep(_seconds):
         for changes in next(between_looks, ()):
-            write(database, changes)
+            write_rows(database, changes)
 
     monkeypatch.setattr(verification, "time", SimpleNamespace(sleep=sleep))
     (check,) = verify_data_dir(data_dir)
@@ -217,7 +208,7 @@ def test_the_same_entity_is_looked_at_again(path, running, data_dir, monkeypatch
     *earlier, last = transactions([{**EVENTS[0], "entity_id": "a"}, *EVENTS])
     database = busy(path)
     for changes in (*earlier, half_and_rest(last)[0]):
-        write(database, changes)
+        write_rows(database, changes)
     right, wrong = verify_data_dir(data_dir)
     assert (right.entity.entity_id, right.problems) == ("a", ())
     assert wrong.entity.entity_id == "e"
@@ -230,7 +221,7 @@ def test_where_nobody_runs_a_difference_counts_at_once(path, data_dir, monkeypat
     *earlier, last = transactions()
     database = busy(path)
     for changes in (*earlier, half_and_rest(last)[0]):
-        write(database, changes)
+        write_rows(database, changes)
     database.close()
     (check,) = verify_data_dir(data_dir)
     assert check.problems

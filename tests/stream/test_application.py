@@ -35,7 +35,7 @@ def app(tmp_path: Path) -> Iterator[CoverSummApp]:
         standby_replicas=1,
     )
     clients = FakeClients(producer=lambda options: None, admin=lambda: None)
-    surroundings = Surroundings(clients, Databases(tmp_path, 2**24, 5))
+    surroundings = Surroundings(clients, Databases(tmp_path, 2**24, 5, print))
     return faust_app(assemble(settings, 5, None, Metrics(), surroundings))
 
 

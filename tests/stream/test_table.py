@@ -59,7 +59,7 @@ async def test_databases_are_closed_with_their_partition_or_with_the_worker(
 ) -> None:
     for partition in range(2):
         parts.databases.open(partition)
-    other = Databases(parts.data_dir, 2**24, 2)  # RocksDB lets a database be open once
+    other = Databases(parts.data_dir, 2**24, 2, print)  # RocksDB lets a database be open once
     table.data.revoke_partitions(table, {TP("another topic", 1), TP(CHANGELOG, 0)})
     other.open(0)
     with pytest.raises(Exception, match="lock"):

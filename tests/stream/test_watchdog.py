@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.stream import End, die
 from worker.errors import Crash
 from worker.kafka.membership import Membership
-from worker.state import DamagedDatabase
 from worker.stream import watchdog as module
 from worker.stream.assignment import Assignment
 from worker.stream.status import WorkerStatus
@@ -169,7 +167,7 @@ def assignment() -> Assignment:
 @pytest.fixture
 def status(app: Any, assignment: Assignment) -> WorkerStatus:
     logs = SimpleNamespace(changelog=SimpleNamespace(topic="changelog"))
-    surroundings = SimpleNamespace(databases=SimpleNamespace(memory_bytes=7), die=die)
+    surroundings = SimpleNamespace(databases=SimpleNamespace(memory_bytes=7))
     worker: Any = SimpleNamespace(
         assignment=assignment, processor=None, surroundings=surroundings, logs=logs, partitions=2
     )
@@ -241,18 +239,3 @@ def test_a_worker_without_a_membership_is_starting(status: WorkerStatus, assignm
 
 def test_the_databases_memory_is_told(status: WorkerStatus) -> None:
     assert status.rocksdb_bytes() == 7
-
-
-@pytest.mark.asyncio
-async def test_a_damaged_database_that_a_look_at_a_summary_meets_ends_the_process(
-    status: WorkerStatus,
-) -> None:
-    damage = DamagedDatabase("/data/entities-0.db", "a file is missing")
-
-    async def run(work: Any) -> Any:
-        raise damage
-
-    status._processor = SimpleNamespace(run=run)  # type: ignore[assignment]
-    with pytest.raises(End) as end:
-        await status.summary("x")
-    assert end.value.cause is damage

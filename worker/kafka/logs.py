@@ -1,32 +1,14 @@
 """The two logs that a worker lives on, without Faust: the input that it reads, and the changelog that is its state."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from worker.clock import Clock
 from worker.kafka.changelog import Apply, ChangelogReader
 from worker.kafka.clients import Clients
 from worker.kafka.offsets import LogBounds, Start, committed_starts, log_bounds
 from worker.kafka.topic_ids import TopicIds
-
-
-class ChangelogReading(Protocol):
-    """A reader of some partitions of the changelog."""
-
-    @property
-    def stopped(self) -> bool:
-        """Whether `stop` was called: a restore that returns then is incomplete."""
-
-    def stop(self) -> None:
-        """Let the running loop end after the batch in hand."""
-
-    def restore(self, goals: Mapping[int, int], on_progress: Callable[[int, int], None]) -> int:
-        """Apply rows until every partition's position has reached its goal; return the number of rows."""
-
-    def follow(self) -> None:
-        """Apply rows as they are committed, until `stop`."""
 
 
 class InputLog:
@@ -57,7 +39,7 @@ class ChangelogLog:
         life_ms = self._ids.tombstone_life_ms(self.topic)
         return log_bounds(self._clients, self.topic, partitions, life_ms, self._clock)
 
-    def reader(self, starts: Mapping[int, int], apply: Apply) -> ChangelogReading:
+    def reader(self, starts: Mapping[int, int], apply: Apply) -> ChangelogReader:
         """A reader of the partitions in `starts`, from the offsets there on."""
         return ChangelogReader(self._clients, self.topic, starts, apply, self._clock)
 

@@ -14,16 +14,16 @@ and leave the busy one to flush at every write.
 import gc
 import resource
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBatch, WriteBufferManager
+from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBufferManager
 
-from worker.errors import SurroundingsError
+from worker.errors import CoversummError, SurroundingsError
 from worker.state import TABLE_NAME, Changes, Rows
 from worker.storage.files import check_files, explained
-from worker.storage.rows import RocksRows
+from worker.storage.rows import RocksRows, write_rows
 
 WRITE_SHARE = 4
 """The write buffers' bound is the budget divided by this; with two of them a database, half of it in the worst moment."""
@@ -49,7 +49,7 @@ class PartitionDatabases(Protocol):
     """A database for each partition, opened when it is first asked for."""
 
     def open(self, partition: int) -> Any:
-        """The partition's database, opened, and created where it is missing. Raises DamagedDatabase."""
+        """The partition's database, opened, and created where it is missing."""
 
     def rows(self, partition: int) -> Rows:
         """Its rows."""
@@ -75,13 +75,17 @@ class Databases:
         data_dir: of the worker.
         memory_bytes: for all of them together.
         partitions: the most there can be.
+        die: ends the process where a database cannot be opened as it is, whoever asked for it.
 
     Raises:
         SurroundingsError: the process may not open as many files as so many databases need.
     """
 
-    def __init__(self, data_dir: Path, memory_bytes: int, partitions: int) -> None:
+    def __init__(
+        self, data_dir: Path, memory_bytes: int, partitions: int, die: Callable[[BaseException], object]
+    ) -> None:
         self._data_dir = data_dir
+        self._die = die
         self._open: dict[int, Rdict] = {}
         self._lock = threading.Lock()
         write_bytes = memory_bytes // WRITE_SHARE
@@ -100,7 +104,7 @@ class Databases:
         return int(self._cache.get_usage())
 
     def open(self, partition: int) -> Rdict:
-        """See `PartitionDatabases`. Raises DamagedDatabase, and Crash where the disk is full."""
+        """See `PartitionDatabases`. A damaged database, or a full disk, ends the process."""
         with self._lock:  # RocksDB lets a database be open once, and several threads may ask for it
             if partition not in self._open:
                 self._open[partition] = self._opened(database_path(self._data_dir, partition))
@@ -112,7 +116,12 @@ class Databases:
             path.parent.mkdir(parents=True, exist_ok=True)
             database = Rdict(str(path), options=self._options())
         except Exception as error:
-            raise explained(path, error) from error
+            cause = explained(path, error)
+            if isinstance(cause, CoversummError):
+                self._die(
+                    cause
+                )  # Faust would try again, or only log it; a page of the web server would answer 500
+            raise cause from error
         database.set_read_options(ReadOptions())
         return database
 
@@ -122,14 +131,9 @@ class Databases:
 
     def write(self, partition: int, changes: Changes) -> None:
         """See `PartitionDatabases`. Raises DamagedDatabase, and Crash where the disk is full."""
-        batch = WriteBatch(raw_mode=True)
-        for key, value in changes.items():
-            if value is None:
-                batch.delete(key)
-            else:
-                batch.put(key, value)
+        database = self.open(partition)
         try:
-            self.open(partition).write(batch)
+            write_rows(database, changes)
         except Exception as error:
             raise explained(database_path(self._data_dir, partition), error) from error
 

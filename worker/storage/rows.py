@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rocksdict import ReadOptions
+from rocksdict import ReadOptions, WriteBatch
 
-from worker.state.store import successor
+from worker.state.store import Changes, successor
 from worker.storage.files import explained
 
 
@@ -47,3 +47,14 @@ class RocksRows:
             iterator.status()  # raises what ended the iteration early
         except Exception as error:
             raise explained(self._folder, error) from error
+
+
+def write_rows(database: Any, changes: Changes) -> None:
+    """Write all of these rows or none, in one batch; None removes one. Raises what RocksDB raises."""
+    batch = WriteBatch(raw_mode=True)
+    for key, value in changes.items():
+        if value is None:
+            batch.delete(key)
+        else:
+            batch.put(key, value)
+    database.write(batch)

@@ -110,7 +110,7 @@ class GuardedConsumer(driver.Consumer):
     # -- fetching -----------------------------------------------------------------------------------------------------
 
     def resume_partitions(self, tps: Any) -> None:
-        """Resume input partitions; changelogs stay paused, the table reads them itself."""
+        """Resume input partitions; changelogs stay paused, a takeover reads them itself."""
         super().resume_partitions({tp for tp in tps if self._is_input(tp)})
 
     async def highwaters(self, *tps: TP) -> Mapping[TP, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from worker.kafka.partitioner import partition_of
-from worker.state import DamagedDatabase, SummaryView
+from worker.state import SummaryView
 from worker.stream.worker import StreamWorker
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ class WorkerStatus:
         self._databases = worker.surroundings.databases
         self._changelog_topic = worker.logs.changelog.topic
         self._partitions = worker.partitions
-        self._die = worker.surroundings.die
 
     def ready(self) -> tuple[bool, str]:
         """Whether the worker processes its partitions: joined, restored, not rebalancing; and in words why not."""
@@ -95,7 +94,4 @@ class WorkerStatus:
     async def summary(self, entity_id: str) -> SummaryView | None:
         """The current summary of an entity whose partition is here, None when there is no such entity."""
         partition = partition_of(entity_id, self._partitions)
-        try:
-            return await self._processor.run(lambda processor: processor.summary(partition, entity_id))
-        except DamagedDatabase as cause:
-            self._die(cause)
+        return await self._processor.run(lambda processor: processor.summary(partition, entity_id))

@@ -10,7 +10,8 @@ from faust.stores.rocksdb import Store
 from faust.tables.table import Table
 from faust.types import TP
 
-from worker.errors import CoversummError, Crash
+from worker.errors import Crash
+from worker.storage.databases import PartitionDatabases
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
 
@@ -18,16 +19,12 @@ from worker.stream.takeover import Takeover
 class PartitionStore(Store):
     """Faust's store of one database for each partition; the databases are the worker's own."""
 
-    def __init__(self, *args: Any, surroundings: Surroundings, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, databases: PartitionDatabases, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._databases = surroundings.databases
-        self._die = surroundings.die
+        self._databases = databases
 
     def _db_for_partition(self, partition: int) -> Any:
-        try:
-            return self._databases.open(partition)
-        except CoversummError as cause:
-            self._die(cause)  # Faust would try again, or only log it
+        return self._databases.open(partition)
 
     def revoke_partitions(self, table: Any, tps: set[TP]) -> None:
         """Close the databases of partitions that are not held any more."""
@@ -61,7 +58,7 @@ class CommittedTable(Table):
             key_type=bytes,
             value_type=bytes,
             options=self.options,
-            surroundings=self._surroundings,
+            databases=self._surroundings.databases,
         )
 
     async def on_rebalance(

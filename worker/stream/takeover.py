@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from worker.errors import SurroundingsError
-from worker.kafka.logs import ChangelogReading, Logs
+from worker.kafka.changelog import ChangelogReader
+from worker.kafka.logs import Logs
 from worker.kafka.offsets import Start
 from worker.processing.processor import Processor
 from worker.state import Changes
@@ -59,7 +60,7 @@ class Takeover:
         self._threads = surroundings.threads
         self._die = surroundings.die
         self._running: Any = None  # the takeover under way
-        self._reader: ChangelogReading | None = None
+        self._reader: ChangelogReader | None = None
         self._follower: Joinable | None = None
         self._leaving = False
 
@@ -147,7 +148,7 @@ class Takeover:
 
         self._follower = self._threads.start("standby", follow)
 
-    def _open_reader(self, role: Role, epoch: int, starts: Mapping[int, int]) -> ChangelogReading:
+    def _open_reader(self, role: Role, epoch: int, starts: Mapping[int, int]) -> ChangelogReader:
         def apply(partition: int, first: int, changes: Changes, last: int) -> None:
             self._gate.apply(role, epoch, partition, changes, last, after=first)
 
