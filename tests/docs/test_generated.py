@@ -91,8 +91,9 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
     assert rows[:2] == ["| command | does |", "|---|---|"]
     assert [row.split("`")[1] for row in rows[2:]] == [
         "demo",
-        "run",
+        "summarize FILE",
         "topics",
+        "run",
         "send FILE",
         "inspect ENTITY",
         "verify",
@@ -100,6 +101,6 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
         "dlq show PARTITION:OFFSET",
         "dlq send [PARTITION:OFFSET]...",
         "reset",
-        "summarize FILE",
+        "completion SHELL",
     ]
     assert all(row.endswith(" |") and row.count("|") == 3 for row in rows[2:])

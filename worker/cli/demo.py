@@ -2,6 +2,8 @@
 
 import click
 
+from worker.cli.command import Command
+
 DEFAULT_REVIEWS = 1000
 DEFAULT_K = 5
 
@@ -19,7 +21,15 @@ class ReviewCount(click.ParamType):
         return count
 
 
-@click.command("demo", short_help="Real reviews through the real worker, in a minute; needs nothing.")
+@click.command(
+    "demo",
+    cls=Command,
+    short_help="Real reviews through the real worker, in a minute; needs nothing.",
+    examples=[
+        ("coversumm-worker demo", "a thousand reviews"),
+        ("coversumm-worker demo --reviews all --k 10", "all of them, ten sentences in a summary"),
+    ],
+)
 @click.option(
     "--reviews",
     type=ReviewCount(),

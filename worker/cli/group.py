@@ -18,21 +18,44 @@ from collections.abc import Sequence
 import click
 
 from worker import __version__
-from worker.cli import demo, dlq, inspect, output, reset, run, send, summarize, topics, verify
+from worker.cli import (
+    completion,
+    demo,
+    dlq,
+    inspect,
+    output,
+    reset,
+    run,
+    send,
+    summarize,
+    topics,
+    verify,
+)
+from worker.cli.command import Group
 from worker.errors import CoversummError, Crash, SurroundingsError
 
 INTERRUPTED = 128 + signal.SIGINT
 
 
-class Commands(click.Group):
-    """Lists its commands in the order of use."""
+SECTIONS = {
+    "To try it": (demo, summarize),
+    "To run it": (topics, run, send),
+    "To look at it": (inspect, verify),
+    "When something went wrong": (dlq, reset),
+    "Around it": (completion,),
+}
+"""The commands in the order of use."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """See `click.Group`."""
-        return list(self.commands)
 
-
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    examples=[
+        ("coversumm-worker demo", "see it work: no Kafka, a minute"),
+        ("coversumm-worker summarize reviews.jsonl", "summaries of a file of yours"),
+        ("KAFKA_BOOTSTRAP_SERVERS=localhost:9092 coversumm-worker run", "the worker on a Kafka"),
+    ],
+)
 @click.version_option(__version__, prog_name=output.PROGRAM)
 def cli() -> None:
     """The exact extractive summary of every entity's reviews, kept current on Kafka, exactly once.
@@ -41,20 +64,25 @@ def cli() -> None:
     """
 
 
-for module in (demo, run, topics, send, inspect, verify, dlq, reset, summarize):
-    cli.add_command(module.command)
+for section, modules in SECTIONS.items():
+    for module in modules:
+        cli.add_command(module.command, section=section)
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
     """Run a command (of `sys.argv` by default); return its exit code, with one line on standard error where it is 2 to 4."""
+    if completion.asked():
+        return completion.answer(cli)
     try:
         result = _invoke(list(sys.argv[1:] if arguments is None else arguments))
         output.flush()
     except click.exceptions.Exit as end:  # --help, --version
         return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as nothing:  # its message is the whole help
+        output.note_lines(nothing.format_message())
+        return SurroundingsError.exit_code  # nothing was asked for, so nothing was done
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx is not None else output.PROGRAM
-        return _fail(f"{error.format_message()} See `{where} --help`.", SurroundingsError.exit_code)
+        return _fail(_usage(error), SurroundingsError.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), SurroundingsError.exit_code)
     except CoversummError as error:
@@ -74,6 +102,16 @@ def _invoke(arguments: list[str]) -> object:
     """The command's result. Not by `cli.main`, which has exit codes of its own for Ctrl-C and closed pipes."""
     with cli.make_context(output.PROGRAM, arguments) as context:
         return cli.invoke(context)
+
+
+def _usage(error: click.UsageError) -> str:
+    """What is wrong with the command line, what was probably meant, and where to read on."""
+    where = error.ctx.command_path if error.ctx is not None else output.PROGRAM
+    told = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        meant = " or ".join(map(repr, error.possibilities or ()))
+        told = f"No such option {error.option_name!r}." + (f" Did you mean {meant}?" if meant else "")
+    return f"{told} See `{where} --help`."
 
 
 def _fail(message: str, code: int) -> int:

@@ -1,4 +1,4 @@
-"""Where output goes: tables and progress for people at a terminal, JSON lines for everything else."""
+"""Where output goes: progress for people at a terminal, JSON lines for everything else; tables are `worker.cli.tables`."""
 
 import json
 import os
@@ -48,6 +48,11 @@ def print_json(value: Any) -> None:
 def note(line: str) -> None:
     """One line on standard error."""
     sys.stderr.write(printable(line) + "\n")
+
+
+def note_lines(text: str) -> None:
+    """A text of several lines on standard error, as it is: it is ours."""
+    sys.stderr.write(text.rstrip("\n") + "\n")
 
 
 def complain(message: str) -> None:

@@ -6,10 +6,20 @@ from typing import Any
 import click
 
 from worker.cli import output
+from worker.cli.command import Command
+from worker.cli.tables import Column, show_table
 from worker.settings import Settings
 
 
-@click.command("reset", short_help="Throw away local state, offsets and changelog.")
+@click.command(
+    "reset",
+    cls=Command,
+    short_help="Throw away local state, offsets and changelog.",
+    examples=[
+        ("coversumm-worker reset --dry-run", "what there is to throw away"),
+        ("coversumm-worker reset --local", "a damaged data directory: it is restored at the next start"),
+    ],
+)
 @click.option("--local", is_flag=True, help="This data directory's databases; no broker is needed.")
 @click.option("--offsets", is_flag=True, help="The group's committed offsets.")
 @click.option("--changelog", is_flag=True, help="The changelog topic: deleted, and created again as it was.")
@@ -55,16 +65,10 @@ def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: boo
 
 
 def _show(plan: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table("step", "of", "what goes")
-    for facts in plan:
-        step, target, what_goes = _row(facts)
-        table.add_row(output.cell(step), output.cell(target), what_goes)
-    output.console().print(table)
+    show_table((Column("step"), Column("of"), Column("what goes", prose=True)), map(_row, plan))
 
 
-def _row(facts: dict[str, Any]) -> tuple[str, str, str]:
+def _row(facts: dict[str, Any]) -> tuple[str, str, str | list[str]]:
     step = facts["step"]
     if step == "local":
         return step, facts["data_dir"], f"{facts['databases']} databases, {facts['bytes']:,} bytes"
@@ -73,7 +77,7 @@ def _row(facts: dict[str, Any]) -> tuple[str, str, str]:
             f"{topic}: " + ", ".join(f"{partition} at {offset:,}" for partition, offset in offsets.items())
             for topic, offsets in facts["offsets"].items()
         ]
-        return step, facts["group"], "\n".join(lines) or "nothing committed"
+        return step, facts["group"], lines or "nothing committed"
     records = ", ".join(f"{partition}: {count:,}" for partition, count in facts["offsets"].items())
     return step, facts["topic"], f"records by partition: {records}" if records else "there is none"
 

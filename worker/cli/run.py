@@ -2,11 +2,23 @@
 
 import click
 
+from worker.cli.command import Command
 from worker.cli.logs import set_up_logging
 from worker.settings import Settings
 
 
-@click.command("run", short_help="The worker.")
+@click.command(
+    "run",
+    cls=Command,
+    short_help="The worker.",
+    examples=[
+        ("KAFKA_BOOTSTRAP_SERVERS=localhost:9092 coversumm-worker run", "on a Kafka of this machine"),
+        (
+            "COVERSUMM_DATA_DIR=/tmp/second COVERSUMM_WEB_PORT=8081 coversumm-worker run",
+            "a second worker beside it: they share the partitions",
+        ),
+    ],
+)
 def command() -> int:
     """The worker, against KAFKA_BOOTSTRAP_SERVERS. Creates the output, dead-letter and changelog topics with the input's
     partition count, never the input topic.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli import output
+from worker.cli.command import Command
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
 DELIVERY_TIMEOUT_MS = 60_000
 
 
-@click.command("send", short_help="Produce a file of reviews or events to the input topic.")
+@click.command(
+    "send",
+    cls=Command,
+    short_help="Produce a file of reviews or events to the input topic.",
+    examples=[
+        ("coversumm-worker send reviews.jsonl.gz", "a whole file"),
+        ("head -100 reviews.jsonl | coversumm-worker send - --rate 10", "its beginning, ten a second"),
+    ],
+)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
 @click.option(
     "--rate", type=click.FloatRange(min=0, min_open=True), help="Most events a second; without it, no limit."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from worker.cli import output
+from worker.cli.command import Command
 from worker.settings import Settings
 from worker.text import embedders
 
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
 BATCH_LINES = 1000
 
 
-@click.command("summarize", short_help="A file in, summary changes out; no Kafka at all.")
+@click.command(
+    "summarize",
+    cls=Command,
+    short_help="A file in, summary changes out; no Kafka at all.",
+    examples=[
+        ("coversumm-worker summarize reviews.jsonl > changes.jsonl", "every change of every summary"),
+        ("coversumm-worker summarize reviews.jsonl --k 5 --distinct", "five sentences, no two alike"),
+    ],
+)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
 @click.option("--k", type=click.IntRange(1, 1000), help="Sentences in a summary.")
 @click.option("--distinct/--no-distinct", default=None, help="Show sentences with identical vectors once.")

@@ -5,14 +5,32 @@ from typing import TYPE_CHECKING
 import click
 
 from worker.cli import output
+from worker.cli.command import Command
+from worker.cli.tables import Column, show_table
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
     from worker.kafka.topics import Topics
 
+COLUMNS = (
+    Column("role"),
+    Column("topic"),
+    Column("partitions", right=True),
+    Column("cleanup", drop=1),
+    Column("status"),
+)
 
-@click.command("topics", short_help="Create or check the topics, input included.")
+
+@click.command(
+    "topics",
+    cls=Command,
+    short_help="Create or check the topics, input included.",
+    examples=[
+        ("coversumm-worker topics --partitions 8", "create what is missing"),
+        ("coversumm-worker topics --dry-run", "only look"),
+    ],
+)
 @click.option(
     "--partitions",
     type=click.IntRange(1, 100_000),
@@ -100,11 +118,6 @@ def _show(rows: list[dict[str, object]], complaints: list[str], as_json: bool) -
         for row in rows:
             output.print_json(row)
     else:
-        from rich.table import Table
-
-        table = Table("role", "topic", "partitions", "cleanup", "status")
-        for row in rows:
-            table.add_row(*map(str, row.values()))
-        output.console().print(table)
+        show_table(COLUMNS, [list(row.values()) for row in rows])
     for complaint in complaints:
         output.complain(complaint)

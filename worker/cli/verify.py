@@ -8,13 +8,33 @@ from typing import Any
 import click
 
 from worker.cli import output
+from worker.cli.command import Command
+from worker.cli.tables import Column, show_table
 from worker.settings import Settings
 
+COLUMNS = (
+    Column("entity"),
+    Column("partition", drop=1, right=True),
+    Column("reviews", drop=2, right=True),
+    Column("sentences", drop=3, right=True),
+    Column("result", prose=True),
+)
 SHOWN_SOUND = 30
 """Sound entities in the table; those with a difference are all shown."""
 
 
-@click.command("verify", short_help="Recompute a worker's summaries by brute force.")
+@click.command(
+    "verify",
+    cls=Command,
+    short_help="Recompute a worker's summaries by brute force.",
+    examples=[
+        ("coversumm-worker verify", "the data directory of the settings"),
+        (
+            "coversumm-worker verify --data-dir /var/lib/coversumm",
+            "another one, its worker running or stopped",
+        ),
+    ],
+)
 @click.option(
     "--data-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -66,23 +86,21 @@ class _Table:
     """The results for people: all that differ, the first of the sound ones."""
 
     def __init__(self) -> None:
-        from rich.table import Table
-
-        self._table = Table("partition", "entity", "reviews", "sentences", "result")
+        self._rows: list[tuple[object, ...]] = []
+        self._styles: list[str | None] = []
         self._sound = 0
 
     def add(self, check: dict[str, Any]) -> None:
         self._sound += check["ok"]
         if check["ok"] and self._sound > SHOWN_SOUND:
             return
-        names = ("partition", "entity_id", "reviews", "sentences")
-        result = "\n".join(map(output.cell, check["problems"])) or "equal"
-        cells = (output.cell(check[name]) for name in names)
-        self._table.add_row(*cells, result, style=None if check["ok"] else "red")
+        facts = (check[name] for name in ("entity_id", "partition", "reviews", "sentences"))
+        self._rows.append((*facts, check["problems"] or "equal"))
+        self._styles.append(None if check["ok"] else "red")
 
     def show(self, entities: int, differing: int, seconds: float) -> None:
         console = output.console()
-        console.print(self._table)
+        show_table(COLUMNS, self._rows, self._styles)
         if self._sound > SHOWN_SOUND:
             console.print(f"... and {self._sound - SHOWN_SOUND:,} more that are equal")
         console.print(f"{entities:,} entities, {differing:,} differ, {seconds:.1f} s")

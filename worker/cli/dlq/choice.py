@@ -42,13 +42,24 @@ class TimeType(click.ParamType):
         return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
+def _reasons(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from worker.events.reasons import Reason
+
+    return [reason.value for reason in Reason if reason.value.startswith(incomplete)]
+
+
 def selection_options(command: F) -> F:
     """What `list` and `send` choose letters by."""
     for option in (
         click.option("--entity", metavar="ID", help="Only those with this key."),
         click.option("--since", type=TimeType(), help="Only those written at or after it."),
         click.option(
-            "--reason", "reasons", multiple=True, metavar="CODE", help="Only those of this reason; repeat it."
+            "--reason",
+            "reasons",
+            multiple=True,
+            metavar="CODE",
+            shell_complete=_reasons,
+            help="Only those of this reason; repeat it.",
         ),
     ):
         command = option(command)

@@ -8,18 +8,38 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli import output
+from worker.cli.command import Command
 from worker.cli.dlq.choice import selection_of, selection_options
+from worker.cli.tables import Column, show_table
 from worker.settings import Settings
 
 if TYPE_CHECKING:
     from worker.kafka.reader import TopicReader
     from worker.operations.dead_letters import DeadLetter, Selection
 
+COLUMNS = (
+    Column("where"),
+    Column("reason"),
+    Column("key"),
+    Column("detail", drop=1, prose=True),
+    Column("time", drop=4),
+    Column("source", drop=3),
+    Column("bytes", drop=5, right=True),
+    Column("sent again", drop=2),
+)
 SHOWN = 50
 """Rows of a table unless --limit says another number."""
 
 
-@click.command("list", short_help="What lies in the dead letter topic, and why.")
+@click.command(
+    "list",
+    cls=Command,
+    short_help="What lies in the dead letter topic, and why.",
+    examples=[
+        ("coversumm-worker dlq list --since 2026-11-20 --reason bad_json", "of one reason, since a day"),
+        ("coversumm-worker dlq list --json | jq -r .reason | sort | uniq -c", "all of them, counted"),
+    ],
+)
 @selection_options
 @click.option(
     "--limit",
@@ -82,18 +102,8 @@ def _letters(letters: "TopicReader", selection: "Selection") -> "Iterator[DeadLe
 
 
 def _show_list(rows: list[dict[str, Any]], counts: Counter[str]) -> None:
-    from rich.table import Table
-
     console = output.console()
-    table = Table()
-    for name in ("where", "time", "reason", "detail", "source", "key", "bytes", "sent again"):
-        table.add_column(name, overflow="fold")  # what was cut off could not be copied into the next command
-    for row in rows:
-        where = f"{row['partition']}:{row['offset']}"
-        size = f"{row['bytes']:,}" if row["bytes"] is not None else None
-        cells = (row["time"], row["reason"], row["detail"], row["source"], row["key"], size)
-        table.add_row(where, *map(output.cell, cells), "yes" if row["sent"] else "no")
-    console.print(table)
+    show_table(COLUMNS, map(_cells, rows))
     hidden = counts.total() - len(rows)
     if hidden:
         console.print(f"... and {hidden:,} earlier; --limit shows more")
@@ -101,3 +111,11 @@ def _show_list(rows: list[dict[str, Any]], counts: Counter[str]) -> None:
         f"{count:,} {reason or 'without a reason'}" for reason, count in counts.most_common()
     )
     console.print(f"{counts.total():,} dead letters{': ' if by_reason else ''}{output.printable(by_reason)}")
+
+
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    """Of a row, in the order of the columns."""
+    where = f"{row['partition']}:{row['offset']}"
+    size = None if row["bytes"] is None else f"{row['bytes']:,}"
+    sent = "yes" if row["sent"] else "no"
+    return where, row["reason"], row["key"], row["detail"], row["time"], row["source"], size, sent

@@ -5,11 +5,21 @@ from collections import Counter
 import click
 
 from worker.cli import output
+from worker.cli.command import Command
 from worker.cli.dlq.choice import PlaceType, selection_of, selection_options
 from worker.settings import Settings
 
 
-@click.command("send", short_help="Send dead letters to the input topic again, each exactly once.")
+@click.command(
+    "send",
+    cls=Command,
+    short_help="Send dead letters to the input topic again, each exactly once.",
+    examples=[
+        ("coversumm-worker dlq send --dry-run", "how many there are to send"),
+        ("coversumm-worker dlq send --reason text_too_long", "those that a larger limit lets through"),
+        ("coversumm-worker dlq send 3:991 3:994", "these two"),
+    ],
+)
 @click.argument("places", type=PlaceType(), nargs=-1, metavar="[PARTITION:OFFSET]...")
 @selection_options
 @click.option("--dry-run", is_flag=True, help="Send nothing.")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli import output
+from worker.cli.command import Command
 from worker.cli.dlq.choice import PlaceType
+from worker.cli.tables import show_facts
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,7 +22,15 @@ SHOWN_BYTES = 4096
 DUMP_WIDTH = 16
 
 
-@click.command("show", short_help="One dead letter, headers and value.")
+@click.command(
+    "show",
+    cls=Command,
+    short_help="One dead letter, headers and value.",
+    examples=[
+        ("coversumm-worker dlq show 3:991", "the letter at offset 991 of partition 3"),
+        ("coversumm-worker dlq show 3:991 --raw > letter.bin", "its bytes as they came"),
+    ],
+)
 @click.argument("place", type=PlaceType(), metavar="PARTITION:OFFSET")
 @click.option("--raw", is_flag=True, help="The bytes of its value and nothing else.")
 @output.json_option
@@ -69,15 +79,9 @@ def _as_json(letter: "DeadLetter") -> dict[str, Any]:
 
 
 def _show_letter(letter: "DeadLetter") -> None:
-    from rich.table import Table
-
+    headers = {name: raw.decode("utf-8", "backslashreplace") for name, raw in letter.headers.items()}
+    show_facts([*letter.describe().items(), *headers.items()])
     console = output.console()
-    about = Table(show_header=False, box=None)
-    for name, value in letter.describe().items():
-        about.add_row(name, output.cell(value))
-    for name, raw in letter.headers.items():
-        about.add_row(output.printable(name), output.cell(raw.decode("utf-8", "backslashreplace")))
-    console.print(about)
     console.print()
     for line in _value_lines(letter.value):
         console.print(output.printable(line), soft_wrap=True)

@@ -5,13 +5,27 @@ from pathlib import Path
 import click
 
 from worker.cli import output
+from worker.cli.command import Command
 from worker.cli.inspect.history import CHANGES_SHOWN, show_history
 from worker.cli.inspect.reviews import show_reviews
 from worker.cli.inspect.summaries import show_summaries
 from worker.settings import Settings
 
 
-@click.command("inspect", short_help="An entity's summary; its reviews or its history.")
+@click.command(
+    "inspect",
+    cls=Command,
+    short_help="An entity's summary; its reviews or its history.",
+    examples=[
+        ("coversumm-worker inspect B00X", "its summary, from the worker on this machine"),
+        ("coversumm-worker inspect B00X --url http://worker-1:8080", "from any worker of the group"),
+        ("coversumm-worker inspect B00X --history 5", "its last five changes"),
+        (
+            "coversumm-worker inspect B00X --reviews --data-dir /var/lib/coversumm",
+            "its reviews, deleted ones too",
+        ),
+    ],
+)
 @click.argument("entity")
 @click.option("--url", help="Of any running worker; without it, the settings' web address on this machine.")
 @click.option(

@@ -1,8 +1,21 @@
 """An entity's reviews with their versions, deleted ones too, from a data directory."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from worker.cli import output
+from worker.cli.tables import Column, show_table
+
+if TYPE_CHECKING:
+    from worker.operations.reviews import StoredReview
+
+COLUMNS = (
+    Column("review"),
+    Column("version", right=True),
+    Column("status"),
+    Column("rating", drop=2, right=True),
+    Column("sentences", drop=1, right=True),
+)
 
 
 def show_reviews(entity: str, data_dir: Path, as_json: bool) -> bool:
@@ -20,12 +33,10 @@ def show_reviews(entity: str, data_dir: Path, as_json: bool) -> bool:
         for review in found:
             output.print_json(asdict(review))
     elif found:
-        from rich.table import Table
-
-        table = Table("review", "version", "status", "rating", "sentences")
-        for review in found:
-            status = "deleted" if review.deleted else "live"
-            cells = (review.review_id, review.version, status, review.rating, len(review.sentences))
-            table.add_row(*map(output.cell, cells))
-        output.console().print(table)
+        show_table(COLUMNS, map(_cells, found))
     return bool(found)
+
+
+def _cells(review: "StoredReview") -> tuple[object, ...]:
+    status = "deleted" if review.deleted else "live"
+    return review.review_id, review.version, status, review.rating, len(review.sentences)

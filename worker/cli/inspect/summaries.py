@@ -10,6 +10,7 @@ from urllib.parse import quote
 import click
 
 from worker.cli import output
+from worker.cli.tables import Column, show_facts, show_table
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 30
 COLUMNS = {
-    "rank": "rank",
-    "sentence": "sentence_id",
-    "text": "text",
-    "rating": "rating",
-    "distance": "distance",
-    "support": "support",
+    "rank": Column("rank", drop=2, right=True),
+    "sentence_id": Column("sentence"),
+    "text": Column("text", prose=True),
+    "rating": Column("rating", drop=4, right=True),
+    "distance": Column("distance", drop=1, right=True),
+    "support": Column("support", drop=3, right=True),
 }
+"""By field."""
 
 
 def show_summaries(entity: str, url: str | None, data_dir: Path | None, as_json: bool) -> bool:
@@ -112,16 +114,6 @@ def _reservoir_size(part: "StoredPartition", entity: str, incarnation: int) -> i
 
 
 def _show(view: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    console = output.console()
-    facts = [(name, value) for name, value in view.items() if name != "sentences"]
-    about = Table(show_header=False, box=None)
-    for name, value in facts:
-        about.add_row(name.replace("_", " "), output.cell(value))
-    console.print(about)
-    table = Table(*COLUMNS)
-    for one in view["sentences"]:
-        shown = {**one, "distance": f"{one['distance']:.6f}"}
-        table.add_row(*(output.cell(shown[name]) for name in COLUMNS.values()))
-    console.print(table)
+    show_facts((name.replace("_", " "), value) for name, value in view.items() if name != "sentences")
+    rows = ({**one, "distance": f"{one['distance']:.6f}"} for one in view["sentences"])
+    show_table(tuple(COLUMNS.values()), [[row[field] for field in COLUMNS] for row in rows])

@@ -1,0 +1,91 @@
+"""A program in a terminal of its own: what is typed into it, and what it shows."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.harness.patience import PATIENCE_SECONDS
+
+CONTROL = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;?>=]*[a-zA-Z]|\x1b[()][A-Z0-9]|\x1b[=>78]|\x07"
+)
+"""What moves the cursor or colours, and is no text."""
+
+
+class Terminal:
+    """A program on a pseudo-terminal; killed at the end of the `with`."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        cwd: Path | None = None,
+        columns: int = 80,
+        rows: int = 24,
+    ) -> None:
+        self._ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._process = subprocess.Popen(
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=cwd,
+            env=dict(environment),
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.shown = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(PATIENCE_SECONDS)
+        os.close(self._ours)
+
+    def type(self, keys: str) -> None:
+        """Press these keys."""
+        os.write(self._ours, keys.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Return when it is shown; AssertionError with all that was, if it never is."""
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        while text not in self.shown:
+            assert self._read(give_up), f"{text!r} is not shown:\n{self.shown}"
+
+    def wait(self) -> int:
+        """The exit code, once the program has ended; all it has shown is in `shown`."""
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        while self._read(give_up):
+            pass
+        return self._process.wait(PATIENCE_SECONDS)
+
+    def _read(self, give_up: float) -> bool:
+        """Whether more was shown before the time was over and the program at its end."""
+        ready, _, _ = select.select([self._ours], [], [], max(0.0, give_up - time.monotonic()))
+        if not ready:
+            return False
+        try:
+            data = os.read(self._ours, 65536)
+        except OSError:  # the program has closed its side
+            return False
+        self.shown += CONTROL.sub("", data.decode(errors="replace")).replace("\r", "")
+        return bool(data)

@@ -1,0 +1,127 @@
+"""Help: of each command with examples that work, of a bare call, and the name that was meant."""
+
+import os
+import re
+import shlex
+
+import click
+import pytest
+
+from docs.build.tables import leaves
+from worker.cli.command import Command, nearest
+from worker.cli.group import cli
+from worker.cli.output import PROGRAM
+
+
+def commands(names=(), command=cli):
+    """The words that name each command, groups among them, and the command."""
+    yield names, command
+    for name, sub in getattr(command, "commands", {}).items():
+        yield from commands((*names, name), sub)
+
+
+COMMANDS = list(commands())
+NAMED = [pytest.param(names, command, id=" ".join(names) or "root") for names, command in COMMANDS]
+
+
+def called(line):
+    """The arguments of our program in a line for a shell; what it is piped to, or where, is not among them."""
+    calls = re.findall(rf'(?<![/\w]){PROGRAM}(?: ([^|>)"]*))?', line)
+    return [shlex.split(arguments) for arguments in calls]
+
+
+def parsed(arguments):
+    """The words of the command that the arguments name; raises what click raises where they are wrong."""
+    context, words = cli.make_context(PROGRAM, list(arguments)), []
+    while isinstance(context.command, click.Group):
+        name, command, rest = context.command.resolve_command(context, context._protected_args + context.args)
+        words.append(name)
+        context = command.make_context(name, rest, parent=context)
+    return tuple(words)
+
+
+@pytest.mark.parametrize(("names", "command"), NAMED)
+def test_each_has_examples_that_work(names, command, monkeypatch):
+    """They parse, options and choices included, and are about the command."""
+    monkeypatch.setattr(click.Path, "convert", lambda _self, value, _param, _context: value)
+    assert isinstance(command, Command)
+    assert command.examples
+    for line, does in command.examples:
+        (arguments,) = called(line)
+        assert parsed(arguments)[: len(names)] == names
+        assert does
+        assert not does.endswith(".")
+
+
+def test_an_example_that_does_not_work_is_found():
+    for line in (f"{PROGRAM} dlq sent", f"{PROGRAM} summarize a --kk 3", f"{PROGRAM} dlq show 3"):
+        with pytest.raises(click.UsageError):
+            parsed(*called(line))
+
+
+@pytest.mark.parametrize(("names", "command"), NAMED)
+def test_help_shows_them_as_they_are(run, names, command):
+    ended = run(*names, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    assert "\nExamples:\n" in ended.out
+    for line, does in command.examples:
+        assert f"  {line}\n" in ended.out
+        assert f"# {does}"[:60] in ended.out
+
+
+@pytest.mark.parametrize(("names", "command"), NAMED)
+@pytest.mark.parametrize("columns", [80, 160])
+def test_help_fits_the_terminal(run, monkeypatch, names, command, columns):
+    """Only an example may be longer: a line that is copied has no breaks."""
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((columns, 24)))
+    lines = set(run(*names, "--help").out.splitlines()) - {f"  {line}" for line, _ in command.examples}
+    assert max(map(len, lines)) <= min(columns, 100)
+
+
+def test_the_sections_have_each_command_once(run):
+    """In the order of the reference, each with all of its one line."""
+    ended = run("--help")
+    listed = re.findall(
+        r"^  ([a-z]+)  +\S", ended.out.partition("To try it:")[2].partition("Examples:")[0], re.M
+    )
+    assert listed == list(cli.commands)
+    first_words = list(dict.fromkeys(words[0] for words, _ in leaves((), cli)))
+    assert listed == first_words
+    assert "..." not in ended.out.partition("To try it:")[2]
+
+
+@pytest.mark.parametrize("names", [(), ("dlq",)])
+def test_a_bare_call_is_answered_with_the_help(run, names):
+    """On standard error and with exit code 2: a script whose variable was empty must not take it as done."""
+    ended = run(*names)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == run(*names, "--help").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["sumarize", "f"], "No such command 'sumarize'. Did you mean 'summarize'? See `coversumm-worker --help`."),
+        (["list"], "No such command 'list'. Did you mean 'dlq list'?"),
+        (["insp"], "No such command 'insp'. Did you mean 'inspect'?"),
+        (["dlq", "lst"], "No such command 'lst'. Did you mean 'list'? See `coversumm-worker dlq --help`."),
+        (["xyzzy"], "No such command 'xyzzy'. See `coversumm-worker --help`."),
+        (["dlq", "list", "--limt", "3"], "No such option '--limt'. Did you mean '--limit'? See `coversumm-worker dlq list"),
+        (["--verson"], "No such option '--verson'. Did you mean '--version'?"),
+        (["verify", "--xyzzy"], "No such option '--xyzzy'. See `coversumm-worker verify --help`."),
+    ],
+)  # fmt: skip
+def test_what_was_meant(run, arguments, told):
+    ended = run(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"coversumm-worker: error: {told}")
+    assert ended.err.count("\n") == 1
+
+
+def test_nearest():
+    names = {"send": "send", "list": "dlq list", "summarize": "summarize", "status": "status"}
+    assert nearest("send", names) == "send"
+    assert nearest("su", names) == "summarize"
+    assert nearest("s", names) is None, "three names go on from it"
+    assert nearest("lits", names) == "dlq list"
+    assert nearest("", names) is None

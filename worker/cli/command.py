@@ -1,0 +1,91 @@
+"""What our commands have beyond click's own: examples in their help, commands in sections, and the name that was meant."""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+Example = tuple[str, str]
+"""A line for a shell, and what it does."""
+
+
+class Command(click.Command):
+    """A command with examples, shown at the end of its help.
+
+    Args:
+        examples: lines for a shell, each with what it does. They are shown as they are, to be copied.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[Example] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `click.Command`."""
+        super().format_epilog(ctx, formatter)
+        if not self.examples:
+            return
+        with formatter.section("Examples"):
+            for line, does in self.examples:
+                formatter.write_text(f"# {does}")
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+class Group(Command, click.Group):
+    """A group of commands that lists them in the order they were added, under the titles of their sections."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._sections: dict[str, str] = {}
+        super().__init__(*args, **kwargs)
+
+    def add_command(self, cmd: click.Command, name: str | None = None, section: str = "Commands") -> None:
+        """See `click.Group`; `section` is the title it is listed under."""
+        super().add_command(cmd, name)
+        self._sections[name or cmd.name or ""] = section
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """See `click.Group`."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `click.Group`."""
+        width = max(map(len, self.commands))
+        room = formatter.width - formatter.indent_increment - width - 2
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            line = (name.ljust(width), command.get_short_help_str(room))
+            sections.setdefault(self._sections.get(name, "Commands"), []).append(line)
+        for title, lines in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(lines)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See `click.Group`; a name that does not exist is answered with the one that was probably meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchOption:
+            raise
+        except click.UsageError as error:
+            if meant := nearest(args[0], dict(self._names())):
+                error.message += f" Did you mean {meant!r}?"
+            raise
+
+    def _names(self) -> Iterator[tuple[str, str]]:
+        """What can be typed, by the word that somebody would look for: `list` is `dlq list`; the nearer name wins."""
+        for name, command in self.commands.items():
+            if isinstance(command, Group):
+                yield from ((word, f"{name} {path}") for word, path in command._names())
+        yield from zip(self.commands, self.commands, strict=True)
+
+
+def nearest(word: str, names: dict[str, str]) -> str | None:
+    """What `names` has for the word itself, its only continuation, or what looks most like it; None where nothing does."""
+    continued = [name for name in names if name.startswith(word)]
+    found = [word] if word in names else continued if len(continued) == 1 else []
+    found = found or get_close_matches(word, names, n=1)
+    return names[found[0]] if found else None
