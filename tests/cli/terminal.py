@@ -46,6 +46,7 @@ class Terminal:
             cwd=cwd,
             env=dict(environment),
             start_new_session=True,
+            preexec_fn=_take_terminal,
         )
         os.close(theirs)
         self.shown = ""
@@ -89,3 +90,8 @@ class Terminal:
             return False
         self.shown += CONTROL.sub("", data.decode(errors="replace")).replace("\r", "")
         return bool(data)
+
+
+def _take_terminal() -> None:
+    """Make standard input the terminal of the session: a shell wants to give it to its jobs."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
