@@ -26,6 +26,7 @@ from worker.stream.commit import Commit
 from worker.stream.delivery import Delivery
 from worker.stream.fatal import die
 from worker.stream.gate import Gate
+from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.process import run, use_event_loop
 from worker.stream.processor_thread import ProcessorThread
 from worker.stream.surroundings import Surroundings
@@ -83,20 +84,28 @@ def assemble(
     """
     clients, databases, clock = surroundings.clients, surroundings.databases, surroundings.clock
     changelog = changelog_topic(settings)
-    ids = TopicIds(clients, (settings.input_topic, changelog), settings.commit_timeout_ms / 1000, clock)
+    ids = TopicIds(
+        clients,
+        (settings.input_topic, changelog),
+        {settings.input_topic: partitions},
+        settings.commit_timeout_ms / 1000,
+        clock,
+    )
     logs = Logs(
         InputLog(clients, settings.input_topic, settings.app_id, clock),
         ChangelogLog(clients, changelog, ids, clock),
         ids,
     )
-    processor = Processor(processor_config(settings, partitions, engine), databases.rows, engine)
+    config = processor_config(settings, partitions, engine)
+    processor = Processor(config, databases.rows, engine)
     processor_thread = ProcessorThread(processor, surroundings.threads.in_order("delivery"))
     assignment = Assignment(clock)
     gate = Gate(changelog, assignment, databases, ids, surroundings.threads)
     producer = TransactionalProducer(
         settings, clients, on_full=lambda: metrics.observe_limit(Limit.IN_FLIGHT), clock=clock
     )
-    commit = Commit(producer, logs, gate, processor, metrics, clock)
+    group = GroupFingerprint(logs.changelog, config.fingerprint)
+    commit = Commit(producer, logs, group, gate, processor, metrics, clock)
     return StreamWorker(
         settings=settings,
         partitions=partitions,
@@ -105,7 +114,9 @@ def assemble(
         assignment=assignment,
         processor=processor_thread,
         producer=producer,
-        takeover=Takeover(assignment, logs, gate, processor_thread, metrics.observe_restore, surroundings),
+        takeover=Takeover(
+            assignment, logs, gate, processor_thread, group, metrics.observe_restore, surroundings
+        ),
         delivery=Delivery(
             settings, assignment, processor_thread, commit, metrics.observe_limit, surroundings
         ),

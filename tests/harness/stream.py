@@ -111,6 +111,24 @@ class NoProcessor:
         self.forgotten.append(sorted(partitions))
 
 
+class Group:
+    """A group whose fingerprint is this worker's, unless a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.refusal: Exception | None = None
+
+    def agreed(self) -> None:
+        """Note it."""
+        self.calls.append("agreed")
+
+    def check(self) -> None:
+        """Raise what a test wants."""
+        self.calls.append("check")
+        if self.refusal:
+            raise self.refusal
+
+
 @dataclass
 class Parts:
     """What holds an assignment, over databases on disk and logs of a test's own."""
@@ -119,6 +137,7 @@ class Parts:
     logs: Logs = field(default_factory=Logs)
     processor: Any = field(default_factory=NoProcessor)
     die: Callable[[BaseException], Any] = die
+    group: Group = field(default_factory=Group)
 
     def __post_init__(self) -> None:
         self.databases = Databases(self.data_dir, 64 * 2**20, 2, lambda cause: self.die(cause))
@@ -135,6 +154,7 @@ class Parts:
             self.logs,  # type: ignore[arg-type]
             self.gate,
             ProcessorThread(self.processor, self.surroundings.threads.in_order("delivery")),
+            self.group,  # type: ignore[arg-type]
             lambda rows, remaining: self.restores.append((rows, remaining)),
             self.surroundings,
         )

@@ -11,6 +11,7 @@ from tests.harness.fake_admin import ALL, SETTINGS, FakeAdmin, clients_of
 from worker.errors import SurroundingsError
 from worker.kafka.provisioning import prepare_topics
 from worker.kafka.topics import DELETE_RETENTION_MS
+from worker.state.errors import PartitionsChanged
 
 
 def unexpected(cause: BaseException) -> None:
@@ -89,6 +90,24 @@ def test_another_partition_count_is_refused(role: str, name: str) -> None:
     admin.partitions = dict.fromkeys(ALL, 4) | {name: 3}
     with pytest.raises(SurroundingsError, match=f"{role} topic {name} has 3 partitions.* has 4"):
         prepare_topics(SETTINGS, clients_of(admin), unexpected)
+
+
+@pytest.mark.parametrize("obeyed", [(), ("summaries", "reviews.dlq")])
+def test_partitions_added_to_the_input_of_a_group_that_has_begun_are_told_at_once(obeyed: tuple[str, ...]) -> None:
+    """That another topic has fewer is not the point, and growing it is no way out."""
+    admin = FakeAdmin()
+    admin.partitions = dict.fromkeys(ALL, 4) | {"reviews": 6} | dict.fromkeys(obeyed, 6)
+    admin.committed = [-1001] * 6
+    with pytest.raises(SurroundingsError, match="must be equal"):
+        prepare_topics(SETTINGS, clients_of(admin), unexpected)
+    admin.committed = [-1001, 3] + [-1001] * 4
+    with pytest.raises(PartitionsChanged) as raised:
+        prepare_topics(SETTINGS, clients_of(admin), unexpected)
+    told = str(raised.value)
+    assert "the input topic reviews has 6 partitions, and its state was built with 4" in told
+    assert "new input topic" in told
+    assert "COVERSUMM_EPOCH" in told
+    assert raised.value.exit_code == 2
 
 
 def test_a_topic_that_another_worker_made_meanwhile_is_as_good() -> None:

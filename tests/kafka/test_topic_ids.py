@@ -17,6 +17,7 @@ from worker.errors import Crash
 from worker.kafka.clients import KafkaClients
 from worker.kafka.topic_ids import NO_ID, TopicIds
 from worker.settings import Settings
+from worker.state.errors import PartitionsChanged
 
 __all__ = ["embedded_broker"]
 
@@ -26,6 +27,7 @@ class FakeAdmin:
 
     def __init__(self, *answers: dict[str, str] | int) -> None:
         self.answers = list(answers)
+        self.partitions = 4
 
     def poll(self, timeout: float) -> int:
         return 0
@@ -40,13 +42,13 @@ class FakeAdmin:
             if isinstance(answer, int):
                 future.set_exception(KafkaException(KafkaError(answer)))
             else:
-                future.set_result(SimpleNamespace(topic_id=answer[name]))
+                future.set_result(SimpleNamespace(topic_id=answer[name], partitions=[None] * self.partitions))
         return futures
 
 
 def asking(*answers: dict[str, str] | int) -> TopicIds:
     clients = FakeClients(admin=lambda: FakeAdmin(*answers))
-    return TopicIds(clients, ("in", "changelog"), 1.0, FakeClock())
+    return TopicIds(clients, ("in", "changelog"), {"in": 4}, 1.0, FakeClock())
 
 
 def test_a_topic_that_was_made_anew_is_noticed() -> None:
@@ -93,10 +95,25 @@ def test_a_broker_older_than_ids_tells_none() -> None:
 def test_the_embedded_broker_tells_none_and_takes_no_time_for_it(embedded_broker: Any) -> None:
     embedded_broker.create_topic("in", 1)
     clients = KafkaClients(Settings(bootstrap_servers=embedded_broker.bootstrap_servers))
-    ids = TopicIds(clients, ("in",), PATIENCE_SECONDS)
+    ids = TopicIds(clients, ("in",), {"in": 1}, PATIENCE_SECONDS)
     started = time.monotonic()
     ids.read()
     ids.check()
     assert ids.known("in") == ""
     assert ids.tombstone_life_ms("in") is None
     assert time.monotonic() - started < PATIENCE_SECONDS  # as long as it would wait for an answer
+
+
+def test_partitions_added_to_the_input_are_refused() -> None:
+    """Between two commits too: keys move at once, among the partitions that a worker has as well."""
+    admin = FakeAdmin({"in": "a", "changelog": "b"})
+    ids = TopicIds(
+        FakeClients(admin=lambda: admin), ("in", "changelog"), {"in": 4}, 1.0, FakeClock()
+    )
+    ids.read()
+    ids.check()
+    admin.partitions = 6
+    for look in (ids.check, ids.read):
+        with pytest.raises(PartitionsChanged, match=r"topic in has 6 partitions, .* built with 4: .*new input topic") as raised:
+            look()
+        assert raised.value.exit_code == 2

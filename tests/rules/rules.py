@@ -315,7 +315,7 @@ RULES = (
     Rule(
         "topics that are gone are not created again silently",
         "worker/kafka/provisioning.py",
-        "if missing and _has_progress(clients, settings.app_id, settings.input_topic, partitions):",
+        "if missing and has_progress(clients, settings, partitions):",
         "if False:",
         ("tests/kafka/test_provisioning.py",),
     ),

@@ -83,9 +83,10 @@ class Admin:
         return SimpleNamespace(controller_id=1, brokers={1: "simulated"})
 
     def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, _Answer]:
-        """The id of the one topic there is of a name."""
+        """The id of the one topic there is of a name; no partition is ever added."""
         return {
-            name: _Answer(answer=SimpleNamespace(topic_id=f"the id of {name}")) for name in topics.topic_names
+            name: _Answer(answer=SimpleNamespace(topic_id=f"the id of {name}", partitions=[None]))
+            for name in topics.topic_names
         }
 
     def describe_configs(self, resources: Any, request_timeout: float) -> dict[Any, _Answer]:

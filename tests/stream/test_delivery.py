@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.stream import End, Ids, die
+from tests.harness.stream import End, Group, Ids, die
 from worker.errors import Crash, Fenced
 from worker.events import Message, Record
 from worker.kafka.membership import Membership
@@ -43,6 +43,7 @@ class Rig:
         self.takes = takes  # records that the processor takes at once
         self.failures: dict[str, Exception] = {}
         self.ids = Ids()
+        self.group: Any = Group()
         self.rows_of: Callable[[int], dict[bytes, bytes | None]] = lambda partition: {b"row": b"1"}
         self.blocked: threading.Event | None = None
         self.metrics: Any = SimpleNamespace(
@@ -68,7 +69,7 @@ class Rig:
             settings,
             self.assignment,
             ProcessorThread(processor, surroundings.threads.in_order("delivery")),
-            Commit(producer, logs, gate, processor, self.metrics, surroundings.clock),
+            Commit(producer, logs, self.group, gate, processor, self.metrics, surroundings.clock),
             self.metrics.observe_limit,
             surroundings,
         )

@@ -50,15 +50,18 @@ def command(partitions: int | None, replication_factor: int | None, dry_run: boo
     """
     settings = Settings.from_environment()
     from worker.kafka.clients import KafkaClients
+    from worker.kafka.provisioning import has_progress, refused_counts
     from worker.kafka.topics import Topics
 
-    topics = Topics(settings, KafkaClients(settings))
+    clients = KafkaClients(settings)
+    topics = Topics(settings, clients)
     count = _wanted_partitions(topics, partitions)
     missing = topics.missing()
     if not dry_run:
         topics.create(missing, count, replication_factor or -1)
     created = {spec.name for spec in missing}
-    complaints = _count_complaints(topics, count) + _policy_complaints(topics, created)
+    counts = refused_counts(topics, count, lambda: has_progress(clients, settings, count))
+    complaints = [*map(str, counts), *_policy_complaints(topics, created)]
     rows = []
     for spec in topics.specs.values():
         status = ("missing" if dry_run else "created") if spec.name in created else "exists"
@@ -88,15 +91,6 @@ def _wanted_partitions(topics: "Topics", asked: int | None) -> int:
             "(COVERSUMM_INPUT_TOPIC); entities cannot move between partitions"
         )
     return count
-
-
-def _count_complaints(topics: "Topics", count: int) -> list[str]:
-    return [
-        f"the {spec.role} topic {spec.name} has {topics.partitions[spec.name]} partitions, the input topic has {count}: "
-        "they must be equal"
-        for spec in topics.specs.values()
-        if topics.partitions.get(spec.name, count) != count
-    ]
 
 
 def _policy_complaints(topics: "Topics", created: set[str]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from worker.clock import Clock
 from worker.kafka.changelog import Apply, ChangelogReader
 from worker.kafka.clients import Clients
+from worker.kafka.first_rows import FirstRow, first_rows
 from worker.kafka.offsets import LogBounds, Start, committed_starts, log_bounds
 from worker.kafka.topic_ids import TopicIds
 
@@ -42,6 +43,10 @@ class ChangelogLog:
     def reader(self, starts: Mapping[int, int], apply: Apply) -> ChangelogReader:
         """A reader of the partitions in `starts`, from the offsets there on."""
         return ChangelogReader(self._clients, self.topic, starts, apply, self._clock)
+
+    def first_rows(self, partitions: Iterable[int]) -> list[FirstRow]:
+        """See `worker.kafka.first_rows`."""
+        return first_rows(self._clients, self.topic, partitions, self._clock)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from worker.kafka.clients import Clients
 from worker.kafka.offsets import committed_offsets
 from worker.kafka.topics import METADATA_TIMEOUT_SECONDS, Topics
 from worker.settings import Settings
-from worker.state.errors import NEW_EPOCH
+from worker.state.errors import NEW_EPOCH, PartitionsChanged
 
 log = logging.getLogger(__name__)
 
@@ -28,20 +28,24 @@ def prepare_topics(settings: Settings, clients: Clients, die: Callable[[BaseExce
     topics = Topics(settings, clients)
     partitions = topics.input_partitions
     missing = topics.missing()
-    if missing and _has_progress(clients, settings.app_id, settings.input_topic, partitions):
+    if missing and has_progress(clients, settings, partitions):
         topics.refresh()  # the group's first worker may have been about to create them
         _refuse_lost(topics, settings.app_id)
     topics.create(missing, partitions)
-    _refuse_other_counts(topics)
+    for refusal in refused_counts(topics, topics.input_partitions, lambda: has_progress(clients, settings, partitions)):
+        raise refusal
     threading.Thread(target=_watch_policies, args=[topics, die], name="policies", daemon=True).start()
     return partitions
 
 
-def _has_progress(clients: Clients, group: str, input_topic: str, partitions: int) -> bool:
-    """Whether the worker group has committed any offset of the input."""
+def has_progress(clients: Clients, settings: Settings, partitions: int) -> bool:
+    """Whether the worker group has committed any offset of the input. Raises SurroundingsError where the broker does not tell."""
+    group = settings.app_id
     consumer = clients.standalone_consumer(group, "read_committed")
     try:
-        committed = committed_offsets(consumer, input_topic, range(partitions), METADATA_TIMEOUT_SECONDS)
+        committed = committed_offsets(
+            consumer, settings.input_topic, range(partitions), METADATA_TIMEOUT_SECONDS
+        )
         return any(found.offset >= 0 for found in committed)
     except KafkaException as cause:
         raise SurroundingsError(
@@ -67,17 +71,28 @@ def _refuse_lost(topics: Topics, group: str) -> None:
         )
 
 
-def _refuse_other_counts(topics: Topics) -> None:
-    """Refuse topics that do not have the input's partition count."""
-    wanted = topics.input_partitions
-    for spec in topics.specs.values():
-        found = topics.partitions.get(spec.name, wanted)
-        if found != wanted:
-            raise SurroundingsError(
-                f"the {spec.role} topic {spec.name} has {found} partitions, the input topic "
-                f"{topics.specs['input'].name} has {wanted}: they must be equal; give the {spec.role} topic the same count, "
-                "or name another one"
-            )
+def refused_counts(
+    topics: Topics, wanted: int, has_begun: Callable[[], bool]
+) -> list[SurroundingsError]:
+    """What is to be said of topics that do not have the `wanted` partition count, the input's; empty where all have.
+
+    Where the group has begun, and its changelog is among them, it was the input that changed: then only that is said.
+    """
+    others = {
+        spec.role: (spec.name, topics.partitions[spec.name])
+        for spec in topics.specs.values()
+        if topics.partitions.get(spec.name, wanted) != wanted
+    }
+    input_topic = topics.specs["input"].name
+    if "changelog" in others and has_begun():
+        return [PartitionsChanged(input_topic, others["changelog"][1], wanted)]
+    return [
+        SurroundingsError(
+            f"the {role} topic {name} has {found} partitions, the input topic {input_topic} has {wanted}: they must be equal; "
+            "name another one, or delete it if nobody needs it, and `coversumm-worker topics` creates it with as many"
+        )
+        for role, (name, found) in others.items()
+    ]
 
 
 def _watch_policies(topics: Topics, die: Callable[[BaseException], Any]) -> None:

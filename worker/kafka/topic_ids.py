@@ -8,6 +8,7 @@ Kafka tells ids from 2.8 on. A broker that tells none (an older one, the embedde
 
 import logging
 import time
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
@@ -16,6 +17,7 @@ from worker.clock import Clock
 from worker.errors import Crash
 from worker.kafka.clients import Clients
 from worker.kafka.retry import retry
+from worker.state.errors import PartitionsChanged
 
 log = logging.getLogger(__name__)
 
@@ -45,22 +47,32 @@ class TopicIds:
     Args:
         clients: make the client that asks.
         topics: their names.
+        partitions: of topics whose partition count must stay as it is.
         timeout_seconds: for one answer.
         clock: limits how long a broker that does not answer is asked again.
     """
 
     def __init__(
-        self, clients: Clients, topics: tuple[str, ...], timeout_seconds: float, clock: Clock = time
+        self,
+        clients: Clients,
+        topics: tuple[str, ...],
+        partitions: Mapping[str, int],
+        timeout_seconds: float,
+        clock: Clock = time,
     ) -> None:
         self._admin = clients.admin()
         self._clock = clock
         self._topics = topics
+        self._partitions = partitions
         self._timeout_seconds = timeout_seconds
         self._has_controller = False  # which answers what is asked here; it may still have to be elected
         self._known: dict[str, str] = {}
 
     def read(self) -> None:
-        """Learn the ids, for `known` and `check`. Raises Crash where a topic is gone or is another one, or no broker answers."""
+        """Learn the ids, for `known` and `check`.
+
+        Raises Crash where a topic is gone or is another one, or no broker answers, and PartitionsChanged as `check` does.
+        """
         if self._known:
             self.check()
         else:
@@ -71,7 +83,10 @@ class TopicIds:
         return self._known[topic]
 
     def check(self) -> None:
-        """Raise Crash unless all topics are those of the first `read`: a process uses no other ones."""
+        """Raise Crash unless all topics are those of the first `read`, and PartitionsChanged where partitions were added.
+
+        A process uses no other topics. Keys move as soon as there are more partitions: to ones that it has, too.
+        """
         for topic, found in self._ask().items():
             if self._known[topic] and found and found != self._known[topic]:
                 raise Crash(f"the topic {topic} was deleted and created again while the worker used it")
@@ -113,10 +128,12 @@ class TopicIds:
         asked = self._admin.describe_topics(
             TopicCollection(list(self._topics)), request_timeout=self._timeout_seconds
         )
-        answers = {
-            topic: str(future.result(self._timeout_seconds + 1).topic_id) for topic, future in asked.items()
-        }
-        return {topic: "" if answer == NO_ID else answer for topic, answer in answers.items()}
+        answers = {topic: future.result(self._timeout_seconds + 1) for topic, future in asked.items()}
+        for topic, stored in self._partitions.items():
+            if (found := len(answers[topic].partitions)) > stored:
+                raise PartitionsChanged(topic, stored, found)
+        ids = {topic: str(answer.topic_id) for topic, answer in answers.items()}
+        return {topic: "" if known == NO_ID else known for topic, known in ids.items()}
 
     @property
     def _names(self) -> str:

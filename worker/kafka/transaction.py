@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from worker.clock import Clock
-from worker.errors import Crash
+from worker.errors import Crash, SurroundingsError
 from worker.kafka.clients import Clients
 
 Outgoing = tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
@@ -20,8 +20,8 @@ Outgoing = tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes
 
 FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 """What broker and client answer when another producer took over the transactional id."""
-LOST_ERROR_SECONDS = 1.0
-"""For the abort that makes the client tell an error it has lost."""
+ABORT_SECONDS = 1.0
+"""For an abort at the end of a process: the client tells an error it has lost, and readers need not wait for the timeout."""
 
 
 class TransactionError(Exception):
@@ -174,13 +174,13 @@ class Transactions:
         """Abort after a failure, where that is wanted; the error that the abort itself meets, if any.
 
         After a SystemError it is always wanted: confluent-kafka's `flush` and `poll` lose a fatal error (they return nothing and
-        set no exception), and an abort raises it.
+        set no exception), and an abort raises it. After a refusal nothing is in doubt, and whoever is right need not wait for this.
         """
         seconds = self._abort_seconds
         if seconds is None:
-            if not isinstance(cause, SystemError):
+            if not isinstance(cause, (SystemError, SurroundingsError)):
                 return None
-            seconds = LOST_ERROR_SECONDS
+            seconds = ABORT_SECONDS
         try:
             self._producer.abort_transaction(seconds)
         except KafkaException as told:

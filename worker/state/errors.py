@@ -6,7 +6,8 @@ SurroundingsError
     |-- DamagedDatabase       the files that hold the rows are not what was written
     |-- UnknownFormat         a row was written by another version of the worker
     |-- IncompleteState       rows that every partition begins with are missing: its changelog lost its beginning
-    `-- FingerprintMismatch   the rows belong to another model, dimension, splitter, k, ...
+    |-- FingerprintMismatch   the rows belong to another model, dimension, splitter, k, ...
+    `-- PartitionsChanged     the rows belong to fewer or more partitions of the input topic
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,21 @@ NEW_EPOCH: Final = (
     "COVERSUMM_DLQ_TOPIC and COVERSUMM_DATA_DIR, which reads the input topic from its beginning)"
 )
 """How summaries are built again while the present ones stay: the one place that says it."""
+NEW_TOPIC: Final = (
+    "let the producers write all events, each under its key, to a new input topic with the partitions wanted, and "
+    f"{NEW_EPOCH} from that COVERSUMM_INPUT_TOPIC"
+)
+"""The way out where the keys of an input topic have moved."""
+SETTINGS: Final = {
+    "model": "COVERSUMM_EMBEDDER",
+    "dimension": "COVERSUMM_DIMENSION, or the embedder's own",
+    "splitter": "of the worker's version",
+    "k": "COVERSUMM_K",
+    "distinct": "COVERSUMM_DISTINCT",
+    "topic": "COVERSUMM_INPUT_TOPIC",
+    "algorithm": "of the worker's version",
+}
+"""What decides about each field of the fingerprint but the partition count."""
 RESTORE: Final = (
     "Operator action: run `coversumm-worker reset --local` on the stopped worker's data directory and start it "
     f"again; the state is restored from the changelog. If it happens again, {NEW_EPOCH}."
@@ -74,12 +90,29 @@ class IncompleteState(StateError):
 class FingerprintMismatch(StateError):
     """The stored rows were made under other settings: continuing would mix two kinds of summaries."""
 
-    def __init__(self, differences: Mapping[str, tuple[object, object]]) -> None:
+    def __init__(
+        self, differences: Mapping[str, tuple[object, object]], whose: str = "the stored state"
+    ) -> None:
         listed = "; ".join(
-            f"{name}: stored {old!r}, configured {new!r}" for name, (old, new) in differences.items()
+            f"{name}: stored {old!r}, configured {new!r}{_by_setting(name)}"
+            for name, (old, new) in differences.items()
         )
-        super().__init__(
-            f"the stored state was built with other settings ({listed}). Operator action: put the settings "
-            f"back, or {NEW_EPOCH}."
-        )
+        partitions = differences.get("partitions")
+        advice = f"put the settings back, or {NEW_EPOCH}" if partitions is None else NEW_TOPIC
+        super().__init__(f"{whose} was built with other settings ({listed}). Operator action: {advice}.")
         self.differences = dict(differences)
+
+
+class PartitionsChanged(StateError):
+    """The input topic has another number of partitions than its state: keys moved, their state did not."""
+
+    def __init__(self, topic: str, stored: int, found: int) -> None:
+        super().__init__(
+            f"the input topic {topic} has {found} partitions, and its state was built with {stored}: partitions cannot be added to "
+            "a topic under a running epoch, for its keys go to other partitions then than their state, and Kafka does not take "
+            f"them back. Operator action: {NEW_TOPIC}."
+        )
+
+
+def _by_setting(name: str) -> str:
+    return f" ({SETTINGS[name]})" if name in SETTINGS else ""

@@ -80,12 +80,18 @@ def put_fingerprint(pending: Pending, fingerprint: Fingerprint) -> None:
 def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
     """Whether the partition has this fingerprint; False where it has no rows yet. Raises FingerprintMismatch
     for another, IncompleteState for rows without any."""
-    configured = fingerprint.fields()
     stored = read_fingerprint(rows)
     if stored is None:
         if read_applied(rows) is None:
             return False
         raise IncompleteState
+    refuse_other(stored, fingerprint)
+    return True
+
+
+def refuse_other(stored: Mapping[str, str], fingerprint: Fingerprint, whose: str = "the stored state") -> None:
+    """Raise FingerprintMismatch where the stored fields are not this fingerprint's; `whose` begins what it says."""
+    configured = fingerprint.fields()
     names = [*configured, *(name for name in stored if name not in configured)]
     differences = {
         name: (stored.get(name), configured.get(name))
@@ -93,8 +99,7 @@ def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
         if stored.get(name) != configured.get(name)
     }
     if differences:
-        raise FingerprintMismatch(differences)
-    return True
+        raise FingerprintMismatch(differences, whose)
 
 
 def put_garbage(pending: Pending, entity: bytes, incarnation: int) -> None:

@@ -60,6 +60,8 @@ FAUST_NAMES = {
 }
 
 
+# So soon does a worker without work learn that its input has more partitions; a commit asks by itself.
+METADATA_SECONDS = 60
 # From one partition in one fetch: at Kafka's default of 1 MiB, events with embeddings come in fetches of some hundred.
 MAX_FETCH_BYTES = 4 * 2**20
 
@@ -129,6 +131,7 @@ def _configured(settings: Settings, partitions: int) -> CoverSummApp:
         consumer_auto_offset_reset="none",  # offsets outside the log are stopped at, never skipped
         broker_max_poll_records=settings.batch_size,
         consumer_max_fetch_size=MAX_FETCH_BYTES,
+        consumer_metadata_max_age_ms=1000 * METADATA_SECONDS,
         broker_commit_interval=5.0,
         broker_session_timeout=settings.session_timeout_ms / 1000,
         broker_heartbeat_interval=settings.session_timeout_ms / 10_000,

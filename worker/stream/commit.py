@@ -9,6 +9,7 @@ from worker.kafka.producer import TransactionalProducer
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.processing.stats import Stats
 from worker.stream.gate import Gate
+from worker.stream.group_fingerprint import GroupFingerprint
 
 
 class CommitMetrics(Protocol):
@@ -27,6 +28,7 @@ class Commit:
     Args:
         producer: the transactions.
         logs: the changelog, and the input whose offsets are committed.
+        group: what the group's state was made with.
         gate: where the rows go.
         processor: is told when they are stored.
         metrics: are told what was committed.
@@ -37,6 +39,7 @@ class Commit:
         self,
         producer: TransactionalProducer,
         logs: Logs,
+        group: GroupFingerprint,
         gate: Gate,
         processor: Processor,
         metrics: CommitMetrics,
@@ -44,6 +47,7 @@ class Commit:
     ) -> None:
         self._producer = producer
         self._logs = logs
+        self._group = group
         self._gate = gate
         self._processor = processor
         self._metrics = metrics
@@ -59,11 +63,17 @@ class Commit:
             self._logs.input.topic,
             batch.next_offsets,
             membership,
-            self._logs.ids.check,
+            self._check,
         )
+        self._group.agreed()
         for partition, changes in batch.rows.items():
             if changes:
                 self._gate.write(partition, changes, last_offsets[partition])
         self._processor.committed(batch)
         self._metrics.observe_commit(self._clock.monotonic() - started)
         self._metrics.observe_batch(batch.stats)
+
+    def _check(self) -> None:
+        """Between flush and offsets: the topics are those of the takeover, and the group has one fingerprint."""
+        self._logs.ids.check()
+        self._group.check()

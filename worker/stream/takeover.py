@@ -3,7 +3,7 @@
 1. The group's committed offsets, which waits until the predecessor's transaction is decided; then the ids of input and changelog.
 2. The changelog's end as an uncommitted reader sees it: everything below it belongs to a transaction that is decided soon.
 3. The restore with a committed reader until its position passes that end.
-4. The restored state is held against the input it is to be continued from.
+4. The restored state is held against the input it is to be continued from, and the settings against the group's.
 5. The seek of the input to the offsets of step 1 (`GuardedConsumer.perform_seek`), by Faust, after `Takeover.run` returns.
 
 A rebalance may come at any moment: `let_go` waits until nothing of the former assignment is under way, and the assignment's
@@ -22,6 +22,7 @@ from worker.processing.processor import Processor
 from worker.state import Changes
 from worker.stream.assignment import Assignment, Role
 from worker.stream.gate import Gate
+from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.processor_thread import ProcessorThread
 from worker.stream.surroundings import Joinable, Surroundings
 
@@ -36,6 +37,7 @@ class Takeover:
         logs: input and changelog.
         gate: where restored rows go.
         processor: continues from the restored state.
+        group: what the group's state was made with.
         on_restore: called with rows read and changelog offsets to go.
         surroundings: clock, threads, and the end of the process, for whatever fails.
     """
@@ -46,6 +48,7 @@ class Takeover:
         logs: Logs,
         gate: Gate,
         processor: ProcessorThread,
+        group: GroupFingerprint,
         on_restore: Callable[[int, int], None],
         surroundings: Surroundings,
     ) -> None:
@@ -55,6 +58,7 @@ class Takeover:
         self._topic_ids = logs.ids
         self._gate = gate
         self._processor = processor
+        self._group = group
         self._on_restore = on_restore
         self._clock = surroundings.clock
         self._threads = surroundings.threads
@@ -160,9 +164,9 @@ class Takeover:
     # -- state and input ---------------------------------------------------------------------------------------------------
 
     async def begin_processing(self, starts: Mapping[int, Start]) -> None:
-        """Hold the restored state against the input; from here on micro-batches count from `starts`.
+        """Hold the restored state against the input and the group; from here on micro-batches count from `starts`.
 
-        Raises SurroundingsError where state and input do not fit.
+        Raises SurroundingsError where they do not fit.
         """
 
         def check(processor: Processor) -> None:
@@ -172,6 +176,9 @@ class Takeover:
                 self._check_topic(processor, partition, topic_id)
                 self._check_state(processor, partition, start, topic_id)
                 processor.reads_from(partition, topic_id)
+            if any(processor.check_partition(partition) is not None for partition in starts):
+                self._group.agreed()
+            self._group.check()
 
         await self._processor.run(check)
         self._assignment.positions = {partition: start.offset for partition, start in starts.items()}

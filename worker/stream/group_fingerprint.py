@@ -1,0 +1,45 @@
+"""One group, one fingerprint: a worker with other settings is refused before it publishes anything.
+
+A partition that has rows says by itself with what they were made (`worker.state.partition.check_fingerprint`). One without rows
+says nothing, so whoever holds only such looks at the first rows of all partitions: when it takes over, and again inside its
+first transaction, between flush and offsets. Of two workers that begin a group at once, each has written its own fingerprint before
+it looks, so at least one of them sees the other's and does not commit. What one has committed is seen by all that come after.
+"""
+
+from worker.kafka.logs import ChangelogLog
+from worker.state import Fingerprint
+from worker.state.keys import FINGERPRINT
+from worker.state.partition import refuse_other
+from worker.state.rows import decode_fingerprint
+
+
+class GroupFingerprint:
+    """What the group's state was made with, against what this worker would make.
+
+    Args:
+        changelog: of the group.
+        fingerprint: of this worker.
+    """
+
+    def __init__(self, changelog: ChangelogLog, fingerprint: Fingerprint) -> None:
+        self._changelog = changelog
+        self._fingerprint = fingerprint
+        self._is_agreed = False
+
+    def agreed(self) -> None:
+        """Rows with this worker's fingerprint are committed: whoever has another one is refused from here on."""
+        self._is_agreed = True
+
+    def check(self) -> None:
+        """Look at what others have written, unless this worker's fingerprint is known to be the group's.
+
+        Raises FingerprintMismatch for another one, CorruptRow, and Crash where the changelog is not read in time.
+        """
+        if self._is_agreed:
+            return
+        for row in self._changelog.first_rows(range(self._fingerprint.partitions)):
+            if row.key != FINGERPRINT or row.value is None:
+                continue  # it lost its beginning: that is refused where the partition is taken over
+            whose = f"the state of this group (COVERSUMM_APP_ID; {self._changelog.topic}-{row.partition})"
+            refuse_other(decode_fingerprint(row.key, row.value), self._fingerprint, whose)
+            self._is_agreed = self._is_agreed or row.is_committed
