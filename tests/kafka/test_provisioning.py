@@ -93,7 +93,9 @@ def test_another_partition_count_is_refused(role: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("obeyed", [(), ("summaries", "reviews.dlq")])
-def test_partitions_added_to_the_input_of_a_group_that_has_begun_are_told_at_once(obeyed: tuple[str, ...]) -> None:
+def test_partitions_added_to_the_input_of_a_group_that_has_begun_are_told_at_once(
+    obeyed: tuple[str, ...],
+) -> None:
     """That another topic has fewer is not the point, and growing it is no way out."""
     admin = FakeAdmin()
     admin.partitions = dict.fromkeys(ALL, 4) | {"reviews": 6} | dict.fromkeys(obeyed, 6)

@@ -107,13 +107,13 @@ def test_the_embedded_broker_tells_none_and_takes_no_time_for_it(embedded_broker
 def test_partitions_added_to_the_input_are_refused() -> None:
     """Between two commits too: keys move at once, among the partitions that a worker has as well."""
     admin = FakeAdmin({"in": "a", "changelog": "b"})
-    ids = TopicIds(
-        FakeClients(admin=lambda: admin), ("in", "changelog"), {"in": 4}, 1.0, FakeClock()
-    )
+    ids = TopicIds(FakeClients(admin=lambda: admin), ("in", "changelog"), {"in": 4}, 1.0, FakeClock())
     ids.read()
     ids.check()
     admin.partitions = 6
     for look in (ids.check, ids.read):
-        with pytest.raises(PartitionsChanged, match=r"topic in has 6 partitions, .* built with 4: .*new input topic") as raised:
+        with pytest.raises(
+            PartitionsChanged, match=r"topic in has 6 partitions, .* built with 4: .*new input topic"
+        ) as raised:
             look()
         assert raised.value.exit_code == 2

@@ -14,7 +14,15 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import producer, read_topic
-from tests.harness.workers import COMMAND, ROOT, Pipeline, WorkerProcess, clean_environment, pipeline, wait_for
+from tests.harness.workers import (
+    COMMAND,
+    ROOT,
+    Pipeline,
+    WorkerProcess,
+    clean_environment,
+    pipeline,
+    wait_for,
+)
 from tests.real_kafka.test_exactly_once import DIMENSION, SETTINGS, events, feed
 from worker.kafka.clients import KafkaClients
 from worker.kafka.first_rows import FirstRow, first_rows
@@ -48,9 +56,7 @@ def upsert(review: int) -> Sent:
 def refused(worker: WorkerProcess, *words: str) -> str:
     """It ends by itself with exit code 2 and one line that has these words; the line."""
     assert worker.wait() == 2, worker.log_end()
-    (line,) = [
-        line for line in worker.log_text().splitlines() if line.startswith("coversumm-worker: error:")
-    ]
+    (line,) = [line for line in worker.log_text().splitlines() if line.startswith("coversumm-worker: error:")]
     assert "Traceback" not in worker.log_text(), worker.log_end()
     for word in words:
         assert word in line, line
@@ -76,7 +82,9 @@ def found_first_rows(site: Pipeline) -> list[FirstRow]:
     ],
     ids=["k", "distinct", "dimension", "embedder"],
 )
-def test_other_settings_cannot_join_a_running_group(site: Pipeline, others: dict[str, str], told: str) -> None:
+def test_other_settings_cannot_join_a_running_group(
+    site: Pipeline, others: dict[str, str], told: str
+) -> None:
     """One partition of four has rows: whatever the newcomer is given, it is refused before it was ready."""
     (first,) = site.start(1)
     feed(site, [upsert(0)])
@@ -150,7 +158,9 @@ def test_first_rows_are_those_of_committed_and_of_open_transactions(site: Pipeli
     wait_for(lambda: found_first_rows(site) == [], lambda: str(found_first_rows(site)))
     write(b"committed", 1)
     writer.commit_transaction(PATIENCE_SECONDS)
-    wait_for(lambda: all(row.is_committed for row in found_first_rows(site)), lambda: str(found_first_rows(site)))
+    wait_for(
+        lambda: all(row.is_committed for row in found_first_rows(site)), lambda: str(found_first_rows(site))
+    )
     write(b"open", 1, 2)
     expected = [FirstRow(1, b"committed", b"0", True), FirstRow(2, b"open", b"0", False)]
     assert sorted(found_first_rows(site)) == expected

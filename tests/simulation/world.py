@@ -201,7 +201,7 @@ class World:
             return None
         if process is None or process.dead:
             self.seen["started"] += 1
-            settings = replace(self.settings, instance_id=f"w{number}")
+            settings = replace(self.settings_of_worker(number), instance_id=f"w{number}")
             process = Process(settings, self.setup.partitions, self.broker, self.disks[number], self.seen)
             process.restore_rows = self.setup.restore_rows
             process.armed = self.armed
@@ -212,6 +212,10 @@ class World:
             process.start()
             self._look_at(process)
         return process
+
+    def settings_of_worker(self, number: int) -> Settings:
+        """Of all workers the same."""
+        return self.settings
 
     def _go_on(self, process: Process | None, choice: int, size: int) -> None:
         if process is None:

@@ -18,6 +18,7 @@ from worker.kafka.membership import Membership
 from worker.limits import Limit
 from worker.processing.processor import ProcessedBatch
 from worker.processing.stats import Stats
+from worker.state import FingerprintMismatch
 from worker.stream.assignment import Assignment
 from worker.stream.commit import Commit
 from worker.stream.delivery import Delivery
@@ -161,6 +162,21 @@ async def test_a_transaction_that_failed_or_is_in_doubt_ends_the_process_and_wri
     assert end.value.cause is failure
     assert [what if isinstance(what, str) else what[0] for what in rig.log] == ["process", "transaction"]
     assert rig.assignment.positions == {0: 5}
+
+
+@pytest.mark.asyncio
+async def test_another_fingerprint_in_the_group_refuses_the_commit() -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+    assert rig.group.calls == ["check", "agreed"]  # from here on everybody else finds this one
+    rig.log.clear()
+    rig.group.refusal = FingerprintMismatch({"k": ("5", "6")})
+    with pytest.raises(End) as end:
+        await rig.delivery.deliver(batch((0, 6), starts={0: 6}))
+    assert end.value.cause is rig.group.refusal
+    assert [what if isinstance(what, str) else what[0] for what in rig.log] == ["process", "transaction"]
+    assert rig.group.calls[2:] == ["check"]
 
 
 @pytest.mark.asyncio

@@ -15,6 +15,7 @@ from tests.harness.stream import INPUT, Parts
 from worker.errors import Crash, SurroundingsError
 from worker.kafka.membership import Membership
 from worker.kafka.offsets import Start
+from worker.state import FingerprintMismatch
 from worker.stream.assignment import Role
 from worker.stream.gate import CHANGELOG_ID_KEY, OFFSET_KEY
 
@@ -273,6 +274,24 @@ async def test_state_at_or_ahead_of_the_offsets_is_taken_over(
     rig.processor.applied = {0: applied}
     await rig.takeover.begin_processing({0: start})
     assert rig.assignment.positions == {0: start.offset}
+
+
+@pytest.mark.asyncio
+async def test_partitions_without_rows_are_taken_over_only_under_the_groups_fingerprint(rig: Rig) -> None:
+    """Rows of one's own have said so already; without any, those of others are asked, also by a worker without partitions."""
+    start = Start(0, False, 10)
+    rig.processor.applied = {0: None, 1: 4}
+    await rig.takeover.begin_processing({0: start, 1: start})
+    assert rig.group.calls == ["agreed", "check"]
+    rig.group.calls.clear()
+    await rig.takeover.begin_processing({0: start})
+    await rig.takeover.begin_processing({})
+    assert rig.group.calls == ["check", "check"]
+    rig.assignment.positions = {}
+    rig.group.refusal = FingerprintMismatch({"k": ("5", "6")})
+    await rig.recovered({0})
+    assert rig.deaths == [rig.group.refusal]
+    assert rig.assignment.positions == {}
 
 
 @pytest.mark.asyncio

@@ -55,7 +55,9 @@ def _read(
         consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
         while missing := starts.keys() - rows.keys() - ends.keys():
             if clock.monotonic() > give_up:
-                raise Crash(f"the first rows of {topic} {sorted(missing)} were not read in {TIMEOUT_SECONDS} s")
+                raise Crash(
+                    f"the first rows of {topic} {sorted(missing)} were not read in {TIMEOUT_SECONDS} s"
+                )
             for message in consumer.consume(len(missing), 0.1):
                 partition, offset, error = message.partition(), message.offset(), message.error()
                 assert partition is not None

@@ -32,7 +32,9 @@ def prepare_topics(settings: Settings, clients: Clients, die: Callable[[BaseExce
         topics.refresh()  # the group's first worker may have been about to create them
         _refuse_lost(topics, settings.app_id)
     topics.create(missing, partitions)
-    for refusal in refused_counts(topics, topics.input_partitions, lambda: has_progress(clients, settings, partitions)):
+    for refusal in refused_counts(
+        topics, topics.input_partitions, lambda: has_progress(clients, settings, partitions)
+    ):
         raise refusal
     threading.Thread(target=_watch_policies, args=[topics, die], name="policies", daemon=True).start()
     return partitions
@@ -71,9 +73,7 @@ def _refuse_lost(topics: Topics, group: str) -> None:
         )
 
 
-def refused_counts(
-    topics: Topics, wanted: int, has_begun: Callable[[], bool]
-) -> list[SurroundingsError]:
+def refused_counts(topics: Topics, wanted: int, has_begun: Callable[[], bool]) -> list[SurroundingsError]:
     """What is to be said of topics that do not have the `wanted` partition count, the input's; empty where all have.
 
     Where the group has begun, and its changelog is among them, it was the input that changed: then only that is said.

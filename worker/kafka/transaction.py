@@ -174,7 +174,7 @@ class Transactions:
         """Abort after a failure, where that is wanted; the error that the abort itself meets, if any.
 
         After a SystemError it is always wanted: confluent-kafka's `flush` and `poll` lose a fatal error (they return nothing and
-        set no exception), and an abort raises it. After a refusal nothing is in doubt, and whoever is right need not wait for this.
+        set no exception), and an abort raises it. After a refusal nothing is in doubt, and nobody need wait for the timeout.
         """
         seconds = self._abort_seconds
         if seconds is None:

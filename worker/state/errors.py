@@ -108,9 +108,9 @@ class PartitionsChanged(StateError):
 
     def __init__(self, topic: str, stored: int, found: int) -> None:
         super().__init__(
-            f"the input topic {topic} has {found} partitions, and its state was built with {stored}: partitions cannot be added to "
-            "a topic under a running epoch, for its keys go to other partitions then than their state, and Kafka does not take "
-            f"them back. Operator action: {NEW_TOPIC}."
+            f"the input topic {topic} has {found} partitions, and its state was built with {stored}: partitions cannot be added "
+            "to a topic under a running epoch, for its keys go to other partitions then than their state, and Kafka does not "
+            f"take them back. Operator action: {NEW_TOPIC}."
         )
 
 

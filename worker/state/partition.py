@@ -89,7 +89,9 @@ def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
     return True
 
 
-def refuse_other(stored: Mapping[str, str], fingerprint: Fingerprint, whose: str = "the stored state") -> None:
+def refuse_other(
+    stored: Mapping[str, str], fingerprint: Fingerprint, whose: str = "the stored state"
+) -> None:
     """Raise FingerprintMismatch where the stored fields are not this fingerprint's; `whose` begins what it says."""
     configured = fingerprint.fields()
     names = [*configured, *(name for name in stored if name not in configured)]

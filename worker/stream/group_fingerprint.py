@@ -2,8 +2,9 @@
 
 A partition that has rows says by itself with what they were made (`worker.state.partition.check_fingerprint`). One without rows
 says nothing, so whoever holds only such looks at the first rows of all partitions: when it takes over, and again inside its
-first transaction, between flush and offsets. Of two workers that begin a group at once, each has written its own fingerprint before
-it looks, so at least one of them sees the other's and does not commit. What one has committed is seen by all that come after.
+first transaction, between flush and offsets. Of two workers that begin a group at once, each has written its own fingerprint
+before it looks, so at least one of them sees the other's and does not commit. What one has committed is seen by all that come
+after.
 """
 
 from worker.kafka.logs import ChangelogLog
