@@ -2,8 +2,6 @@
 
 import fcntl
 import json
-import sys
-from contextlib import nullcontext
 
 import pytest
 from confluent_kafka import Producer
@@ -28,14 +26,32 @@ def folders(tmp_path):
     return made
 
 
-def test_it_asks_on_a_terminal(run, monkeypatch, folders):
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys.stdin, "readline", lambda *_: "n\n", raising=False)
-    (row,) = map(json.loads, run("reset", "--local", "--dry-run").out.splitlines())
+@pytest.mark.parametrize("more", [[], ["--json"], ["--offsets"]])
+def test_without_a_terminal_it_needs_to_be_told(run, folders, tmp_path, more):
+    """No broker is asked either: none is there."""
+    before = sorted(tmp_path.rglob("*"))
+    ended = run("reset", "--local", *more)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("coversumm-worker: error: standard input is no terminal")
+    assert "pass --yes" in ended.err
+    assert ended.err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_says_what_a_real_one_does(run, folders, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    planned = run("reset", "--local", "--dry-run")
+    (row,) = map(json.loads, planned.out.splitlines())
     assert (row["databases"], row["bytes"], row["status"]) == (2, 10, "planned")
-    assert run("reset", "--local").code == 130
-    assert all(folder.exists() for folder in folders)
-    assert run("reset", "--local", "--yes").code == 0
+    assert sorted(tmp_path.rglob("*")) == before
+    done = run("reset", "--local", "--yes")
+    assert done.code == 0
+    assert json.loads(done.out) == {**row, "status": "done"}
+    assert done.err == planned.err
+    assert done.err.splitlines() == [
+        f"local: {tmp_path / 'data'}: 2 databases, 10 bytes",
+        "the next `run` restores the databases from the changelog, and publishes nothing again",
+    ]
     assert not any(folder.exists() for folder in folders)
     (row,) = map(json.loads, run("reset", "--local", "--yes").out.splitlines())
     assert row["databases"] == 0
@@ -60,16 +76,16 @@ def test_a_directory_in_use(run, folders, tmp_path, more):
 
 def test_a_dry_run_makes_nothing(run, tmp_path):
     assert json.loads(run("reset", "--local", "--dry-run").out)["databases"] == 0
-    assert json.loads(run("reset", "--local").out)["databases"] == 0
+    assert json.loads(run("reset", "--local", "--yes").out)["databases"] == 0
     assert not (tmp_path / "data").exists()
 
 
 def test_it_says_which_input_cannot_be_read_again(run, monkeypatch, embedded_broker):
     """The embedded broker does not describe groups, so nothing else is planned here."""
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
-    monkeypatch.setattr(reset, "planned", lambda *_, **__: nullcontext([]))
+    monkeypatch.setattr(reset, "planned", lambda *_, **__: [])
     settings = Settings.from_environment()
-    assert run("reset", "--dry-run") == (0, "", "")  # no input topic
+    assert "first records" not in run("reset", "--dry-run").err  # no input topic
     embedded_broker.create_topic(settings.input_topic, 3)
     producer = Producer({"bootstrap.servers": embedded_broker.bootstrap_servers})
     for partition, events in ((0, 1), (1, 8), (2, 0)):
@@ -82,4 +98,4 @@ def test_it_says_which_input_cannot_be_read_again(run, monkeypatch, embedded_bro
     for all_of_it in ((), ("--offsets", "--changelog")):
         assert told in run("reset", "--dry-run", *all_of_it).err
     for less in ("--offsets", "--changelog"):  # the input need not be read again
-        assert run("reset", "--dry-run", less).err == ""
+        assert "first records" not in run("reset", "--dry-run", less).err

@@ -385,9 +385,12 @@ def test_a_full_disk_while_processing(
     disk.fill()
     feed(site, FIRST[60:])
     assert worker.wait() == 3, worker.log_end()
-    assert "is full" in worker.log_text()
+    full = f"error: the disk of {disk.path}"
+    assert worker.log_text().count(full) == 1
     worker.start()
     never_ready(worker, 3)
+    assert worker.log_text().count(full) == 2  # what it says: so does every start, until there is room
+    assert "until there is room" in worker.log_text()
     disk.clear()
     goes_on(site, worker)
 

@@ -81,15 +81,24 @@ def test_dead_letters_after_a_fix(site: Pipeline) -> None:
     assert 10 < len(letters) < len(load)
     assert {(row["reason"], row["sent"]) for row in letters} == {("text_too_long", False)}
     assert printed(tool(site, "dlq", "send", "--dry-run"))[0]["sent"] == len(letters)
+    unasked = tool(site, "dlq", "send")
+    assert unasked.returncode == 2
+    assert "pass --yes" in unasked.stderr
+    assert unasked.stderr.count("\n") == 1
     assert len(read_topic(site.broker.bootstrap_servers, site.input_topic)) == len(load)
 
     worker.start().wait_ready()
     place = f"{letters[3]['partition']}:{letters[3]['offset']}"
-    assert printed(tool(site, "dlq", "send", place))[0]["sent"] == 1
+    assert printed(tool(site, "dlq", "send", "--yes", place))[0]["sent"] == 1
     assert [row["sent"] for row in printed(tool(site, "dlq", "list"))].count(True) == 1
-    closing = printed(tool(site, "dlq", "send", "--reason", "text_too_long"))[0]
+    rest = tool(site, "dlq", "send", "--yes", "--reason", "text_too_long")
+    assert (
+        f"{len(letters) - 1} dead letters ({len(letters) - 1} text_too_long) go to {site.input_topic}"
+        in rest.stderr
+    )
+    closing = printed(rest)[0]
     assert (closing["sent"], closing["already_sent"], closing["impossible"]) == (len(letters) - 1, 1, 0)
-    assert printed(tool(site, "dlq", "send"))[0]["sent"] == 0
+    assert printed(tool(site, "dlq", "send", "--yes"))[0]["sent"] == 0
     assert {row["sent"] for row in printed(tool(site, "dlq", "list"))} == {True}
 
     site.wait_caught_up()
@@ -176,7 +185,7 @@ class Patient(Producer):
 
 clients.Producer = Patient
 resend.TRANSACTION_LETTERS = 10
-sys.argv[1:] = ["dlq", "send"]
+sys.argv[1:] = ["dlq", "send", "--yes"]
 main()
 """
 
@@ -205,11 +214,11 @@ def test_kill_9_while_sending(site: Pipeline) -> None:
         assert run.returncode == -9
         commits = at if when == "killed after" else at - 1
         assert len(letters.sent()) == before + 10 * commits
-    closing = printed(tool(site, "dlq", "send"))[0]
+    closing = printed(tool(site, "dlq", "send", "--yes"))[0]
     assert closing["sent"] + closing["already_sent"] == 400
     assert closing["already_sent"] == 10 * (0 + 2 + 8 + 12)
     assert letters.all_once()
-    assert printed(tool(site, "dlq", "send"))[0]["sent"] == 0
+    assert printed(tool(site, "dlq", "send", "--yes"))[0]["sent"] == 0
     assert letters.all_once()
 
 
@@ -223,7 +232,7 @@ def test_two_runs_at_once(site: Pipeline) -> None:
     _, told = older.communicate(timeout=PATIENCE_SECONDS)
     assert older.returncode == 4, told
     assert "another `dlq send`" in told
-    assert told.count("\n") == 1
+    assert [line.startswith("coversumm-worker: error:") for line in told.splitlines()] == [False, True]
     closing, _ = younger.communicate(timeout=PATIENCE_SECONDS)
     assert younger.returncode == 0
     assert 0 < json.loads(closing)["sent"] < 400
@@ -244,7 +253,7 @@ def test_a_list_beside_an_open_transaction(site: Pipeline) -> None:
         writer.produce(site.dlq_topic, b"undecided", b"k", partition)
     assert writer.flush(PATIENCE_SECONDS) == 0
     assert len(printed(tool(site, "dlq", "list"))) == 200
-    assert printed(tool(site, "dlq", "send"))[0]["sent"] == 200
+    assert printed(tool(site, "dlq", "send", "--yes"))[0]["sent"] == 200
     assert letters.all_once()
     writer.commit_transaction(PATIENCE_SECONDS)
     assert len(printed(tool(site, "dlq", "list"))) == 200 + site.partitions
@@ -253,13 +262,13 @@ def test_a_list_beside_an_open_transaction(site: Pipeline) -> None:
 def test_letters_that_lie_too_scattered(site: Pipeline) -> None:
     """Every other one, two thousand times in a partition: it stops before it would forget, and says what to do."""
     letters = Letters(site, 16_000, (Reason.BAD_JSON, Reason.NO_KEY))
-    ended = tool(site, "dlq", "send", "--reason", "no_key")
+    ended = tool(site, "dlq", "send", "--yes", "--reason", "no_key")
     assert ended.returncode == 2
     assert "too scattered" in ended.stderr
     assert "Traceback" not in ended.stderr
     some = len(letters.sent())
     assert some == json.loads(ended.stdout)["sent"] >= 1000
-    closing = printed(tool(site, "dlq", "send"))[0]
+    closing = printed(tool(site, "dlq", "send", "--yes"))[0]
     assert (closing["sent"], closing["already_sent"]) == (16_000 - some, some)
     assert sorted(letters.sent()) == sorted(letters.expected)
 
@@ -289,7 +298,7 @@ def test_letters_that_are_cut_or_cannot_be_sent(site: Pipeline) -> None:
     admin = site.broker.admin()
     for future in admin.delete_records([TopicPartition(site.input_topic, 1, 1)]).values():
         future.result(PATIENCE_SECONDS)
-    ended = tool(site, "dlq", "send")
+    ended = tool(site, "dlq", "send", "--yes")
     assert printed(ended, 1) == [
         {"topic": site.input_topic, "sent": 1, "already_sent": 0, "impossible": 5, "dry_run": False}
     ]
@@ -297,7 +306,7 @@ def test_letters_that_are_cut_or_cannot_be_sent(site: Pipeline) -> None:
         assert why in ended.stderr
     *_, last = read_topic(site.broker.bootstrap_servers, site.input_topic)
     assert (last.partition, last.key, last.value) == (1, b"k", long[1])
-    assert printed(tool(site, "dlq", "send"), 1)[0]["already_sent"] == 1
+    assert printed(tool(site, "dlq", "send", "--yes"), 1)[0]["already_sent"] == 1
 
 
 # -- reset ------------------------------------------------------------------------------------------------------------
@@ -309,11 +318,11 @@ def test_reset_and_a_new_epoch(site: Pipeline) -> None:
     load = events(300)
     feed(site, load)
     site.wait_caught_up()
-    refused = tool(site, "reset", "--offsets", worker=worker)
+    refused = tool(site, "reset", "--yes", "--offsets", worker=worker)
     assert refused.returncode == 2
     assert site.name in refused.stderr
     assert "running workers" in refused.stderr
-    refused = tool(site, "reset", "--local", worker=worker)
+    refused = tool(site, "reset", "--yes", "--local", worker=worker)
     assert refused.returncode == 2
     assert str(worker.data_dir) in refused.stderr
     site.stop()
@@ -331,7 +340,17 @@ def test_reset_and_a_new_epoch(site: Pipeline) -> None:
     config = changelog_config(site)
     first = read_topic(site.broker.bootstrap_servers, site.output_topic)
 
-    done = tool(site, "reset", worker=worker)
+    unasked = tool(site, "reset", worker=worker)
+    assert unasked.returncode == 2
+    assert "pass --yes" in unasked.stderr
+    assert unasked.stderr.count("\n") == 1
+    assert footprint(site, worker) == before
+
+    done = tool(site, "reset", "--yes", worker=worker)
+    told = done.stderr.splitlines()
+    assert told[0] == f"local: {worker.data_dir}: {local['databases']} databases, {local['bytes']:,} bytes"
+    assert told[3].startswith("the next `run` builds everything again")
+    assert "COVERSUMM_EPOCH" in told[4]
     assert [row["status"] for row in printed(done)] == ["done"] * 3
     assert footprint(site, worker)[:2] == (dict.fromkeys(range(site.partitions), -1001), 0)
     assert sorted(path.name for path in worker.data_dir.glob("**/*.db*")) == []
@@ -393,7 +412,7 @@ def test_a_reset_that_was_interrupted(kafka: KafkaBroker, tmp_path: Path, steps:
         feed(site, load[:150])
         site.wait_caught_up()
         site.stop()
-        assert tool(site, "reset", *steps, worker=worker).returncode == 0
+        assert tool(site, "reset", "--yes", *steps, worker=worker).returncode == 0
         worker.start().wait_ready()
         feed(site, load[150:])
         site.wait_caught_up()
@@ -419,7 +438,7 @@ def test_a_corrupt_row(site: Pipeline) -> None:
     assert "reset --local" in worker.log_text()
     assert len(read_topic(site.broker.bootstrap_servers, site.output_topic)) == published
 
-    done = tool(site, "reset", "--local", worker=worker)
+    done = tool(site, "reset", "--yes", "--local", worker=worker)
     assert [row["step"] for row in printed(done)] == ["local"]
     worker.start().wait_ready()
     assert tool(site, "verify", worker=worker).returncode == 0
@@ -457,7 +476,7 @@ def test_reset_local_needs_no_broker(site: Pipeline) -> None:
     worker = site.worker()
     worker.environment["KAFKA_BOOTSTRAP_SERVERS"] = "127.0.0.1:1"
     (worker.data_dir / "v1" / "tables" / "entities-0.db").mkdir(parents=True)
-    (row,) = printed(tool(site, "reset", "--local", worker=worker))
+    (row,) = printed(tool(site, "reset", "--yes", "--local", worker=worker))
     assert (row["databases"], row["status"]) == (1, "done")
     assert not list(worker.data_dir.glob("**/*.db*"))
 

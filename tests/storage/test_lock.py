@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +43,17 @@ def test_a_data_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None
     (tmp_path / "data" / "lock").mkdir(parents=True)
     with pytest.raises(SurroundingsError, match=r"COVERSUMM_DATA_DIR=.* cannot be written"):
         lock_data_dir(tmp_path / "data")
+
+
+def test_a_full_disk_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(
+        SurroundingsError, match=r"COVERSUMM_DATA_DIR=.* \(No space left on device\): make room"
+    ):
+        lock_data_dir(tmp_path)
 
 
 def test_is_running(tmp_path: Path) -> None:

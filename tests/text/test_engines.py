@@ -283,6 +283,17 @@ def test_hub_model_at_a_pinned_revision(tmp_path: Path, monkeypatch: pytest.Monk
             load_engine(f"onnx:hub:{absent}@{REVISION}", cache_dir=tmp_path)
 
 
+def test_a_full_disk_under_the_models_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(*_: object, **__: object) -> str:
+        with Path("/dev/full").open("wb", buffering=0) as file:
+            file.write(b"model")
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    with pytest.raises(EngineError, match=r"No space left on device.*make room in COVERSUMM_MODEL_CACHE_DIR"):
+        load_engine(f"onnx:hub:owner/tiny@{REVISION}", cache_dir=tmp_path)
+
+
 @pytest.mark.parametrize("spec", ["owner/tiny", "owner/tiny@main", "owner/tiny@c9745ed", f"tiny@{REVISION}"])
 def test_hub_revision_must_be_a_full_hash(spec: str) -> None:
     with pytest.raises(EngineError, match=r"OWNER/NAME@REVISION"):

@@ -1,11 +1,11 @@
 """`reset`: local state, offsets and changelog thrown away."""
 
-import sys
+from contextlib import nullcontext
 from typing import Any
 
 import click
 
-from worker.cli import output
+from worker.cli import consent, output
 from worker.cli.command import Command
 from worker.cli.tables import Column, show_table
 from worker.settings import Settings
@@ -24,9 +24,9 @@ from worker.settings import Settings
 @click.option("--offsets", is_flag=True, help="The group's committed offsets.")
 @click.option("--changelog", is_flag=True, help="The changelog topic: deleted, and created again as it was.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask; without a terminal there is no question.")
+@click.option("--yes", is_flag=True, help="Do not ask. Without a terminal on standard input it is needed.")
 @output.json_option
-def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Throw away the worker's state: --local, --offsets, --changelog, or with none of them all three, to start over from the
     beginning of the input topic.
 
@@ -36,32 +36,62 @@ def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: boo
 
     Refuses while a worker is running: with --local the one of this data directory, else any of the group. The data directories of
     other machines need no reset: their workers see that the changelog is another one.
+
+    Tells what goes and what follows from it, then asks; exit code 1 where the answer is no.
     """
     settings = Settings.from_environment()
-    from worker.operations.reset import planned
+    consent.check_can_ask(yes, dry_run)
+    from worker.operations.reset import kept_out, planned
     from worker.operations.reset_warnings import input_beginnings, published_epochs
 
     if not (local or offsets or changelog):
         local = offsets = changelog = True
-    with planned(settings, local=local, offsets=offsets, changelog=changelog, dry_run=dry_run) as steps:
-        if not as_json:
-            _show([step.facts() for step in steps])
-        if offsets and changelog:
-            _warn_of_loss(settings, input_beginnings(settings))
-            _warn(settings, published_epochs(settings))
-        if dry_run:
-            if as_json:
-                for step in steps:
-                    output.print_json({**step.facts(), "status": "planned"})
-            return
-        if not yes and sys.stdin.isatty():
-            click.confirm("Throw all of this away?", abort=True, err=True)
-        for step in steps:
+    steps = planned(settings, local=local, offsets=offsets, changelog=changelog)
+    plan = [step.facts() for step in steps]
+    _tell(plan, as_json)
+    output.note(_consequence(offsets=offsets, changelog=changelog))
+    if offsets and changelog:
+        _warn_of_loss(settings, input_beginnings(settings))
+        _warn(settings, published_epochs(settings))
+    if dry_run:
+        if as_json:
+            for facts in plan:
+                output.print_json({**facts, "status": "planned"})
+        return 0
+    if not consent.agreed("Throw all of this away?", yes):
+        return consent.DECLINED
+    with kept_out(settings.data_dir) if local else nullcontext():
+        for step, facts in zip(steps, plan, strict=True):
             step.act()
             if as_json:
-                output.print_json({**step.facts(), "status": "done"})
+                output.print_json({**facts, "status": "done"})
             else:
-                output.console().print(f"{step.facts()['step']}: done")
+                output.console().print(f"{facts['step']}: done")
+    return 0
+
+
+def _tell(plan: list[dict[str, Any]], as_json: bool) -> None:
+    """What will go: a table for people, lines on standard error beside JSON."""
+    if not as_json:
+        _show(plan)
+        return
+    for facts in plan:
+        step, target, what_goes = _row(facts)
+        output.note(f"{step}: {target}: {what_goes.replace(chr(10), '; ')}")
+
+
+def _consequence(*, offsets: bool, changelog: bool) -> str:
+    """What the next start of a worker will do, in a line."""
+    if offsets and changelog:
+        return "the next `run` builds everything again from the beginning of the input topic, and publishes it again"
+    if changelog:
+        return "the state of everything that is committed is lost, and the next `run` is refused: --offsets too lets it start over"
+    if offsets:
+        return (
+            "the next `run` reads the input topic from its beginning; what the state has applied is ignored, and nothing is "
+            "published again"
+        )
+    return "the next `run` restores the databases from the changelog, and publishes nothing again"
 
 
 def _show(plan: list[dict[str, Any]]) -> None:

@@ -10,8 +10,7 @@ safe; the offsets alone change nothing, since the state remembers.
 """
 
 import shutil
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,28 +41,27 @@ class Removal(Protocol):
         """Throw it away."""
 
 
-@contextmanager
-def planned(
-    settings: Settings, *, local: bool, offsets: bool, changelog: bool, dry_run: bool
-) -> Iterator[list[Removal]]:
-    """The steps in their order; the data directory is locked until they are done.
+def planned(settings: Settings, *, local: bool, offsets: bool, changelog: bool) -> list[Removal]:
+    """The steps in their order; nothing is made or changed by planning them.
 
     Raises SurroundingsError where a worker is running. Asks no broker for `local` alone.
     """
-    with _kept(settings.data_dir, dry_run=dry_run) if local else nullcontext():
-        steps: list[Removal] = [LocalState(settings.data_dir)] if local else []
-        if offsets or changelog:
-            clients = KafkaClients(settings, SILENT)
-            admin = clients.admin()
-            refuse_members(admin, settings.app_id)
-            steps += [GroupOffsets(admin, settings.app_id)] if offsets else []
-            steps += [ChangelogTopic(settings, clients, admin)] if changelog else []
-        yield steps
+    steps: list[Removal] = []
+    if local:
+        refuse_running(settings.data_dir)
+        steps.append(LocalState(settings.data_dir))
+    if offsets or changelog:
+        clients = KafkaClients(settings, SILENT)
+        admin = clients.admin()
+        refuse_members(admin, settings.app_id)
+        steps += [GroupOffsets(admin, settings.app_id)] if offsets else []
+        steps += [ChangelogTopic(settings, clients, admin)] if changelog else []
+    return steps
 
 
-def _kept(data_dir: Path, *, dry_run: bool) -> AbstractContextManager[None]:
-    refuse_running(data_dir)
-    return held(data_dir) if not dry_run and data_dir.exists() else nullcontext()
+def kept_out(data_dir: Path) -> AbstractContextManager[None]:
+    """Keep workers out of a data directory while steps act; one that is not there is not made."""
+    return held(data_dir) if data_dir.exists() else nullcontext()
 
 
 def refuse_members(admin: AdminClient, group: str) -> None:
@@ -89,23 +87,27 @@ class LocalState:
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
-        left = data_dir.glob(f"v*/tables/*{REMOVED}")  # by a reset that was interrupted
-        self._folders = [*databases(data_dir).values(), *sorted(left)]
         self._bytes = sum(
             path.stat().st_size for folder in self._folders for path in folder.rglob("*") if path.is_file()
         )
+        self._count = len(self._folders)
+
+    @property
+    def _folders(self) -> list[Path]:
+        left = self._data_dir.glob(f"v*/tables/*{REMOVED}")  # by a reset that was interrupted
+        return [*databases(self._data_dir).values(), *sorted(left)]
 
     def facts(self) -> dict[str, Any]:
         """See `Removal`."""
         return {
             "step": "local",
             "data_dir": str(self._data_dir),
-            "databases": len(self._folders),
+            "databases": self._count,
             "bytes": self._bytes,
         }
 
     def act(self) -> None:
-        """See `Removal`. Each database is gone at once, by its name: half a database would be worse than none."""
+        """See `Removal`: all that is there by now. Each is gone at once, by its name: half a database would be worse than none."""
         try:
             for folder in self._folders:
                 doomed = folder if folder.name.endswith(REMOVED) else folder.with_name(folder.name + REMOVED)

@@ -78,7 +78,8 @@ def explained(folder: Path | str, error: Exception) -> Exception:
     text = str(error)
     if any(full in text for full in ("No space left on device", "Disk quota exceeded")):
         return Crash(
-            f"the disk of {folder} is full: make room, the worker goes on by itself ({_first_line(text)})"
+            f"the disk of {folder} is full ({_first_line(text)}): the worker ends, and so does every start of it until there is "
+            "room; nothing is lost, and nothing has to be repaired"
         )
     about_files = re.search(r"\b(sst|manifest|current)\b", text, re.IGNORECASE)
     if text.startswith(("Corruption:", "IO error: No such file")) or (

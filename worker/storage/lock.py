@@ -1,5 +1,6 @@
 """A data directory belongs to one process at a time: the lock that a worker holds for as long as it lives."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from worker.errors import SurroundingsError
 
 _NAME = "lock"
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def lock_data_dir(data_dir: Path) -> None:
@@ -56,8 +58,9 @@ def _file(data_dir: Path) -> int:
         file = os.open(data_dir / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
         os.truncate(file, 0)
     except OSError as cause:
+        what_to_do = "make room" if cause.errno in FULL else "name a directory that this user may write"
         raise SurroundingsError(
-            f"COVERSUMM_DATA_DIR={data_dir} cannot be written ({cause.strerror}): name a directory that this user may write"
+            f"COVERSUMM_DATA_DIR={data_dir} cannot be written ({cause.strerror}): {what_to_do}"
         ) from cause
     return file
 

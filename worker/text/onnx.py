@@ -8,6 +8,7 @@ of other rows. So a sentence is padded to a length that is a function of that se
 (ONNX Runtime has other kernels for it), a batch runs on one thread, and pooling is done here, row by row.
 """
 
+import errno
 import os
 import re
 from collections.abc import Sequence
@@ -135,6 +136,10 @@ def load_hub(spec: str, threads: int, cache_dir: Path | None) -> OnnxEngine:
             named["name"], revision=named["revision"], cache_dir=cache_dir, allow_patterns=_HUB_FILES
         )
     except (HfHubHTTPError, HFValidationError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise EngineError(
+                f"cannot keep {spec} ({error.strerror}): make room in COVERSUMM_MODEL_CACHE_DIR, or name another folder there"
+            ) from error
         raise EngineError(
             f"cannot get {spec} from the Hugging Face hub ({type(error).__name__}): check name, revision and network, "
             "or download the model's folder and use onnx:FOLDER"
