@@ -537,3 +537,72 @@ def test_the_history_of_an_entity(site: Pipeline) -> None:
     assert sum(not review["deleted"] for review in reviews) == view["review_count"]
     assert sum(len(review["sentences"]) for review in reviews) == view["sentence_count"]
     assert printed(tool(site, "inspect", "nobody at all", "--history"), 1) == []
+
+
+# -- copies that were left behind --------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline) -> None:
+    """The first worker's databases stay; a second one has some of their partitions, and gets on with them."""
+    (first,) = site.start(1)
+    load = events(300)
+    feed(site, load[:150])
+    site.wait_caught_up()
+    then = {row["partition"]: row["next_offset"] for row in printed(tool(site, "verify", worker=first))}
+    (second,) = site.start(1)
+    feed(site, load[150:])
+    site.wait_caught_up()
+    now = {
+        partition: offset
+        for partition, offset in committed_offsets(
+            site.broker.bootstrap_servers, site.input_topic, site.name
+        ).items()
+    }
+    own = {path.name for path in second.data_dir.glob("v1/tables/*.db")}
+    moved = {partition for partition in now if f"entities-{partition}.db" in own}
+    assert moved
+    assert moved != set(now)
+
+    for running in (True, False):
+        if not running:
+            site.stop()
+        checked = tool(site, "verify", worker=first)
+        rows = printed(checked)
+        assert {row["partition"]: row["current"] for row in rows} == {p: p not in moved for p in now}
+        assert {row["partition"]: row["next_offset"] for row in rows} == {
+            p: then[p] if p in moved else now[p] for p in now
+        }
+        assert checked.stderr.splitlines() == [
+            f"warning: partition {p} as of offset {then[p]:,}, an old copy: the group is at {now[p]:,}, owned elsewhere now; "
+            "what was verified is that copy"
+            for p in sorted(moved)
+        ]
+        beside = printed(tool(site, "verify", worker=second))
+        assert {(row["partition"], row["current"]) for row in beside} == {(p, True) for p in moved}
+
+    entities = {row["partition"]: row["entity_id"] for row in rows}
+    for partition, entity in entities.items():
+        (view,) = printed(tool(site, "inspect", entity, "--data-dir", str(first.data_dir), worker=first))
+        assert (view["partition"], view["current"]) == (partition, partition not in moved)
+        assert ("owned elsewhere now" in view["as_of"]) == (partition in moved)
+        reviews = tool(site, "inspect", entity, "--reviews", worker=first)
+        assert ("owned elsewhere now" in reviews.stderr) == (partition in moved)
+        if partition not in moved:
+            for command in (["--data-dir", str(second.data_dir)], ["--reviews"]):
+                refused = tool(site, "inspect", entity, *command, worker=second)
+                assert (refused.returncode, refused.stdout) == (2, "")
+                listed = ", ".join(map(str, sorted(moved)))
+                assert (
+                    f"partition {partition}, where {entity!r} belongs, is not here (here: {listed})"
+                    in refused.stderr
+                )
+                assert "COVERSUMM_DATA_DIR" in refused.stderr
+    first.environment["KAFKA_BOOTSTRAP_SERVERS"] = "127.0.0.1:1"
+    unknown = tool(site, "verify", worker=first)
+    assert {row["current"] for row in printed(unknown)} == {None}
+    assert unknown.stderr == ""
+    first.environment |= {
+        "KAFKA_BOOTSTRAP_SERVERS": site.broker.bootstrap_servers,
+        "COVERSUMM_APP_ID": "another-group",
+    }
+    assert {row["current"] for row in printed(tool(site, "verify", worker=first))} == {None}

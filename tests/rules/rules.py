@@ -457,7 +457,7 @@ RULES = (
         "worker/kafka/first_rows.py",
         "    return committed + undecided\n",
         "    return committed\n",
-        ("tests/simulation/test_group.py", "tests/real_kafka/test_group.py"),
+        ("tests/simulation/test_group.py",),
     ),
     Rule(
         "partitions that were added end the worker",

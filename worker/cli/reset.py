@@ -85,7 +85,7 @@ def _consequence(*, offsets: bool, changelog: bool) -> str:
     if offsets and changelog:
         return "the next `run` builds everything again from the beginning of the input topic, and publishes it again"
     if changelog:
-        return "the state of everything that is committed is lost, and the next `run` is refused: --offsets too lets it start over"
+        return "the state of all that is committed is lost, and the next `run` is refused: --offsets too lets it start over"
     if offsets:
         return (
             "the next `run` reads the input topic from its beginning; what the state has applied is ignored, and nothing is "

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,10 @@ from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.tables import Column, show_table
 from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.operations.copies import Copy
+    from worker.storage.snapshot import StoredPartition
 
 COLUMNS = (
     Column("entity"),
@@ -46,14 +50,15 @@ def command(data_dir: Path | None, as_json: bool) -> int:
     on any difference.
 
     Of a running worker each partition is looked at as of one of its commits. One that is just being restored
-    differs until that is done.
+    differs until that is done. Says which partitions there were and as of which offset; and, where a broker answers, which of
+    them are old copies, because the group has gone on with them elsewhere.
     """
-    if data_dir is None:
-        data_dir = Settings.from_environment().data_dir
+    settings = Settings.from_environment()
     started = time.monotonic()
     table = None if as_json else _Table()
+    copies: list[Copy] = []
     entities = differing = 0
-    for check in checks(data_dir):
+    for check in checks(settings, data_dir or settings.data_dir, copies):
         entities += 1
         differing += not check["ok"]
         if table is None:
@@ -61,17 +66,31 @@ def command(data_dir: Path | None, as_json: bool) -> int:
         else:
             table.add(check)
     if table is not None:
-        table.show(entities, differing, time.monotonic() - started)
+        table.show(copies, entities, differing, time.monotonic() - started)
+    for copy in copies:
+        if copy.is_current is False:
+            output.note(f"warning: partition {copy.partition} {copy.words}; what was verified is that copy")
     if differing:
         output.complain(f"{differing} of {entities} entities differ from the brute-force summary")
     return output.CHECK_FAILED if differing else 0
 
 
-def checks(data_dir: Path) -> Iterator[dict[str, Any]]:
-    """One result for each entity; a row that does not decode ends its partition with a result of its own."""
-    from worker.operations.verification import verify_data_dir
+def checks(settings: Settings, data_dir: Path, copies: "list[Copy]") -> Iterator[dict[str, Any]]:
+    """One result for each entity; a row that does not decode ends its partition with a result of its own.
 
-    for partition, entity, problems in verify_data_dir(data_dir):
+    `copies` gets the partitions that were looked at.
+    """
+    from worker.operations.copies import Group, copy_of
+    from worker.operations.verification import verify_data_dir
+    from worker.storage.snapshot import some_databases
+
+    group = Group(settings, list(some_databases(data_dir)))
+
+    def look_at(part: "StoredPartition", path: Path) -> None:
+        copies.append(copy_of(part, path, group))
+
+    for partition, entity, problems in verify_data_dir(data_dir, look_at):
+        copy = copies[-1] if copies and copies[-1].partition == partition else None
         yield {
             "partition": partition,
             "entity_id": None if entity is None else entity.entity_id,
@@ -79,6 +98,8 @@ def checks(data_dir: Path) -> Iterator[dict[str, Any]]:
             "sentences": None if entity is None else entity.sentences,
             "ok": not problems,
             "problems": list(problems),
+            "next_offset": None if copy is None else copy.next_offset,
+            "current": None if copy is None else copy.is_current,
         }
 
 
@@ -98,9 +119,11 @@ class _Table:
         self._rows.append((*facts, check["problems"] or "equal"))
         self._styles.append(None if check["ok"] else "red")
 
-    def show(self, entities: int, differing: int, seconds: float) -> None:
+    def show(self, copies: "list[Copy]", entities: int, differing: int, seconds: float) -> None:
         console = output.console()
         show_table(COLUMNS, self._rows, self._styles)
         if self._sound > SHOWN_SOUND:
             console.print(f"... and {self._sound - SHOWN_SOUND:,} more that are equal")
+        for copy in copies:
+            console.print(f"partition {copy.partition} {copy.words}")
         console.print(f"{entities:,} entities, {differing:,} differ, {seconds:.1f} s")

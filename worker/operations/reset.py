@@ -107,7 +107,7 @@ class LocalState:
         }
 
     def act(self) -> None:
-        """See `Removal`: all that is there by now. Each is gone at once, by its name: half a database would be worse than none."""
+        """See `Removal`: all that is there now. Each is gone at once, by its name: half a database would be worse than none."""
         try:
             for folder in self._folders:
                 doomed = folder if folder.name.endswith(REMOVED) else folder.with_name(folder.name + REMOVED)

@@ -6,7 +6,7 @@ running, an entity that differs is looked at again, in later views, before it co
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,15 +28,20 @@ class Check(NamedTuple):
     problems: tuple[str, ...]
 
 
-def verify_data_dir(data_dir: Path) -> Iterator[Check]:
+def verify_data_dir(
+    data_dir: Path, on_partition: Callable[[StoredPartition, Path], None] = lambda *_: None
+) -> Iterator[Check]:
     """One result for each entity, partition after partition; a row or file that cannot be read ends its partition.
 
-    Raises SurroundingsError where there is no state.
+    `on_partition` is called with each partition that has rows, and its database, before its results. Raises SurroundingsError
+    where there is no state.
     """
     for number, path in some_databases(data_dir).items():
         doubtful = []
         try:
             with stored_partition(number, path) as part:
+                if part is not None:
+                    on_partition(part, path)
                 for check in () if part is None else _checks(part):
                     if check.problems and is_running(data_dir):
                         doubtful.append(check)

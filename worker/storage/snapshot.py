@@ -44,6 +44,10 @@ class StoredPartition:
     dimension: int
     k: int
     distinct: bool
+    partitions: int
+    """Of the input topic."""
+    topic: str
+    """The input topic."""
 
 
 def databases(data_dir: Path) -> dict[int, Path]:
@@ -60,7 +64,8 @@ def some_databases(data_dir: Path) -> dict[int, Path]:
     found = databases(data_dir)
     if not found:
         raise SurroundingsError(
-            f"there is no state of a worker in {data_dir}: name its COVERSUMM_DATA_DIR by --data-dir"
+            f"there is no state of a worker in {data_dir}: none has used it as COVERSUMM_DATA_DIR; set that to the worker's, or "
+            "name the directory by --data-dir"
         )
     return found
 
@@ -80,7 +85,16 @@ def stored_partition(number: int, path: Path) -> Iterator[StoredPartition | None
             yield None
             return
         made = Fingerprint.of(fields)
-        yield StoredPartition(number, rows, applied.next_offset, made.dimension, made.k, made.distinct)
+        yield StoredPartition(
+            number,
+            rows,
+            applied.next_offset,
+            made.dimension,
+            made.k,
+            made.distinct,
+            made.partitions,
+            made.topic,
+        )
 
 
 @contextmanager

@@ -52,11 +52,14 @@ def command(
 ) -> int:
     """The entity's summary, counts and last offsets; from a data directory its reservoir too. Or its reviews, or its history.
 
-    Exit code 1 where the entity is unknown.
+    A data directory may lack the entity's partition, or have an old copy of one that has moved: it says as of which offset it
+    is, and, where a broker answers, whether the group is further. Exit code 1 where the entity is unknown, 2 where it may well be
+    known elsewhere.
     """
     _check_usage(entity, url, data_dir, reviews, history)
     if reviews:
-        shown = show_reviews(entity, data_dir or Settings.from_environment().data_dir, as_json)
+        settings = Settings.from_environment()
+        shown = show_reviews(entity, data_dir or settings.data_dir, settings, as_json)
     elif history is not None:
         shown = show_history(entity, history, as_json)
     else:

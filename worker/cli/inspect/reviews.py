@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from worker.cli import output
 from worker.cli.tables import Column, show_table
+from worker.settings import Settings
 
 if TYPE_CHECKING:
     from worker.operations.reviews import StoredReview
@@ -18,17 +19,24 @@ COLUMNS = (
 )
 
 
-def show_reviews(entity: str, data_dir: Path, as_json: bool) -> bool:
+def show_reviews(entity: str, data_dir: Path, settings: Settings, as_json: bool) -> bool:
     """Show them all; False where the entity is unknown."""
     from dataclasses import asdict
 
+    from worker.operations.copies import refuse_elsewhere, stored_copies
     from worker.operations.reviews import stored_reviews
-    from worker.storage.snapshot import some_databases, stored_partition
 
-    found = []
-    for number, path in some_databases(data_dir).items():
-        with stored_partition(number, path) as part:
-            found += [] if part is None else stored_reviews(part, entity)
+    found, copies = [], []
+    partitions = 0
+    for part, copy in stored_copies(settings, data_dir):
+        copies.append(copy)
+        partitions = part.partitions
+        reviews = stored_reviews(part, entity)
+        found += reviews
+        if reviews and copy.is_current is False:
+            output.note(f"warning: partition {copy.partition} {copy.words}")
+    if not found:
+        refuse_elsewhere(entity, data_dir, partitions, copies)
     if as_json:
         for review in found:
             output.print_json(asdict(review))

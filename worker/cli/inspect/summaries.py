@@ -32,7 +32,7 @@ COLUMNS = {
 def show_summaries(entity: str, url: str | None, data_dir: Path | None, as_json: bool) -> bool:
     """Show the entity as each partition that has it knows it, mostly one; False where it is unknown."""
     if data_dir is not None:
-        found = _from_data_dir(entity, data_dir)
+        found = _from_data_dir(entity, data_dir, Settings.from_environment())
     else:
         found = _from_worker(entity, url or _local_url(Settings.from_environment()))
     for view in found:
@@ -77,27 +77,29 @@ def _reason(refusal: urllib.error.HTTPError) -> str:
         return text or refusal.reason
 
 
-def _from_data_dir(entity: str, data_dir: Path) -> list[dict[str, Any]]:
-    """One view, or several if producers put the entity's events into several partitions."""
+def _from_data_dir(entity: str, data_dir: Path, settings: Settings) -> list[dict[str, Any]]:
+    """One view, or several if producers put the entity's events into several partitions; `as_of` says how old it is."""
     from dataclasses import asdict, replace
 
+    from worker.operations.copies import refuse_elsewhere, stored_copies
     from worker.state import read_view
-    from worker.storage.snapshot import some_databases, stored_partition
 
-    views = []
-    for number, path in some_databases(data_dir).items():
-        with stored_partition(number, path) as part:
-            if part is None:
-                continue
-            view = read_view(part.rows, entity, dimension=part.dimension, k=part.k, distinct=part.distinct)
-            if view is not None:
-                view = replace(
-                    view,
-                    partition=part.number,
-                    next_offset=part.next_offset,
-                    reservoir=_reservoir_size(part, entity, view.incarnation),
-                )
-                views.append(asdict(view))
+    views, copies = [], []
+    partitions = 0
+    for part, copy in stored_copies(settings, data_dir):
+        copies.append(copy)
+        partitions = part.partitions
+        view = read_view(part.rows, entity, dimension=part.dimension, k=part.k, distinct=part.distinct)
+        if view is not None:
+            view = replace(
+                view,
+                partition=part.number,
+                next_offset=part.next_offset,
+                reservoir=_reservoir_size(part, entity, view.incarnation),
+            )
+            views.append({**asdict(view), "as_of": copy.words, "current": copy.is_current})
+    if not views:
+        refuse_elsewhere(entity, data_dir, partitions, copies)
     return views
 
 
