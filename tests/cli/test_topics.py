@@ -89,7 +89,10 @@ def test_wrong_partition_count_and_policy(run, admin, names):
     _create(admin, names["output"], 3, cleanup_policy="compact")
     ended = run("topics", "--dry-run")
     assert ended.code == 1
-    assert f"the output topic {names['output']} has 3 partitions, the input topic has 2" in ended.err
+    assert (
+        f"the output topic {names['output']} has 3 partitions, the input topic {names['input']} has 2"
+        in ended.err
+    )
     assert f"the input topic {names['input']} has cleanup.policy=compact" in ended.err
     assert len(ended.err.splitlines()) == 2
 

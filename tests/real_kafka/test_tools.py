@@ -552,35 +552,33 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
     (second,) = site.start(1)
     feed(site, load[150:])
     site.wait_caught_up()
-    now = {
-        partition: offset
-        for partition, offset in committed_offsets(
-            site.broker.bootstrap_servers, site.input_topic, site.name
-        ).items()
-    }
+    now = committed_offsets(site.broker.bootstrap_servers, site.input_topic, site.name)
     own = {path.name for path in second.data_dir.glob("v1/tables/*.db")}
-    moved = {partition for partition in now if f"entities-{partition}.db" in own}
+    moved = {partition for partition in then if f"entities-{partition}.db" in own}
     assert moved
-    assert moved != set(now)
+    assert moved != set(then)
 
     for running in (True, False):
         if not running:
-            site.stop()
+            for worker in (first, second):
+                worker.kill()  # one that says goodbye hands its partitions to the other
         checked = tool(site, "verify", worker=first)
         rows = printed(checked)
-        assert {row["partition"]: row["current"] for row in rows} == {p: p not in moved for p in now}
+        assert {row["partition"]: row["current"] for row in rows} == {p: p not in moved for p in then}
         assert {row["partition"]: row["next_offset"] for row in rows} == {
-            p: then[p] if p in moved else now[p] for p in now
+            p: then[p] if p in moved else now[p] for p in then
         }
-        assert checked.stderr.splitlines() == [
+        assert set(checked.stderr.splitlines()) >= {
             f"warning: partition {p} as of offset {then[p]:,}, an old copy: the group is at {now[p]:,}, owned elsewhere now; "
             "what was verified is that copy"
-            for p in sorted(moved)
-        ]
+            for p in moved
+        }
         beside = printed(tool(site, "verify", worker=second))
-        assert {(row["partition"], row["current"]) for row in beside} == {(p, True) for p in moved}
+        assert {(row["partition"], row["current"]) for row in beside} >= {(p, True) for p in moved}
 
-    entities = {row["partition"]: row["entity_id"] for row in rows}
+    entities = {row["partition"]: row["entity_id"] for row in rows if row["entity_id"].isprintable()}
+    assert moved & entities.keys()
+    assert entities.keys() - moved
     for partition, entity in entities.items():
         (view,) = printed(tool(site, "inspect", entity, "--data-dir", str(first.data_dir), worker=first))
         assert (view["partition"], view["current"]) == (partition, partition not in moved)
@@ -591,11 +589,11 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
             for command in (["--data-dir", str(second.data_dir)], ["--reviews"]):
                 refused = tool(site, "inspect", entity, *command, worker=second)
                 assert (refused.returncode, refused.stdout) == (2, "")
-                listed = ", ".join(map(str, sorted(moved)))
-                assert (
-                    f"partition {partition}, where {entity!r} belongs, is not here (here: {listed})"
-                    in refused.stderr
-                )
+                told = f"partition {partition}, where {entity!r} belongs, is not here (here: "
+                assert told in refused.stderr
+                here = refused.stderr.partition(told)[2].partition(")")[0].split(", ")
+                assert {str(p) for p in moved} <= set(here)
+                assert str(partition) not in here
                 assert "COVERSUMM_DATA_DIR" in refused.stderr
     first.environment["KAFKA_BOOTSTRAP_SERVERS"] = "127.0.0.1:1"
     unknown = tool(site, "verify", worker=first)

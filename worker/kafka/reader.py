@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from worker.errors import SurroundingsError
 from worker.events import Record
@@ -40,6 +40,7 @@ class TopicReader:
 
     def __init__(self, clients: Clients, topic: str, group: str) -> None:
         self.topic = topic
+        self._clients, self._group = clients, group
         self._consumer = clients.standalone_consumer(group, "read_committed", READ_TO_END)
         try:
             with broker_errors(f"the topic {topic} cannot be read"):
@@ -75,15 +76,30 @@ class TopicReader:
         """Offsets of the partition: its start, and its end for a committed reader, when the reader was constructed."""
         return self._bounds[partition]
 
-    def committed(self) -> dict[int, tuple[int, str]]:
-        """By partition the group's committed offset and its metadata, where there is one. Waits for pending transactions."""
-        with broker_errors(f"the offsets of {self.topic} cannot be read"):
-            answers = committed_offsets(self._consumer, self.topic, self.partitions, TIMEOUT_SECONDS)
+    def committed(self, *, wait: bool = True) -> dict[int, tuple[int, str]]:
+        """By partition the group's committed offset and its metadata, where there is one.
+
+        Waits for pending transactions, unless it is not to: then it tells what was committed before them.
+        """
+        with broker_errors(f"the offsets of {self.topic} cannot be read"), self._asking(wait) as consumer:
+            answers = committed_offsets(consumer, self.topic, self.partitions, TIMEOUT_SECONDS)
         return {
             answer.partition: (answer.offset, answer.metadata or "")
             for answer in answers
             if answer.offset >= 0
         }
+
+    @contextmanager
+    def _asking(self, wait: bool) -> Iterator[Consumer]:
+        """A consumer that asks for offsets: a committed reader's are those that no transaction may change any more."""
+        if wait:
+            yield self._consumer
+            return
+        consumer = self._clients.standalone_consumer(self._group, "read_uncommitted")
+        try:
+            yield consumer
+        finally:
+            consumer.close()
 
     def read(self, partition: int, start: int = 0, end: int | None = None) -> Iterator[Stored]:
         """The messages with offsets from `start` to below `end` (and the end of the partition), in order."""

@@ -52,10 +52,12 @@ def open_letters(settings: Settings) -> TopicReader:
     return TopicReader(KafkaClients(settings, SILENT), settings.dlq_topic, group_of(settings))
 
 
-def sent_so_far(letters: TopicReader) -> dict[int, Sent]:
-    """By partition, all of the topic: what runs so far have sent."""
+def sent_so_far(letters: TopicReader, *, wait: bool = True) -> dict[int, Sent]:
+    """By partition, all of the topic: what runs so far have sent. Without `wait` what a run is just sending does not count."""
     try:
-        committed = {p: Sent.parse(offset, text) for p, (offset, text) in letters.committed().items()}
+        committed = {
+            p: Sent.parse(offset, text) for p, (offset, text) in letters.committed(wait=wait).items()
+        }
     except UnknownMetadata as error:
         raise SurroundingsError(
             f"the offsets that remember which dead letters of {letters.topic} were sent are not readable ({error}): another "
@@ -83,7 +85,9 @@ def resend(
     clients = KafkaClients(settings, SILENT)
     with TopicReader(clients, settings.input_topic, group_of(settings)) as source:
         producer = None if dry_run else LetterProducer(settings, clients, letters)
-        sent = sent_so_far(letters)
+        sent = sent_so_far(
+            letters, wait=not dry_run
+        )  # a run under way is waited for only once it is taken over
         walked = total_sent = 0
         for partition in letters.partitions:
             walk = _Walk(letters, source, producer, Tally(sent[partition]), sent[partition])
