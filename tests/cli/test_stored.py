@@ -12,6 +12,7 @@ from tests.harness.drive import config
 from tests.harness.limits import event_limits
 from worker.cli import verify
 from worker.events import Record, read_line
+from worker.kafka.partitioner import partition_of
 from worker.processing.processor import Processor
 from worker.state import MemoryRows
 from worker.state.keys import ENTITY, PUBLISHED, REVIEW, parse_entity_key
@@ -125,6 +126,41 @@ def test_inspect(run, data_dir):
 def test_inspect_an_unknown_entity(run, data_dir):
     ended = run("inspect", "othe", "--data-dir", data_dir)
     assert ended == (1, "", "coversumm-worker: error: there is no entity 'othe'\n")
+
+
+@pytest.mark.parametrize("reviews", [[], ["--reviews"]])
+def test_an_entity_whose_partition_is_not_here(run, tmp_path, stored_rows, reviews):
+    """There are two partitions, and rows of one: of an entity of the other nothing is known here."""
+    _store(tmp_path / "data", 1, stored_rows[1])
+    _store(tmp_path / "data", 0, {})  # it was taken over before it had rows
+    here = next(f"x{i}" for i in range(100) if partition_of(f"x{i}", 2) == 1)
+    elsewhere = next(f"x{i}" for i in range(100) if partition_of(f"x{i}", 2) == 0)
+    assert run("inspect", here, "--data-dir", tmp_path / "data", *reviews).code == 1
+    ended = run("inspect", elsewhere, "--data-dir", tmp_path / "data", *reviews)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"partition 0, where {elsewhere!r} belongs, is not here (here: 1)" in ended.err
+    assert "COVERSUMM_DATA_DIR" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_databases_without_rows(run, tmp_path):
+    _store(tmp_path / "data", 0, {})
+    ended = run("inspect", "x", "--data-dir", tmp_path / "data")
+    assert (ended.code, ended.out) == (2, "")
+    assert "have no rows" in ended.err
+    assert "COVERSUMM_DATA_DIR" in ended.err
+
+
+def test_as_of_which_offset(run, data_dir, terminal):
+    """Without a broker nobody can say more, and that is said."""
+    view = json.loads(run("inspect", "other", "--data-dir", data_dir).out)
+    assert view["current"] is None
+    terminal()
+    told = "as of offset 20; no broker told whether the group is further"
+    assert told in run("inspect", "other", "--data-dir", data_dir).out
+    shown = run("verify", "--data-dir", data_dir).out
+    assert f"partition 0 {told}" in shown
+    assert f"partition 1 {told}" in shown
 
 
 @pytest.mark.parametrize("command", [["verify"], ["inspect", "other"], ["inspect", "other", "--reviews"]])

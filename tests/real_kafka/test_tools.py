@@ -470,6 +470,7 @@ def test_reset_says_what_cannot_be_read_again(site: Pipeline) -> None:
     ended = tool(site, "reset", "--dry-run")
     assert ended.returncode == 0, ended.stderr
     assert f"warning: the first records of {site.input_topic} are gone (partition 0 at 5)" in ended.stderr
+    assert not Path(environment(site)["COVERSUMM_DATA_DIR"]).exists(), "looking must not create anything"
 
 
 def test_reset_local_needs_no_broker(site: Pipeline) -> None:

@@ -3,7 +3,7 @@
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | a check failed |
+| 1 | a check failed, or the answer to a question was no |
 | 2 | usage, settings or surroundings: one line says what to do |
 | 3 | crashed: restart it |
 | 4 | fenced: another worker has this instance id |

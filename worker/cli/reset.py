@@ -77,7 +77,7 @@ def _tell(plan: list[dict[str, Any]], as_json: bool) -> None:
         return
     for facts in plan:
         step, target, what_goes = _row(facts)
-        output.note(f"{step}: {target}: {what_goes.replace(chr(10), '; ')}")
+        output.note(f"{step}: {target}: {'; '.join(what_goes)}")
 
 
 def _consequence(*, offsets: bool, changelog: bool) -> str:
@@ -98,18 +98,18 @@ def _show(plan: list[dict[str, Any]]) -> None:
     show_table((Column("step"), Column("of"), Column("what goes", prose=True)), map(_row, plan))
 
 
-def _row(facts: dict[str, Any]) -> tuple[str, str, str | list[str]]:
+def _row(facts: dict[str, Any]) -> tuple[str, str, list[str]]:
     step = facts["step"]
     if step == "local":
-        return step, facts["data_dir"], f"{facts['databases']} databases, {facts['bytes']:,} bytes"
+        return step, facts["data_dir"], [f"{facts['databases']} databases, {facts['bytes']:,} bytes"]
     if step == "offsets":
         lines = [
             f"{topic}: " + ", ".join(f"{partition} at {offset:,}" for partition, offset in offsets.items())
             for topic, offsets in facts["offsets"].items()
         ]
-        return step, facts["group"], lines or "nothing committed"
+        return step, facts["group"], lines or ["nothing committed"]
     records = ", ".join(f"{partition}: {count:,}" for partition, count in facts["offsets"].items())
-    return step, facts["topic"], f"records by partition: {records}" if records else "there is none"
+    return step, facts["topic"], [f"records by partition: {records}" if records else "there is none"]
 
 
 def _warn_of_loss(settings: Settings, beginnings: dict[int, int]) -> None:
