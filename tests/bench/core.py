@@ -28,7 +28,7 @@ from rich.table import Table  # noqa: E402
 
 from tests.bench import streams  # noqa: E402
 from tests.bench.judge import History, added, brute_force, percent, right_steps  # noqa: E402
-from worker.coversumm import CoverSumm, Step  # noqa: E402
+from worker.coversumm import EntityCore, Step  # noqa: E402
 from worker.coversumm.core import Ranking  # noqa: E402
 from worker.coversumm.index import index_class  # noqa: E402
 
@@ -64,10 +64,10 @@ class Ours:
     def __init__(self, size: int | None, index: str = "flat") -> None:
         self.size = size
         self.index = index_class(index)
-        self.core: CoverSumm | None = None
+        self.core: EntityCore | None = None
 
     def __call__(self, vectors: NDArray[np.int16], steps: Sequence[Step]) -> list[Ranking | None]:
-        core = self.core = CoverSumm(K, vectors.shape[1], self.index(vectors.shape[1]))
+        core = self.core = EntityCore(K, vectors.shape[1], self.index(vectors.shape[1]))
         if self.size is None:
             return core.apply(steps)
         results: list[Ranking | None] = []

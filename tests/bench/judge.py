@@ -73,7 +73,7 @@ def rows_named(what: object) -> list[int]:
 def right_steps(said: Sequence[object], oracle: History, before: Sequence[object] = ()) -> int:
     """Events after which the oracle's sentences were named in the oracle's order: one wrong place is a wrong event.
 
-    None stands for "the set did not change and no member was added", as `CoverSumm.apply` means it: right if the oracle's
+    None stands for "the set did not change and no member was added", as `EntityCore.apply` means it: right if the oracle's
     set is the one last named. `before` is what was said before the first of these events.
     """
     right = 0

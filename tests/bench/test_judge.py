@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.bench.judge import added, brute_force, brute_force_removing, id_of, percent, removed, right_steps
-from worker.coversumm import CoverSumm, FlatIndex
+from worker.coversumm import EntityCore, FlatIndex
 from worker.coversumm import brute_force as definition
 from worker.coversumm.ranking import Ranking
 
@@ -34,7 +34,7 @@ def test_history_is_the_definition(points, k, random):
 def test_steps_are_rows():
     vectors = np.arange(6, dtype=np.int16).reshape(3, 2)
     index = FlatIndex(2)
-    core = CoverSumm(3, 2, index)
+    core = EntityCore(3, 2, index)
     core.apply(added(vectors))
     core.apply(added(vectors, 3))
     core.apply(removed(vectors, [2, 0]))

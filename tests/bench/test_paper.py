@@ -18,7 +18,7 @@ from tests.bench.paper.measure import Tried, choose, run, run_once, search
 from tests.bench.paper.methods import METHODS, EachStep, Setting
 from tests.bench.paper.plan import QUICK, Data, real, table_1
 from tests.bench.paper.screen import Screen, number, share
-from worker.coversumm import CoverSumm
+from worker.coversumm import EntityCore
 from worker.coversumm.paper.brute_force import BruteForce
 
 TINY = QUICK._replace(
@@ -270,12 +270,12 @@ def test_growth_measures_every_mark(with_faiss, monkeypatch):
         monkeypatch.setattr(experiments, "library", missing)
     indexes = []
 
-    class Kept(CoverSumm):
+    class Kept(EntityCore):
         def __init__(self, k, dimension, index):
             super().__init__(k, dimension, index)
             indexes.append(index)
 
-    monkeypatch.setattr(experiments, "CoverSumm", Kept)
+    monkeypatch.setattr(experiments, "EntityCore", Kept)
     vectors = streams.uniform_blocks(3_000, 6)
     told = []
     ours = experiments.grow_ours(vectors, (100, 3_000), 3, told.append)

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from worker.coversumm import CoverSumm, FlatIndex, Points, Ranking, Step, brute_force
+from worker.coversumm import EntityCore, FlatIndex, Points, Ranking, Step, brute_force
 from worker.coversumm.bulk import apply, candidates, spans
 from worker.coversumm.bulk.apply import apply_steps
 from worker.coversumm.single import apply_step
@@ -63,12 +63,12 @@ class Script:
             before = now
         return result
 
-    def core(self, spare: int | None, index: FlatIndex | None = None) -> CoverSumm:
+    def core(self, spare: int | None, index: FlatIndex | None = None) -> EntityCore:
         index = index or FlatIndex(self.dimension)
-        return tight(CoverSumm(self.k, self.dimension, index, distinct=self.distinct), spare)
+        return tight(EntityCore(self.k, self.dimension, index, distinct=self.distinct), spare)
 
 
-def tight(core: CoverSumm, spare: int | None) -> CoverSumm:
+def tight(core: EntityCore, spare: int | None) -> EntityCore:
     """A reservoir so small, k rows and few to spare, that a script of a few steps refills it."""
     if spare is not None:
         state = core._state
@@ -77,15 +77,15 @@ def tight(core: CoverSumm, spare: int | None) -> CoverSumm:
     return core
 
 
-def one_by_one(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
+def one_by_one(core: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
     return [apply_step(core._state, step) for step in steps]
 
 
-def in_bulk(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
+def in_bulk(core: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
     return apply_steps(core._state, steps)
 
 
-def in_small_runs(core: CoverSumm, steps: Sequence[Step]) -> list[Ranking | None]:
+def in_small_runs(core: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
     """Runs so short that a script has many, and spans that leave out rows though steps are few and grids are coarse."""
     with (
         mock.patch.object(apply, "MAX_POINTS", 60),

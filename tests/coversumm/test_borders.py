@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.coversumm.scripts import adds
-from worker.coversumm import CoverSumm, FlatIndex, Points, Step, VectorError, no_points
+from worker.coversumm import EntityCore, FlatIndex, Points, Step, VectorError, no_points
 
 FOREIGN = """
 import sys
@@ -42,7 +42,7 @@ def test_imports_numpy_alone() -> None:
 )
 @pytest.mark.parametrize("before", [0, 30])
 def test_refuses_vectors_of_another_kind(vectors: np.ndarray, before: int) -> None:
-    core = CoverSumm(2, 2, FlatIndex(2))
+    core = EntityCore(2, 2, FlatIndex(2))
     steps = [*adds(np.ones((before, 2), np.int16)), Step(no_points(2), Points([b"a"], vectors))]
     with pytest.raises(VectorError, match="int16"):
         core.apply(steps)
@@ -50,16 +50,16 @@ def test_refuses_vectors_of_another_kind(vectors: np.ndarray, before: int) -> No
 
 def test_refuses_nonsense() -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        CoverSumm(0, 2, FlatIndex(2))
+        EntityCore(0, 2, FlatIndex(2))
 
 
 def test_nothing_at_all() -> None:
-    core = CoverSumm(3, 4, FlatIndex(4))
+    core = EntityCore(3, 4, FlatIndex(4))
     assert core.apply([]) == []
     assert core.apply([Step(no_points(4), no_points(4))] * 40) == [None] * 40
     assert core.ranking().ids == ()
     assert core.ranking().distances() == ()
-    loaded = CoverSumm.load(3, 4, FlatIndex(4, lambda: []))
+    loaded = EntityCore.load(3, 4, FlatIndex(4, lambda: []))
     assert (loaded.n, loaded.ranking().ids) == (0, ())
 
 
@@ -67,7 +67,7 @@ def test_rankings_keep_their_moment() -> None:
     """Distances are made at the first call; by then the entity may be elsewhere."""
     rng = np.random.default_rng(0)
     steps = adds(rng.integers(-100, 100, (40, 4)).astype(np.int16))
-    late = [r for r in CoverSumm(3, 4, FlatIndex(4)).apply(steps) if r]
-    core = CoverSumm(3, 4, FlatIndex(4))
+    late = [r for r in EntityCore(3, 4, FlatIndex(4)).apply(steps) if r]
+    core = EntityCore(3, 4, FlatIndex(4))
     now = [(r.ids, r.distances()) for step in steps for r in core.apply([step]) if r]
     assert [(r.ids, r.distances()) for r in late] == now

@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.coversumm.scripts import Script, adds, in_bulk, in_small_runs, one_by_one, tight
-from worker.coversumm import CoverSumm, FlatIndex, Points, Step, brute_force, certificate, no_points, quantize
+from worker.coversumm import (
+    EntityCore,
+    FlatIndex,
+    Points,
+    Step,
+    brute_force,
+    certificate,
+    no_points,
+    quantize,
+)
 from worker.coversumm.knn import Neighbors
 
 
@@ -35,7 +44,7 @@ def test_outside_and_kth_err_on_the_safe_side(seed: int, d: int, spread: int) ->
     rng = np.random.default_rng(seed)
     center = rng.integers(-30000, 30000, d)
     vectors = np.clip(center + rng.integers(-spread - 2, spread + 3, (30, d)), -32767, 32767).astype(np.int16)
-    core = CoverSumm(2, d, FlatIndex(d))
+    core = EntityCore(2, d, FlatIndex(d))
     tight(core, 1)
     one_by_one(core, adds(vectors))
     state, reservoir = core._state, core._state.reservoir
@@ -88,7 +97,7 @@ def test_authors_counterexample(path) -> None:  # type: ignore[no-untyped-def]
     vectors = np.concatenate((vectors, rest))
     steps = adds(vectors)
     for k in (20, 30, 31):
-        core = CoverSumm(k, 2, FlatIndex(2))
+        core = EntityCore(k, 2, FlatIndex(2))
         tight(core, 1)
         results = path(core, steps)
         live: dict[bytes, np.ndarray] = {}
@@ -103,7 +112,7 @@ def test_authors_counterexample(path) -> None:  # type: ignore[no-untyped-def]
 
 def test_equality_is_no_proof() -> None:
     """d_k + delta = radius to the last bit: another sentence may be as near, and its id may be lower."""
-    core = CoverSumm(1, 1, FlatIndex(1))
+    core = EntityCore(1, 1, FlatIndex(1))
     core.apply(adds(np.array([[0], [10], [-10], [20]], np.int16)))
     state = core._state
     state.reservoir.tighten(1, 3, np.zeros(1))  # anchor 0; the nearest alone, radius 10
@@ -130,7 +139,7 @@ def test_mirror_images_at_the_edge(path, seed: int) -> None:  # type: ignore[no-
     order = rng.permutation(len(vectors))
     steps = adds(vectors, [b"%03d" % i for i in order])
     live: dict[bytes, np.ndarray] = {}
-    core = CoverSumm(3, 2, FlatIndex(2))
+    core = EntityCore(3, 2, FlatIndex(2))
     tight(core, 0)
     before: set[bytes] = set()
     for step, result in zip(steps, path(core, steps), strict=True):
@@ -168,7 +177,7 @@ def test_copies_at_the_centre_cost_no_more() -> None:
     d = 16
     x = quantize(np.ones((1, d)))
     ids = [b"c%06d" % i for i in range(10_000)]
-    core = CoverSumm(20, d, FlatIndex(d))
+    core = EntityCore(20, d, FlatIndex(d))
     core.apply([Step(no_points(d), Points(ids, np.repeat(x, 10_000, axis=0)))])
     assert core.reservoir_size == 1
     assert core.ranking().ids == tuple(ids[:20])

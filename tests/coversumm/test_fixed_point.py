@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from tests.coversumm.scripts import adds, in_bulk, one_by_one
 from tests.coversumm.test_laws import Path
 from worker.coversumm import (
-    CoverSumm,
+    EntityCore,
     EntityFull,
     FlatIndex,
     Points,
@@ -118,7 +118,7 @@ def test_full_entity_refuses_and_stays() -> None:
     """|x|^2 = 2 * 32767^2: full at the n where 3n|x|^2 would reach 2^53; removals always apply."""
     limit = (EXACT - 1) // (3 * 2 * 32767**2)
     x = np.full((1, 2), 32767, np.int16)
-    core = CoverSumm(2, 2, FlatIndex(2))
+    core = EntityCore(2, 2, FlatIndex(2))
     core._state.n, core._state.total = limit - 1, np.full(2, (limit - 1) * 32767.0)
     core.apply([Step(no_points(2), Points([b"last"], x))])
     assert core.n == limit
@@ -149,7 +149,7 @@ def test_keys_are_exact_just_below_the_bound() -> None:
 @pytest.mark.parametrize("path", [one_by_one, in_bulk])
 def test_an_anchor_beyond_the_bound_is_moved(path: Path) -> None:
     """Keys around the anchor are exact up to |x|^2 = 100; the first longer vector has the reservoir refilled."""
-    core = CoverSumm(2, 1, FlatIndex(1))
+    core = EntityCore(2, 1, FlatIndex(1))
     core.apply(adds(np.array([[1], [2]], np.int16)))
     reservoir = core._state.reservoir
     reservoir.anchor_n = anchor_n = (EXACT - 1) // (3 * 10**2)

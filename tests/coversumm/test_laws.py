@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.coversumm.scripts import Disk, Script, adds, in_bulk, in_small_runs, one_by_one, scripts, tight
-from worker.coversumm import CoverSumm, FlatIndex, Ranking, Step
+from worker.coversumm import EntityCore, FlatIndex, Ranking, Step
 
-Path = Callable[[CoverSumm, Sequence[Step]], list[Ranking | None]]
+Path = Callable[[EntityCore, Sequence[Step]], list[Ranking | None]]
 SPARE = st.sampled_from([None, 0, 1, 3])  # rows of the reservoir beyond k
 
 
@@ -51,13 +51,13 @@ def test_batches_settling_and_reloading_change_nothing(
             assert index.memory_bytes == FlatIndex(script.dimension, disk.scan).memory_bytes or len(steps)
             if data.draw(st.booleans()):  # evicted or restarted
                 index = FlatIndex(script.dimension, disk.scan)
-                core = CoverSumm.load(script.k, script.dimension, index, distinct=script.distinct)
+                core = EntityCore.load(script.k, script.dimension, index, distinct=script.distinct)
                 tight(core, spare)
     assert results == expected
     _check_end(core, script)
 
 
-def _check_end(core: CoverSumm, script: Script) -> None:
+def _check_end(core: EntityCore, script: Script) -> None:
     live = script.live[-1] if script.live else {}
     ranking = core.ranking()
     assert ranking == script.oracle(-1)
@@ -123,7 +123,7 @@ def test_a_refill_is_foreseen() -> None:
     n = 3000
     noise = np.random.default_rng(3).normal(size=(n, 8))
     steps = adds(np.rint(5000 * (np.linspace(0, 2, n)[:, None] + noise)).astype(np.int16))
-    core = CoverSumm(5, 8, FlatIndex(8))
+    core = EntityCore(5, 8, FlatIndex(8))
     in_bulk(core, steps)
     counters = core.counters
     assert counters.refilled > 3

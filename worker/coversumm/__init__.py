@@ -1,6 +1,7 @@
 """The algorithm: exact incremental CentroidRank for one entity (CoverSumm, TMLR 2024), NumPy alone.
 
-core          CoverSumm, the entry
+interface     CoverSumm, for a notebook: ids and embeddings in, ranked sentences out
+core          EntityCore, the entry of the worker: steps of fixed-point vectors in, rankings out
 single        one step at a time
 bulk          many steps as one matrix product
 state         one entity, and what both paths do with it: search its reservoir, refill it
@@ -18,11 +19,12 @@ paper         the paper's algorithms as printed, to compare with
 docs/algorithm.md has the notation, the theorem and its proof, and the paper's algorithms beside these.
 """
 
-from worker.coversumm.core import CoverSumm
+from worker.coversumm.core import EntityCore
 from worker.coversumm.errors import CoreError, DuplicateSentence, EntityFull, UnknownSentence, VectorError
 from worker.coversumm.fixed_point import SCALE, max_sentences, quantize, quantize_rows
 from worker.coversumm.index import Block, Index, Neighborhood, NewIndex, Totals
 from worker.coversumm.index.flat import FlatIndex
+from worker.coversumm.interface import CoverSumm, RankedSentence
 from worker.coversumm.oracle import brute_force
 from worker.coversumm.points import Points, Step, no_points
 from worker.coversumm.ranking import Ranking
@@ -35,12 +37,14 @@ __all__ = [
     "Counters",
     "CoverSumm",
     "DuplicateSentence",
+    "EntityCore",
     "EntityFull",
     "FlatIndex",
     "Index",
     "Neighborhood",
     "NewIndex",
     "Points",
+    "RankedSentence",
     "Ranking",
     "Step",
     "Totals",

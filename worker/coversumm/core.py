@@ -1,4 +1,4 @@
-"""CoverSumm: one entity's summary, exact after every step."""
+"""The core of one entity: its summary, exact after every step."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from worker.coversumm.single import apply_step
 from worker.coversumm.state import Counters, EntityState
 
 
-class CoverSumm:
+class EntityCore:
     """The k sentences nearest to the centroid of an entity's live sentences (paper: CoverSumm; exact here).
 
     The result is a function of the *set* of live sentences: not of their order, of how steps are grouped into calls,
@@ -19,7 +19,7 @@ class CoverSumm:
     throw the object away. EntityFull leaves it as it was before the step; so does VectorError, or as it was some steps
     before in a call of many.
 
-    >>> core = CoverSumm(k=2, dimension=2, index=FlatIndex(2))
+    >>> core = EntityCore(k=2, dimension=2, index=FlatIndex(2))
     >>> good, great, bad = quantize([[4, 3], [4, 4], [-1, 0]])
     >>> def one(id_, vector): return Points([id_], vector[None])
     >>> nothing = no_points(2)
@@ -49,7 +49,7 @@ class CoverSumm:
     @classmethod
     def load(
         cls, k: int, dimension: int, index: Index, *, distinct: bool = False, scale: int = SCALE
-    ) -> "CoverSumm":
+    ) -> "EntityCore":
         """An entity with the sentences in `index`: count, sum and reservoir come from two passes over it.
 
         Raises EntityFull if they are too many, ValueError like the constructor.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from worker.coversumm import CoverSumm
+from worker.coversumm import EntityCore
 from worker.coversumm.index import index_class
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey
@@ -46,7 +46,7 @@ class Entities:
         rows = EntityRows(
             self._partitions[key.partition].rows, key.entity_id.encode(), incarnation, dimension
         )
-        make = CoverSumm if is_new else CoverSumm.load
+        make = EntityCore if is_new else EntityCore.load
         return CachedEntity(
             key.entity_id,
             rows,

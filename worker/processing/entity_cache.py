@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from worker.coversumm import Counters, CoverSumm, Index, NewIndex
+from worker.coversumm import Counters, EntityCore, Index, NewIndex
 from worker.state.entity import EntityRows
 from worker.state.errors import CorruptRow
 from worker.state.ids import review_of
@@ -73,7 +73,7 @@ class CachedEntity:
         entity_id: str,
         rows: EntityRows,
         new_index: NewIndex,
-        new_core: Callable[[Index], CoverSumm],
+        new_core: Callable[[Index], EntityCore],
     ) -> None:
         self.entity_id = entity_id
         self.rows = rows
@@ -86,14 +86,14 @@ class CachedEntity:
         self.members: dict[bytes, Member] = {}
         """Live sentences that are in the set, or were lately; stored rows have the others."""
         self.memory_bytes = 0
-        self._core: CoverSumm | None = None
+        self._core: EntityCore | None = None
         self._counted = Counters()
         self._index: Index | None = None
         self._new_index = new_index
         self._new_core = new_core
 
     @property
-    def core(self) -> CoverSumm:
+    def core(self) -> EntityCore:
         """The entity's algorithm; the first use reads all stored vectors. Raises CorruptRow."""
         if self._core is None:
             self._index = self._new_index(self.rows.dimension, self.rows.blocks)

@@ -10,7 +10,7 @@ from tests.bench import streams
 from tests.bench.judge import added, brute_force_removing, percent, removed, right_steps
 from tests.bench.paper.measure import Contender, Outcome, run_once
 from tests.bench.paper.naive import library
-from worker.coversumm import CoverSumm, FlatIndex
+from worker.coversumm import EntityCore, FlatIndex
 
 Row = dict[str, object]
 Advance = Callable[[int], None]
@@ -97,7 +97,7 @@ def grow_ours(vectors: NDArray[np.int16], marks: Sequence[int], k: int, advance:
     `exact-bulk, amortised` is every event since the mark before in calls of 10,000, with all refills among them: they are
     too rare for the last events to show.
     """
-    core = CoverSumm(k, vectors.shape[1], FlatIndex(vectors.shape[1]))
+    core = EntityCore(k, vectors.shape[1], FlatIndex(vectors.shape[1]))
     rows: list[Row] = []
     done = 0
 

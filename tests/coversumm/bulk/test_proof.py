@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.coversumm.scripts import adds
-from worker.coversumm import CoverSumm, FlatIndex
+from worker.coversumm import EntityCore, FlatIndex
 from worker.coversumm.bulk.changes import RowChanges
 from worker.coversumm.bulk.keys import KeyMatrix
 from worker.coversumm.bulk.proof import first_unproved
@@ -15,7 +15,7 @@ from worker.coversumm.bulk.spans import cut
 
 def test_a_centroid_that_leaves_and_is_back_in_the_middle() -> None:
     """One sentence at the anchor 0, radius 10: the fourth step has the centroid at 12, the fifth back at 0."""
-    state = CoverSumm(1, 1, FlatIndex(1))._state
+    state = EntityCore(1, 1, FlatIndex(1))._state
     reservoir = state.reservoir
     reservoir.anchor_n, reservoir.radius_key, reservoir.live = 1, 10.0**2, 1
     state.n, state.max_squared_norm = 1, 60.0**2

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.coversumm.scripts import Disk, Review, points
 from worker.coversumm import (
-    CoverSumm,
     DuplicateSentence,
+    EntityCore,
     FlatIndex,
     Points,
     Step,
@@ -65,7 +65,7 @@ def test_ids_are_made_for_the_selected_only() -> None:
     rng = np.random.default_rng(0)
     vectors = quantize(rng.normal(size=(5000, 8)))
     blocks = [Review([b"%d" % i], vectors[i : i + 1]) for i in range(5000)]
-    core = CoverSumm.load(5, 8, FlatIndex(8, lambda: blocks))
+    core = EntityCore.load(5, 8, FlatIndex(8, lambda: blocks))
     assert core.n == 5000
     assert sum(block.asked for block in blocks) < 600
     assert core.memory_bytes < 200_000
@@ -83,7 +83,7 @@ def test_refusals_name_the_sentence() -> None:
     stored.update(Points([b"a"], x), no_points(2))
     with pytest.raises(UnknownSentence, match="b'a'"):
         stored.update(Points([b"a"], x), no_points(2))
-    core = CoverSumm(3, 2, FlatIndex(2, lambda: []))
+    core = EntityCore(3, 2, FlatIndex(2, lambda: []))
     core.apply([Step(no_points(2), Points([b"b"], x))])
     with pytest.raises(UnknownSentence, match="b'a'"):  # stored rows are not asked, but the reservoir knows
         core.apply([Step(Points([b"a"], x), no_points(2))])

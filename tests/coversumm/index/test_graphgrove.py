@@ -25,8 +25,8 @@ from tests.coversumm.index.libraries import LIBRARIES, StandIn, install, tree_cl
 from tests.coversumm.scripts import Disk, Script, in_bulk, one_by_one, points, scripts, tight
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.coversumm import (
-    CoverSumm,
     DuplicateSentence,
+    EntityCore,
     FlatIndex,
     Neighborhood,
     Points,
@@ -112,7 +112,7 @@ def test_the_core_over_it_is_the_oracle(
 ) -> None:
     disk = Disk(script.dimension)
     index = GraphgroveIndex(script.dimension, disk.scan)
-    core = tight(CoverSumm(script.k, script.dimension, index, distinct=script.distinct), spare)
+    core = tight(EntityCore(script.k, script.dimension, index, distinct=script.distinct), spare)
     results: list[Any] = []
     while len(results) < len(script.steps):
         at = len(results)
@@ -121,7 +121,7 @@ def test_the_core_over_it_is_the_oracle(
         index.on_commit()
         if data.draw(st.booleans()):  # evicted or restarted
             index = GraphgroveIndex(script.dimension, disk.scan)
-            core = CoverSumm.load(script.k, script.dimension, index, distinct=script.distinct)
+            core = EntityCore.load(script.k, script.dimension, index, distinct=script.distinct)
             tight(core, spare)
     assert results == script.expected()
     assert core.ranking() == script.oracle(-1)
@@ -253,7 +253,7 @@ def test_memory_counts_sentences_and_tree(stand_in: None) -> None:
     d = 100
     vectors = quantize(np.random.default_rng(0).normal(size=(1000, d)))
     index = GraphgroveIndex(d)
-    core = CoverSumm(5, d, index)
+    core = EntityCore(5, d, index)
     empty = core.memory_bytes
     index.update(no_points(d), Points([b"%d" % i for i in range(1000)], vectors))
     before = index.memory_bytes

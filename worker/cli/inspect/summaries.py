@@ -105,11 +105,11 @@ def _from_data_dir(entity: str, data_dir: Path, settings: Settings) -> list[dict
 
 def _reservoir_size(part: "StoredPartition", entity: str, incarnation: int) -> int:
     """Distinct sentences in the reservoir that a worker makes when it first touches the entity."""
-    from worker.coversumm import CoverSumm, FlatIndex
+    from worker.coversumm import EntityCore, FlatIndex
     from worker.state.entity import EntityRows
 
     rows = EntityRows(part.rows, entity.encode(), incarnation, part.dimension)
-    core = CoverSumm.load(
+    core = EntityCore.load(
         part.k, part.dimension, FlatIndex(part.dimension, rows.blocks), distinct=part.distinct
     )
     return core.reservoir_size

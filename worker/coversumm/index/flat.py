@@ -5,7 +5,7 @@ since; without `scan` all are in memory. A search joins small blocks into tiles 
 computes, keeps the candidates below a limit that falls as it goes, and makes ids for those alone.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +72,18 @@ class FlatIndex:
         if row < len(self._ids):
             self._ids[row] = last
             self._rows[last] = row
+
+    def __contains__(self, id_: bytes) -> bool:
+        """Whether this sentence is live and in memory."""
+        return id_ in self._rows
+
+    def points(self, ids: Sequence[bytes]) -> Points:
+        """Copies of the live sentences in memory that have these ids. Raises UnknownSentence."""
+        try:
+            rows = [self._rows[id_] for id_ in ids]
+        except KeyError as error:
+            raise UnknownSentence(f"sentence {error} is not live") from None
+        return Points(ids, self._vectors.rows[rows])
 
     def on_commit(self) -> None:
         """See `Index`."""

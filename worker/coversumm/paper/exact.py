@@ -1,12 +1,12 @@
 """This project's own way, a step a call, its ids put in order after every step."""
 
-from worker.coversumm.core import CoverSumm
+from worker.coversumm.core import EntityCore
 from worker.coversumm.index.flat import FlatIndex
 from worker.coversumm.points import Step
 
 
 class Ours:
-    """`CoverSumm` over the flat index. Parameters: k; no alpha, delta, b or c_max. Exact always.
+    """`EntityCore` over the flat index. Parameters: k; no alpha, delta, b or c_max. Exact always.
 
     Source: `worker.coversumm.single`, after Algorithms 1 and 3 with a certificate in place of lambda/2. CoverSumm itself
     speaks only when the set changes; the order within an unchanged set, which the paper's accuracy asks for, is looked up
@@ -14,7 +14,7 @@ class Ours:
     """
 
     def __init__(self, k: int, dimension: int) -> None:
-        self.core = CoverSumm(k, dimension, FlatIndex(dimension))
+        self.core = EntityCore(k, dimension, FlatIndex(dimension))
 
     @property
     def reservoir_searches(self) -> int:

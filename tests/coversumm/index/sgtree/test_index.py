@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.coversumm.index.sgtree.invariants import check
 from tests.coversumm.index.sgtree.truth import agree, centroid, random_live, small_constants
 from tests.coversumm.scripts import Disk, Script, in_bulk, in_small_runs, one_by_one, points, scripts, tight
-from worker.coversumm import CoverSumm, DuplicateSentence, FlatIndex, UnknownSentence, no_points
+from worker.coversumm import DuplicateSentence, EntityCore, FlatIndex, UnknownSentence, no_points
 from worker.coversumm.index.sgtree import SGTree, SGTreeIndex
 
 SPARE = st.sampled_from([None, 0, 1, 3])  # rows of the reservoir beyond k
@@ -54,7 +54,7 @@ def committed_and_reloaded(script: Script, spare: int | None, data: st.DataObjec
             index.on_commit()
             if data.draw(st.booleans()):  # evicted or restarted
                 index = SGTreeIndex(script.dimension, disk.scan)
-                core = CoverSumm.load(script.k, script.dimension, index, distinct=script.distinct)
+                core = EntityCore.load(script.k, script.dimension, index, distinct=script.distinct)
                 tight(core, spare)
         if data.draw(st.booleans()):
             totals = index.totals()

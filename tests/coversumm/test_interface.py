@@ -1,0 +1,167 @@
+"""CoverSumm for a notebook: equal to brute force after every call, and clear about what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.coversumm import (
+    CoreError,
+    CoverSumm,
+    DuplicateSentence,
+    EntityFull,
+    RankedSentence,
+    UnknownSentence,
+    VectorError,
+    brute_force,
+    quantize,
+)
+
+
+def truth(live: dict[str, list[float]], k: int, *, distinct: bool) -> list[RankedSentence]:
+    """What a search of all live sentences finds."""
+    if not live:
+        return []
+    vectors = zip(live, quantize(list(live.values())), strict=True)
+    ranking = brute_force({id_.encode(): vector for id_, vector in vectors}, k, distinct=distinct)
+    rows = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
+    return [RankedSentence(id_.decode(), distance, support) for id_, distance, support in rows]
+
+
+# Few directions, so that there are copies and ties; ids that are no ASCII.
+VECTORS = st.lists(st.sampled_from([-2.0, -1.0, 0.0, 1.0, 3.0]), min_size=3, max_size=3).filter(any)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "ä", "日本", "z", "", "b2", "b10"]), VECTORS),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(steps=STEPS, k=st.integers(1, 4), distinct=st.booleans())
+def test_equals_brute_force_after_every_call(
+    steps: list[tuple[str, list[float]]], k: int, distinct: bool
+) -> None:
+    core, live = CoverSumm(k, 3, distinct=distinct), {}
+    before: set[str] = set()
+    for id_, vector in steps:
+        if id_ in live:
+            del live[id_]
+            changed = core.remove(id_)
+        else:
+            live[id_] = vector
+            changed = core.add(id_, vector)
+        expected = truth(live, k, distinct=distinct)
+        assert core.summary() == expected
+        assert changed == ({one.id for one in expected} != before)
+        assert (len(core), id_ in core) == (len(live), id_ in live)
+        before = {one.id for one in expected}
+
+
+def test_many_at_once_are_as_good_as_one_by_one() -> None:
+    rng = np.random.default_rng(5)
+    vectors = rng.standard_normal((500, 16)).astype(np.float32) + 1
+    ids = [f"r{i}#0" for i in range(500)]
+    at_once, one_by_one = CoverSumm(7, 16), CoverSumm(7, 16)
+    assert at_once.add_many(ids, vectors)
+    for id_, vector in zip(ids, vectors, strict=True):
+        one_by_one.add(id_, vector)
+    assert at_once.summary() == one_by_one.summary()
+    shown = [one.id for one in at_once.summary()]
+    assert at_once.remove_many(shown)
+    assert not {one.id for one in at_once.summary()} & set(shown)
+    live = {id_: row.tolist() for id_, row in zip(ids, vectors, strict=True) if id_ not in shown}
+    assert at_once.summary() == truth(live, 7, distinct=False)
+
+
+def test_the_callers_arrays_stay_the_callers() -> None:
+    core, vectors = CoverSumm(2, 2), np.array([[1.0, 0.0], [0.0, 1.0]])
+    core.add_many(["a", "b"], vectors)
+    before = core.summary()
+    vectors[:] = -7
+    assert core.summary() == before
+    core.remove("a")
+    assert core.summary() == [RankedSentence("b", 0.0, 1)]
+
+
+def test_nothing_is_fine() -> None:
+    core = CoverSumm(2, 2)
+    assert core.summary() == []
+    assert core.add_many([], []) is False
+    assert core.add_many([], np.empty((0, 2))) is False
+    assert core.remove_many([]) is False
+    assert repr(core) == "<CoverSumm of 0 sentences, k=2, dimension=2>"
+    assert 7 not in core
+
+
+BAD = [
+    (["c"], [[1.0, 2.0, 3.0]], VectorError, "sentence 'c': its vector has 3 numbers, this CoverSumm takes 2"),
+    (
+        ["c", "d"],
+        [[1.0, 2.0], [0.0, 0.0]],
+        VectorError,
+        "sentence 'd': its vector is zero, which has no direction",
+    ),
+    (["c", "d"], [[1.0, float("nan")], [1.0, 0.0]], VectorError, "sentence 'c': its vector is not finite"),
+    (["c"], [[float("inf"), 0.0]], VectorError, "sentence 'c': its vector is not finite"),
+    (["c", "a"], [[1.0, 2.0], [1.0, 2.0]], DuplicateSentence, "sentence 'a' is live already"),
+    (["c", "c"], [[1.0, 2.0], [1.0, 2.0]], DuplicateSentence, "sentence 'c' is to be added twice"),
+    (["c", "d"], [[1.0, 2.0]], VectorError, r"the shape \(1, 2\): 2 ids need as many rows"),
+    (["c"], [1.0, 2.0], VectorError, r"the shape \(2,\): 1 ids need as many rows"),
+    (["c"], [["x", "y"]], VectorError, "no matrix of numbers"),
+    (["c", "d"], [[1.0], [1.0, 2.0]], VectorError, "no matrix of numbers"),
+    ("cd", [[1.0, 2.0], [1.0, 2.0]], TypeError, "not the string 'cd'"),
+    ([7], [[1.0, 2.0]], TypeError, "an id is a string, not 7"),
+]
+
+
+@pytest.mark.parametrize(("ids", "vectors", "error", "says"), BAD)
+def test_what_is_refused_is_named_and_changes_nothing(ids, vectors, error, says) -> None:
+    core = CoverSumm(2, 2)
+    core.add_many(["a", "b"], [[1.0, 0.0], [1.0, 1.0]])
+    before = core.summary()
+    with pytest.raises(error, match=says):
+        core.add_many(ids, vectors)
+    assert (core.summary(), len(core)) == (before, 2)
+    core.add("c", [0.0, 1.0])
+    assert len(core) == 3
+
+
+@pytest.mark.parametrize(
+    ("vector", "says"),
+    [
+        ([1.0], "sentence 'a': its vector has 1 numbers"),
+        ([[1.0, 2.0]], r"sentence 'a': its vector has the shape \(1, 2\), not one row"),
+        (3.0, r"the shape \(\), not one row"),
+        ("good", "sentence 'a': its vector is no list of numbers"),
+        (None, r"sentence 'a': its vector"),
+    ],
+)
+def test_one_vector_is_one_row_of_numbers(vector, says) -> None:
+    core = CoverSumm(2, 2)
+    with pytest.raises(VectorError, match=says):
+        core.add("a", vector)
+    assert len(core) == 0
+
+
+def test_what_is_not_live_cannot_be_removed() -> None:
+    core = CoverSumm(2, 2)
+    core.add_many(["a", "b"], [[1.0, 0.0], [1.0, 1.0]])
+    for ids, says in ((["a", "c"], "sentence 'c' is not live"), (["a", "a"], "'a' is to be removed twice")):
+        with pytest.raises(UnknownSentence, match=says):
+            core.remove_many(ids)
+        assert len(core) == 2
+    core.remove("a")
+    with pytest.raises(UnknownSentence, match="it was not added, or was removed"):
+        core.remove("a")
+    with pytest.raises(TypeError, match="not the string"):
+        core.remove_many("b")
+
+
+def test_refusals_are_value_errors() -> None:
+    assert issubclass(CoreError, ValueError)
+    assert {VectorError, DuplicateSentence, UnknownSentence, EntityFull} <= set(CoreError.__subclasses__())
+    for k, dimension in ((0, 2), (2, 0)):
+        with pytest.raises(ValueError, match="at least 1"):
+            CoverSumm(k, dimension)

@@ -1,0 +1,185 @@
+"""Reviews to summaries from Python: the bodies of the worker, clear refusals, and nothing that surprises a notebook."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from itertools import chain
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.cli.events import delete, lines, sample
+from tests.harness.drive import FakeEngine, config
+from tests.harness.model import Model
+from worker.events import Record, SummaryChanged, read_line
+from worker.summarizer import ReviewError, Skipped, Summarizer
+
+TOPIC = "marketplace.reviews.v1"
+
+
+def modelled(events, **changes):
+    """The bodies of the contract's model, which is straight-line code."""
+    settings = config(**{"epoch": 1, "input_topic": TOPIC, "limits": {"model": None}, **changes})
+    records = [Record(TOPIC, 0, i, -1, *read_line(line)) for i, line in enumerate(lines(events))]
+    messages, _ = Model(settings, FakeEngine.vector).run(records)
+    return [msgspec.json.decode(body, type=SummaryChanged) for _, body, _ in messages if body is not None]
+
+
+def review(number, text="good", **fields):
+    return {"entity_id": "e", "review_id": f"r{number}", "text": text, **fields}
+
+
+@pytest.fixture
+def stays():
+    return Summarizer(k=3, embedder=FakeEngine())
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_changes_are_those_of_the_worker(distinct, size):
+    events = sample(450)
+    gone = {"type": "entity.deleted", "entity_id": events[0]["entity_id"]}
+    told = [*events[:400], *map(delete, events[5:60:3]), gone, *events[400:]]
+    summarizer = Summarizer(k=4, distinct=distinct, embedder="none", dimension=3)
+    calls = (told[start : start + size] for start in range(0, len(told), size))
+    changes = list(chain.from_iterable(summarizer.add(call) for call in calls))
+    assert changes == modelled(told, k=4, distinct=distinct)
+    assert len(changes) > 20
+    for entity_id in summarizer.entities():
+        (*_, last) = [change for change in changes if change.entity_id == entity_id]
+        view = summarizer.summary(entity_id)
+        assert {s.sentence_id for s in view.sentences} == {s.sentence_id for s in last.sentences}
+
+
+def test_texts_are_embedded_by_an_engine_of_ones_own(stays):
+    reviews = [review(i, f"{'x' * (i % 5)}. And {i}.") for i in range(30)]
+    changes = stays.add(reviews)
+    assert changes == modelled(reviews, k=3, limits={"model": "fake"})
+    assert changes[-1].embedding_model == "fake"
+
+
+def test_a_review_with_the_same_ids_replaces(stays):
+    stays.add([review(1, "old")])
+    (change,) = stays.add([review(1, "new one")])
+    assert (change.added, change.removed) == (["r1#0"], ["r1#0"])
+    assert [s.text for s in stays.summary("e").sentences] == ["new one"]
+    assert stays.add([]) == []
+
+
+def test_removed_and_unknown(stays):
+    stays.add([review(1), review(2, "fine")])
+    (change,) = stays.remove("e", "r1")
+    assert change.removed == ["r1#0"]
+    assert (stays.remove("e", "r1"), stays.remove("e", "r9"), stays.remove("f", "r1")) == ([], [], [])
+    assert (stays.entities(), stays.summary("f").sentences) == (["e", "f"], ())  # a deletion is remembered
+    with pytest.raises(KeyError, match="nothing is known of 'g'"):
+        stays.summary("g")
+    stays.remove("e", "r2")
+    assert stays.summary("e").sentences == ()
+    stays.add([{"type": "entity.deleted", "entity_id": "e"}])
+    assert stays.entities() == ["f"]
+
+
+def test_what_data_frames_hold_is_taken(stays):
+    """NumPy's numbers, arrays as embeddings, NaN for what is missing, moments of time."""
+    moment = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    stays.add([review(1, rating=np.float32(4.5), language=float("nan"), occurred_at=moment)])
+    stays.add([review(2, rating=float("nan"), sentences=[{"text": "b", "embedding": np.array([1, 2, 3])}])])
+    ratings = {s.review_id: s.rating for s in stays.summary("e").sentences}
+    assert ratings == {"r1": 4.5, "r2": None}
+
+
+BAD = [
+    ({"entity_id": "e", "review_id": "r"}, "review 1: bad_field: text: missing"),
+    ({"entity_id": "e", "text": "t"}, "review 1: bad_field: .*review_id"),
+    ({"entity_id": "", "review_id": "r", "text": "t"}, "review 1: .*entity_id"),
+    (review(1, sentences=[{"text": "b", "embedding": [1.0]}]), "review 1: wrong_dimension"),
+    (review(1, occurred_at="yesterday"), "review 1: bad_field: .*occurred_at"),
+    (review(1, rating=object()), "review 1: a value of type object cannot be written as JSON"),
+]
+
+
+@pytest.mark.parametrize(("bad", "says"), BAD)
+def test_a_review_that_cannot_be_used_is_named_and_nothing_is_taken_in(stays, bad, says):
+    with pytest.raises(ReviewError, match=says):
+        stays.add([review(7), bad, review(8)])
+    assert (stays.entities(), stays.skipped) == ([], [])
+    stays.add([review(7)])
+    assert stays.summary("e").review_count == 1
+
+
+def test_bad_ones_are_counted_and_can_be_left_out(stays):
+    told = [review(1), {"entity_id": "e"}, review(2), review(3, rating="many")]
+    with pytest.raises(
+        ReviewError, match=r"\(2 of 4 reviews cannot be used; skip_bad=True leaves them out\)$"
+    ):
+        stays.add(told)
+    stays.add(told, skip_bad=True)
+    assert stays.summary("e").review_count == 2
+    assert [(one.number, one.reason) for one in stays.skipped] == [(1, "bad_field"), (3, "bad_field")]
+    assert isinstance(stays.skipped[0], Skipped)
+
+
+def test_a_sentence_without_a_vector_is_told_after_all_others_are_in(stays):
+    with pytest.raises(ReviewError, match=r"review 1: bad_vector: .*\(1 of 3 reviews"):
+        stays.add([review(1), review(2, "nan"), review(3)])
+    assert stays.summary("e").review_count == 2
+
+
+def test_an_interrupted_call_can_be_followed_by_others(monkeypatch):
+    """A kernel is interrupted in the middle of embedding: what is committed is right, and goes on."""
+    engine = FakeEngine()
+    summarizer = Summarizer(k=3, embedder=engine)
+    embed, calls = engine.embed, []
+
+    def interrupted(texts):
+        calls.append(len(texts))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return embed(texts)
+
+    monkeypatch.setattr(engine, "embed", interrupted)
+    reviews = [review(i, f"{'y' * (i % 7)} {i}") for i in range(500)]
+    with pytest.raises(KeyboardInterrupt):
+        summarizer.add(reviews)
+    assert summarizer.summary("e").review_count == 200
+    summarizer.add(reviews)
+    whole = Summarizer(k=3, embedder=FakeEngine())
+    whole.add(reviews)
+    assert summarizer.summary("e").sentences == whole.summary("e").sentences
+    assert summarizer.summary("e").review_count == 500
+
+
+def test_arguments_out_of_range():
+    for arguments in ({"k": 0}, {"k": 3, "embedder": "none", "dimension": 0}, {"k": 3, "dimension": 384}):
+        with pytest.raises(ValueError, match="at least 1"):
+            Summarizer(**{"embedder": FakeEngine(), **arguments})
+
+
+def test_the_environment_is_not_asked(monkeypatch):
+    monkeypatch.setenv("COVERSUMM_K", "nonsense")
+    monkeypatch.setenv("COVERSUMM_DISTINCT", "true")
+    summarizer = Summarizer(k=2, embedder=FakeEngine())
+    summarizer.add([review(1), review(2)])
+    assert len(summarizer.summary("e").sentences) == 2
+
+
+QUIET = """
+import json, logging, os, sys, threading
+before = dict(os.environ), logging.root.level, list(logging.root.handlers), threading.active_count()
+import worker.coversumm, worker.summarizer
+after = dict(os.environ), logging.root.level, list(logging.root.handlers), threading.active_count()
+heavy = {"aiokafka", "click", "confluent_kafka", "faust", "huggingface_hub", "onnx", "onnxruntime", "rich", "rocksdict"}
+print(json.dumps([before == after, sorted(heavy & set(sys.modules))]))
+"""
+
+
+def test_importing_changes_nothing_and_is_light():
+    """No thread limits in the environment, no log handlers, nothing of Kafka, no model."""
+    environment = {name: text for name, text in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-c", QUIET]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert (json.loads(done.stdout), done.stderr) == ([True, []], "")

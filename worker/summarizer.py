@@ -1,0 +1,214 @@
+"""Summaries of reviews without Kafka, for a notebook or a program: what the worker does with its events, kept in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from worker.events import Message, Record, Rejected, SummaryChanged, decode, read_line
+from worker.processing.config import processor_config
+from worker.processing.processor import Processor
+from worker.settings import Settings
+from worker.state import MemoryRows, SummaryView
+from worker.state.entity import read_header
+from worker.text.embedders import load_engine
+from worker.text.engine import EmbeddingEngine
+
+BLOCK = 200
+"""Reviews that are embedded together; an interrupted call has taken in a whole number of blocks."""
+
+
+class ReviewError(ValueError):
+    """Reviews that cannot be used. The message names the first one, and what is wrong with it."""
+
+
+class Skipped(NamedTuple):
+    """A review that was left out: its number among all that were ever given, from 0, and what is wrong with it."""
+
+    number: int
+    reason: str
+    detail: str
+
+
+class Summarizer:
+    """The summaries of any number of entities, in memory and exact after every review.
+
+    The same reviews give the same summaries as in the worker and in `coversumm-worker summarize`. No variable of the
+    environment is read. Not for several threads at once.
+
+    >>> stays = Summarizer(k=2)
+    >>> changes = stays.add([
+    ...     {"entity_id": "hut", "review_id": "r1", "text": "Very quiet place. The host was kind."},
+    ...     {"entity_id": "hut", "review_id": "r2", "text": "A quiet, peaceful place. No parking!", "rating": 4},
+    ... ])
+    >>> [change.added for change in changes]
+    [['r1#0', 'r1#1'], ['r2#0']]
+    >>> for sentence in stays.summary("hut").sentences:
+    ...     print(sentence.rank, sentence.text)
+    0 Very quiet place.
+    1 A quiet, peaceful place.
+    >>> [change.removed for change in stays.remove("hut", "r2")]
+    [['r2#0']]
+    """
+
+    def __init__(
+        self,
+        k: int,
+        *,
+        distinct: bool = False,
+        embedder: str | EmbeddingEngine = "onnx",
+        dimension: int | None = None,
+        threads: int | None = None,
+        cache_dir: Path | None = None,
+    ) -> None:
+        """No review yet; the embedder is loaded.
+
+        Args:
+            k: sentences of a full summary.
+            distinct: show sentences with identical vectors once.
+            embedder: what COVERSUMM_EMBEDDER may be, or an engine of your own.
+            dimension: of the embeddings that the reviews bring where the embedder is `none`; an engine brings its own.
+            threads: that embed; by default one for each core.
+            cache_dir: where models of the hub are kept; by default where Hugging Face keeps them.
+
+        Raises:
+            EngineError: the embedder cannot be loaded; the message says in one line what to do.
+            ValueError: `k` or `dimension` is out of range.
+        """
+        engine = (
+            load_engine(embedder, threads=threads, cache_dir=cache_dir)
+            if isinstance(embedder, str)
+            else embedder
+        )
+        settings = _settings(k, dimension, distinct=distinct, embeds=engine is not None)
+        self.skipped: list[Skipped] = []
+        """Reviews that `add` left out, in order."""
+        self._config = processor_config(settings, 1, engine)
+        self._engine = engine
+        self._rows = MemoryRows()
+        self._processor = self._new_processor()
+        self._given = 0
+        self._entities: dict[str, None] = {}
+
+    def add(self, reviews: Iterable[Mapping[str, object]], *, skip_bad: bool = False) -> list[SummaryChanged]:
+        """Take in reviews, in order; returns each change of a summary, as the worker publishes them.
+
+        A review has `entity_id`, `review_id` and `text`, and may have `rating`, `language` and `occurred_at`; one with the
+        ids of an earlier one replaces it. In place of `text` it may bring `sentences`, each a string or
+        `{"text": ..., "embedding": ...}`. What has a `type` is an event of the contract in `schemas/`, deletions included.
+
+        With `skip_bad` those that cannot be used are left out, and listed in `skipped`.
+
+        Raises:
+            ReviewError: some cannot be used. Found before any was taken in, but for an entity that is full and a
+                sentence that the engine has no vector for: then all others are in.
+        """
+        records = [self._record(self._given + i, review) for i, review in enumerate(reviews)]
+        if not skip_bad:
+            self._refuse(records)
+        self._given += len(records)
+        before = len(self.skipped)
+        changes = [
+            change
+            for start in range(0, len(records), BLOCK)
+            for change in self._process(records[start : start + BLOCK])
+        ]
+        if not skip_bad and (late := self.skipped[before:]):
+            raise _error(late[0], len(late), len(records))
+        return changes
+
+    def remove(self, entity_id: str, review_id: str) -> list[SummaryChanged]:
+        """Take a review down; returns the change of the summary, if there is one. An unknown review changes nothing."""
+        return self.add([{"type": "review.deleted", "entity_id": entity_id, "review_id": review_id}])
+
+    def summary(self, entity_id: str) -> SummaryView:
+        """An entity's summary now: its `sentences` in rank order, with counts. Raises KeyError for an unknown entity."""
+        view = self._processor.summary(0, entity_id)
+        if view is None:
+            raise KeyError(f"nothing is known of {entity_id!r}")
+        return view
+
+    def entities(self) -> list[str]:
+        """The ids of all entities of which anything is known, in the order in which they came."""
+        return [name for name in self._entities if read_header(self._rows, name.encode()) is not None]
+
+    def _new_processor(self) -> Processor:
+        return Processor(self._config, lambda _partition: self._rows, self._engine)
+
+    def _record(self, number: int, review: Mapping[str, object]) -> Record:
+        """A review as a record of Kafka. Raises ReviewError where it is nothing that JSON can say."""
+        try:
+            line = read_line(msgspec.json.encode(dict(review), enc_hook=_plain))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ReviewError(f"review {number}: {error}") from None
+        return Record(self._config.input_topic, 0, number, -1, *line)
+
+    def _refuse(self, records: Sequence[Record]) -> None:
+        """Raise ReviewError if any of the records holds no valid event."""
+        checked = zip(records, decode(records, self._config.limits), strict=True)
+        bad = [(record.offset, one) for record, one in checked if isinstance(one, Rejected)]
+        if bad:
+            number, rejected = bad[0]
+            first = Skipped(number, rejected.reason, rejected.detail)
+            raise _error(first, len(bad), len(records))
+
+    def _process(self, records: Sequence[Record]) -> list[SummaryChanged]:
+        """The changes that some records make. An exception, Ctrl-C too, leaves the state of the last commit."""
+        changes: list[SummaryChanged] = []
+        try:
+            while records:
+                batch = self._processor.process(records)
+                self._rows.write(batch.rows[0])
+                self._processor.committed(batch)
+                self._entities |= dict.fromkeys(
+                    r.key.decode() for r in records[: batch.taken] if r.key is not None
+                )
+                records = records[batch.taken :]
+                changes += self._read(batch.messages)
+        except BaseException:
+            self._processor = self._new_processor()
+            raise
+        return changes
+
+    def _read(self, messages: Iterable[Message]) -> list[SummaryChanged]:
+        """The summary changes among the messages; dead letters go to `skipped`."""
+        changes = []
+        for message in messages:
+            if message.topic != self._config.output_topic:
+                headers = {name: value.decode() for name, value in message.headers}
+                number = int(headers["dlq.source.offset"])
+                self.skipped.append(Skipped(number, headers["dlq.reason"], headers["dlq.detail"]))
+            elif message.value is not None:
+                changes.append(msgspec.json.decode(message.value, type=SummaryChanged))
+        return changes
+
+
+def _settings(k: int, dimension: int | None, *, distinct: bool, embeds: bool) -> Settings:
+    """The worker's defaults, but for what is given. Raises ValueError."""
+    if k < 1:
+        raise ValueError(f"k must be at least 1, not {k}")
+    settings = Settings(k=k, distinct=distinct, embedder="onnx" if embeds else "none")
+    if dimension is None:
+        return settings
+    if embeds or dimension < 1:
+        raise ValueError(
+            f"dimension {dimension}: it is for the embedder `none` alone (an engine brings its own), and at least 1"
+        )
+    return replace(settings, dimension=dimension)
+
+
+def _plain(value: object) -> Any:
+    """NumPy's arrays and numbers as Python's, for JSON."""
+    plain = getattr(value, "tolist", None)
+    if plain is None:
+        raise TypeError(f"a value of type {type(value).__name__} cannot be written as JSON")
+    return plain()
+
+
+def _error(first: Skipped, bad: int, given: int) -> ReviewError:
+    others = f" ({bad} of {given} reviews cannot be used; skip_bad=True leaves them out)" if given > 1 else ""
+    return ReviewError(f"review {first.number}: {first.reason}: {first.detail}{others}")
