@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -142,3 +143,14 @@ def test_a_model_of_the_hub_without_a_network_is_one_line(tmp_path: Path) -> Non
     assert line.startswith(
         f"coversumm-worker: error: cannot get owner/name@{HUB_REVISION} from the Hugging Face hub ("
     )
+
+
+def test_a_network_that_drops_everything_is_given_up_soon(tmp_path: Path) -> None:
+    """The library alone would try for minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = python(
+            f"import worker.text.hub; worker.text.hub.REACHABLE_SECONDS = 1; {EMBED}",
+            tmp_path,
+            HF_ENDPOINT=f"http://127.0.0.1:{silent.getsockname()[1]}",
+        )
+    assert done.stderr.splitlines()[-1].endswith(f"(ReadTimeout): {INSTALL}")

@@ -4,8 +4,14 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 logger = logging.getLogger(__name__)
+
+REACHABLE_SECONDS = 10
+"""How long the hub may take to answer at all: the library tries for minutes where a network drops what is sent."""
+
+T = TypeVar("T")
 
 
 class HubUnavailable(Exception):
@@ -27,7 +33,10 @@ def hub_folder(name: str, revision: str, patterns: Sequence[str], cache_dir: Pat
 
 def hub_files(name: str, revision: str, files: Sequence[str], cache_dir: Path | None) -> Path:
     """A local folder with exactly these files of `OWNER/NAME`; the hub is asked for those alone that are not there yet."""
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub import get_session, hf_hub_download, hf_hub_url, try_to_load_from_cache
+
+    def reach() -> None:
+        get_session().head(hf_hub_url(name, files[0], revision=revision), timeout=REACHABLE_SECONDS)
 
     def get(file: str) -> Path:
         return Path(_ask(lambda: hf_hub_download(name, file, revision=revision, cache_dir=cache_dir)))
@@ -35,11 +44,12 @@ def hub_files(name: str, revision: str, files: Sequence[str], cache_dir: Path | 
     cached = [try_to_load_from_cache(name, file, cache_dir=cache_dir, revision=revision) for file in files]
     if not all(isinstance(path, str) for path in cached):
         logger.warning("getting %s from the Hugging Face hub, once", name)
-    (folder,) = {path.parents[file.count("/")] for file, path in ((file, get(file)) for file in files)}
-    return folder
+        _ask(reach)
+    (first, *_) = [get(file) for file in files]
+    return first.parents[files[0].count("/")]
 
 
-def _ask(download: Callable[[], str]) -> str:
+def _ask(download: Callable[[], T]) -> T:
     """What the library returns. Raises HubUnavailable for whatever it raises: its own errors, httpx's, Python's."""
     try:
         with _told_once():
