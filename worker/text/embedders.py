@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, overload
 
 from worker.text.errors import EngineError
 
@@ -81,6 +81,18 @@ FORMS: Final = _listed([one.form for one in EMBEDDERS])
 
 HELP: Final = _listed([f"`{one.form}` ({one.meaning})" for one in EMBEDDERS])
 """What may be given and what it means, in Markdown."""
+
+
+@overload
+def load_engine(
+    spec: Literal["onnx"], *, threads: int | None = None, cache_dir: Path | None = None
+) -> EmbeddingEngine: ...
+
+
+@overload
+def load_engine(
+    spec: str, *, threads: int | None = None, cache_dir: Path | None = None
+) -> EmbeddingEngine | None: ...
 
 
 def load_engine(
