@@ -98,7 +98,7 @@ BAD = [
     ({"entity_id": "", "review_id": "r", "text": "t"}, "review 1: .*entity_id"),
     (review(1, sentences=[{"text": "b", "embedding": [1.0]}]), "review 1: wrong_dimension"),
     (review(1, occurred_at="yesterday"), "review 1: bad_field: .*occurred_at"),
-    (review(1, rating=object()), "review 1: a value of type object cannot be written as JSON"),
+    (review(1, rating=object()), "review 1: bad_json: a value of type object cannot be written as JSON"),
 ]
 
 
@@ -112,14 +112,19 @@ def test_a_review_that_cannot_be_used_is_named_and_nothing_is_taken_in(stays, ba
 
 
 def test_bad_ones_are_counted_and_can_be_left_out(stays):
-    told = [review(1), {"entity_id": "e"}, review(2), review(3, rating="many")]
+    stays.add([review(9)])
+    told = [review(1), {"entity_id": "e"}, review(2), review(3, rating="many"), review(4, rating=object())]
     with pytest.raises(
-        ReviewError, match=r"\(2 of 4 reviews cannot be used; skip_bad=True leaves them out\)$"
+        ReviewError, match=r"^review 1: .* \(3 of 5 reviews cannot be used; skip_bad=True leaves them out\)$"
     ):
         stays.add(told)
     stays.add(told, skip_bad=True)
-    assert stays.summary("e").review_count == 2
-    assert [(one.number, one.reason) for one in stays.skipped] == [(1, "bad_field"), (3, "bad_field")]
+    assert stays.summary("e").review_count == 3
+    assert [(one.position, one.reason) for one in stays.skipped] == [
+        (1, "bad_field"),
+        (3, "bad_field"),
+        (4, "bad_json"),
+    ]
     assert isinstance(stays.skipped[0], Skipped)
 
 
@@ -183,3 +188,12 @@ def test_importing_changes_nothing_and_is_light():
     command = [sys.executable, "-c", QUIET]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert (json.loads(done.stdout), done.stderr) == ([True, []], "")
+
+
+@pytest.mark.parametrize(
+    ("reviews", "says"), [(review(1), "review 0 is 'entity_id'"), ([review(1), "r2"], "review 1 is 'r2'")]
+)
+def test_what_is_no_list_of_reviews_is_refused(stays, reviews, says):
+    with pytest.raises(TypeError, match=f"a list of mappings is wanted, and {says}"):
+        stays.add(reviews)
+    assert stays.entities() == []

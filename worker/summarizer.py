@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from worker.events import Message, Record, Rejected, SummaryChanged, decode, read_line
+from worker.events import Message, Reason, Record, Rejected, SummaryChanged, decode, read_line
 from worker.processing.config import processor_config
 from worker.processing.processor import Processor
 from worker.settings import Settings
@@ -27,9 +27,9 @@ class ReviewError(ValueError):
 
 
 class Skipped(NamedTuple):
-    """A review that was left out: its number among all that were ever given, from 0, and what is wrong with it."""
+    """A review that was left out: its position in what `add` was given, from 0, and what is wrong with it."""
 
-    number: int
+    position: int
     reason: str
     detail: str
 
@@ -91,7 +91,7 @@ class Summarizer:
         self._engine = engine
         self._rows = MemoryRows()
         self._processor = self._new_processor()
-        self._given = 0
+        self._next = 0  # offset of the next review
         self._entities: dict[str, None] = {}
 
     def add(self, reviews: Iterable[Mapping[str, object]], *, skip_bad: bool = False) -> list[SummaryChanged]:
@@ -107,18 +107,24 @@ class Summarizer:
             ReviewError: some cannot be used. Found before any was taken in, but for an entity that is full and a
                 sentence that the engine has no vector for: then all others are in.
         """
-        records = [self._record(self._given + i, review) for i, review in enumerate(reviews)]
+        first = self._next
+        records, bad = self._records(reviews)
+        given = len(records) + len(bad)
         if not skip_bad:
-            self._refuse(records)
-        self._given += len(records)
-        before = len(self.skipped)
-        changes = [
-            change
-            for start in range(0, len(records), BLOCK)
-            for change in self._process(records[start : start + BLOCK])
-        ]
-        if not skip_bad and (late := self.skipped[before:]):
-            raise _error(late[0], len(late), len(records))
+            bad += self._refused(records)
+            if bad:
+                raise _error(bad, given)
+        self._next = first + given
+        changes: list[SummaryChanged] = []
+        for start in range(0, len(records), BLOCK):
+            for message in self._process(records[start : start + BLOCK]):
+                if message.topic != self._config.output_topic:
+                    bad.append(_skipped(message, first))
+                elif message.value is not None:
+                    changes.append(msgspec.json.decode(message.value, type=SummaryChanged))
+        if bad and not skip_bad:
+            raise _error(bad, given)
+        self.skipped += sorted(bad)
         return changes
 
     def remove(self, entity_id: str, review_id: str) -> list[SummaryChanged]:
@@ -139,52 +145,47 @@ class Summarizer:
     def _new_processor(self) -> Processor:
         return Processor(self._config, lambda _partition: self._rows, self._engine)
 
-    def _record(self, number: int, review: Mapping[str, object]) -> Record:
-        """A review as a record of Kafka. Raises ReviewError where it is nothing that JSON can say."""
-        try:
-            line = read_line(msgspec.json.encode(dict(review), enc_hook=_plain))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ReviewError(f"review {number}: {error}") from None
-        return Record(self._config.input_topic, 0, number, -1, *line)
+    def _records(self, reviews: Iterable[Mapping[str, object]]) -> tuple[list[Record], list[Skipped]]:
+        """The reviews as records of Kafka, and those that JSON has no words for."""
+        records: list[Record] = []
+        bad: list[Skipped] = []
+        for position, review in enumerate(reviews):
+            if not isinstance(review, Mapping):
+                raise TypeError(f"a list of mappings is wanted, and review {position} is {review!r:.80}")
+            try:
+                line = read_line(msgspec.json.encode(dict(review), enc_hook=_plain))
+            except (TypeError, ValueError, OverflowError) as error:
+                bad.append(Skipped(position, Reason.BAD_JSON, str(error)))
+            else:
+                records.append(Record(self._config.input_topic, 0, self._next + position, -1, *line))
+        return records, bad
 
-    def _refuse(self, records: Sequence[Record]) -> None:
-        """Raise ReviewError if any of the records holds no valid event."""
+    def _refused(self, records: Sequence[Record]) -> list[Skipped]:
+        """Those of the records that hold no valid event."""
         checked = zip(records, decode(records, self._config.limits), strict=True)
-        bad = [(record.offset, one) for record, one in checked if isinstance(one, Rejected)]
-        if bad:
-            number, rejected = bad[0]
-            first = Skipped(number, rejected.reason, rejected.detail)
-            raise _error(first, len(bad), len(records))
+        return [
+            Skipped(record.offset - self._next, one.reason, one.detail)
+            for record, one in checked
+            if isinstance(one, Rejected)
+        ]
 
-    def _process(self, records: Sequence[Record]) -> list[SummaryChanged]:
-        """The changes that some records make. An exception, Ctrl-C too, leaves the state of the last commit."""
-        changes: list[SummaryChanged] = []
+    def _process(self, records: Sequence[Record]) -> list[Message]:
+        """What follows from some records. An exception, Ctrl-C too, leaves the state of the last commit."""
+        messages: list[Message] = []
         try:
             while records:
                 batch = self._processor.process(records)
                 self._rows.write(batch.rows[0])
                 self._processor.committed(batch)
+                taken, records = records[: batch.taken], records[batch.taken :]
                 self._entities |= dict.fromkeys(
-                    r.key.decode() for r in records[: batch.taken] if r.key is not None
+                    record.key.decode() for record in taken if record.key is not None
                 )
-                records = records[batch.taken :]
-                changes += self._read(batch.messages)
+                messages += batch.messages
         except BaseException:
             self._processor = self._new_processor()
             raise
-        return changes
-
-    def _read(self, messages: Iterable[Message]) -> list[SummaryChanged]:
-        """The summary changes among the messages; dead letters go to `skipped`."""
-        changes = []
-        for message in messages:
-            if message.topic != self._config.output_topic:
-                headers = {name: value.decode() for name, value in message.headers}
-                number = int(headers["dlq.source.offset"])
-                self.skipped.append(Skipped(number, headers["dlq.reason"], headers["dlq.detail"]))
-            elif message.value is not None:
-                changes.append(msgspec.json.decode(message.value, type=SummaryChanged))
-        return changes
+        return messages
 
 
 def _settings(k: int, dimension: int | None, *, distinct: bool, embeds: bool) -> Settings:
@@ -209,6 +210,15 @@ def _plain(value: object) -> Any:
     return plain()
 
 
-def _error(first: Skipped, bad: int, given: int) -> ReviewError:
-    others = f" ({bad} of {given} reviews cannot be used; skip_bad=True leaves them out)" if given > 1 else ""
-    return ReviewError(f"review {first.number}: {first.reason}: {first.detail}{others}")
+def _skipped(dead_letter: Message, first: int) -> Skipped:
+    """What a dead letter says, the first of these reviews having had the offset `first`."""
+    headers = {name: value.decode() for name, value in dead_letter.headers}
+    return Skipped(int(headers["dlq.source.offset"]) - first, headers["dlq.reason"], headers["dlq.detail"])
+
+
+def _error(bad: Sequence[Skipped], given: int) -> ReviewError:
+    position, reason, detail = min(bad)
+    others = (
+        f" ({len(bad)} of {given} reviews cannot be used; skip_bad=True leaves them out)" if given > 1 else ""
+    )
+    return ReviewError(f"review {position}: {reason}: {detail}{others}")
