@@ -1,10 +1,13 @@
 """Models of the Hugging Face hub, always at a full commit hash: a branch or tag may change under the state."""
 
+import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
+
+from worker.text.errors import EngineError
 
 logger = logging.getLogger(__name__)
 
@@ -50,11 +53,16 @@ def hub_files(name: str, revision: str, files: Sequence[str], cache_dir: Path | 
 
 
 def _ask(download: Callable[[], T]) -> T:
-    """What the library returns. Raises HubUnavailable for whatever it raises: its own errors, httpx's, Python's."""
+    """What the library returns. Raises EngineError where there is no room for it, HubUnavailable for whatever else it raises:
+    its own errors, httpx's, Python's."""
     try:
         with _told_once():
             return download()
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise EngineError(
+                f"the model cannot be kept ({error.strerror}): make room in COVERSUMM_MODEL_CACHE_DIR, or name another folder there"
+            ) from error
         raise HubUnavailable(type(error).__name__) from error
 
 
