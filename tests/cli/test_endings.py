@@ -1,6 +1,8 @@
 """Every ending of a command has its exit code and at most one line; nothing heavy is loaded to get there."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from worker.errors import Crash, Fenced, SurroundingsError
 from worker.settings import limit_native_threads
 
 COMMAND = [sys.executable, "-m", "worker"]
+LAST_CHANGE_OF_50 = 44
+"""The sequence of the last change that the first 50 reviews make."""
 
 
 @pytest.fixture
@@ -150,10 +154,14 @@ def test_ctrl_c(write):
     with subprocess.Popen(
         [*COMMAND, "summarize", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        process.stdin.writelines(line + b"\n" for line in lines(sample(1001)))
+        process.stdin.writelines(line + b"\n" for line in lines(sample(50)))
         process.stdin.flush()
-        assert process.stdout.readline()  # it is at work, and waits for the rest
+        told = process.stdout.readline()  # it is at work, and waits for the rest
+        while json.loads(told)["sequence"] < LAST_CHANGE_OF_50:
+            told = process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        rest, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert rest == b""
     assert process.returncode == 130
-    assert errors == b""
+    assert re.match(rb"interrupted: (4[5-9]|50) lines, 1 entity, 32 changes, ", errors)
+    assert errors.count(b"\n") == 1

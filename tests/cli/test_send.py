@@ -1,17 +1,21 @@
 """`send`: every line of a file arrives once, under its key, where other clients and the worker look for it."""
 
 import json
+import re
+import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import pytest
 
 from tests.cli.events import lines, sample
+from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import read_topic
-from worker.cli import send
 from worker.events import read_line
 from worker.kafka.partitioner import partition_of
+from worker.operations import sender
 
 TOPIC = "marketplace.reviews.v1"
 PARTITIONS = 3
@@ -61,13 +65,75 @@ def test_standard_input(write, broker):
         (b'{"entity_id":"e","review_id":"r","text":"' + b"x" * 300_000 + b'"}', "text_too_long"),
     ],
 )
-def test_stops_at_an_unusable_line(run, write, broker, bad, reason):
+def test_nothing_is_sent_of_a_file_with_an_unusable_line(run, write, broker, bad, reason):
     content = _several(9)
-    ended = run("send", write("some.jsonl", [*content, bad, *content]))
+    path = write("some.jsonl", [*content, bad, *content])
+    ended = run("send", path)
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith(f"coversumm-worker: error: line 10 (counted from 0): {reason}: ")
-    assert ended.err.endswith("; 10 events were sent before it\n")
-    assert len(read_topic(broker.bootstrap_servers, TOPIC)) == 10
+    line, error = ended.err.splitlines()
+    assert line.startswith(f"line 11: {reason}: ")
+    assert f"1 of 21 lines cannot be used ({reason} 1), so nothing was sent" in error
+    assert read_topic(broker.bootstrap_servers, TOPIC) == []
+    skipped = run("send", path, "--skip-bad")
+    assert skipped.code == 1
+    assert (json.loads(skipped.out)["sent"], json.loads(skipped.out)["skipped"]) == (20, 1)
+    assert f"1 of 21 lines could not be used: {reason} 1" in skipped.err
+    assert len(read_topic(broker.bootstrap_servers, TOPIC)) == 20
+
+
+def test_standard_input_is_checked_before_anything_is_sent(write, broker):
+    command = [sys.executable, "-m", "worker", "send", "-"]
+    content = b"\n".join([*_several(5), b"{"])
+    done = subprocess.run(command, input=content, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"line 7: bad_json: ")
+    assert read_topic(broker.bootstrap_servers, TOPIC) == []
+    done = subprocess.run([*command, "--skip-bad"], input=content, capture_output=True, check=False)
+    assert (done.returncode, json.loads(done.stdout)["sent"]) == (1, 6)
+
+
+def test_from_a_line_on(run, write, broker):
+    content = _several(9)
+    path = write("some.jsonl", [b"{", *content])
+    assert run("send", path, "--from-line", "8").code == 0
+    arrived = {(m.key, m.value) for m in read_topic(broker.bootstrap_servers, TOPIC)}
+    assert arrived == set(map(read_line, content[6:]))
+    assert run("send", path, "--from-line", "12").code == 0
+    ended = run("send", path, "--from-line", "13")
+    assert ended.code == 2
+    assert "--from-line 13: there are only 11 lines" in ended.err
+
+
+def test_a_csv_is_sent_as_the_same_lines_of_json_would_be(run, write, broker):
+    path = write("some.csv", [b"asin,id,body,stars", b'B00X,81,"Good, ""really"".",5', b"B00Y,82,Bad.,"])
+    assert run("send", path, "--fields", "entity_id=asin,review_id=id,text=body,rating=stars").code == 0
+    arrived = {m.key: json.loads(m.value) for m in read_topic(broker.bootstrap_servers, TOPIC)}
+    event = {"type": "review.upserted", "entity_id": "B00X", "review_id": "81", "text": 'Good, "really".'}
+    assert arrived[b"B00X"] == {**event, "rating": 5}
+    assert arrived[b"B00Y"] == {**event, "entity_id": "B00Y", "review_id": "82", "text": "Bad."}
+
+
+def test_interrupted_it_says_where_to_go_on(write, broker):
+    """All lines before the one that is named have arrived, none from it on; so going on there sends each once."""
+    content = _several(60)
+    path = write("some.jsonl", content)
+    command = [sys.executable, "-m", "worker", "send", path]
+    with subprocess.Popen([*command, "--rate", "20"], stderr=subprocess.PIPE, text=True) as process:
+        while len(read_topic(broker.bootstrap_servers, TOPIC)) < 5:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 130
+    sent, line = map(
+        int, re.search(r"interrupted: (\d+) events were sent; go on with --from-line (\d+)\n", told).groups()
+    )
+    assert sent == line - 1 == len(read_topic(broker.bootstrap_servers, TOPIC))
+    assert 5 <= sent < len(content)
+    assert (
+        subprocess.run([*command, "--from-line", str(line)], capture_output=True, check=False).returncode == 0
+    )
+    arrived = Counter((m.key, m.value) for m in read_topic(broker.bootstrap_servers, TOPIC))
+    assert arrived == Counter(map(read_line, content))
 
 
 def test_what_only_the_worker_can_judge_is_sent(run, write, broker):
@@ -91,13 +157,13 @@ def test_missing_topic(run, write, broker, monkeypatch):
 
 
 def test_a_broker_that_refuses(run, write, broker, monkeypatch):
-    monkeypatch.setattr(send, "DELIVERY_TIMEOUT_MS", 2000)
+    monkeypatch.setattr(sender, "DELIVERY_TIMEOUT_MS", 2000)
     produce, message_too_large = 0, 10
     broker.fail_requests(produce, [message_too_large] * 50)
     ended = run("send", write("one.jsonl", _several(3)))
     assert ended.code == 2
     assert "the broker did not take an event for marketplace.reviews.v1" in ended.err
-    assert ended.err.endswith("; 0 events were sent before it\n")
+    assert ended.err.endswith("; 0 events were sent; go on with --from-line 1\n")
 
 
 def test_rate(run, write, broker):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 
@@ -34,7 +35,9 @@ def content():
 
 def test_equals_the_model(run, write, content):
     ended = run("summarize", write("told.jsonl", content))
-    assert (ended.code, ended.err) == (0, "")
+    assert ended.code == 0
+    closing = r"177 lines, 1 entity, 48 changes, [0-9.]+ s, ignored: unknown_entity 1\n"
+    assert re.fullmatch(closing, ended.err)
     expected = modelled(content, "told.jsonl")
     assert len(expected) > 40
     assert ended.out.encode().splitlines() == expected
@@ -69,7 +72,8 @@ def test_the_index_changes_nothing(run, write, monkeypatch):
     content = lines(sample(200))
     flat = run("summarize", write("told.jsonl", content), "--k", "2")
     monkeypatch.setenv("COVERSUMM_INDEX", "sgtree")
-    assert run("summarize", write("told.jsonl", content), "--k", "2") == flat
+    tree = run("summarize", write("told.jsonl", content), "--k", "2")
+    assert (tree.code, tree.out) == (flat.code, flat.out)
     assert flat.code == 0
     assert flat.out
 
@@ -95,7 +99,8 @@ def test_gzip_whatever_the_name_and_standard_input(run, write, tmp_path, content
     command = [sys.executable, "-m", "worker", "summarize", "-"]
     done = subprocess.run(command, input=b"\n".join(content), capture_output=True, check=True)
     assert done.stdout.splitlines() == modelled(content, "stdin")
-    assert done.stderr == b""
+    assert done.stderr.startswith(b"177 lines, 1 entity, 48 changes, ")
+    assert done.stderr.count(b"\n") == 1
 
 
 def test_unusable_lines_are_named_and_all_others_processed(run, write):
@@ -105,13 +110,15 @@ def test_unusable_lines_are_named_and_all_others_processed(run, write):
     ended = run("summarize", write("some.jsonl", content))
     assert ended.code == 1
     told = ended.err.splitlines()
-    assert [line.split(": ")[:2] for line in told[:-1]] == [
-        ["line 1 (counted from 0)", "bad_json"],
-        ["line 3 (counted from 0)", "unknown_type"],
-        ["line 5 (counted from 0)", "bad_field"],
-        ["line 6 (counted from 0)", "bad_field"],
+    assert [line.split(": ")[:2] for line in told[:-2]] == [
+        ["line 2", "bad_json"],
+        ["line 4", "unknown_type"],
+        ["line 6", "bad_field"],
+        ["line 7", "bad_field"],
     ]
-    assert told[-1] == "coversumm-worker: error: 4 of 7 lines could not be used"
+    assert told[-2].startswith("7 lines, 1 entity, 3 changes, ")
+    reasons = "bad_field 2, bad_json 1, unknown_type 1"
+    assert told[-1] == f"coversumm-worker: error: 4 of 7 lines could not be used: {reasons}"
     sequences = [json.loads(line)["sequence"] for line in ended.out.splitlines()]
     assert sequences == [0, 4, 7]
 
@@ -126,5 +133,7 @@ def test_a_file_that_ends_early(run, tmp_path, content):
 
 
 def test_nothing(run, write):
-    assert run("summarize", write("empty.jsonl", [])) == (0, "", "")
-    assert run("summarize", write("empty.jsonl.gz", [b"", b" "])) == (0, "", "")
+    for name, content in (("empty.jsonl", []), ("empty.jsonl.gz", [b"", b" "])):
+        ended = run("summarize", write(name, content))
+        assert ended[:2] == (0, "")
+        assert ended.err.startswith("0 lines, 0 entities, 0 changes, ")

@@ -38,7 +38,7 @@ def test_a_bare_review_becomes_an_unversioned_upsert() -> None:
 
 
 @pytest.mark.parametrize(
-    "created_at", [None, "2016-02-05", "yesterday", 1454630400, "", "2016-02-30T00:00:00Z"]
+    "created_at", [None, "03/04/2019", "yesterday", 20190304, "", "2016-02-30T00:00:00Z"]
 )
 def test_a_creation_date_that_is_no_timestamp_is_left_out(created_at: object) -> None:
     key, value = read_line(line(entity_id="e", review_id="r", text="a", created_at=created_at))

@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TextIO
 
     from rich.console import Console
     from rich.progress import Progress
@@ -28,9 +29,14 @@ def json_option(command: F) -> F:
         "--json",
         "as_json",
         is_flag=True,
-        callback=lambda _ctx, _option, given: given or not sys.stdout.isatty(),
+        callback=lambda _ctx, _option, given: given or not is_terminal(sys.stdout),
         help="JSON lines; the default where output is not a terminal.",
     )(command)
+
+
+def is_terminal(stream: "TextIO | None") -> bool:
+    """Whether a standard stream is a terminal; None is one that the process was started without."""
+    return stream is not None and stream.isatty()
 
 
 def console() -> "Console":
@@ -47,7 +53,8 @@ def print_json(value: Any) -> None:
 
 def note(line: str) -> None:
     """One line on standard error."""
-    sys.stderr.write(printable(line) + "\n")
+    if sys.stderr is not None:
+        sys.stderr.write(printable(line) + "\n")
 
 
 def note_lines(text: str) -> None:
@@ -72,7 +79,8 @@ def printable(text: str) -> str:
 
 def flush() -> None:
     """Write what is buffered now, where a closed pipe can still be dealt with."""
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def abandon() -> None:
@@ -92,11 +100,23 @@ class FileProgress:
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=position, done=done)
 
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Nothing is shown meanwhile: for lines that go to the same terminal."""
+        if self._progress is None:
+            yield
+            return
+        self._progress.stop()
+        try:
+            yield
+        finally:
+            self._progress.start()
+
 
 @contextmanager
 def file_progress(total: int | None, what: str = "events") -> Iterator[FileProgress]:
     """Progress over a file of `total` bytes, or a topic of as many offsets (None: unknown); `what` is counted."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield FileProgress(None, total)
         return
     from rich.console import Console

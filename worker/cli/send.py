@@ -1,23 +1,22 @@
 """`send`: a file of events to the input topic."""
 
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import click
 
 from worker.cli import output
 from worker.cli.command import Command
+from worker.cli.findings import Findings, counted, warn_left_out
+from worker.cli.options import fields_option
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
-
-    from worker.cli.lines import EventFile
     from worker.events import Record
-
-DELIVERY_TIMEOUT_MS = 60_000
+    from worker.operations.files import Entry, ReviewFile
 
 
 @click.command(
@@ -25,69 +24,136 @@ DELIVERY_TIMEOUT_MS = 60_000
     cls=Command,
     short_help="Produce a file of reviews or events to the input topic.",
     examples=[
-        ("coversumm-worker send reviews.jsonl.gz", "a whole file"),
+        ("coversumm-worker send reviews.jsonl.gz", "a whole file, checked first"),
         ("head -100 reviews.jsonl | coversumm-worker send - --rate 10", "its beginning, ten a second"),
+        (
+            "coversumm-worker send reviews.csv --fields entity_id=asin,review_id=id,text=body --skip-bad",
+            "a table with names of its own, bad rows left out",
+        ),
+        ("coversumm-worker send reviews.jsonl --from-line 48213", "go on where an interrupted one said"),
     ],
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
 @click.option(
     "--rate", type=click.FloatRange(min=0, min_open=True), help="Most events a second; without it, no limit."
 )
+@click.option("--skip-bad", is_flag=True, help="Send what can be used, and count the lines that cannot.")
+@click.option(
+    "--from-line", type=click.IntRange(min=1), default=1, help="Begin at this line, counted from 1, to go on."
+)
+@fields_option
 @output.json_option
-def command(file: str, rate: float | None, as_json: bool) -> None:
-    """Produce a JSONL file (also .gz; - for standard input) of review events, or of bare reviews (`entity_id, review_id,
-    text, ...`: unversioned upserts), with a progress bar.
+def command(
+    file: str, rate: float | None, skip_bad: bool, from_line: int, fields: Mapping[str, str], as_json: bool
+) -> int:
+    """Produce a file of review events, or of bare reviews (`entity_id, review_id, text, ...`: unversioned upserts): JSON lines,
+    CSV or TSV with a header, also .gz; - for standard input.
 
-    Stops at a line that no worker could use.
+    The whole file is checked first (standard input is kept in a temporary file for that): if a worker could not use one of its
+    lines, these are named, nothing is sent, and the exit code is 2. With --skip-bad nothing is checked first, the bad lines are
+    left out and make the exit code 1.
+
+    If it is interrupted, or the broker fails, it says from which line to go on: all before it were acknowledged.
     """
     settings = Settings.from_environment()
-    from worker.cli.lines import EventFile
     from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import Topics
+    from worker.operations.files import STDIN, ReviewFile, spooled
 
     Topics(settings, KafkaClients(settings)).input_partitions  # noqa: B018 - raises where there is no broker or no topic
-    events = EventFile(file)
-    sender = Sender(settings)
-    started = time.monotonic()
-    try:
-        with output.file_progress(events.size) as progress:
-            for record in paced(checked(events, settings), rate):
-                sender.send(record.key, record.value)
-                progress.update(events.position, sender.delivered)
-            sender.flush()
-    except (KeyboardInterrupt, SurroundingsError) as end:
-        sender.flush(quiet=True)
-        if isinstance(end, KeyboardInterrupt):
-            output.note(f"interrupted: {sender.delivered} events were sent")
-            raise
-        raise SurroundingsError(f"{end}; {sender.delivered} events were sent before it") from end
-    _report(settings.input_topic, sender.delivered, time.monotonic() - started, as_json)
+    name = "standard input" if file == STDIN else file
+    with spooled() if file == STDIN and not skip_bad else nullcontext(file) as path:
+        if not skip_bad:
+            with ReviewFile(path, fields, name) as reviews:
+                check(reviews, settings, from_line)
+        with ReviewFile(path, fields, name) as reviews:
+            return Sending(reviews, settings, from_line, skip_bad).run(rate, as_json)
 
 
-def _report(topic: str, sent: int, seconds: float, as_json: bool) -> None:
-    if as_json:
-        output.print_json({"topic": topic, "sent": sent, "seconds": round(seconds, 3)})
-    else:
-        output.console().print(
-            f"{sent:,} events sent to {topic} in {seconds:.1f} s ({sent / max(seconds, 1e-9):,.0f} a second)"
+def check(reviews: "ReviewFile", settings: Settings, first_line: int) -> None:
+    """Raise SurroundingsError, the lines named before it, if a line cannot be used."""
+    from worker.operations.files import Faulty, beginning_at, judged
+    from worker.processing.config import event_limits
+
+    findings = Findings()
+    lines = 0
+    with output.file_progress(reviews.size, f"{reviews.unit} checked") as progress:
+        for entry in judged(beginning_at(first_line, reviews), event_limits(settings)):
+            lines += 1
+            if isinstance(entry, Faulty):
+                findings.add(entry)
+            progress.update(reviews.position, lines)
+    if not lines and reviews.lines < first_line - 1:
+        raise SurroundingsError(f"--from-line {first_line}: there are only {reviews.lines:,} {reviews.unit}")
+    if findings.total:
+        raise SurroundingsError(
+            f"{findings.total:,} of {lines:,} {reviews.unit} cannot be used ({counted(findings.reasons)}), so nothing was "
+            "sent: mend them, or leave them out with --skip-bad"
         )
 
 
-def checked(events: "EventFile", settings: Settings) -> "Iterator[Record]":
-    """The records of a file, up to the first that no worker could use: SurroundingsError names its line.
+class Sending:
+    """The lines of one file, from one of them on, to the input topic."""
 
-    What depends on the worker's model (dimension, model's name, whether it embeds) is the worker's to judge.
-    """
-    from worker.events import Reason, Rejected, decode
-    from worker.processing.config import event_limits
+    def __init__(self, reviews: "ReviewFile", settings: Settings, first_line: int, skip_bad: bool) -> None:
+        from worker.operations.sender import Sender
 
-    limits = event_limits(settings)
-    tolerated = {Reason.WRONG_DIMENSION, Reason.WRONG_MODEL, Reason.NO_EMBEDDING}
-    for record in events:
-        (event,) = decode([record], limits)
-        if isinstance(event, Rejected) and event.reason not in tolerated:
-            raise SurroundingsError(f"line {record.offset} (counted from 0): {event.reason}: {event.detail}")
-        yield record
+        self._reviews = reviews
+        self._settings = settings
+        self._first_line = first_line
+        self._skip_bad = skip_bad
+        self._findings = Findings()
+        self._sender = Sender(settings)
+        self._lines = 0
+
+    def run(self, rate: float | None, as_json: bool) -> int:
+        """Send all, and tell what it came to; the exit code. Raises SurroundingsError, which says where to go on."""
+        sender, started = self._sender, time.monotonic()
+        try:
+            with output.file_progress(self._reviews.size) as progress:
+                for record in paced(self._records(), rate):
+                    sender.send(record)
+                    progress.update(self._reviews.position, sender.delivered)
+                sender.flush()
+        except (KeyboardInterrupt, SurroundingsError) as end:
+            sender.flush(quiet=True)
+            where = sender.where_to_go_on(self._first_line)
+            if isinstance(end, KeyboardInterrupt):
+                output.note(f"interrupted: {where}")
+                raise
+            raise SurroundingsError(f"{end}; {where}") from end
+        self._report(time.monotonic() - started, as_json)
+        return output.CHECK_FAILED if self._findings.total else 0
+
+    def _records(self) -> "Iterator[Record]":
+        """Those that can be used. Raises SurroundingsError where one cannot that could before."""
+        from worker.events import Record
+        from worker.operations.files import beginning_at, judged
+        from worker.processing.config import event_limits
+
+        entries: Iterable[Entry | None] = beginning_at(self._first_line, self._reviews)
+        for entry in judged(entries, event_limits(self._settings)) if self._skip_bad else entries:
+            self._lines += entry is not None
+            if isinstance(entry, Record):
+                yield entry
+            elif entry is not None:
+                if not self._skip_bad:
+                    raise SurroundingsError(
+                        f"line {entry.line} has changed since it was checked: {entry.detail}"
+                    )
+                self._findings.add(entry)
+
+    def _report(self, seconds: float, as_json: bool) -> None:
+        sent, skipped, topic = self._sender.delivered, self._findings.total, self._settings.input_topic
+        if as_json:
+            told = {"topic": topic, "sent": sent, "skipped": skipped, "seconds": round(seconds, 3)}
+            output.print_json(told)
+        else:
+            output.console().print(
+                f"{sent:,} events sent to {topic} in {seconds:.1f} s ({sent / max(seconds, 1e-9):,.0f} a second)"
+            )
+        warn_left_out(self._reviews.left_out)
+        self._findings.complain(self._lines, self._reviews.unit)
 
 
 def paced(records: "Iterator[Record]", rate: float | None) -> "Iterator[Record]":
@@ -97,55 +163,3 @@ def paced(records: "Iterator[Record]", rate: float | None) -> "Iterator[Record]"
         if rate is not None and (wait := started + number / rate - time.monotonic()) > 0:
             time.sleep(wait)
         yield record
-
-
-class Sender:
-    """An idempotent producer that puts an entity's events into the partition where Java producers and Faust put them."""
-
-    def __init__(self, settings: Settings) -> None:
-        from worker.kafka.clients import SILENT, KafkaClients
-        from worker.kafka.diagnosis import Diagnosis
-
-        self._diagnosis = Diagnosis(settings)
-        self._topic = settings.input_topic
-        self._error: KafkaError | None = None
-        self.delivered = 0
-        self._producer = KafkaClients(settings, SILENT).producer(
-            {
-                "error_cb": self._diagnosis,
-                "enable.idempotence": True,
-                "acks": "all",
-                "partitioner": "murmur2_random",
-                "linger.ms": 20,
-                "message.max.bytes": settings.max_event_bytes + 2**16,
-                "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
-            }
-        )
-
-    def send(self, key: bytes | None, value: bytes | None) -> None:
-        """Hand over one event; SurroundingsError where an earlier one could not be delivered."""
-        while True:
-            try:
-                self._producer.produce(self._topic, value, key, on_delivery=self._on_delivery)
-                break
-            except BufferError:  # the queue is full: wait for the broker
-                self._producer.poll(0.1)
-        self._producer.poll(0)
-        self._raise_error()
-
-    def flush(self, *, quiet: bool = False) -> None:
-        """Wait until all is delivered; SurroundingsError where something was not, unless `quiet`."""
-        self._producer.flush(DELIVERY_TIMEOUT_MS / 1000 + 5)
-        if not quiet:
-            self._raise_error()
-
-    def _on_delivery(self, error: "KafkaError | None", _message: Any) -> None:
-        self.delivered += error is None
-        self._error = self._error or error
-
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            raise SurroundingsError(
-                f"the broker did not take an event for {self._topic} ({self._error.str()}): "
-                f"{self._diagnosis.reason()}"
-            )

@@ -1,23 +1,29 @@
 """`summarize`: a file through the processor, without Kafka: rows in memory, summary changes on standard output."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
 from worker.cli import output
+from worker.cli.cards import cards
 from worker.cli.command import Command
+from worker.cli.findings import Findings, counted, warn_left_out
+from worker.cli.options import fields_option
+from worker.cli.writing import Sink, is_same_file, sink
+from worker.errors import SurroundingsError
 from worker.settings import Settings
 from worker.text import embedders
 
 if TYPE_CHECKING:
-    from worker.events import Message, Record
-    from worker.processing.processor import Processor
-    from worker.state import MemoryRows
+    from worker.operations.files import Entry, ReviewFile
+    from worker.operations.summarizing import Change, Summarizer
 
-BATCH_LINES = 1000
+COALESCED_LINES = 1000
 
 
 @click.command(
@@ -25,84 +31,199 @@ BATCH_LINES = 1000
     cls=Command,
     short_help="A file in, summary changes out; no Kafka at all.",
     examples=[
+        ("coversumm-worker summarize reviews.jsonl.gz --pretty -k 5", "five sentences an entity, to read"),
         ("coversumm-worker summarize reviews.jsonl > changes.jsonl", "every change of every summary"),
-        ("coversumm-worker summarize reviews.jsonl --k 5 --distinct", "five sentences, no two alike"),
+        (
+            "coversumm-worker summarize reviews.csv --fields entity_id=asin,review_id=id,text=body --final",
+            "a table with names of its own; the last change of each entity",
+        ),
     ],
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
-@click.option("--k", type=click.IntRange(1, 1000), help="Sentences in a summary.")
+@click.option("-k", "--k", type=click.IntRange(1, 1000), help="Sentences in a summary.")
 @click.option("--distinct/--no-distinct", default=None, help="Show sentences with identical vectors once.")
 @click.option(
-    "--emit", type=click.Choice(["every", "coalesced"]), help="Every change, or the net one of 1,000 lines."
+    "--emit",
+    type=click.Choice(["every", "coalesced"]),
+    help=f"Every change, or the net one of {COALESCED_LINES:,} lines.",
 )
+@click.option("--final", is_flag=True, help="One line an entity: its last change, in order of entity id.")
+@click.option("--pretty", is_flag=True, help="For people: each entity's summary at the end, in full.")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write there instead of to standard output (gzip if it ends in .gz); the file appears when all is done.",
+)
+@fields_option
 @click.option("--embedder", help=f"{embedders.FORMS}.")
-def command(file: str, k: int | None, distinct: bool | None, emit: str | None, embedder: str | None) -> int:
-    """No Kafka at all: read events or bare reviews from a JSONL file (also .gz; - for standard input), write the summary
-    changes as JSONL to standard output.
+def command(
+    file: str,
+    k: int | None,
+    distinct: bool | None,
+    emit: str | None,
+    final: bool,
+    pretty: bool,
+    target: str | None,
+    fields: Mapping[str, str],
+    embedder: str | None,
+) -> int:
+    """No Kafka at all: read events or bare reviews from a file (JSON lines, CSV or TSV with a header, also .gz; - for standard
+    input), write the summary changes as JSON lines to standard output.
 
-    Lines that cannot be used are named on standard error and make the exit code 1; all others are processed.
+    A bare review is `entity_id, review_id, text, ...` without `type`. Its ids may be numbers and its dates in the common
+    forms; a date with two meanings is left out, and a warning says so.
+
+    Lines that cannot be used are named on standard error (counted from 1) and make the exit code 1; all others are processed.
+    Ctrl-C keeps what was written.
     """
     settings = Settings.from_environment(
         k=_text(k), distinct=None if distinct is None else str(distinct), emit=emit, embedder=embedder
     )
-    from worker.cli.lines import EventFile
+    from worker.operations.files import ReviewFile
+    from worker.processing.config import check_index
 
-    events = EventFile(file)
-    rows, processor = _processor(settings, events.topic)
-    read = rejected = 0
-    with output.file_progress(events.size) as progress:
-        for records in batches(events, BATCH_LINES):
-            while records:
-                batch = processor.process(records)
-                for changes in batch.rows.values():
-                    rows.write(changes)
-                processor.committed(batch)
-                records = records[batch.taken :]
-                read += batch.taken
-                rejected += _write(batch.messages, settings.output_topic)
-                progress.update(events.position, read)
-    if rejected:
-        output.complain(f"{rejected} of {read} lines could not be used")
-    return output.CHECK_FAILED if rejected else 0
+    check_index(settings.index)
+    if target is not None and is_same_file(file, target):
+        raise SurroundingsError(f"{target} is the file that is read: name another one with -o")
+    form: Every = (
+        Cards(styled=target is None and output.is_terminal(sys.stdout))
+        if pretty
+        else Final()
+        if final
+        else Every()
+    )
+    with ReviewFile(file, fields) as reviews, sink(target) as destination:
+        return Run(reviews, settings, form, destination, is_replaced=target is not None).summarize()
 
 
 def _text(value: int | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _processor(settings: Settings, topic: str) -> "tuple[MemoryRows, Processor]":
-    """A processor over rows in memory, as the worker's own on an input topic of one partition."""
-    from dataclasses import replace
+class Every:
+    """Each change is a line, written at once."""
 
-    from worker.processing.config import check_index, processor_config
-    from worker.processing.processor import Processor
-    from worker.state import MemoryRows
+    def at_once(self, changes: "Sequence[Change]") -> bytes:
+        """What is to be written of the next changes."""
+        return b"".join(change.body + b"\n" for change in changes if change.body is not None)
 
-    check_index(settings.index)
-    engine = embedders.load_engine(
-        settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
-    )
-    rows = MemoryRows()
-    config = replace(processor_config(settings, 1, engine), input_topic=topic)
-    return rows, Processor(config, lambda _partition: rows, engine)
+    def at_the_end(self) -> "Iterable[bytes]":
+        """What is to be written when all changes are known."""
+        return ()
 
 
-def batches(records: "Iterable[Record]", size: int) -> "Iterator[Sequence[Record]]":
-    """The records in lists of `size`, the last one shorter."""
-    remaining = iter(records)
-    while batch := list(islice(remaining, size)):
+class Final(Every):
+    """The last change of each entity is a line, written at the end."""
+
+    def __init__(self) -> None:
+        from worker.operations.summarizing import LastChanges
+
+        self._last = LastChanges()
+
+    def at_once(self, changes: "Sequence[Change]") -> bytes:
+        """See `Every`."""
+        self._last.update(changes)
+        return b""
+
+    def at_the_end(self) -> "Iterable[bytes]":
+        """See `Every`."""
+        return (body + b"\n" for body in self._last.bodies())
+
+
+class Cards(Final):
+    """The last change of each entity is a card."""
+
+    def __init__(self, *, styled: bool) -> None:
+        super().__init__()
+        self._styled = styled
+
+    def at_the_end(self) -> "Iterable[bytes]":
+        """See `Every`."""
+        return cards(self._last.bodies(), styled=self._styled)
+
+
+class Run:
+    """One file from its first line to its last."""
+
+    def __init__(
+        self, reviews: "ReviewFile", settings: Settings, form: Every, sink: Sink, *, is_replaced: bool
+    ) -> None:
+        """`is_replaced`: of the sink nothing is kept if the run is interrupted."""
+        self._reviews = reviews
+        self._settings = settings
+        self._form = form
+        self._sink = sink
+        self._is_replaced = is_replaced
+        self._findings = Findings()
+        self._ignored: Counter[str] = Counter()
+        self._entities: set[str] = set()
+        self._lines = self._changes = 0
+        self._started = time.monotonic()
+
+    def summarize(self) -> int:
+        """Read, write, and tell what it came to; the exit code."""
+        try:
+            self._process()
+        except KeyboardInterrupt:
+            if not self._is_replaced:
+                self._end("interrupted: ")
+            raise
+        self._end()
+        return output.CHECK_FAILED if self._findings.total else 0
+
+    def _process(self) -> None:
+        from worker.operations.files import timely
+        from worker.operations.summarizing import Summarizer
+
+        is_coalesced = self._settings.emit == "coalesced"
+        with output.file_progress(self._reviews.size, self._reviews.unit) as progress:
+            engine = embedders.load_engine(
+                self._settings.embedder,
+                threads=self._settings.embedder_threads,
+                cache_dir=self._settings.model_cache_dir,
+            )
+            summarizer = Summarizer(self._settings, self._reviews.topic, engine)
+            for batch in in_thousands(self._reviews) if is_coalesced else timely(self._reviews):
+                self._take(batch, summarizer, progress)
+
+    def _take(self, batch: "list[Entry]", summarizer: "Summarizer", progress: output.FileProgress) -> None:
+        from worker.events import Record
+        from worker.operations.files import Faulty
+
+        outcome = summarizer.take([entry for entry in batch if isinstance(entry, Record)])
+        faulty = [entry for entry in batch if isinstance(entry, Faulty)]
+        self._lines += len(batch)
+        self._ignored += outcome.ignored
+        self._entities |= outcome.entities
+        self._changes += sum(change.body is not None for change in outcome.changes)
+        with progress.hidden():
+            self._sink.write(self._form.at_once(outcome.changes))
+            for fault in sorted([*outcome.rejected, *faulty]):
+                self._findings.add(fault)
+        progress.update(self._reviews.position, self._lines)
+
+    def _end(self, how: str = "") -> None:
+        """Write what was waiting for the end, and say what all came to."""
+        for part in self._form.at_the_end():
+            self._sink.write(part)
+        warn_left_out(self._reviews.left_out)
+        told = [
+            f"{self._lines:,} {self._reviews.unit}",
+            f"{len(self._entities):,} {'entity' if len(self._entities) == 1 else 'entities'}",
+            f"{self._changes:,} {'change' if self._changes == 1 else 'changes'}",
+            f"{time.monotonic() - self._started:.1f} s",
+        ]
+        if self._ignored:
+            told.append(f"ignored: {counted(self._ignored)}")
+        output.note(how + ", ".join(told))
+        self._findings.complain(self._lines, self._reviews.unit)
+
+
+def in_thousands(entries: "Iterable[Entry | None]") -> "Iterator[list[Entry]]":
+    """The entries in lists of a fixed length: what is coalesced must not depend on the clock."""
+    remaining = (entry for entry in entries if entry is not None)
+    while batch := list(islice(remaining, COALESCED_LINES)):
         yield batch
-
-
-def _write(messages: "Sequence[Message]", output_topic: str) -> int:
-    """Write the summary changes; report the dead letters and return how many there are."""
-    changes = [m.value for m in messages if m.topic == output_topic and m.value is not None]
-    sys.stdout.buffer.writelines(value + b"\n" for value in changes)
-    sys.stdout.buffer.flush()
-    dead_letters = [m for m in messages if m.topic != output_topic]
-    for letter in dead_letters:
-        headers = {name: value.decode() for name, value in letter.headers}
-        output.note(
-            f"line {headers['dlq.source.offset']} (counted from 0): {headers['dlq.reason']}: {headers['dlq.detail']}"
-        )
-    return len(dead_letters)

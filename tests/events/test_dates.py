@@ -1,0 +1,76 @@
+"""Dates of bare reviews: one meaning or none."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.events.dates import to_timestamp
+from worker.events.fields import is_timestamp
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("2019-03-04T14:05:06Z", "2019-03-04T14:05:06Z"),
+        ("2019-03-04T14:05:06.7+01:00", "2019-03-04T14:05:06.7+01:00"),
+        ("2019-03-04 14:05:06", "2019-03-04T14:05:06Z"),
+        ("2019-03-04 14:05:06 UTC", "2019-03-04T14:05:06Z"),
+        ("2019-03-04 14:05:06.123456+0130", "2019-03-04T14:05:06.123456+01:30"),
+        ("2019-03-04 9:05", "2019-03-04T09:05:00Z"),
+        ("2019-03-04", "2019-03-04T00:00:00Z"),
+        ("2019/3/4", "2019-03-04T00:00:00Z"),
+        ("March 4, 2019", "2019-03-04T00:00:00Z"),
+        ("Mar. 4 2019", "2019-03-04T00:00:00Z"),
+        ("Monday, March 4th, 2019", "2019-03-04T00:00:00Z"),
+        ("4 March 2019", "2019-03-04T00:00:00Z"),
+        ("04-Mar-2019", "2019-03-04T00:00:00Z"),
+        ("Mon, 04 Mar 2019 14:05:06 +0000", "2019-03-04T14:05:06Z"),
+        ("Mon, 4 Mar 2019 14:05:06 GMT", "2019-03-04T14:05:06Z"),
+        (1551708306, "2019-03-04T14:05:06Z"),
+        ("1551708306", "2019-03-04T14:05:06Z"),
+        (1551708306.5, "2019-03-04T14:05:06.500Z"),
+        (1551708306123, "2019-03-04T14:05:06.123Z"),
+    ],
+)
+def test_common_forms(written: object, meant: str) -> None:
+    assert to_timestamp(written) == meant
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["03/04/2019", "3.4.2019", "04-03-2019", "March 2019", "2019", 2019, 20190304, "yesterday", "", None, True, [],
+     "2019-02-30", "2019-13-01", "2019-00-03", "2019-03-04 25:00", "30 Feb 2019", 10**400, float("nan"), float("inf")],
+)  # fmt: skip
+def test_what_has_two_meanings_or_none_is_not_guessed(written: object) -> None:
+    assert to_timestamp(written) is None
+
+
+@given(
+    st.text()
+    | st.integers()
+    | st.floats()
+    | st.from_regex(r"[0-9]{1,4}[-/ ]\w{1,9}[-/ ,]+[0-9]{1,4}( [0-9:+]{3,12})?")
+)
+def test_whatever_comes_out_is_a_timestamp_that_stays(written: object) -> None:
+    found = to_timestamp(written)
+    assert found is None or (is_timestamp(found) and to_timestamp(found) == found)
+
+
+@given(
+    st.datetimes(datetime(1980, 1, 1), datetime(2200, 1, 1)).map(
+        lambda one: one.replace(microsecond=0, tzinfo=UTC)
+    )
+)
+def test_all_forms_of_a_moment_mean_it(moment: datetime) -> None:
+    meant = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    seconds = int(moment.timestamp())
+    forms = (
+        "%Y-%m-%d %H:%M:%S",
+        "%B %d, %Y %H:%M:%S",
+        "%d %b %Y %H:%M:%S UTC",
+        "%a, %d %b %Y %H:%M:%S +0000",
+    )
+    for form in (*map(moment.strftime, forms), seconds, str(seconds), seconds * 1000):
+        assert to_timestamp(form) == meant, form

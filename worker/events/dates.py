@@ -1,0 +1,101 @@
+"""Dates as people and exports write them, as RFC 3339: for bare reviews in files; events carry RFC 3339 only.
+
+Only what has one meaning is read. `03/04/2019` is March in one country and April in another: it is not guessed. A time
+without a zone counts as UTC, a day without a time as its midnight.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from worker.events.fields import is_timestamp
+
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH: Final = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_WEEKDAY: Final = r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?\.?,? +)?"
+_DAY: Final = r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
+_YEAR: Final = r"(?P<year>[0-9]{4})"
+_TIME: Final = (
+    r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]{1,9}))?)?"
+    r"(?: ?(?P<zone>z|utc|gmt|[+-][0-9]{2}(?::?[0-9]{2})?))?"
+)
+_FORMS: Final = tuple(
+    re.compile(pattern, re.IGNORECASE | re.ASCII)
+    for pattern in (
+        # 2019-03-04, 2019/3/4, either with a time
+        rf"{_YEAR}(?P<sep>[-/])(?P<number>[0-9]{{1,2}})(?P=sep)(?P<day>[0-9]{{1,2}})(?:(?:t| +){_TIME})?",
+        # March 4, 2019
+        rf"{_WEEKDAY}{_MONTH} +{_DAY},? +{_YEAR}(?:,? +{_TIME})?",
+        # 4 March 2019, 04-Mar-2019, and RFC 2822's Mon, 04 Mar 2019 14:05:06 +0000
+        rf"{_WEEKDAY}{_DAY}[ -]+{_MONTH},?[ -]+{_YEAR}(?:,? +{_TIME})?",
+    )
+)
+_NUMBER: Final = re.compile(r"[0-9]{9,13}(?:\.[0-9]+)?", re.ASCII)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS: Final = range(10**8, 10**10)
+"""Seconds since 1970 of the years 1973 to 2286: lower numbers may be years, days or ids."""
+_MILLISECONDS: Final = range(10**11, 10**13)
+
+
+def to_timestamp(value: object) -> str | None:
+    """The RFC 3339 timestamp that `value` means, None where it means none for sure.
+
+    Taken are RFC 3339 (handed on as it is), ISO dates and times in their usual variants, English dates with the month's name,
+    dates of mail headers (RFC 2822), and numbers (also as text) of seconds or milliseconds since 1970.
+
+    >>> to_timestamp("2019-03-04 14:05:06"), to_timestamp("March 4, 2019"), to_timestamp(1551708306)
+    ('2019-03-04T14:05:06Z', '2019-03-04T00:00:00Z', '2019-03-04T14:05:06Z')
+    >>> to_timestamp("03/04/2019")  # March or April
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return _since_1970(value)
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if is_timestamp(text):
+        return text
+    if _NUMBER.fullmatch(text):
+        return _since_1970(float(text))
+    for form in _FORMS:
+        if match := form.fullmatch(text):
+            return _written(match.groupdict())
+    return None
+
+
+def _since_1970(number: int | float) -> str | None:
+    """Of seconds or milliseconds, to the millisecond."""
+    if _SECONDS.start <= number < _SECONDS.stop:
+        milliseconds = round(number * 1000)
+    elif _MILLISECONDS.start <= number < _MILLISECONDS.stop:
+        milliseconds = round(number)
+    else:
+        return None
+    moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    precision = "milliseconds" if milliseconds % 1000 else "seconds"
+    return moment.isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def _written(parts: dict[str, str | None]) -> str | None:
+    """In RFC 3339, if such a day and time exist."""
+    month = _MONTHS.index(name.lower()[:3]) + 1 if (name := parts.get("month")) else int(parts["number"] or 0)
+    fraction = f".{parts['fraction']}" if parts["fraction"] else ""
+    text = (
+        f"{parts['year']}-{month:02d}-{int(parts['day'] or 0):02d}"
+        f"T{int(parts['hour'] or 0):02d}:{parts['minute'] or '00'}:{parts['second'] or '00'}{fraction}{_zone(parts['zone'])}"
+    )
+    return text if is_timestamp(text) else None
+
+
+def _zone(zone: str | None) -> str:
+    if zone is None or zone[0] not in "+-":
+        return "Z"
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    return "Z" if digits == "0000" else f"{zone[0]}{digits[:2]}:{digits[2:]}"

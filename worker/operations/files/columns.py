@@ -1,0 +1,55 @@
+"""Which columns (or members of JSON objects) stand for which fields of a bare review: `--fields entity_id=asin,...`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from worker.errors import SurroundingsError
+from worker.events.bare import FIELDS
+
+CELLS: Final = ("entity_id", "review_id", "text", "rating", "language", "occurred_at")
+"""The fields that a cell of a table can hold."""
+_NEEDED: Final = ("entity_id", "review_id", "text")
+_MOST_SHOWN: Final = 20
+
+
+def parse_fields(given: Iterable[str]) -> dict[str, str]:
+    """The column's name by field, of texts like `entity_id=asin,text=body`. Raises ValueError, whose text names the fault.
+
+    >>> parse_fields(["entity_id=asin,review_id=id", "text=review body"])
+    {'entity_id': 'asin', 'review_id': 'id', 'text': 'review body'}
+    """
+    fields: dict[str, str] = {}
+    for part in (part for text in given for part in text.split(",")):
+        field, equals, column = (piece.strip() for piece in part.partition("="))
+        if not equals or not column:
+            raise ValueError(f"{part!r} is not FIELD=COLUMN, as in entity_id=asin")
+        if field not in FIELDS:
+            near = get_close_matches(field, FIELDS, 1)
+            raise ValueError(
+                f"{field!r} is no field of a review{f', did you mean {near[0]}?' if near else ''} "
+                f"(there are {', '.join(FIELDS)})"
+            )
+        if field in fields:
+            raise ValueError(f"{field} is given twice")
+        fields[field] = column
+    return fields
+
+
+def check_columns(header: Sequence[str], fields: Mapping[str, str], file: str) -> None:
+    """Raise SurroundingsError unless the header has each column that was named, and what a review cannot do without."""
+    listed = ", ".join(header[:_MOST_SHOWN]) + (", ..." if len(header) > _MOST_SHOWN else "")
+    for field, column in fields.items():
+        if field in CELLS and column not in header:
+            raise SurroundingsError(f"{file} has no column {column} (for {field}); it has {listed}")
+    wanted = [field for field in _NEEDED if fields.get(field, field) not in header]
+    if wanted:
+        example = ",".join(f"{field}=COLUMN" for field in wanted)
+        raise SurroundingsError(
+            f"{file} looks like a table with the columns {listed}; say which is which: --fields {example}"
+        )
+    used = [fields.get(field, field) for field in CELLS]
+    if twice := [name for name in used if header.count(name) > 1]:
+        raise SurroundingsError(f"{file} has the column {twice[0]} twice: rename one")

@@ -1,0 +1,111 @@
+"""What a file is, by its first bytes, whatever its name: what can be read, and what is to be done about all other."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Collection
+from typing import Final, Literal, NamedTuple
+
+from worker.errors import SurroundingsError
+from worker.events.bare import FIELDS
+
+GZIP: Final = b"\x1f\x8b"
+
+_LINES_WANTED: Final = "wanted are JSON lines (one object a line), or CSV or TSV with a header"
+_TO_LINES: Final = f"convert it first ({_LINES_WANTED})"
+# First bytes, what they mean, and what to do; {file} is the file's name.
+_FOREIGN: Final = (
+    (b"PAR1", "a Parquet file", "with pandas: read_parquet(...).to_json(..., orient='records', lines=True)"),
+    (
+        b"PK\x03\x04",
+        "a ZIP archive (or an .xlsx, which is one)",
+        "unpack it: unzip -p {file} | ..., with - for the file",
+    ),
+    (b"BZh", "compressed with bzip2", "bzcat {file} | ..., with - for the file"),
+    (b"\xfd7zXZ\x00", "compressed with xz", "xzcat {file} | ..., with - for the file"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd", "zstdcat {file} | ..., with - for the file"),
+    (b"SQLite format 3\x00", "an SQLite database", _TO_LINES),
+    (b"Obj\x01", "an Avro file", _TO_LINES),
+    (b"ORC", "an ORC file", _TO_LINES),
+    (b"%PDF", "a PDF", _TO_LINES),
+    (b"\xd0\xcf\x11\xe0", "an old Excel or Office file", "save it as CSV UTF-8"),
+)
+_BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_DELIMITERS: Final = ",;\t|"
+
+
+class Format(NamedTuple):
+    """How to read a file, once it is unpacked: `skip` bytes of a byte order mark, then lines of text in `encoding`."""
+
+    kind: Literal["json", "table"]
+    encoding: str
+    skip: int
+    delimiter: str = ""
+
+
+def recognize(head: bytes, file: str, mapped: Collection[str] = ()) -> Format:
+    """The format of a file that begins with `head`; `mapped`: the names of fields that columns were named for.
+
+    Raises SurroundingsError, which says what the file looks like and what to do, where it can not be read.
+
+    >>> recognize(b'{"entity_id": "B00X"}', "reviews.jsonl")
+    Format(kind='json', encoding='utf-8', skip=0, delimiter='')
+    >>> recognize(b"entity_id;review_id;text", "reviews.csv").delimiter
+    ';'
+    """
+    for magic, looks, advice in _FOREIGN:
+        if head.startswith(magic):
+            raise _unreadable(file, looks, advice)
+    encoding, skip = _encoding(head)
+    if encoding == "utf-8" and b"\0" in head:
+        looks = "a tar archive" if head[257:262] == b"ustar" else "binary data, not text"
+        raise _unreadable(file, looks, f"unpack or {_TO_LINES}")
+    return _text_format(head[skip:].decode(encoding, "replace"), encoding, skip, file, mapped)
+
+
+def _encoding(head: bytes) -> tuple[str, int]:
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if head.startswith(mark):
+            return encoding, len(mark)
+    if head[1:2] == b"\0" and head[:1] in b'{["\n\r ':
+        return "utf-16-le", 0
+    if head[:1] == b"\0" and head[1:2] in b'{["\n\r ':
+        return "utf-16-be", 0
+    return "utf-8", 0
+
+
+def _text_format(text: str, encoding: str, skip: int, file: str, mapped: Collection[str]) -> Format:
+    lines = [line for line in map(str.strip, text.split("\n")) if line]
+    first = lines[0] if lines else ""
+    if first in ("{", "["):
+        advice = "jq -c '.[]' {file} > reviews.jsonl" if first == "[" else "jq -c . {file} > reviews.jsonl"
+        looks = "a JSON array" if first == "[" else "JSON spread over several lines"
+        raise _unreadable(file, looks, f"write one object a line: {advice}")
+    if first.startswith("[") and first[1:].lstrip().startswith("{"):
+        raise _unreadable(file, "a JSON array", "write one object a line: jq -c '.[]' {file} > reviews.jsonl")
+    if first.startswith("<"):
+        raise _unreadable(file, "HTML or XML", _TO_LINES)
+    if not first or first.startswith("{"):
+        return Format("json", encoding, skip)
+    if _is_header(first, file, mapped):
+        return Format("table", encoding, skip, max(_DELIMITERS, key=first.count))
+    if any(line.startswith("{") for line in lines):  # lines before it are told as bad, one by one
+        return Format("json", encoding, skip)
+    raise _unreadable(file, "plain text", _LINES_WANTED)
+
+
+def _is_header(line: str, file: str, mapped: Collection[str]) -> bool:
+    """Whether the first line of a file names columns: it must have several, and the file's name or ours say so."""
+    if not any(delimiter in line for delimiter in _DELIMITERS):
+        return False
+    if mapped or file.removesuffix(".gz").endswith((".csv", ".tsv", ".tab")):
+        return True
+    return any(name in line for name in FIELDS)
+
+
+def _unreadable(file: str, looks: str, advice: str) -> SurroundingsError:
+    return SurroundingsError(f"{file} looks like {looks}: {advice.format(file=file)}")
