@@ -29,7 +29,9 @@ FIELDS: Final = (
 
 _IDS: Final = ("entity_id", "review_id")
 _NO_FIELDS: Final[Mapping[str, str]] = {}
-_NUMBER: Final = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?\s*", re.ASCII | re.IGNORECASE)
+_NUMBER: Final = re.compile(
+    r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?\s*", re.ASCII | re.IGNORECASE
+)
 
 
 class Line(NamedTuple):

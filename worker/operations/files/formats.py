@@ -81,11 +81,10 @@ def _encoding(head: bytes) -> tuple[str, int]:
 def _text_format(text: str, encoding: str, skip: int, file: str, mapped: Collection[str]) -> Format:
     lines = [line for line in map(str.strip, text.split("\n")) if line]
     first = lines[0] if lines else ""
-    if first in ("{", "["):
-        advice = "jq -c '.[]' {file} > reviews.jsonl" if first == "[" else "jq -c . {file} > reviews.jsonl"
-        looks = "a JSON array" if first == "[" else "JSON spread over several lines"
-        raise _unreadable(file, looks, f"write one object a line: {advice}")
-    if first.startswith("[") and first[1:].lstrip().startswith("{"):
+    if first == "{" and not any(line.startswith("{") for line in lines[1:2]):
+        looks = "JSON spread over several lines"
+        raise _unreadable(file, looks, "write one object a line: jq -c . {file} > reviews.jsonl")
+    if first == "[" or (first.startswith("[") and first[1:].lstrip().startswith("{")):
         raise _unreadable(file, "a JSON array", "write one object a line: jq -c '.[]' {file} > reviews.jsonl")
     if first.startswith("<"):
         raise _unreadable(file, "HTML or XML", _TO_LINES)
