@@ -102,8 +102,8 @@ class FileProgress:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Nothing is shown meanwhile: for lines that go to the same terminal."""
-        if self._progress is None:
+        """Nothing is shown meanwhile, if standard output is a terminal: for lines that go there."""
+        if self._progress is None or not is_terminal(sys.stdout):
             yield
             return
         self._progress.stop()

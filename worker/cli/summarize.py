@@ -201,8 +201,8 @@ class Run:
         self._changes += sum(change.body is not None for change in outcome.changes)
         with progress.hidden():
             self._sink.write(self._form.at_once(outcome.changes))
-            for fault in sorted([*outcome.rejected, *faulty]):
-                self._findings.add(fault)
+        for fault in sorted([*outcome.rejected, *faulty]):
+            self._findings.add(fault)
         progress.update(self._reviews.position, self._lines)
 
     def _end(self, how: str = "") -> None:

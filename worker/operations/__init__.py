@@ -2,5 +2,6 @@
 
 Topics: `history` and `dead_letters` understand the messages that `worker.kafka.reader` reads. `sent` is the memory of
 `dlq send`, `originals` finds what is to be sent, `resend` sends it. `reset` throws state away, `reset_warnings` says what a new
-start would meet. Databases: `verification` and `reviews` read them as `worker.storage.snapshot` opens them, beside the worker.
+start would meet. Files: `files` reads reviews and events, `summarizing` processes them without Kafka, `sender` sends them.
+Databases: `verification` and `reviews` read them as `worker.storage.snapshot` opens them, beside the worker.
 """

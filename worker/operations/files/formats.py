@@ -92,7 +92,7 @@ def _text_format(text: str, encoding: str, skip: int, file: str, mapped: Collect
         return Format("json", encoding, skip)
     if _is_header(first, file, mapped):
         return Format("table", encoding, skip, max(_DELIMITERS, key=first.count))
-    if any(line.startswith("{") for line in lines):  # lines before it are told as bad, one by one
+    if any(line.startswith("{") for line in lines[:5]):  # those before it are told as bad, one by one
         return Format("json", encoding, skip)
     raise _unreadable(file, "plain text", _LINES_WANTED)
 

@@ -1,0 +1,225 @@
+"""`summarize` on what people have: its forms of output, files of all kinds, and endings that keep what was written."""
+
+import gzip
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.events import lines, sample
+from tests.harness.patience import PATIENCE_SECONDS
+from worker.events import Record, read_line
+from worker.operations.summarizing import LastChanges, Summarizer
+from worker.settings import Settings
+
+COMMAND = [sys.executable, "-m", "worker", "summarize"]
+
+
+@pytest.fixture
+def content():
+    """Reviews of four stays; one of them is deleted again, another loses its only review."""
+    events = [{**event, "entity_id": f"stay {i % 3}"} for i, event in enumerate(sample(90))]
+    gone = {**events[0], "entity_id": "gone"}
+    empty = {**events[1], "entity_id": "empty"}
+    ends = [
+        {"type": "entity.deleted", "entity_id": "gone"},
+        {"type": "review.deleted", "entity_id": "empty", "review_id": empty["review_id"]},
+    ]
+    return lines([gone, empty, *events, *ends])
+
+
+def bodies(out):
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_final_is_the_last_change_of_each_entity_that_has_a_summary(run, write, content):
+    path = write("told.jsonl", content)
+    every = bodies(run("summarize", path, "-k", "4").out)
+    ended = run("summarize", path, "-k", "4", "--final")
+    assert ended.code == 0
+    last = {body["entity_id"]: body for body in every}
+    assert last["empty"]["sentences"] == last["gone"]["sentences"] == []
+    assert bodies(ended.out) == [last[f"stay {i}"] for i in range(3)]
+    assert f", {len(every)} changes, " in ended.err
+
+
+def test_pretty_shows_each_sentence_in_full(run, write, content, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    path = write("told.jsonl", content)
+    final = bodies(run("summarize", path, "-k", "3", "--final").out)
+    shown = run("summarize", path, "-k", "3", "--pretty")
+    assert shown.code == 0
+    cards = shown.out.split("\n\n")
+    for card, body in zip(cards, final, strict=False):
+        assert card.startswith(f"{body['entity_id']} {body['review_count']} reviews, ")
+        told = " ".join(card.split())
+        for sentence in body["sentences"]:
+            assert all(word in told for word in sentence["text"].split())
+    assert all(len(line) <= 60 for line in shown.out.splitlines())
+
+
+def test_pretty_shows_nothing_that_moves_the_cursor(run, write):
+    (event,) = sample(1)
+    event["entity_id"] = "\x1b[2Jstay"
+    event["sentences"][0]["text"] = "Clear \x1b[2J[bold]now"
+    out = run("summarize", write("told.jsonl", lines([event])), "--pretty").out
+    assert "\x1b" not in out
+    assert "[bold]now" in out
+
+
+def test_a_file_of_output_is_there_whole_or_not_at_all(run, write, tmp_path, content):
+    path, target = write("told.jsonl", content), tmp_path / "changes.jsonl"
+    expected = run("summarize", path).out
+    assert run("summarize", path, "-o", target).out == ""
+    assert target.read_text() == expected
+    packed = tmp_path / "changes.jsonl.gz"
+    assert run("summarize", path, "-o", packed).code == 0
+    assert gzip.decompress(packed.read_bytes()).decode() == expected
+    cut = tmp_path / "cut.jsonl.gz"
+    cut.write_bytes(gzip.compress(b"\n".join(content))[:-200])
+    assert run("summarize", cut, "-o", target).code == 2
+    assert target.read_text() == expected
+    assert not list(tmp_path.glob(".*"))
+    same = run("summarize", path, "-o", path)
+    assert same.code == 2
+    assert "is the file that is read" in same.err
+    assert run("summarize", path, "-o", "/dev/null").code == 0
+    nowhere = run("summarize", path, "-o", tmp_path / "no" / "file")
+    assert nowhere.code == 2
+    assert nowhere.err.endswith("cannot be written (No such file or directory)\n")
+
+
+def test_a_table_gives_what_lines_of_json_give(run, write, monkeypatch, content):
+    """No model: the reviews are rejected for that, each by the number of its line."""
+    table = [b"asin,id,body", b'B00X,1,"Two', b'lines."', b"B00X,2,One."]
+    ended = run(
+        "summarize",
+        write("some.csv", table),
+        "--fields",
+        "entity_id=asin,review_id=id",
+        "--fields",
+        "text=body",
+    )
+    assert ended.code == 1
+    assert [line.split(": ")[:2] for line in ended.err.splitlines()[:2]] == [
+        ["line 2", "no_embedding"],
+        ["line 4", "no_embedding"],
+    ]
+    assert "2 of 2 rows could not be used: no_embedding 2" in ended.err
+    assert run("summarize", write("some.csv", table), "--fields", "asin=entity_id").code == 2
+
+
+def test_what_was_left_out_is_told(run, write):
+    reviews = [{"entity_id": 5, "review_id": i, "sentences": [], "occurred_at": date} for i, date in enumerate(
+        ["2019-03-04", "03/04/2019", "sometime"]
+    )]  # fmt: skip
+    ended = run("summarize", write("some.jsonl", lines(reviews)))
+    assert ended.code == 0
+    warning, closing = ended.err.splitlines()
+    assert warning.startswith("warning: occurred_at was left out of 2 reviews: ")
+    assert warning.endswith("first in line 2: '03/04/2019'")
+    assert closing.startswith("3 lines, 1 entity, 0 changes, ")
+
+
+def test_at_most_ten_lines_are_told_one_by_one(run, write, content):
+    ended = run("summarize", write("some.jsonl", [*content, *[b"{"] * 30]))
+    told = ended.err.splitlines()
+    first = len(content) + 1
+    assert [line.split(":")[0] for line in told[:10]] == [f"line {first + i}" for i in range(10)]
+    assert told[10] == "more lines that cannot be used are counted, not shown"
+    assert told[-1].endswith(f"30 of {first + 29} lines could not be used: bad_json 30")
+    assert len(told) == 13
+
+
+@pytest.mark.parametrize(
+    ("redirected", "told"),
+    [
+        (">&-", "standard output is closed: "),
+        (">/dev/full", "standard output cannot be written (No space left on device)"),
+        ("- <&-", "standard input is closed: "),
+        ("-o /dev/full", "/dev/full cannot be written (No space left on device)"),
+    ],
+)
+def test_closed_and_full_streams_are_one_line(write, content, redirected, told):
+    file = "" if redirected.startswith("- ") else write("told.jsonl", content)
+    command = f"'{sys.executable}' -m worker summarize {file} {redirected}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"coversumm-worker: error: {told}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_reader_that_has_enough_ends_it_although_nothing_more_is_written(write, content):
+    """The rest of standard input never comes, and would change nothing."""
+    with subprocess.Popen(
+        [*COMMAND, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdin.write(content[0] + b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(b'{"type":"entity.deleted","entity_id":"nobody"}\n')
+        process.stdin.flush()
+        assert process.wait(PATIENCE_SECONDS) == 0
+        assert process.stderr.read() == b""
+
+
+def test_a_pipe_that_pauses_is_answered():
+    """However little has come."""
+    reviews = [
+        {"entity_id": "e", "review_id": i, "sentences": [{"text": "Good.", "embedding": [1, i, 0]}]}
+        for i in range(3)
+    ]
+    with subprocess.Popen(
+        [*COMMAND, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        for number, line in enumerate(lines(reviews)):
+            process.stdin.write(line + b"\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["sequence"] == number
+        process.stdin.close()
+        assert process.wait(PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.parametrize("option", [["--final"], ["-o"]])
+def test_ctrl_c_keeps_what_is_whole(write, tmp_path, content, option):
+    """--final tells what came before; a file that is named is not there."""
+    target = tmp_path / "changes.jsonl"
+    options = [*option, target] if option == ["-o"] else option
+    primary, secondary = pty.openpty()  # a terminal, so that its progress says how far it is
+    with subprocess.Popen(
+        [*COMMAND, "-", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=secondary
+    ) as process:
+        os.close(secondary)
+        process.stdin.write(b"\n".join(content[:20]) + b"\n")
+        process.stdin.flush()
+        shown = b""
+        while b"20 lines" not in shown:
+            shown += os.read(primary, 4096)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 130
+    os.close(primary)
+    assert not target.exists()
+    assert not list(tmp_path.glob(".*part"))
+    entities = [body["entity_id"] for body in bodies(out)]
+    assert entities == (["empty", "gone", "stay 0", "stay 1", "stay 2"] if option == ["--final"] else [])
+
+
+def test_results_do_not_depend_on_how_the_lines_are_cut(content):
+    def changes(size):
+        summarizer = Summarizer(Settings.from_environment(k="3"), "file", None)
+        records = [Record("file", 0, i, -1, *read_line(line)) for i, line in enumerate(content)]
+        parts = [summarizer.take(records[i : i + size]) for i in range(0, len(records), size)]
+        return [change for part in parts for change in part.changes]
+
+    whole = changes(1000)
+    assert len(whole) > 30
+    assert changes(1) == changes(7) == whole
+    last = LastChanges()
+    last.update(whole)
+    assert len(list(last.bodies())) == 3
