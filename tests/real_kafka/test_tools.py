@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -605,3 +607,50 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
         "COVERSUMM_APP_ID": "another-group",
     }
     assert {row["current"] for row in printed(tool(site, "verify", worker=first))} == {None}
+
+
+# -- send -------------------------------------------------------------------------------------------------------------
+
+
+def test_sending_goes_on_where_the_broker_died(tmp_path: Path) -> None:
+    """The line that is told has all before it acknowledged: going on there loses nothing and repeats no more than is told."""
+    lines = [
+        json.dumps(
+            {"type": "review.upserted", "entity_id": f"e{i % 11}", "review_id": f"r{i}", "text": "Good."}
+        )
+        for i in range(2000)
+    ]
+    path = tmp_path / "events.jsonl"
+    path.write_text("\n".join(lines))
+    with KafkaBroker(tmp_path / "broker") as broker:
+        broker.create_topic("in", 3)
+        environment = clean_environment(
+            {"KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "COVERSUMM_INPUT_TOPIC": "in"}
+        )
+
+        def start(*options: str) -> subprocess.Popen[str]:
+            command = [*COMMAND, "send", str(path), *options]
+            return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+
+        with start("--rate", "50") as sending:
+            while len(read_topic(broker.bootstrap_servers, "in")) < 30:
+                assert sending.poll() is None
+            broker.kill()
+            _, told = sending.communicate(timeout=PATIENCE_SECONDS)
+        assert sending.returncode == 2, told
+        match = re.search(
+            r"; (\d+) events were sent; go on with --from-line (\d+)(?: \(it repeats (\d+) )?", told
+        )
+        assert match, told
+        sent, line, repeated = (int(number or 0) for number in match.groups())
+        assert sent - repeated == line - 1
+        broker.start()
+        before = Counter((m.value or b"").decode() for m in read_topic(broker.bootstrap_servers, "in"))
+        assert all(before[lines[i]] == 1 for i in range(line - 1))
+        with start("--from-line", str(line)) as going_on:
+            _, told = going_on.communicate(timeout=PATIENCE_SECONDS)
+        assert going_on.returncode == 0, told
+        after = Counter((m.value or b"").decode() for m in read_topic(broker.bootstrap_servers, "in"))
+    assert set(after) == set(lines)
+    assert all(after[lines[i]] == 1 for i in range(line - 1))
+    assert max(after.values()) <= 2

@@ -116,7 +116,7 @@ class Sending:
                     progress.update(self._reviews.position, sender.delivered)
                 sender.flush()
         except (KeyboardInterrupt, SurroundingsError) as end:
-            sender.flush(quiet=True)
+            sender.give_up()
             where = sender.where_to_go_on(self._first_line)
             if isinstance(end, KeyboardInterrupt):
                 output.note(f"interrupted: {where}")

@@ -15,6 +15,8 @@ from worker.kafka.diagnosis import Diagnosis
 from worker.settings import Settings
 
 DELIVERY_TIMEOUT_MS = 60_000
+LAST_WAIT_SECONDS = 10.0
+"""For what is on its way when sending ends early: what is not acknowledged by then is sent again."""
 
 
 class Sender:
@@ -52,11 +54,16 @@ class Sender:
         self._producer.poll(0)
         self._raise_error()
 
-    def flush(self, *, quiet: bool = False) -> None:
-        """Wait until all is delivered; SurroundingsError where something was not, unless `quiet`."""
+    def flush(self) -> None:
+        """Wait until all is delivered; SurroundingsError where something was not."""
         self._producer.flush(DELIVERY_TIMEOUT_MS / 1000 + 5)
-        if not quiet:
-            self._raise_error()
+        self._raise_error()
+
+    def give_up(self) -> None:
+        """Wait a moment for what is on its way; after it no more is sent."""
+        self._producer.flush(LAST_WAIT_SECONDS)
+        self._producer.purge()
+        self._producer.poll(0)
 
     def where_to_go_on(self, first_line: int) -> str:
         """For people: what was delivered, and the line (from 1) to go on from; `first_line` where nothing was."""
