@@ -4,6 +4,7 @@ Everything that can be wrong with the surroundings is looked at before the worke
 ends in one clear line and exit code 2.
 """
 
+import logging
 from typing import Any
 
 from worker.kafka.clients import KafkaClients
@@ -17,7 +18,7 @@ from worker.limits import Limit
 from worker.metrics import Metrics
 from worker.processing.config import check_index, processor_config
 from worker.processing.processor import Processor
-from worker.settings import Settings
+from worker.settings import Settings, unknown_settings
 from worker.storage.databases import Databases
 from worker.storage.lock import lock_data_dir
 from worker.stream.application import CoverSummApp, check_faust, faust_app
@@ -35,6 +36,8 @@ from worker.stream.worker import StreamWorker, WorkerMetrics
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
 from worker.web import check_port, install_web
+
+log = logging.getLogger(__name__)
 
 
 def run_worker(settings: Settings) -> int:
@@ -134,6 +137,8 @@ def __getattr__(name: str) -> Any:
     """`app`, for Faust's own command line: built when it is first asked for, because that reads settings and asks the broker."""
     if name != "app":
         raise AttributeError(name)
+    if unknown := unknown_settings():
+        log.warning("%s", unknown)
     built = build_app(Settings.from_environment())
     globals()["app"] = built
     return built

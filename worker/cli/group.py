@@ -20,6 +20,7 @@ import click
 from worker import __version__
 from worker.cli import (
     completion,
+    config,
     demo,
     dlq,
     inspect,
@@ -33,13 +34,14 @@ from worker.cli import (
 )
 from worker.cli.command import Group
 from worker.errors import CoversummError, Crash, SurroundingsError
+from worker.settings import environment_file, unknown_settings
 
 INTERRUPTED = 128 + signal.SIGINT
 
 
 SECTIONS = {
     "To try it": (demo, summarize),
-    "To run it": (topics, run, send),
+    "To run it": (config, topics, run, send),
     "To look at it": (inspect, verify),
     "When something went wrong": (dlq, reset),
     "Around it": (completion,),
@@ -57,11 +59,22 @@ SECTIONS = {
     ],
 )
 @click.version_option(__version__, prog_name=output.PROGRAM)
-def cli() -> None:
+@click.option(
+    "--env-file",
+    metavar="FILE",
+    type=click.Path(),
+    help="Environment variables, NAME=VALUE a line; those that are set already win.",
+)
+@click.pass_context
+def cli(context: click.Context, env_file: str | None) -> None:
     """The exact extractive summary of every entity's reviews, kept current on Kafka, exactly once.
 
     Settings are environment variables (KAFKA_BOOTSTRAP_SERVERS, COVERSUMM_...): docs/reference/settings.md lists them.
     """
+    if env_file is not None:
+        context.with_resource(environment_file(env_file))
+    if context.invoked_subcommand != run.command.name and (unknown := unknown_settings()):
+        output.note(f"warning: {unknown}")  # `run` tells its log
 
 
 for section, modules in SECTIONS.items():

@@ -1,10 +1,14 @@
 """`run`: the worker itself."""
 
+import logging
+
 import click
 
 from worker.cli.command import Command
 from worker.cli.logs import set_up_logging
-from worker.settings import Settings
+from worker.settings import Settings, unknown_settings
+
+log = logging.getLogger(__name__)
 
 
 @click.command(
@@ -27,6 +31,8 @@ def command() -> int:
     """
     settings = Settings.from_environment()
     set_up_logging(settings)
+    if unknown := unknown_settings():
+        log.warning("%s", unknown)
     from worker.app import run_worker
 
     return run_worker(settings)

@@ -11,7 +11,7 @@ from worker.errors import SurroundingsError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.kafka.topics import Topics
+    from worker.kafka.topics import Topics, TopicSpec
 
 COLUMNS = (
     Column("role"),
@@ -59,19 +59,20 @@ def command(partitions: int | None, replication_factor: int | None, dry_run: boo
     missing = topics.missing()
     if not dry_run:
         topics.create(missing, count, replication_factor or -1)
-    created = {spec.name for spec in missing}
+    policies = _policies(topics, missing)
     counts = refused_counts(topics, count, lambda: has_progress(clients, settings, count))
-    complaints = [*map(str, counts), *_policy_complaints(topics, created)]
+    complaints = [*map(str, counts), *_policy_complaints(topics, policies)]
     rows = []
     for spec in topics.specs.values():
-        status = ("missing" if dry_run else "created") if spec.name in created else "exists"
+        made = "missing" if dry_run else "created"
         rows.append(
             {
                 "role": spec.role,
                 "topic": spec.name,
                 "partitions": topics.partitions.get(spec.name, count),
-                "cleanup_policy": spec.config["cleanup.policy"],
-                "status": status,
+                "cleanup_policy": policies.get(spec.name),
+                "wanted_cleanup_policy": spec.config["cleanup.policy"],
+                "status": made if spec in missing else "exists",
             }
         )
     _show(rows, complaints, as_json)
@@ -93,18 +94,25 @@ def _wanted_partitions(topics: "Topics", asked: int | None) -> int:
     return count
 
 
-def _policy_complaints(topics: "Topics", created: set[str]) -> list[str]:
+def _policies(topics: "Topics", created: "list[TopicSpec]") -> dict[str, str]:
+    """The cleanup policies by topic name, as the broker tells them; of those that were made just now, as they were asked for."""
     from confluent_kafka import KafkaException
 
-    if created.issuperset(spec.name for spec in topics.specs.values()):
-        return []
+    made = {spec.name: spec.config["cleanup.policy"] for spec in created if spec.name in topics.partitions}
     try:
-        return list(topics.check_policies().values())
+        return made | topics.policies(spec for spec in topics.specs.values() if spec not in created)
     except (KafkaException, TimeoutError) as cause:
         # No permission, or a broker that does not know the request.
         why = cause.args[0].str() if isinstance(cause, KafkaException) else "no answer from the broker"
         output.note(f"the cleanup policies were not checked: {why}")
-        return []
+        return made
+
+
+def _policy_complaints(topics: "Topics", policies: dict[str, str]) -> list[str]:
+    from worker.kafka.topics import policy_complaint
+
+    found = (policy_complaint(s, policies[s.name]) for s in topics.specs.values() if s.name in policies)
+    return [complaint for complaint in found if complaint is not None]
 
 
 def _show(rows: list[dict[str, object]], complaints: list[str], as_json: bool) -> None:
@@ -112,6 +120,18 @@ def _show(rows: list[dict[str, object]], complaints: list[str], as_json: bool) -
         for row in rows:
             output.print_json(row)
     else:
-        show_table(COLUMNS, [list(row.values()) for row in rows])
+        show_table(
+            COLUMNS,
+            [
+                [row[one] for one in ("role", "topic", "partitions")] + [_cleanup(row), row["status"]]
+                for row in rows
+            ],
+        )
     for complaint in complaints:
         output.complain(complaint)
+
+
+def _cleanup(row: dict[str, object]) -> str:
+    """The policy that is there, and the one that should be where it is another."""
+    real, wanted = row["cleanup_policy"], row["wanted_cleanup_policy"]
+    return str(real) if real == wanted else f"{output.cell(real)} (should be {wanted})"

@@ -42,7 +42,7 @@ class TransactionalProducer:
         self._timeout_seconds = settings.transaction_timeout_ms / 1000
         self._transactions = Transactions(
             clients,
-            f"{settings.app_id}-{settings.instance_id}",
+            settings.transactional_id,
             timeout_ms=settings.transaction_timeout_ms,
             deadline_seconds=settings.commit_timeout_ms / 1000,
             abort_seconds=None,

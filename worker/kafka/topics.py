@@ -5,7 +5,7 @@ partition number. The input topic belongs to its producers: it is never created 
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
@@ -63,6 +63,14 @@ def topic_specs(settings: Settings) -> dict[str, TopicSpec]:
     return {spec.role: spec for spec in specs}
 
 
+def policy_complaint(spec: TopicSpec, policy: str) -> str | None:
+    """A sentence about a cleanup policy that loses data: a compacted input, an output or changelog that deletes."""
+    wanted = spec.config["cleanup.policy"]
+    if policy == wanted or spec.role == "dead letters":
+        return None
+    return f"the {spec.role} topic {spec.name} has cleanup.policy={policy}, it should be {wanted}"
+
+
 class Topics:
     """What a broker has of the worker's topics.
 
@@ -114,27 +122,36 @@ class Topics:
         """The topics that do not exist yet, the input among them."""
         return [spec for spec in self.specs.values() if spec.name not in self.partitions]
 
-    def check_policies(self) -> dict[str, str]:
-        """By role, sentences about cleanup policies that lose data: a compacted input, an output or changelog that deletes.
+    def policies(self, specs: Iterable[TopicSpec]) -> dict[str, str]:
+        """By topic name, the cleanup policies of those that exist.
 
         Raises:
-            KafkaException, TimeoutError: the broker does not answer.
+            KafkaException, TimeoutError: the broker does not answer, or not this client.
         """
-        existing = [spec for spec in self.specs.values() if spec.name in self.partitions]
+        existing = [spec.name for spec in specs if spec.name in self.partitions]
+        if not existing:
+            return {}
         futures = self._admin.describe_configs(
-            [ConfigResource(ConfigResource.Type.TOPIC, s.name) for s in existing]
+            [ConfigResource(ConfigResource.Type.TOPIC, name) for name in existing]
         )
         found = {
             resource.name: future.result(METADATA_TIMEOUT_SECONDS) for resource, future in futures.items()
         }
-        complaints = {}
-        for spec in existing:
-            wanted, policy = spec.config["cleanup.policy"], found[spec.name]["cleanup.policy"].value
-            if policy != wanted and spec.role != "dead letters":
-                complaints[spec.role] = (
-                    f"the {spec.role} topic {spec.name} has cleanup.policy={policy}, it should be {wanted}"
-                )
-        return complaints
+        return {name: str(found[name]["cleanup.policy"].value) for name in existing}
+
+    def check_policies(self) -> dict[str, str]:
+        """By role, sentences about cleanup policies that lose data: see `policy_complaint`.
+
+        Raises:
+            KafkaException, TimeoutError: the broker does not answer.
+        """
+        policies = self.policies(self.specs.values())
+        complaints = {
+            spec.role: policy_complaint(spec, policies[spec.name])
+            for spec in self.specs.values()
+            if spec.name in policies
+        }
+        return {role: complaint for role, complaint in complaints.items() if complaint is not None}
 
     def create(self, specs: list[TopicSpec], partitions: int, replication_factor: int = -1) -> None:
         """Create topics; one that somebody else creates at the same time counts as created.

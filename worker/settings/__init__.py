@@ -1,8 +1,10 @@
 """The settings, and the only package that reads the environment.
 
-    fields   what can be set: variable, kind, default, help
-    kinds    what a variable's text may be
-    checks   what settings demand of each other
+    fields    what can be set: variable, kind, default, help
+    kinds     what a variable's text may be
+    checks    what settings demand of each other
+    env_file  files of variables
+    unknown   variables that look like settings and are none
 
 Whatever is wrong is one SurroundingsError that names the variable, the value and what is accepted. An empty variable
 counts as not set.
@@ -14,8 +16,9 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +26,7 @@ from typing import Any
 
 from worker.errors import SurroundingsError
 from worker.settings.checks import complaints
+from worker.settings.env_file import read_env_file
 from worker.settings.fields import (
     MAX_SENTENCES_PER_ENTITY,
     PREFIX,
@@ -31,6 +35,7 @@ from worker.settings.fields import (
     Setting,
     settings_by_field,
 )
+from worker.settings.unknown import unknown_variables
 
 __all__ = [
     "MAX_SENTENCES_PER_ENTITY",
@@ -38,10 +43,17 @@ __all__ = [
     "RESERVED",
     "Setting",
     "Settings",
+    "environment_file",
     "environment_with",
     "limit_native_threads",
+    "origins",
     "settings_by_field",
+    "unknown_settings",
 ]
+
+FOUND_OUT = "found out at start"
+_places: dict[str, str] = {}
+"""Of variables that `environment_file` has set: where they stand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +62,10 @@ class Settings(Fields):
 
     def __post_init__(self) -> None:
         """Fill in the defaults that are found out at start, then check."""
-        data_dir = self.data_dir.expanduser().absolute()
-        resolved = {
-            "data_dir": data_dir,
-            "model_cache_dir": self.model_cache_dir.expanduser().absolute(),
-            "dlq_topic": self.dlq_topic or f"{self.input_topic}.dlq",
-            "embedder_threads": self.embedder_threads or os.cpu_count() or 1,
-            "instance_id": self.instance_id or _instance_id(data_dir),
-        }
-        for name, value in resolved.items():
-            object.__setattr__(self, name, value)
+        for name in ("data_dir", "model_cache_dir"):
+            object.__setattr__(self, name, getattr(self, name).expanduser().absolute())
+        for name, value in self._found_out().items():
+            object.__setattr__(self, name, getattr(self, name) or value)
         for complaint in complaints(self):
             raise SurroundingsError(complaint)
         try:
@@ -79,20 +85,60 @@ class Settings(Fields):
         described = settings_by_field()
         _refuse_reserved(environ)
         _refuse_misspelt(environ, [setting.variable for setting in described.values()])
-        given = {name: environ.get(setting.variable, "").strip() for name, setting in described.items()}
-        given |= {name: text for name, text in instead.items() if text is not None}
-        return cls(**{name: _parse(described[name], text) for name, text in given.items() if text})
+        options = {name: text for name, text in instead.items() if text is not None}
+        values = {
+            name: _parse(described[name], described[name].variable, text)
+            for name, text in options.items()
+            if text
+        }
+        for name, setting in described.items():
+            if name not in options and (text := environ.get(setting.variable, "").strip()):
+                values[name] = _parse(setting, _placed(setting.variable), text)
+        return cls(**values)
+
+    def _found_out(self) -> dict[str, Any]:
+        """The defaults that depend on this machine or on other settings, by field."""
+        return {
+            "dlq_topic": f"{self.input_topic}.dlq",
+            "embedder_threads": os.cpu_count() or 1,
+            "instance_id": _instance_id(self.data_dir),
+            "web_advertised_url": f"http://{self.web_bind}:{self.web_port}",
+        }
+
+    def shown(self, name: str) -> Any:
+        """A field's value as it may be shown: a JSON scalar, `***` for a secret."""
+        value = getattr(self, name)
+        if settings_by_field()[name].secret and value is not None:
+            return "***"
+        return str(value) if isinstance(value, Path) else value
+
+    def changed(self) -> dict[str, Any]:
+        """By variable, what is not as it would be by default, as it may be shown."""
+        defaults = {one.name: one.default for one in fields(Fields)} | self._found_out()
+        defaults |= {
+            name: value.expanduser().absolute() for name, value in defaults.items() if isinstance(value, Path)
+        }
+        return {
+            described.variable: self.shown(name)
+            for name, described in settings_by_field().items()
+            if getattr(self, name) != defaults[name]
+        }
 
     def secrets(self) -> list[str]:
         """The values that nothing may show."""
         values = (getattr(self, name) for name, setting in settings_by_field().items() if setting.secret)
         return [str(value) for value in values if value]
 
+    @property
+    def transactional_id(self) -> str:
+        """Of this worker's transactions: stable over restarts, unique among running workers."""
+        return f"{self.app_id}-{self.instance_id}"
+
     def kafka_client_config(self) -> dict[str, Any]:
         """Addresses and security for librdkafka."""
         config = {
             "bootstrap.servers": self.bootstrap_servers,
-            "client.id": f"{self.app_id}-{self.instance_id}",
+            "client.id": self.transactional_id,
             "security.protocol": self.security_protocol.lower(),
             "sasl.mechanism": self.sasl_mechanism,
             "sasl.username": self.sasl_username,
@@ -116,6 +162,53 @@ class Settings(Fields):
         return context
 
 
+@contextmanager
+def environment_file(path: str) -> Iterator[None]:
+    """The variables of a file in the environment meanwhile; what is set there already, and not empty, wins.
+
+    Raises:
+        SurroundingsError: see `read_env_file`.
+    """
+    before = dict(os.environ)
+    for name, value, place in read_env_file(path):
+        if not before.get(name, "").strip():
+            os.environ[name] = value
+            _places[name] = place
+    try:
+        yield
+    finally:
+        for name in _places:
+            os.environ.pop(name)
+            if name in before:
+                os.environ[name] = before[name]
+        _places.clear()
+
+
+def origins(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """By field, where its value comes from: `default`, `found out at start`, `environment`, or `file:line`."""
+    unset = dict.fromkeys(settings_by_field(), "default") | dict.fromkeys(Settings()._found_out(), FOUND_OUT)
+    return {
+        name: _places.get(one.variable, "environment")
+        if environ.get(one.variable, "").strip()
+        else unset[name]
+        for name, one in settings_by_field().items()
+    }
+
+
+def unknown_settings(environ: Mapping[str, str] = os.environ) -> str | None:
+    """A line about the variables that look like settings and are none, with what may be meant; None where there are none.
+
+    Without those that are refused anyway: `Settings.from_environment` says so.
+    """
+    known = {*(one.variable for one in settings_by_field().values()), *RESERVED}
+    unknown = [
+        f"{_placed(one.variable)} ({'is it ' + one.nearest + '?' if one.nearest else 'nothing is near'})"
+        for one in unknown_variables(environ, known)
+        if not _misspelt(one.variable, known)
+    ]
+    return f"ignored, for there are no such settings: {', '.join(unknown)}" if unknown else None
+
+
 def limit_native_threads() -> None:
     """One thread for NumPy's BLAS, unless the environment says otherwise; before NumPy is imported.
 
@@ -137,31 +230,40 @@ def _instance_id(data_dir: Path) -> str:
     return f"{host}-{sha256(os.fsencode(data_dir)).hexdigest()[:8]}"
 
 
-def _parse(setting: Setting, text: str) -> Any:
+def _parse(setting: Setting, what: str, text: str) -> Any:
     try:
         return setting.kind.parse(text)
     except ValueError:
         value = "its value" if setting.secret else _shown(text)
-        raise SurroundingsError(
-            f"{setting.variable}: {value} is not accepted; {setting.kind.accepts}"
-        ) from None
+        raise SurroundingsError(f"{what}: {value} is not accepted; {setting.kind.accepts}") from None
+
+
+def _placed(variable: str) -> str:
+    """The variable, with the place it comes from where that is a file."""
+    return f"{_places[variable]}: {variable}" if variable in _places else variable
 
 
 def _refuse_reserved(environ: Mapping[str, str]) -> None:
     for variable, why in RESERVED.items():
         if text := environ.get(variable, "").strip():
-            raise SurroundingsError(f"{variable}: {_shown(text)} cannot be used, {why}: unset it")
+            raise SurroundingsError(f"{_placed(variable)}: {_shown(text)} cannot be used, {why}: unset it")
 
 
 def _refuse_misspelt(environ: Mapping[str, str], known: Iterable[str]) -> None:
     """A misspelt variable would be ignored in silence. Near misses only: Kubernetes adds some of its own."""
     names = {*known, *RESERVED}
     for variable in environ:
-        if variable.startswith(PREFIX) and variable not in names:
-            for near in get_close_matches(variable, names, n=1, cutoff=0.93):
-                raise SurroundingsError(
-                    f"{variable}: there is no such setting; {near} is the nearest: rename or unset"
-                )
+        if near := _misspelt(variable, names):
+            raise SurroundingsError(
+                f"{_placed(variable)}: there is no such setting; {near} is the nearest: rename or unset"
+            )
+
+
+def _misspelt(variable: str, names: set[str]) -> str | None:
+    """The setting that is surely meant, None where that is not sure."""
+    if not variable.startswith(PREFIX) or variable in names:
+        return None
+    return next(iter(get_close_matches(variable, names, n=1, cutoff=0.93)), None)
 
 
 def _shown(text: str) -> str:

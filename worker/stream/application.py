@@ -141,7 +141,7 @@ def _configured(settings: Settings, partitions: int) -> CoverSummApp:
         web_bind=settings.web_bind,
         web_port=settings.web_port,
         web_tables_enabled=False,
-        canonical_url=settings.web_advertised_url or f"http://{settings.web_bind}:{settings.web_port}",
+        canonical_url=settings.web_advertised_url,
         logging_config=None,
     )
 

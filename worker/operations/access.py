@@ -1,0 +1,207 @@
+"""Whether a broker has and allows what `run` needs: asked, never tried, so that nothing changes.
+
+Kafka tells what a client may do with topics, groups and the cluster; the creation of a topic can be validated without being done.
+It does not tell about transactional ids: only who begins a transaction finds out, and that would fence a worker.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewTopic
+
+from worker.kafka.clients import SILENT, KafkaClients
+from worker.kafka.topics import Topics, TopicSpec, policy_complaint
+from worker.settings import Settings
+
+TIMEOUT_SECONDS: Final = 15.0
+OPERATIONS: Final = {
+    "input": (AclOperation.READ,),
+    "output": (AclOperation.WRITE,),
+    "dead letters": (AclOperation.WRITE,),
+    "changelog": (AclOperation.READ, AclOperation.WRITE),
+}
+"""By role, what `run` does with a topic; reading and writing include describing."""
+_DENIED: Final = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
+# The first question about any group makes Kafka set up its own topic of offsets: for a moment nobody coordinates.
+_SOON: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+T = TypeVar("T")
+
+
+class Check(NamedTuple):
+    """One thing that was asked. `passed` is None where there was no answer; `found` says what was, `remedy` what to do."""
+
+    of: str
+    what: str
+    passed: bool | None
+    found: str
+    remedy: str = ""
+
+
+def checks(settings: Settings) -> Iterator[Check]:
+    """Ask the broker; one check after another.
+
+    Raises:
+        SurroundingsError: it does not answer, or does not let this client in.
+    """
+    clients = KafkaClients(settings, SILENT)
+    topics = Topics(settings, clients)
+    yield Check("broker", "answers", True, settings.bootstrap_servers)
+    asked = _Asked(topics, clients.admin(), settings)
+    for spec in topics.specs.values():
+        yield from asked.topic(spec)
+    yield asked.group()
+    yield asked.transactions()
+
+
+class _Asked:
+    """The questions, each to one resource."""
+
+    def __init__(self, topics: Topics, admin: AdminClient, settings: Settings) -> None:
+        self._topics = topics
+        self._admin = admin
+        self._settings = settings
+
+    def topic(self, spec: TopicSpec) -> Iterator[Check]:
+        """Whether it is there, as it should be, and may be used."""
+        of = f"{spec.role} topic {spec.name}"
+        try:
+            found = self._answer(
+                lambda: self._admin.describe_topics(
+                    TopicCollection([spec.name]),
+                    include_authorized_operations=True,
+                    request_timeout=TIMEOUT_SECONDS,
+                )[spec.name]
+            )
+        except KafkaException as cause:
+            yield self._absent(spec, of, cause.args[0])
+            return
+        except TimeoutError:
+            yield Check(of, "exists", None, "no answer from the broker")
+            return
+        yield Check(of, "exists", True, f"{len(found.partitions)} partitions")
+        yield self._count(spec, of, len(found.partitions))
+        yield self._policy(spec, of)
+        yield self._allowed(of, OPERATIONS[spec.role], found.authorized_operations, f"--topic {spec.name}")
+
+    def _absent(self, spec: TopicSpec, of: str, error: KafkaError) -> Check:
+        needed = OPERATIONS[spec.role]
+        if error.code() in _DENIED:
+            return self._allowed(of, needed, (), f"--topic {spec.name}")
+        if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return Check(of, "exists", None, error.str())
+        if spec.role == "input":
+            remedy = (
+                "create it where its producers are set up, or with `coversumm-worker topics --partitions N`"
+            )
+            return Check(
+                of, "exists", False, "there is none", f"{remedy}; COVERSUMM_INPUT_TOPIC names another"
+            )
+        return self._creation(spec, of)
+
+    def _creation(self, spec: TopicSpec, of: str) -> Check:
+        """Whether `run` may create it: the broker validates the creation and does nothing."""
+        count = self._topics.partitions.get(self._topics.specs["input"].name, 1)
+        new = NewTopic(spec.name, count, -1, config=dict(spec.config))
+        try:
+            self._answer(lambda: self._admin.create_topics([new], validate_only=True)[spec.name])
+        except KafkaException as cause:
+            remedy = "allow it CREATE, or create the topic with `coversumm-worker topics` as somebody who may"
+            return Check(of, "may be created", False, cause.args[0].str(), remedy)
+        except TimeoutError:
+            return Check(of, "may be created", None, "no answer from the broker")
+        return Check(of, "may be created", True, "there is none yet: `run` creates it")
+
+    def _count(self, spec: TopicSpec, of: str, count: int) -> Check:
+        wanted = self._topics.partitions.get(self._topics.specs["input"].name, count)
+        remedy = "all four topics need the same count: name another topic, or create it again with that of the input"
+        return Check(of, "partitions", count == wanted, str(count), "" if count == wanted else remedy)
+
+    def _policy(self, spec: TopicSpec, of: str) -> Check:
+        wanted = spec.config["cleanup.policy"]
+        try:
+            policy = self._topics.policies([spec]).get(spec.name)
+        except KafkaException as cause:
+            return Check(of, "cleanup policy", None, cause.args[0].str(), "DESCRIBE_CONFIGS would tell")
+        except TimeoutError:
+            policy = None
+        if policy is None:
+            return Check(of, "cleanup policy", None, "no answer from the broker")
+        is_right = policy_complaint(spec, policy) is None
+        return Check(
+            of, "cleanup policy", is_right, policy, "" if is_right else f"set cleanup.policy={wanted}"
+        )
+
+    def group(self) -> Check:
+        """Whether the worker may join its group and commit."""
+        name = self._settings.app_id
+        of, needed, option = f"group {name}", (AclOperation.READ,), f"--group {name}"
+        try:
+            found = self._answer(
+                lambda: self._admin.describe_consumer_groups(
+                    [name], include_authorized_operations=True, request_timeout=TIMEOUT_SECONDS
+                )[name]
+            )
+        except KafkaException as cause:
+            if cause.args[0].code() in _DENIED:
+                return self._allowed(of, needed, (), option)
+            return Check(of, "allowed", None, cause.args[0].str())
+        except TimeoutError:
+            return Check(of, "allowed", None, "no answer from the broker")
+        return self._allowed(of, needed, found.authorized_operations, option)
+
+    def transactions(self) -> Check:
+        """What Kafka tells of transactional ids: nothing, but that somebody may do anything."""
+        name = self._settings.transactional_id
+        of = f"transactional id {name}"
+        try:
+            cluster = self._answer(
+                lambda: self._admin.describe_cluster(
+                    include_authorized_operations=True, request_timeout=TIMEOUT_SECONDS
+                )
+            )
+        except (KafkaException, TimeoutError):
+            cluster = None
+        if cluster is not None and AclOperation.CLUSTER_ACTION in (cluster.authorized_operations or ()):
+            return Check(of, "allowed", True, "this client may do anything")
+        return Check(
+            of,
+            "allowed",
+            None,
+            "Kafka does not tell",
+            f"it needs WRITE: {self._add(('WRITE',), f'--transactional-id {name}')}",
+        )
+
+    def _allowed(self, of: str, needed: tuple[Any, ...], granted: Any, option: str) -> Check:
+        missing = [operation.name for operation in needed if operation not in (granted or ())]
+        if not missing:
+            return Check(of, "allowed", True, ", ".join(operation.name for operation in needed))
+        found = f"not allowed: {', '.join(missing)}"
+        return Check(of, "allowed", False, found, self._add(missing, option))
+
+    def _add(self, operations: Any, option: str) -> str:
+        """The command that grants them."""
+        who = self._settings.sasl_username or "NAME"
+        chosen = " ".join(f"--operation {operation}" for operation in operations)
+        return f"kafka-acls.sh --add --allow-principal User:{who} {chosen} {option}"
+
+    def _answer(self, ask: Callable[[], Any]) -> Any:
+        """What a future gives; asked again while nobody coordinates the group."""
+        give_up = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            try:
+                return ask().result(TIMEOUT_SECONDS)
+            except KafkaException as cause:
+                if cause.args[0].code() not in _SOON or time.monotonic() >= give_up:
+                    raise
+                time.sleep(0.2)
