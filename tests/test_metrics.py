@@ -26,6 +26,9 @@ class Moment:
     def lag(self):
         return self.lags
 
+    def partitions(self):
+        return 2, 6
+
     def undecided(self):
         return self.open
 

@@ -41,6 +41,9 @@ class FakeState:
     def lag(self):
         return {0: 5, 1: None}
 
+    def partitions(self):
+        return 2, 6
+
     def undecided(self):
         return {0: 0}
 

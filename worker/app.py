@@ -5,6 +5,7 @@ ends in one clear line and exit code 2.
 """
 
 import logging
+import time
 from typing import Any
 
 from worker.kafka.clients import KafkaClients
@@ -24,10 +25,12 @@ from worker.storage.lock import lock_data_dir
 from worker.stream.application import CoverSummApp, check_faust, faust_app
 from worker.stream.assignment import Assignment
 from worker.stream.commit import Commit
+from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
 from worker.stream.fatal import die
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
+from worker.stream.journal import Journal, tell_start
 from worker.stream.process import run, use_event_loop
 from worker.stream.processor_thread import ProcessorThread
 from worker.stream.surroundings import Surroundings
@@ -52,6 +55,7 @@ def build_app(settings: Settings) -> CoverSummApp:
     Raises:
         SurroundingsError: a setting, the data directory, the model or the broker is not as it must be.
     """
+    started = time.monotonic()
     check_faust()
     check_index(settings.index)
     check_port(settings.web_bind, settings.web_port)
@@ -64,8 +68,11 @@ def build_app(settings: Settings) -> CoverSummApp:
     check_group_metadata(clients, settings.app_id)
     databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, die)
     metrics = Metrics()
-    worker = assemble(settings, partitions, engine, metrics, Surroundings(clients, databases))
+    worker = assemble(
+        settings, partitions, engine, metrics, Surroundings(clients, databases, started=started)
+    )
     worker.producer.start()
+    tell_start(settings, partitions, engine)
     return on_faust(worker, metrics)
 
 
@@ -102,13 +109,14 @@ def assemble(
     config = processor_config(settings, partitions, engine)
     processor = Processor(config, databases.rows, engine)
     processor_thread = ProcessorThread(processor, surroundings.threads.in_order("delivery"))
-    assignment = Assignment(clock)
+    assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
+    dead_letters = DeadLetterLog(surroundings.threads)
     gate = Gate(changelog, assignment, databases, ids, surroundings.threads)
     producer = TransactionalProducer(
         settings, clients, on_full=lambda: metrics.observe_limit(Limit.IN_FLIGHT), clock=clock
     )
     group = GroupFingerprint(logs.changelog, config.fingerprint)
-    commit = Commit(producer, logs, group, gate, processor, metrics, clock)
+    commit = Commit(producer, logs, group, gate, processor, metrics, dead_letters, clock)
     return StreamWorker(
         settings=settings,
         partitions=partitions,
@@ -117,6 +125,7 @@ def assemble(
         assignment=assignment,
         processor=processor_thread,
         producer=producer,
+        dead_letters=dead_letters,
         takeover=Takeover(
             assignment, logs, gate, processor_thread, group, metrics.observe_restore, surroundings
         ),

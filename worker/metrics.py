@@ -44,6 +44,9 @@ class Moment(Protocol):
     def ready(self) -> tuple[bool, str]:
         """Whether it processes its partitions, and in words why not."""
 
+    def partitions(self) -> tuple[int, int]:
+        """How many partitions it processes, and how many the input topic has."""
+
     def lag(self) -> dict[int, int | None]:
         """By partition: records that are not committed yet; None where unknown."""
 
@@ -132,6 +135,10 @@ class Metrics:
 
     def _make_moment_metrics(self) -> None:
         self._ready = self._add(Gauge, "ready", "1 when the worker processes its partitions, else 0")
+        self._partitions = self._add(Gauge, "partitions", "Partitions that this worker processes")
+        self._input_partitions = self._add(
+            Gauge, "input_partitions", "Partitions of the input topic, for all workers together"
+        )
         self._lag = self._add(
             Gauge, "lag_records", "Records up to the last stable offset that are not committed", "partition"
         )
@@ -158,9 +165,8 @@ class Metrics:
         """A micro-batch was committed."""
         for (type_, outcome), count in stats.outcomes.items():
             self._events.labels(type_, outcome).inc(count)
-            verdict, _, reason = outcome.partition(":")
-            if verdict == "dead_letter":
-                self._dead_letters.labels(reason).inc(count)
+        for reason, count in stats.dead_letters().items():
+            self._dead_letters.labels(reason).inc(count)
         self._changes.inc(stats.changes)
         self._tombstones.inc(stats.tombstones)
         for name in _CERTIFICATES:
@@ -196,6 +202,9 @@ class Metrics:
     def page(self, moment: Moment) -> bytes:
         """All metrics in Prometheus' text format."""
         self._ready.set(moment.ready()[0])
+        processed, all_of_them = moment.partitions()
+        self._partitions.set(processed)
+        self._input_partitions.set(all_of_them)
         self._lag.clear()  # a partition that moved on must not keep its last lag
         for partition, records in moment.lag().items():
             if records is not None:

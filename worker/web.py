@@ -27,6 +27,7 @@ from faust.web.drivers.aiohttp import Web
 from worker.errors import SurroundingsError
 from worker.metrics import CONTENT_TYPE, Metrics, Moment
 from worker.state import SummaryView
+from worker.stream.faust_log import FAUST_LOG
 
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
@@ -50,6 +51,8 @@ class LiveWorker(Moment, Protocol):
 
 class WorkerWeb(Web):  # type: ignore[misc]
     """Faust's web server on a socket that is bound already, without Faust's pages."""
+
+    logger = FAUST_LOG
 
     default_blueprints = production_blueprints = debug_blueprints = optional_blueprints = ()
 

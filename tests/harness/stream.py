@@ -15,6 +15,7 @@ from worker.kafka.offsets import LogBounds, Start
 from worker.storage.databases import Databases
 from worker.stream.assignment import Assignment
 from worker.stream.gate import Gate
+from worker.stream.journal import Journal
 from worker.stream.processor_thread import ProcessorThread
 from worker.stream.surroundings import RealThreads, Surroundings
 from worker.stream.takeover import Takeover
@@ -146,7 +147,7 @@ class Parts:
             databases=self.databases,
             die=lambda cause: self.die(cause),
         )
-        self.assignment = Assignment(time)
+        self.assignment = Assignment(time, Journal(time, 2))
         self.gate = Gate(CHANGELOG, self.assignment, self.databases, self.logs.ids, RealThreads())
         self.restores: list[tuple[int, int]] = []
         self.takeover = Takeover(

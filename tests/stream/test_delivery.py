@@ -21,7 +21,9 @@ from worker.processing.stats import Stats
 from worker.state import FingerprintMismatch
 from worker.stream.assignment import Assignment
 from worker.stream.commit import Commit
+from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
+from worker.stream.journal import Journal
 from worker.stream.micro_batch import MicroBatch
 from worker.stream.processor_thread import ProcessorThread
 from worker.stream.surroundings import Surroundings
@@ -59,7 +61,7 @@ class Rig:
         gate: Any = SimpleNamespace(write=self._write)
         processor: Any = self
         surroundings = Surroundings(clients=None, databases=None, die=die)  # type: ignore[arg-type]
-        self.assignment = Assignment(surroundings.clock)
+        self.assignment = Assignment(surroundings.clock, Journal(surroundings.clock, 2))
         settings: Any = SimpleNamespace(
             input_topic="in",
             batch_size=batch_events,
@@ -70,7 +72,16 @@ class Rig:
             settings,
             self.assignment,
             ProcessorThread(processor, surroundings.threads.in_order("delivery")),
-            Commit(producer, logs, self.group, gate, processor, self.metrics, surroundings.clock),
+            Commit(
+                producer,
+                logs,
+                self.group,
+                gate,
+                processor,
+                self.metrics,
+                DeadLetterLog(surroundings.threads),
+                surroundings.clock,
+            ),
             self.metrics.observe_limit,
             surroundings,
         )

@@ -16,6 +16,7 @@ from worker.errors import Crash
 from worker.kafka.membership import Membership
 from worker.stream import watchdog as module
 from worker.stream.assignment import Assignment
+from worker.stream.journal import Journal
 from worker.stream.status import WorkerStatus
 from worker.stream.watchdog import Watchdog
 
@@ -158,7 +159,7 @@ def app() -> Any:
 
 @pytest.fixture
 def assignment() -> Assignment:
-    made = Assignment(time)
+    made = Assignment(time, Journal(time, 2))
     made.assign(Membership(1, "member"), frozenset({0}))
     made.positions, made.is_flowing = {0: 10}, True
     return made

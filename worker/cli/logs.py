@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 from worker.settings import Settings
 
@@ -69,16 +70,17 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object a line; what a line says in figures and names is in fields of their own (its `facts`)."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter`."""
-        entry = {
+        entry: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
+        entry |= {name: fact for name, fact in getattr(record, "facts", {}).items() if name not in entry}
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False)

@@ -37,6 +37,15 @@ class Stats:
         """Records of the micro-batch."""
         return self.outcomes.total()
 
+    def dead_letters(self) -> Counter[str]:
+        """How many, by reason."""
+        letters: Counter[str] = Counter()
+        for (_, outcome), count in self.outcomes.items():
+            verdict, _, reason = outcome.partition(":")
+            if verdict == "dead_letter":
+                letters[reason] += count
+        return letters
+
     def count_outcomes(self, types: Iterable[str], outcomes: Sequence[Outcome]) -> None:
         """What became of each record, with its event type."""
         self.outcomes.update(zip(types, map(_name, outcomes), strict=True))

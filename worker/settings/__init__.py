@@ -18,7 +18,7 @@ import socket
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
@@ -114,7 +114,7 @@ class Settings(Fields):
 
     def changed(self) -> dict[str, Any]:
         """By variable, what is not as it would be by default, as it may be shown."""
-        defaults = {one.name: one.default for one in fields(Fields)} | self._found_out()
+        defaults = {name: getattr(Fields, name) for name in settings_by_field()} | self._found_out()
         defaults |= {
             name: value.expanduser().absolute() for name, value in defaults.items() if isinstance(value, Path)
         }

@@ -15,6 +15,9 @@ from worker.errors import SurroundingsError
 from worker.settings import Settings
 from worker.state import TABLE_NAME
 from worker.stream.consumer import GuardedConsumer, GuardedTransport
+from worker.stream.dead_letters import DeadLetterLog
+from worker.stream.faust_log import FAUST_LOG
+from worker.stream.journal import Journal
 from worker.stream.status import WorkerStatus
 from worker.stream.table import CommittedTable
 from worker.stream.watchdog import Watchdog
@@ -69,7 +72,10 @@ MAX_FETCH_BYTES = 4 * 2**20
 class CoverSummApp(faust.App):
     """A Faust app that is watched while it runs."""
 
+    logger = FAUST_LOG
     consumer: GuardedConsumer
+    dead_letters: DeadLetterLog
+    journal: Journal
     status: WorkerStatus
     watchdog: Watchdog
 
@@ -78,11 +84,13 @@ class CoverSummApp(faust.App):
         await super().on_started()
         self.watchdog.start()
         self.add_future(self.watchdog.beat())
+        self.add_future(self.dead_letters.tell_now_and_then())
 
     async def on_stop(self) -> None:
         """Stop watching; then stop."""
         self.watchdog.stop()
         await super().on_stop()
+        self.dead_letters.tell()
 
 
 def faust_app(worker: StreamWorker) -> CoverSummApp:
@@ -102,6 +110,7 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
             surroundings=surroundings,
         )
     )
+    app.dead_letters, app.journal = worker.dead_letters, worker.assignment.journal
     app.status = status = WorkerStatus(app, worker)
     limit_seconds = settings.stall_timeout_ms / 1000
     app.watchdog = Watchdog(status.stall, lambda: status.progressed_at, limit_seconds, surroundings.die)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from worker.clock import Clock
 from worker.kafka.membership import Membership
 from worker.kafka.offsets import Start
+from worker.stream.journal import Held, Journal
 
 
 class Role(StrEnum):
@@ -57,9 +58,10 @@ class Assignment:
         positions: by partition the next source offset to commit, from the end of the takeover on.
         is_flowing: between the seek that ends a takeover and the next revocation.
         progress: when the worker last got on with it.
+        journal: tells the log of it.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, journal: Journal) -> None:
         self.epoch = 0
         self.membership: Membership | None = None
         self.inputs: frozenset[int] = frozenset()
@@ -68,6 +70,7 @@ class Assignment:
         self.positions: dict[int, int] = {}
         self.is_flowing = False
         self.progress = Progress(clock)
+        self.journal = journal
 
     @property
     def held_membership(self) -> Membership | None:
@@ -76,6 +79,8 @@ class Assignment:
 
     def revoke(self) -> None:
         """The group takes the partitions back: nothing more is handed over, a commit under way ends under the membership."""
+        if self.is_flowing:
+            self.journal.left(self._held())
         self.is_flowing = False
 
     def assign(self, membership: Membership, inputs: frozenset[int]) -> None:
@@ -89,9 +94,19 @@ class Assignment:
         """A takeover gives its partitions their roles."""
         self.roles.update(dict.fromkeys(standbys, Role.STANDBY) | dict.fromkeys(actives, Role.ACTIVE))
 
+    def flow(self) -> None:
+        """Every partition's input is at its place: micro-batches may be handed over."""
+        self.is_flowing = True
+        self.journal.took(self._held())
+
+    def _held(self) -> Held:
+        standbys = [partition for partition, role in self.roles.items() if role is Role.STANDBY]
+        return Held(sorted(self.positions), sorted(standbys))
+
     def end(self) -> list[int]:
         """Nothing is held any more; the partitions that were processed."""
         self.epoch += 1
         self.roles.clear()
+        self.journal.ended(self.positions)
         processed, self.positions = list(self.positions), {}
         return processed

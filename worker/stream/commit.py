@@ -8,6 +8,7 @@ from worker.kafka.membership import Membership
 from worker.kafka.producer import TransactionalProducer
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.processing.stats import Stats
+from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
 
@@ -32,6 +33,7 @@ class Commit:
         gate: where the rows go.
         processor: is told when they are stored.
         metrics: are told what was committed.
+        dead_letters: is told too.
         clock: times it.
     """
 
@@ -43,6 +45,7 @@ class Commit:
         gate: Gate,
         processor: Processor,
         metrics: CommitMetrics,
+        dead_letters: DeadLetterLog,
         clock: Clock,
     ) -> None:
         self._producer = producer
@@ -51,6 +54,7 @@ class Commit:
         self._gate = gate
         self._processor = processor
         self._metrics = metrics
+        self._dead_letters = dead_letters
         self._clock = clock
 
     def __call__(self, batch: ProcessedBatch, membership: Membership) -> None:
@@ -72,6 +76,7 @@ class Commit:
         self._processor.committed(batch)
         self._metrics.observe_commit(self._clock.monotonic() - started)
         self._metrics.observe_batch(batch.stats)
+        self._dead_letters.count(batch.stats)
 
     def _check(self) -> None:
         """Between flush and offsets: the topics are those of the takeover, and the group has one fingerprint."""

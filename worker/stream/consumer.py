@@ -28,6 +28,7 @@ from yarl import URL
 from worker.errors import Crash
 from worker.events import Record
 from worker.kafka.membership import Membership
+from worker.stream.faust_log import FAUST_LOG
 from worker.stream.micro_batch import MicroBatch
 from worker.stream.worker import StreamWorker
 
@@ -39,6 +40,8 @@ FETCH_MAX_WAIT_MS = 100
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
     """Faust's consumer thread, reading committed records only."""
+
+    logger = FAUST_LOG
 
     def _create_worker_consumer(self, transport: Any) -> Any:
         self.consumer.in_transaction = True  # the only switch Faust has for isolation_level=read_committed
@@ -54,6 +57,7 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
 class GuardedConsumer(driver.Consumer):
     """The aiokafka driver's consumer under the four rules of this module."""
 
+    logger = FAUST_LOG
     transport: "GuardedTransport"
 
     def on_init(self) -> None:
@@ -105,7 +109,7 @@ class GuardedConsumer(driver.Consumer):
         for partition, start in starts.items():
             await self.seek(TP(self._input_topic, partition), start.offset)
             self.cursors[partition] = start.offset
-        held.is_flowing = True
+        held.flow()
 
     # -- fetching -----------------------------------------------------------------------------------------------------
 
@@ -163,7 +167,7 @@ class GuardedConsumer(driver.Consumer):
         except NoOffsetForPartitionError as stale:
             # aiokafka looked for a committed offset between the assignment and our seek, found none, and kept the error for
             # the first fetch after it. Every cursor is explicit here; if it came back for ever, the watchdog would end it.
-            log.info("fetching again: %r", stale)
+            log.debug("fetching again: %r", stale)
             self._read_again(tps)
             return {}
 

@@ -16,10 +16,14 @@ log = logging.getLogger(__name__)
 
 
 def die(cause: BaseException) -> NoReturn:
-    """End the process with the exit code of `cause` (3 for anything that is not a `CoversummError`)."""
+    """End the process with the exit code of `cause` (3 for anything that is not a `CoversummError`).
+
+    The cause is told once, in the last line. Before it comes the traceback of a crash: it says where, and only that is news.
+    """
     expected = isinstance(cause, CoversummError) and not isinstance(cause, Crash)
-    log.critical("%s", cause, exc_info=None if expected else cause)
-    sys.stderr.write(f"coversumm-worker: error: {cause}\n")
+    if cause.__traceback__ is not None and not expected:
+        log.critical("crashed at", exc_info=cause)
+    sys.stderr.write(f"coversumm-worker: error: {' '.join((str(cause) or repr(cause)).split())}\n")
     for stream in (sys.stdout, sys.stderr, *(handler for handler in logging.getLogger().handlers)):
         stream.flush()
     os._exit(cause.exit_code if isinstance(cause, CoversummError) else Crash.exit_code)

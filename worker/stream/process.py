@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 import uvloop
 from faust.worker import Worker
@@ -13,6 +14,7 @@ from faust.worker import Worker
 from worker.errors import Crash
 from worker.stream.application import CoverSummApp
 from worker.stream.fatal import die
+from worker.stream.faust_log import FAUST_LOG
 
 # The event loops of app and consumer hand each other many small tasks while the delivery's thread computes; at Python's default
 # of 5 ms each of them waits so long for its turn that the worker idles for want of records.
@@ -22,8 +24,10 @@ SWITCH_SECONDS = 0.0005
 class _SignalledWorker(Worker):
     """Faust's worker with a shutdown deadline, and the exit code that tells Ctrl-C from a normal stop."""
 
+    logger = FAUST_LOG
     shutdown_seconds: float
     interrupted = False
+    stopped_by: tuple[str, float] | None = None
 
     def _on_sigint(self) -> None:
         if self.interrupted:
@@ -35,6 +39,7 @@ class _SignalledWorker(Worker):
         self._shut_down(signal.SIGTERM)
 
     def _shut_down(self, received: signal.Signals) -> None:
+        self.stopped_by = self.stopped_by or (received.name, time.monotonic())
         deadline = threading.Timer(
             self.shutdown_seconds, die, [Crash(f"the shutdown took longer than {self.shutdown_seconds:g} s")]
         )
@@ -50,7 +55,7 @@ def use_event_loop() -> None:
 
 
 def run(app: CoverSummApp, shutdown_seconds: float) -> int:
-    """Run the app until a signal; return the exit code."""
+    """Run the app until a signal; return the exit code. Raises Crash where it ended by itself."""
     app.finalize()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # what is loaded by now lives as long as the process
@@ -63,6 +68,10 @@ def run(app: CoverSummApp, shutdown_seconds: float) -> int:
     try:
         worker.execute_from_commandline()
     except SystemExit as end:
-        # Faust ends with 1 when it could not start, because the broker is gone for one: a crash like any other.
-        return 130 if worker.interrupted else 0 if end.code == 0 else Crash.exit_code
-    return 0
+        if end.code and not worker.interrupted:
+            # It could not start, because the broker is gone for one: a crash like any other.
+            raise Crash("Faust ended by itself; the lines before say why") from end
+    if worker.stopped_by is not None:
+        received, since = worker.stopped_by
+        app.journal.stopped(received, time.monotonic() - since)
+    return 130 if worker.interrupted else 0

@@ -43,6 +43,11 @@ class WorkerStatus:
             f"processing {len(held)} of {self._partitions} partitions" if held else "no partition to process",
         )
 
+    def partitions(self) -> tuple[int, int]:
+        """How many partitions are processed here at this moment, and how many the input topic has."""
+        held = self._assignment.positions if self._assignment.is_flowing else ()
+        return len(held), self._partitions
+
     def lag(self) -> dict[int, int | None]:
         """By partition: records up to the last stable offset that are not committed yet; None before the first fetch.
 

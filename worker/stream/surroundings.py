@@ -107,6 +107,7 @@ class Surroundings:
         clock: what it measures and waits by.
         threads: what runs beside its event loop.
         die: ends its process.
+        started: `clock.monotonic()` when its process began; None: now.
     """
 
     clients: Clients
@@ -114,3 +115,4 @@ class Surroundings:
     clock: Clock = time
     threads: Threads = field(default_factory=RealThreads)
     die: Callable[[BaseException], NoReturn] = die
+    started: float | None = None

@@ -12,12 +12,15 @@ from faust.types import TP
 
 from worker.errors import Crash
 from worker.storage.databases import PartitionDatabases
+from worker.stream.faust_log import FAUST_LOG
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
 
 
 class PartitionStore(Store):
     """Faust's store of one database for each partition; the databases are the worker's own."""
+
+    logger = FAUST_LOG
 
     def __init__(self, *args: Any, databases: PartitionDatabases, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -37,6 +40,8 @@ class PartitionStore(Store):
 
 class CommittedTable(Table):
     """A Faust table whose rows are committed by a Kafka transaction and restored by a takeover."""
+
+    logger = FAUST_LOG
 
     def __init__(
         self,

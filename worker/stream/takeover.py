@@ -10,7 +10,6 @@ A rebalance may come at any moment: `let_go` waits until nothing of the former a
 epoch keeps whatever is late from writing.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,8 +24,6 @@ from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.processor_thread import ProcessorThread
 from worker.stream.surroundings import Joinable, Surroundings
-
-log = logging.getLogger(__name__)
 
 
 class Takeover:
@@ -132,7 +129,7 @@ class Takeover:
         reader = self._open_reader(Role.ACTIVE, epoch, starts)
         rows = reader.restore({p: bounds[p].end for p in partitions}, self._restored)
         seconds = self._clock.monotonic() - started
-        log.info("restored %d rows of %d partitions in %.2f s", rows, len(partitions), seconds)
+        self._assignment.journal.restored(rows, len(partitions), seconds)
         return epoch == self._assignment.epoch and self._reader is reader and not reader.stopped
 
     def _restored(self, rows: int, remaining: int) -> None:

@@ -9,6 +9,7 @@ from worker.limits import Limit
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
 from worker.stream.commit import CommitMetrics
+from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
 from worker.stream.processor_thread import ProcessorThread
 from worker.stream.surroundings import Surroundings
@@ -36,5 +37,6 @@ class StreamWorker:
     assignment: Assignment
     processor: ProcessorThread
     producer: TransactionalProducer
+    dead_letters: DeadLetterLog
     takeover: Takeover
     delivery: Delivery

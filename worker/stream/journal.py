@@ -1,0 +1,150 @@
+"""What the log tells of a worker's life: its start, when it is ready, each rebalance, its stop. One line each, and none between.
+
+Every line has its facts as fields beside it (`extra={"facts": ...}`), for logs in JSON.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from worker import __version__
+from worker.clock import Clock
+from worker.kafka.topics import topic_specs
+from worker.settings import Settings
+from worker.text.engine import EmbeddingEngine
+
+log = logging.getLogger(__name__)
+
+
+def tell_start(settings: Settings, partitions: int, engine: EmbeddingEngine | None) -> None:
+    """Who starts, with what: before the worker joins its group.
+
+    Args:
+        settings: of the worker.
+        partitions: the input's partition count.
+        engine: embeds texts; None where every event brings its embeddings.
+    """
+    model, dimension = (
+        ("none: events bring their embeddings", settings.dimension)
+        if engine is None
+        else (engine.model, engine.dimension)
+    )
+    topics = {spec.role: spec.name for spec in topic_specs(settings).values()}
+    _tell(
+        f"coversumm-worker {__version__} starts: Kafka {settings.bootstrap_servers}, group {settings.app_id}, "
+        f"instance {settings.instance_id}, web {settings.web_advertised_url}, data {settings.data_dir}",
+        version=__version__,
+        bootstrap_servers=settings.bootstrap_servers,
+        group=settings.app_id,
+        instance=settings.instance_id,
+        web=settings.web_advertised_url,
+        data_dir=str(settings.data_dir),
+    )
+    _tell(
+        f"topics of {partitions} partitions: " + ", ".join(f"{role} {name}" for role, name in topics.items()),
+        topics=topics,
+        topic_partitions=partitions,
+    )
+    _tell(
+        f"summaries of {settings.k} sentences, epoch {settings.epoch}; model {model}, {dimension} dimensions",
+        k=settings.k,
+        epoch=settings.epoch,
+        model=model,
+        dimension=dimension,
+    )
+    changed = settings.changed()
+    shown = " ".join(f"{variable}={value}" for variable, value in changed.items())
+    _tell(f"settings that differ from their defaults: {shown or 'none'}", settings=changed)
+
+
+class Held(NamedTuple):
+    """Partitions that a worker processes, and those that it keeps a copy of."""
+
+    processed: list[int]
+    standby: list[int]
+
+    def __str__(self) -> str:
+        copies = f" and a copy of {shown_ranges(self.standby)}" if self.standby else ""
+        return shown_ranges(self.processed) + copies
+
+
+class Journal:
+    """Tells of a worker's assignments; whoever changes the assignment calls it.
+
+    Args:
+        clock: measures.
+        partitions: the input's partition count.
+        started: `clock.monotonic()` when the process began; now by default.
+    """
+
+    def __init__(self, clock: Clock, partitions: int, started: float | None = None) -> None:
+        self._clock = clock
+        self._partitions = partitions
+        self._since: float | None = clock.monotonic() if started is None else started
+        self._had: Held | None = None  # nothing before the first assignment
+        self._restored: tuple[int, int, float] | None = None
+        self._committed: Mapping[int, int] = {}
+
+    def left(self, had: Held) -> None:
+        """A rebalance begins: the worker stops to process what it had."""
+        self._since, self._had = self._clock.monotonic(), had
+
+    def restored(self, rows: int, partitions: int, seconds: float) -> None:
+        """The state of so many partitions was brought up to the changelog's end."""
+        self._restored = rows, partitions, seconds
+
+    def took(self, has: Held) -> None:
+        """A takeover is over: the worker processes what it has. Nothing is told where nothing had been interrupted."""
+        if self._since is None:
+            return
+        seconds = self._clock.monotonic() - self._since
+        facts: dict[str, Any] = {
+            "partitions": has.processed,
+            "standbys": has.standby,
+            "seconds": round(seconds, 3),
+        }
+        restored = ""
+        if self._restored is not None:
+            rows, count, restore_seconds = self._restored
+            restored = f"; restored {rows} rows of {count} partitions in {restore_seconds:.2f} s"
+            facts |= {"restored_rows": rows, "restore_seconds": round(restore_seconds, 3)}
+        if self._had is None:
+            line = f"ready after {seconds:.2f} s: processes partitions {has} of {self._partitions}"
+        else:
+            line = (
+                f"rebalanced in {seconds:.2f} s: had partitions {self._had}, has {has} of {self._partitions}"
+            )
+            facts |= {"had_partitions": self._had.processed, "had_standbys": self._had.standby}
+        _tell(line + restored, **facts)
+        self._since = self._restored = None
+
+    def ended(self, committed: Mapping[int, int]) -> None:
+        """An assignment is over; by partition the next source offset that was not committed."""
+        self._committed = dict(committed)
+
+    def stopped(self, by: str, seconds: float) -> None:
+        """The worker has stopped in order: what of the input it had committed, by partition the next offset."""
+        offsets = ", ".join(
+            f"{partition} to {offset}" for partition, offset in sorted(self._committed.items())
+        )
+        _tell(
+            f"stopped by {by} in {seconds:.2f} s; committed: {offsets or 'nothing, no partition was held'}",
+            signal=by,
+            seconds=round(seconds, 3),
+            committed={str(partition): offset for partition, offset in sorted(self._committed.items())},
+        )
+
+
+def shown_ranges(partitions: Iterable[int]) -> str:
+    """Numbers in order, neighbours as ranges: `0-3, 5`; `none` where there are none."""
+    ranges: list[list[int]] = []
+    for partition in sorted(partitions):
+        if ranges and partition == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [partition]
+        else:
+            ranges.append([partition])
+    return ", ".join("-".join(map(str, ends)) for ends in ranges) or "none"
+
+
+def _tell(line: str, **facts: Any) -> None:
+    log.info("%s", line, extra={"facts": facts})
