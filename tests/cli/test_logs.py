@@ -102,5 +102,22 @@ def test_requests_as_they_go_to_the_broker_are_never_logged(told):
         )
 
 
+def test_facts_are_fields_of_their_own_in_json_and_hide_nothing(told):
+    def act():
+        facts = {"partitions": [1, 2], "level": "LOUD", "secret": SECRET}
+        logging.getLogger("worker").info("two partitions", extra={"facts": facts})
+
+    given = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": "w",
+        "sasl_password": SECRET,
+    }
+    entry = json.loads(told(act, log_format="json", **given))
+    assert (entry["message"], entry["partitions"], entry["level"]) == ("two partitions", [1, 2], "INFO")
+    assert entry["secret"] == "***"
+    assert told(act).endswith(" INFO worker: two partitions\n")
+
+
 def test_errors_alone(told):
     assert "broker down" not in told(_act, log_level="ERROR")

@@ -39,3 +39,17 @@ def test_the_process_ends_at_once_with_the_causes_exit_code(cause: str, code: in
     assert "coversumm-worker: error: what to do\n" in ended.stderr
     # What an operator puts right needs no traceback; what nobody expected does.
     assert ("Traceback" in ended.stderr) == (code == 3)
+    assert ended.stderr.endswith("coversumm-worker: error: what to do\n")
+    # Once, and in the last line of a traceback; never as a line of the log too.
+    assert ended.stderr.count("what to do\n") == (2 if code == 3 else 1)
+
+
+def test_a_crash_that_was_never_raised_has_no_traceback() -> None:
+    """As the watchdog's: it would say nothing."""
+    program = (
+        "from worker.errors import Crash; from worker.stream.fatal import die; die(Crash('no\\nprogress'))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+    assert (ended.returncode, ended.stderr) == (3, "coversumm-worker: error: no progress\n")

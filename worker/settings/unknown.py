@@ -37,7 +37,7 @@ _ALIKE_START: Final = 0.85
 """From here on a prefix, or a name for the brokers, is taken for a misspelt one of ours."""
 # What Kubernetes sets for every service of a namespace: NAME_SERVICE_HOST=10.0.0.1, NAME_PORT_80_TCP=tcp://10.0.0.1:80, ...
 _SERVICE: Final = re.compile(r".+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)")
-_SERVICE_PORT: Final = re.compile(r".+_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?")
+_SERVICE_PORT: Final = re.compile(r".+?_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?")
 _SERVICE_ADDRESS: Final = re.compile(r"(tcp|udp|sctp)://.*", re.IGNORECASE)
 
 

@@ -39,5 +39,5 @@ class DeadLetterLog:
             counts, self._counts = self._counts, Counter()
         if counts:
             by_reason = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
-            line = "%d dead letters since the last look: %s; `coversumm-worker dlq list` shows them"
-            log.warning(line, counts.total(), by_reason, extra={"facts": {"dead_letters": dict(counts)}})
+            line = f"dead letters in the last minute: {by_reason}; `coversumm-worker dlq list` shows them"
+            log.warning("%s", line, extra={"facts": {"dead_letters": dict(counts)}})

@@ -61,7 +61,8 @@ def _ask(download: Callable[[], T]) -> T:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise EngineError(
-                f"the model cannot be kept ({error.strerror}): make room in COVERSUMM_MODEL_CACHE_DIR, or name another folder there"
+                f"the model cannot be kept ({error.strerror}): make room in "
+                "COVERSUMM_MODEL_CACHE_DIR, or name another folder there"
             ) from error
         raise HubUnavailable(type(error).__name__) from error
 

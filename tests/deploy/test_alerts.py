@@ -1,0 +1,59 @@
+"""The alerting rules: what they say to series that Prometheus may have, and where their links lead once they are rendered."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docs.build.alerts import SOURCE, main, rendered
+from tests.harness.patience import PATIENCE_SECONDS
+
+URL = "https://wiki.example.com/ops/RUNBOOK.md"
+CASES = Path(__file__).with_name("alerts_test.yml")
+
+
+def _rules(text: str) -> list[dict[str, dict[str, str]]]:
+    return [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+
+
+def test_rendered_links_are_absolute_and_nothing_else_is_changed(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "alerts.yml"
+    assert main([URL, str(target)]) == 0
+    made, given = _rules(target.read_text()), _rules(SOURCE.read_text())
+    links, relative = ([rule["annotations"].pop("runbook_url") for rule in rules] for rules in (made, given))
+    assert links == [link.replace("RUNBOOK.md", URL, 1) for link in relative]
+    assert all(link.startswith(f"{URL}#coversumm") for link in links)
+    assert made == given
+
+
+def test_without_a_file_they_go_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([URL]) == 0
+    assert capsys.readouterr().out == rendered(SOURCE.read_text(), URL)
+
+
+@pytest.mark.parametrize("url", ["", "RUNBOOK.md", "wiki/RUNBOOK.md", "https://", f"{URL}#top", f"{URL} x"])
+def test_what_is_no_address_is_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([url]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert "https://wiki.example.com/RUNBOOK.md" in told.err
+
+
+def test_without_an_address_the_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "RUNBOOK_URL=" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (of Prometheus) is not installed")
+def test_the_rules_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.yml"
+    cases.write_text(CASES.read_text().replace("RULES", str(SOURCE)))
+    for arguments in (["check", "rules", SOURCE], ["test", "rules", cases]):
+        done = subprocess.run(
+            ["promtool", *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+        )
+        assert done.returncode == 0, done.stdout + done.stderr

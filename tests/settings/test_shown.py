@@ -1,0 +1,34 @@
+"""What is shown of settings: values, secrets, and what differs from the defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.test_settings import SASL
+from worker.settings import Settings, settings_by_field
+
+
+def test_secrets_are_stars(tmp_path: Path) -> None:
+    settings = Settings.from_environment(SASL)
+    shown = {name: settings.shown(name) for name in settings_by_field()}
+    assert (shown["sasl_password"], shown["ssl_key_password"]) == ("***", None)
+    assert (shown["sasl_username"], shown["k"], shown["distinct"]) == ("u", 20, False)
+    assert shown["data_dir"] == str(settings.data_dir)
+    assert "secret" not in str(shown)
+    assert settings.changed() == {
+        "COVERSUMM_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "COVERSUMM_SASL_MECHANISM": "SCRAM-SHA-512",
+        "COVERSUMM_SASL_USERNAME": "u",
+        "COVERSUMM_SASL_PASSWORD": "***",
+    }
+
+
+def test_what_follows_from_others_does_not_differ_by_itself(tmp_path: Path) -> None:
+    assert Settings().changed() == {}
+    assert Settings(input_topic="in", web_port=9, data_dir=tmp_path).changed() == {
+        "COVERSUMM_INPUT_TOPIC": "in",
+        "COVERSUMM_WEB_PORT": 9,
+        "COVERSUMM_DATA_DIR": str(tmp_path),
+    }
+    assert Settings(dlq_topic="marketplace.reviews.v1.dlq", data_dir=Settings().data_dir).changed() == {}
+    assert Settings(dlq_topic="elsewhere").changed() == {"COVERSUMM_DLQ_TOPIC": "elsewhere"}

@@ -1,0 +1,148 @@
+"""The lines about a worker's life: one for each start, takeover, rebalance and stop, and their facts."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.fake_clients import FakeClock
+from worker.kafka.membership import Membership
+from worker.settings import Settings
+from worker.stream.assignment import Assignment
+from worker.stream.journal import Journal, shown_ranges, tell_start
+
+
+class Told:
+    """What was logged since the last look."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._caplog = caplog
+        caplog.set_level(logging.INFO, logger="worker")
+
+    def __call__(self) -> list[tuple[str, dict[str, Any]]]:
+        found = [(record.getMessage(), record.facts) for record in self._caplog.records]  # type: ignore[attr-defined]
+        self._caplog.clear()
+        return found
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Told:
+    return Told(caplog)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def held(clock: FakeClock) -> Assignment:
+    return Assignment(clock, Journal(clock, 6, started=clock.now_s - 3))
+
+
+def take(held: Assignment, actives: set[int], standbys: set[int] = frozenset()) -> None:  # type: ignore[assignment]
+    """A takeover, as consumer and takeover go through it."""
+    held.assign(Membership(1, "m"), frozenset(actives))
+    held.end()
+    held.begin(actives, standbys)
+    held.positions = dict.fromkeys(actives, 10)
+    held.flow()
+
+
+def test_ready_then_each_rebalance_once(held: Assignment, clock: FakeClock, told: Told) -> None:
+    clock.now_s += 2
+    held.journal.restored(7, 4, 0.5)
+    take(held, {0, 1, 2, 5}, {4})
+    ((line, facts),) = told()
+    assert line == (
+        "ready after 5.00 s: processes partitions 0-2, 5 and a copy of 4 of 6; restored 7 rows of 4 partitions in 0.50 s"
+    )
+    assert facts == {
+        "partitions": [0, 1, 2, 5],
+        "standbys": [4],
+        "seconds": 5.0,
+        "restored_rows": 7,
+        "restore_seconds": 0.5,
+    }
+    held.flow()  # Faust seeks twice
+    assert told() == []
+
+    held.revoke()
+    held.revoke()  # the group began again before the takeover was over: it is one interruption
+    clock.now_s += 1.25
+    assert told() == []
+    take(held, {0, 1})
+    ((line, facts),) = told()
+    assert line == "rebalanced in 1.25 s: had partitions 0-2, 5 and a copy of 4, has 0-1 of 6"
+    assert (facts["had_partitions"], facts["had_standbys"], facts["partitions"]) == (
+        [0, 1, 2, 5],
+        [4],
+        [0, 1],
+    )
+
+    held.revoke()
+    take(held, set())
+    assert [line for line, _ in told()] == ["rebalanced in 0.00 s: had partitions 0-1, has none of 6"]
+
+
+def test_a_stop_says_what_was_committed(held: Assignment, told: Told) -> None:
+    take(held, {0, 3})
+    held.positions[3] = 44
+    held.end()
+    told()
+    held.journal.stopped("SIGTERM", 0.123)
+    assert told() == [
+        (
+            "stopped by SIGTERM in 0.12 s; committed: 0 to 10, 3 to 44",
+            {"signal": "SIGTERM", "seconds": 0.123, "committed": {"0": 10, "3": 44}},
+        )
+    ]
+    held.end()  # nothing is held any more
+    held.journal.stopped("SIGINT", 1)
+    assert told()[0][0] == "stopped by SIGINT in 1.00 s; committed: nothing, no partition was held"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "shown"),
+    [([], "none"), ([3], "3"), ([3, 2, 1], "1-3"), ([0, 2, 3, 9], "0, 2-3, 9"), ([0, 1, 4, 5], "0-1, 4-5")],
+)
+def test_ranges(partitions: list[int], shown: str) -> None:
+    assert shown_ranges(partitions) == shown
+
+
+def test_the_start_names_everything_and_no_secret(told: Told, tmp_path: Path) -> None:
+    settings = Settings(
+        bootstrap_servers="broker:9092",
+        k=5,
+        data_dir=tmp_path,
+        instance_id="one",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_username="worker",
+        sasl_password="MARKER",
+    )
+    tell_start(settings, 6, None)
+    lines = told()
+    text = "\n".join(line for line, _ in lines)
+    for word in (
+        "broker:9092",
+        "group coversumm-worker",
+        "instance one",
+        "web http://127.0.0.1:8080",
+        f"data {tmp_path}",
+        "topics of 6 partitions: input marketplace.reviews.v1, output marketplace.review-summaries.v1, "
+        "dead letters marketplace.reviews.v1.dlq, changelog coversumm-worker-entities-changelog",
+        "summaries of 5 sentences, epoch 1; model none: events bring their embeddings, 384 dimensions",
+        "COVERSUMM_K=5",
+        "COVERSUMM_SASL_PASSWORD=***",
+    ):
+        assert word in text
+    assert "COVERSUMM_EPOCH" not in text
+    assert "MARKER" not in str(lines)
+    facts = {name: fact for _, more in lines for name, fact in more.items()}
+    assert facts["topics"]["input"] == "marketplace.reviews.v1"
+    assert (facts["topic_partitions"], facts["k"], facts["group"]) == (6, 5, "coversumm-worker")
+    assert facts["settings"]["COVERSUMM_SASL_PASSWORD"] == "***"
