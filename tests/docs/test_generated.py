@@ -92,6 +92,7 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
     assert [row.split("`")[1] for row in rows[2:]] == [
         "demo",
         "summarize FILE",
+        "config",
         "topics",
         "run",
         "send FILE",

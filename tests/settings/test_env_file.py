@@ -90,7 +90,7 @@ def test_the_environment_wins_and_is_left_as_it_was(tmp_path: Path, monkeypatch:
         found = origins()
         assert (found["k"], found["epoch"], found["emit"]) == ("environment", f"{path}:2", f"{path}:3")
         assert (found["batch_size"], found["distinct"]) == (f"{path}:5", "default")
-        assert (found["instance_id"], found["dlq_topic"]) == ("found out at start",) * 2
+        assert (found["instance_id"], found["dlq_topic"]) == ("computed",) * 2
     assert dict(os.environ) == before
     assert origins()["epoch"] == "default"
 

@@ -1,26 +1,39 @@
 """`config`: every setting with its value and where that comes from; what the broker has and allows."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from worker.cli import output
-from worker.settings import Settings, origins, settings_by_field
+from worker.cli.command import Command
+from worker.cli.tables import Column, show_table
+from worker.settings import HIDDEN, Settings, origins, settings_by_field
 
 if TYPE_CHECKING:
     from worker.operations.access import Check
 
+SETTINGS = (Column("setting"), Column("value", prose=True), Column("origin"))
+CHECKS = (Column("of"), Column("check"), Column("status"), Column("found", prose=True))
 _VERDICTS = {True: "ok", False: "failed", None: "not checked"}
 
 
-@click.command("config", short_help="Every setting, its value and origin.")
+@click.command(
+    "config",
+    cls=Command,
+    short_help="Every setting, its value and origin.",
+    examples=[
+        ("coversumm-worker --env-file prod.env config", "what a worker with this file would run with"),
+        ("coversumm-worker config --check", "and whether the broker has and allows what it needs"),
+    ],
+)
 @click.option(
     "--check", is_flag=True, help="Also ask the broker for what `run` needs: topics and permissions."
 )
 @output.json_option
 def command(check: bool, as_json: bool) -> int:
-    """Show every setting with its value and where that comes from: default, environment, a line of --env-file, or found out at
-    start. Secrets are shown as ***.
+    """Show every setting with its value and where that comes from: default, computed (from this machine or other settings),
+    environment, or a line of --env-file. Secrets are shown as ***.
 
     With --check the broker is asked for what `run` needs: its topics, their partition counts and cleanup policies, and whether
     this client may use them. Nothing is changed. Exit code 1 where a check failed.
@@ -49,16 +62,15 @@ def _show_settings(settings: Settings, as_json: bool) -> None:
         for variable, value, where in rows:
             output.print_json({"setting": variable, "value": value, "origin": where})
         return
-    from rich.table import Table
-
-    table = Table()
-    table.add_column("setting", no_wrap=True)
-    table.add_column("value", overflow="fold")  # a name that is cut helps nobody
-    table.add_column("origin", overflow="fold")
-    for (variable, value, where), described in zip(rows, settings_by_field().values(), strict=True):
-        shown = value if value is None or described.secret else described.kind.show(value)
-        table.add_row(variable, output.cell(shown), output.cell(where))
-    output.console().print(table)
+    show = {described.variable: described.kind.show for described in settings_by_field().values()}
+    plain = (None, HIDDEN)
+    show_table(
+        SETTINGS,
+        [
+            (variable, value if value in plain else show[variable](value), Path(where).name)
+            for variable, value, where in rows
+        ],
+    )
 
 
 def _show_checks(found: "list[Check]", as_json: bool) -> None:
@@ -67,17 +79,9 @@ def _show_checks(found: "list[Check]", as_json: bool) -> None:
             facts = {"of": one.of, "check": one.what, "status": _VERDICTS[one.passed]}
             output.print_json({**facts, "found": one.found, "remedy": one.remedy or None})
         return
-    from rich.table import Table
+    show_table(CHECKS, [(one.of, one.what, _VERDICTS[one.passed], _found(one)) for one in found])
 
-    table = Table("of", "check", "status", "found")
-    for column in table.columns:
-        column.overflow = "fold"
-    for one in found:
-        unasked = one.passed is None and one.remedy
-        table.add_row(
-            output.cell(one.of),
-            one.what,
-            _VERDICTS[one.passed],
-            output.cell(f"{one.found}; {one.remedy}" if unasked else one.found),
-        )
-    output.console().print(table)
+
+def _found(one: "Check") -> str:
+    """What was found; where there was no answer, with what would help: failed ones say so below the table."""
+    return f"{one.found}; {one.remedy}" if one.passed is None and one.remedy else one.found

@@ -132,6 +132,6 @@ def _show(rows: list[dict[str, object]], complaints: list[str], as_json: bool) -
 
 
 def _cleanup(row: dict[str, object]) -> str:
-    """The policy that is there, and the one that should be where it is another."""
+    """The policy that is there, and the one that should be where it is another; neither where that is not known."""
     real, wanted = row["cleanup_policy"], row["wanted_cleanup_policy"]
-    return str(real) if real == wanted else f"{output.cell(real)} (should be {wanted})"
+    return output.cell(real) if real in (None, wanted) else f"{real} (should be {wanted})"

@@ -38,6 +38,7 @@ from worker.settings.fields import (
 from worker.settings.unknown import unknown_variables
 
 __all__ = [
+    "HIDDEN",
     "MAX_SENTENCES_PER_ENTITY",
     "PREFIX",
     "RESERVED",
@@ -51,7 +52,10 @@ __all__ = [
     "unknown_settings",
 ]
 
-FOUND_OUT = "found out at start"
+HIDDEN = "***"
+"""Stands for a secret."""
+COMPUTED = "computed"
+"""The origin of a default that is found out at start."""
 _places: dict[str, str] = {}
 """Of variables that `environment_file` has set: where they stand."""
 
@@ -106,10 +110,10 @@ class Settings(Fields):
         }
 
     def shown(self, name: str) -> Any:
-        """A field's value as it may be shown: a JSON scalar, `***` for a secret."""
+        """A field's value as it may be shown: a JSON scalar, `HIDDEN` for a secret."""
         value = getattr(self, name)
         if settings_by_field()[name].secret and value is not None:
-            return "***"
+            return HIDDEN
         return str(value) if isinstance(value, Path) else value
 
     def changed(self) -> dict[str, Any]:
@@ -185,8 +189,8 @@ def environment_file(path: str) -> Iterator[None]:
 
 
 def origins(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """By field, where its value comes from: `default`, `found out at start`, `environment`, or `file:line`."""
-    unset = dict.fromkeys(settings_by_field(), "default") | dict.fromkeys(Settings()._found_out(), FOUND_OUT)
+    """By field, where its value comes from: `default`, `computed`, `environment`, or `file:line`."""
+    unset = dict.fromkeys(settings_by_field(), "default") | dict.fromkeys(Settings()._found_out(), COMPUTED)
     return {
         name: _places.get(one.variable, "environment")
         if environ.get(one.variable, "").strip()

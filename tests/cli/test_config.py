@@ -1,0 +1,319 @@
+"""`config`: every setting with its value and origin; `--check`: what a broker has and allows."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+import worker.kafka.topics
+from tests.harness.broker import KafkaBroker, free_port
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.workers import Pipeline
+from worker.settings import settings_by_field
+
+USER, PASSWORD = "worker", "MARKER-password"
+TOPIC, GROUP, TRANSACTION = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
+
+
+def rows(ended: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_setting_has_its_value_and_origin(run: Any, monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setenv("COVERSUMM_K", "7")
+    file = tmp_path / "prod.env"
+    file.write_text("# prod\nCOVERSUMM_K=8\nexport COVERSUMM_CACHE_BYTES='1GiB'\n")
+    ended = run("--env-file", file, "config")
+    assert (ended.code, ended.err) == (0, "")
+    found = {row["setting"]: (row["value"], row["origin"]) for row in rows(ended)}
+    assert list(found) == [one.variable for one in settings_by_field().values()]
+    assert found["COVERSUMM_K"] == (7, "environment")
+    assert found["COVERSUMM_CACHE_BYTES"] == (2**30, f"{file}:3")
+    assert found["COVERSUMM_EPOCH"] == (1, "default")
+    assert found["COVERSUMM_DLQ_TOPIC"] == ("marketplace.reviews.v1.dlq", "computed")
+    assert found["COVERSUMM_WEB_ADVERTISED_URL"] == ("http://127.0.0.1:8080", "computed")
+    assert not (tmp_path / "data").exists()
+
+
+def test_secrets_are_hidden(run: Any, monkeypatch: Any, terminal: Any) -> None:
+    for name, value in {
+        "SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "SASL_MECHANISM": "PLAIN",
+        "SASL_USERNAME": "worker",
+        "SASL_PASSWORD": "MARKER",
+    }.items():
+        monkeypatch.setenv(f"COVERSUMM_{name}", value)
+    piped = run("config")
+    found = {row["setting"]: (row["value"], row["origin"]) for row in rows(piped)}
+    assert found["COVERSUMM_SASL_PASSWORD"] == ("***", "environment")
+    assert found["COVERSUMM_SSL_KEY_PASSWORD"] == (None, "default")
+    terminal()
+    shown = run("config")
+    assert re.search(r"^ ?COVERSUMM_SASL_PASSWORD +\*\*\* ", shown.out, flags=re.M)
+    assert "MARKER" not in piped.out + shown.out
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_table_cuts_nothing(run: Any, terminal: Any, monkeypatch: Any, columns: int) -> None:
+    terminal()
+    monkeypatch.setenv("COLUMNS", str(columns))
+    ended = run("config")
+    assert "…" not in ended.out
+    for setting in settings_by_field().values():
+        assert re.search(rf"^ ?{setting.variable} ", ended.out, flags=re.M)
+    assert max(len(line) for line in ended.out.splitlines() if "\x1b" not in line) <= columns
+    assert "16MiB" in ended.out
+
+
+# -- the environment -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [["config"], ["verify"], ["demo", "--help"], ["dlq", "list", "--help"]])
+def test_every_command_warns_of_what_is_no_setting(run: Any, monkeypatch: Any, command: list[str]) -> None:
+    monkeypatch.setenv("COVERSUMM_TOP_K", "3")
+    monkeypatch.setenv("COVERSUMM_WORKER_SERVICE_HOST", "10.0.0.1")
+    first = run(*command).err.splitlines()[0]
+    assert first == "warning: ignored, for there are no such settings: COVERSUMM_TOP_K (is it COVERSUMM_K?)"
+
+
+def test_a_bad_env_file_is_one_line(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "prod.env"
+    file.write_text("COVERSUMM_K=3\nCOVERSUMM_SASL_PASSWORD: MARKER\n")
+    ended = run("--env-file", file, "config")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"coversumm-worker: error: {file}:2: not of the form NAME=VALUE")
+    assert ended.err.count("\n") == 1
+    assert "MARKER" not in ended.err
+    assert run("--env-file", tmp_path / "none.env", "config").code == 2
+
+
+# -- the broker ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_answer_is_no_failed_check(run: Any, monkeypatch: Any) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", address)
+    monkeypatch.setattr(worker.kafka.topics, "METADATA_TIMEOUT_SECONDS", 1)
+    ended = run("config", "--check")
+    assert ended.code == 2
+    assert f"KAFKA_BOOTSTRAP_SERVERS={address}" in ended.err
+
+
+class Authorized:
+    """A broker whose user may do what it is allowed to, and a worker group of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.broker = KafkaBroker(
+            directory / "broker",
+            {
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:ANONYMOUS",
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+                    f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+                ),
+            },
+            protocols=("SASL_PLAINTEXT",),
+        )
+
+    def site(self, directory: Path) -> tuple[Pipeline, dict[str, str]]:
+        """Names of its own, and the settings of a worker that comes in as the user."""
+        site = Pipeline(self.broker, f"site-{uuid.uuid4().hex[:8]}", directory, partitions=2)
+        access = {
+            "KAFKA_BOOTSTRAP_SERVERS": self.broker.addresses["SASL_PLAINTEXT"],
+            "COVERSUMM_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+            "COVERSUMM_SASL_MECHANISM": "PLAIN",
+            "COVERSUMM_SASL_USERNAME": USER,
+            "COVERSUMM_SASL_PASSWORD": PASSWORD,
+            "COVERSUMM_INSTANCE_ID": "one",
+            "COVERSUMM_DIMENSION": "3",
+        }
+        return site, {**site.environment, **access}
+
+    def change(self, how: str, rules: list[tuple[ResourceType, str, AclOperation]]) -> None:
+        """Allow (`create_acls`) or take back (`delete_acls`)."""
+        admin = self.broker.admin()
+        bindings = [
+            AclBinding(
+                kind,
+                name,
+                ResourcePatternType.LITERAL,
+                f"User:{USER}",
+                "*",
+                operation,
+                AclPermissionType.ALLOW,
+            )
+            for kind, name, operation in rules
+        ]
+        if how == "create_acls":
+            done = admin.create_acls(bindings)
+        else:
+            done = admin.delete_acls(
+                [
+                    AclBindingFilter(
+                        one.restype,
+                        one.name,
+                        one.resource_pattern_type,
+                        one.principal,
+                        one.host,
+                        one.operation,
+                        one.permission_type,
+                    )
+                    for one in bindings
+                ]
+            )
+        for future in done.values():
+            future.result(PATIENCE_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def authorized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]:
+    made = Authorized(tmp_path_factory.mktemp("authorized"))
+    with made.broker:
+        yield made
+
+
+def use(monkeypatch: Any, settings: Mapping[str, str]) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+
+
+def failed(ended: Any) -> dict[str, str]:
+    """What the failed checks were of, with what was found."""
+    return {
+        row["of"]: f"{row['check']}: {row['found']}" for row in rows(ended) if row.get("status") == "failed"
+    }
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(TEST_SECONDS)
+def test_permissions_are_those_that_a_worker_needs(
+    run: Any, monkeypatch: Any, authorized: Authorized, tmp_path: Path
+) -> None:
+    """Without any all are named; with exactly those that are named a worker runs; without any one of them it is named."""
+    site, settings = authorized.site(tmp_path)
+    use(monkeypatch, settings)
+    for topic in (site.input_topic, site.output_topic, site.dlq_topic, site.changelog_topic):
+        authorized.broker.create_topic(topic, 2)
+    needed = {
+        f"input topic {site.input_topic}": [(TOPIC, site.input_topic, AclOperation.READ)],
+        f"output topic {site.output_topic}": [(TOPIC, site.output_topic, AclOperation.WRITE)],
+        f"dead letters topic {site.dlq_topic}": [(TOPIC, site.dlq_topic, AclOperation.WRITE)],
+        f"changelog topic {site.changelog_topic}": [
+            (TOPIC, site.changelog_topic, AclOperation.READ),
+            (TOPIC, site.changelog_topic, AclOperation.WRITE),
+        ],
+        f"group {site.name}": [(GROUP, site.name, AclOperation.READ)],
+    }
+    nothing = run("config", "--check", "--json")
+    assert nothing.code == 1
+    assert failed(nothing) == {
+        of: f"allowed: not allowed: {', '.join(operation.name for _, _, operation in rules)}"
+        for of, rules in needed.items()
+    }
+    assert nothing.err.count("coversumm-worker: error: ") == len(nothing.err.splitlines()) == len(needed)
+    assert (
+        f"kafka-acls.sh --add --allow-principal User:{USER} --operation READ --topic {site.input_topic}"
+        in nothing.err
+    )
+    assert PASSWORD not in nothing.out + nothing.err
+
+    transaction = (TRANSACTION, f"{site.name}-one", AclOperation.WRITE)
+    authorized.change("create_acls", [transaction, *(rule for rules in needed.values() for rule in rules)])
+    enough = until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
+    assert enough.err == ""
+    (unasked,) = [row for row in rows(enough) if row.get("of") == f"transactional id {site.name}-one"]
+    assert unasked["status"] == "not checked"
+    assert "--operation WRITE --transactional-id" in unasked["remedy"]
+    worker = site.worker()
+    worker.environment |= settings
+    worker.start().wait_ready()
+    assert worker.terminate() == 0, worker.log_end()
+    assert PASSWORD not in worker.log_text()
+
+    for of, rules in needed.items():
+        for rule in rules:
+            authorized.change("delete_acls", [rule])
+            ended = until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 1)
+            assert failed(ended) == {of: f"allowed: not allowed: {rule[2].name}"}
+            authorized.change("create_acls", [rule])
+            until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(TEST_SECONDS)
+def test_topics_that_are_missing_or_wrong(
+    run: Any, monkeypatch: Any, authorized: Authorized, tmp_path: Path
+) -> None:
+    site, settings = authorized.site(tmp_path)
+    use(monkeypatch, settings)
+    monkeypatch.setenv("COVERSUMM_DATA_DIR", str(tmp_path / "data"))
+    everything = [
+        (TOPIC, name, AclOperation.ALL) for name in (site.input_topic, site.output_topic, site.dlq_topic)
+    ]
+    authorized.change("create_acls", [*everything, (GROUP, site.name, AclOperation.READ)])
+    describe = (TOPIC, site.changelog_topic, AclOperation.DESCRIBE)
+    authorized.change("create_acls", [describe])
+
+    def check() -> Any:
+        return run("config", "--check", "--json")
+
+    before = set(authorized.broker.admin().list_topics(timeout=PATIENCE_SECONDS).topics)
+    ended = until(check, lambda ended: len(failed(ended)) == 2)
+    assert failed(ended)[f"input topic {site.input_topic}"] == "exists: there is none"
+    assert failed(ended)[f"changelog topic {site.changelog_topic}"].startswith("may be created: ")
+    may = {row["of"]: row["status"] for row in rows(ended) if row.get("check") == "may be created"}
+    assert may[f"output topic {site.output_topic}"] == "ok"
+    after = set(authorized.broker.admin().list_topics(timeout=PATIENCE_SECONDS).topics)
+    assert after - {"__consumer_offsets"} == before - {"__consumer_offsets"}
+    assert not (tmp_path / "data").exists()
+
+    authorized.broker.create_topic(site.input_topic, 2, {"cleanup.policy": "compact"})
+    authorized.broker.create_topic(site.output_topic, 3, {"cleanup.policy": "compact"})
+    ended = check()
+    assert ended.code == 1
+    assert failed(ended)[f"input topic {site.input_topic}"] == "cleanup policy: compact"
+    assert failed(ended)[f"output topic {site.output_topic}"] == "partitions: 3"
+    assert "set cleanup.policy=delete" in ended.err
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(TEST_SECONDS)
+def test_a_broker_without_an_authorizer_allows_everything(
+    run: Any, monkeypatch: Any, kafka: KafkaBroker, tmp_path: Path, terminal: Any
+) -> None:
+    site = Pipeline(kafka, f"open-{uuid.uuid4().hex[:8]}", tmp_path, partitions=2).create_input()
+    use(monkeypatch, site.environment)
+    ended = until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
+    assert {row["status"] for row in rows(ended) if "check" in row} == {"ok"}
+    terminal()
+    shown = run("config", "--check")
+    assert shown.code == 0
+    assert f"transactional id {site.name}-" in shown.out
+
+
+def until(ask: Any, holds: Any) -> Any:
+    """What `ask` gives once it holds: a broker takes a moment to act on its own permissions."""
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while not holds(given := ask()):
+        assert time.monotonic() < give_up, given
+        time.sleep(0.2)
+    return given

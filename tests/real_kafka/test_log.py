@@ -1,0 +1,161 @@
+"""What the log of a worker tells an operator: who starts with what, what it owns, what changes, what is wrong; and no more."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
+from worker import __version__
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
+
+QUIET_LINES_AN_HOUR = 10
+QUIET_SECONDS = 75  # longer than every interval at which a worker may tell something, the minute of the dead letters among them
+
+
+@pytest.fixture
+def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name.removeprefix("test_"))
+    settings = {"COVERSUMM_DIMENSION": "2", "COVERSUMM_K": "3", "COVERSUMM_LOG_FORMAT": "json"}
+    with pipeline(kafka, name, tmp_path, settings=settings) as made:
+        yield made
+
+
+def entries(worker: WorkerProcess) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in worker.log_text().splitlines()]
+
+
+def ours(worker: WorkerProcess, message: str = "") -> list[dict[str, Any]]:
+    """What the worker itself said, in these words."""
+    return [
+        one
+        for one in entries(worker)
+        if one["logger"].startswith("worker.") and re.match(message, one["message"])
+    ]
+
+
+def test_a_workers_life(site: Pipeline) -> None:
+    one = site.worker("one", top_k="4")
+    one.start().wait_ready()
+    start = ours(one)
+    assert start[0]["level"] == "WARNING"
+    assert "COVERSUMM_TOP_K (is it COVERSUMM_K?)" in start[0]["message"]
+    facts = {name: value for entry in start for name, value in entry.items()}
+    assert (facts["version"], facts["group"]) == (__version__, site.name)
+    assert facts["bootstrap_servers"] == site.broker.bootstrap_servers
+    assert facts["topics"] == {
+        "input": site.input_topic,
+        "output": site.output_topic,
+        "dead letters": site.dlq_topic,
+        "changelog": site.changelog_topic,
+    }
+    assert (facts["topic_partitions"], facts["k"], facts["dimension"]) == (4, 3, 2)
+    assert facts["web"] == f"http://127.0.0.1:{one.web_port}"
+    assert facts["data_dir"] == str(one.data_dir)
+    assert facts["settings"]["COVERSUMM_K"] == 3
+    assert "COVERSUMM_EPOCH" not in facts["settings"]
+    (ready,) = ours(one, "ready after")
+    assert (ready["partitions"], ready["standbys"]) == ([0, 1, 2, 3], [])
+    assert "processes partitions 0-3 of 4" in ready["message"]
+
+    two = site.worker("two").start()
+    two.wait_ready()
+    site.wait_caught_up()
+    wait_for(lambda: bool(ours(one, "rebalanced in")), lambda: one.log_end())
+    (rebalanced,) = ours(one, "rebalanced in")
+    (joined,) = ours(two, "ready after")
+    assert rebalanced["had_partitions"] == [0, 1, 2, 3]
+    assert len(rebalanced["partitions"]) == len(joined["partitions"]) == 2
+    assert sorted(rebalanced["partitions"] + joined["partitions"]) == [0, 1, 2, 3]
+    metrics = one.metrics()
+    assert (metrics["coversumm_partitions"], metrics["coversumm_input_partitions"]) == (2, 4)
+
+    assert two.terminate() == 0
+    (stopped,) = ours(two, "stopped by")
+    assert stopped["signal"] == "SIGTERM"
+    assert sorted(map(int, stopped["committed"])) == joined["partitions"]
+    wait_for(lambda: len(ours(one, "rebalanced in")) == 2, lambda: one.log_end())
+    assert one.terminate() == 0
+    assert [entry["level"] for entry in ours(one) if entry["level"] != "INFO"] == ["WARNING"]
+    assert not [entry for entry in entries(one) if entry["logger"].startswith(("faust", "mode"))]
+    assert not re.search(r"\[\^-|gen id|app id", one.log_text()), "Faust speaks of itself"
+
+
+def test_dead_letters_are_counted_once_a_minute(site: Pipeline) -> None:
+    (worker,) = site.start(1)
+    producer = Producer({"bootstrap.servers": site.broker.bootstrap_servers})
+    for number in range(40):
+        producer.produce(site.input_topic, key=f"e{number}", value=b"{")
+    producer.produce(site.input_topic, value=b"{}")
+    producer.flush()
+    site.wait_caught_up()
+    wait_for(lambda: sum(letters(worker).values()) == 41, lambda: worker.log_end())
+    assert letters(worker) == {"bad_json": 40, "unknown_type": 1}
+    told = ours(worker, "dead letters")
+    assert 1 <= len(told) <= 2, "the minute may have ended between two micro-batches"
+    assert {one["level"] for one in told} == {"WARNING"}
+    producer.produce(site.input_topic, key=b"e", value=b"{")
+    producer.flush()
+    site.wait_caught_up()
+    assert worker.terminate() == 0
+    assert letters(worker)["bad_json"] == 41, "what was not told yet is told at the stop"
+
+
+def letters(worker: WorkerProcess) -> dict[str, int]:
+    """By reason, all that the log counted."""
+    found: dict[str, int] = {}
+    for entry in ours(worker, "dead letters"):
+        for reason, count in entry["dead_letters"].items():
+            found[reason] = found.get(reason, 0) + count
+    return found
+
+
+def test_a_quiet_worker_is_quiet(site: Pipeline) -> None:
+    """By the lines of a time in which whatever is told at intervals is told at least once: there are none."""
+    (worker,) = site.start(1)
+    before = len(entries(worker))
+    time.sleep(QUIET_SECONDS)
+    assert worker.ready()
+    said = entries(worker)[before:]
+    assert said == []
+    assert before <= QUIET_LINES_AN_HOUR, "the start is part of its first hour"
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_fatal_error_is_told_once(site: Pipeline, log_format: str) -> None:
+    """After the start, from a thread of its own: the changelog may delete rows."""
+    site.broker.create_topic(site.changelog_topic, site.partitions, {"cleanup.policy": "delete"})
+    worker = site.worker(log_format=log_format).start()
+    assert worker.wait() == 2
+    lines = worker.log_text().splitlines()
+    assert [line for line in lines if "from a log that forgets" in line] == [lines[-1]]
+    assert lines[-1].startswith(f"coversumm-worker: error: the changelog topic {site.changelog_topic}")
+    assert "Traceback" not in worker.log_text()
+
+
+def test_settings_from_a_file(site: Pipeline, tmp_path: Path) -> None:
+    """The whole environment of a worker from a file, as a platform would give it."""
+    worker = site.worker()
+    given = {
+        name: value for name, value in worker.environment.items() if name.startswith(("COVERSUMM", "KAFKA"))
+    }
+    file = tmp_path / "worker.env"
+    file.write_text("".join(f'export {name}="{value}"\n' for name, value in given.items()))
+    for name in given:
+        del worker.environment[name]
+    worker._command = [*worker._command, "--env-file", str(file)]
+    worker.start().wait_ready(PATIENCE_SECONDS)
+    assert worker.data_dir.exists()
+    assert worker.terminate() == 0
+    assert not set(given) & set(os.environ)
