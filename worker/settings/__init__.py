@@ -1,10 +1,11 @@
 """The settings, and the only package that reads the environment.
 
-    fields    what can be set: variable, kind, default, help
-    kinds     what a variable's text may be
-    checks    what settings demand of each other
-    env_file  files of variables
-    unknown   variables that look like settings and are none
+    fields       what can be set: variable, kind, default, help
+    kinds        what a variable's text may be
+    checks       what settings demand of each other
+    environment  the variables of this process and of its children
+    env_file     files of variables
+    unknown      variables that look like settings and are none
 
 Whatever is wrong is one SurroundingsError that names the variable, the value and what is accepted. An empty variable
 counts as not set.
@@ -16,8 +17,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
@@ -26,7 +26,13 @@ from typing import Any
 
 from worker.errors import SurroundingsError
 from worker.settings.checks import complaints
-from worker.settings.env_file import read_env_file
+from worker.settings.environment import (
+    environment_file,
+    environment_with,
+    limit_native_threads,
+    place_of,
+    placed,
+)
 from worker.settings.fields import (
     MAX_SENTENCES_PER_ENTITY,
     PREFIX,
@@ -56,8 +62,6 @@ HIDDEN = "***"
 """Stands for a secret."""
 COMPUTED = "computed"
 """The origin of a default that is found out at start."""
-_places: dict[str, str] = {}
-"""Of variables that `environment_file` has set: where they stand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +101,7 @@ class Settings(Fields):
         }
         for name, setting in described.items():
             if name not in options and (text := environ.get(setting.variable, "").strip()):
-                values[name] = _parse(setting, _placed(setting.variable), text)
+                values[name] = _parse(setting, placed(setting.variable), text)
         return cls(**values)
 
     def _found_out(self) -> dict[str, Any]:
@@ -166,33 +170,11 @@ class Settings(Fields):
         return context
 
 
-@contextmanager
-def environment_file(path: str) -> Iterator[None]:
-    """The variables of a file in the environment meanwhile; what is set there already, and not empty, wins.
-
-    Raises:
-        SurroundingsError: see `read_env_file`.
-    """
-    before = dict(os.environ)
-    for name, value, place in read_env_file(path):
-        if not before.get(name, "").strip():
-            os.environ[name] = value
-            _places[name] = place
-    try:
-        yield
-    finally:
-        for name in _places:
-            os.environ.pop(name)
-            if name in before:
-                os.environ[name] = before[name]
-        _places.clear()
-
-
 def origins(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """By field, where its value comes from: `default`, `computed`, `environment`, or `file:line`."""
     unset = dict.fromkeys(settings_by_field(), "default") | dict.fromkeys(Settings()._found_out(), COMPUTED)
     return {
-        name: _places.get(one.variable, "environment")
+        name: place_of(one.variable) or "environment"
         if environ.get(one.variable, "").strip()
         else unset[name]
         for name, one in settings_by_field().items()
@@ -206,27 +188,11 @@ def unknown_settings(environ: Mapping[str, str] = os.environ) -> str | None:
     """
     known = {*(one.variable for one in settings_by_field().values()), *RESERVED}
     unknown = [
-        f"{_placed(one.variable)} ({'is it ' + one.nearest + '?' if one.nearest else 'nothing is near'})"
+        f"{placed(one.variable)} ({'is it ' + one.nearest + '?' if one.nearest else 'nothing is near'})"
         for one in unknown_variables(environ, known)
         if not _misspelt(one.variable, known)
     ]
     return f"ignored, for there are no such settings: {', '.join(unknown)}" if unknown else None
-
-
-def limit_native_threads() -> None:
-    """One thread for NumPy's BLAS, unless the environment says otherwise; before NumPy is imported.
-
-    Its matrices here are small: more threads would only wait for each other, and take cores from the embedder.
-    """
-    for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
-        os.environ.setdefault(variable, "1")
-
-
-def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child process with these settings alone, whatever this process was started with."""
-    known = {setting.variable for setting in settings_by_field().values()} | set(RESERVED)
-    kept = {name: text for name, text in os.environ.items() if name not in known}
-    return {**kept, **variables}
 
 
 def _instance_id(data_dir: Path) -> str:
@@ -242,15 +208,10 @@ def _parse(setting: Setting, what: str, text: str) -> Any:
         raise SurroundingsError(f"{what}: {value} is not accepted; {setting.kind.accepts}") from None
 
 
-def _placed(variable: str) -> str:
-    """The variable, with the place it comes from where that is a file."""
-    return f"{_places[variable]}: {variable}" if variable in _places else variable
-
-
 def _refuse_reserved(environ: Mapping[str, str]) -> None:
     for variable, why in RESERVED.items():
         if text := environ.get(variable, "").strip():
-            raise SurroundingsError(f"{_placed(variable)}: {_shown(text)} cannot be used, {why}: unset it")
+            raise SurroundingsError(f"{placed(variable)}: {_shown(text)} cannot be used, {why}: unset it")
 
 
 def _refuse_misspelt(environ: Mapping[str, str], known: Iterable[str]) -> None:
@@ -259,7 +220,7 @@ def _refuse_misspelt(environ: Mapping[str, str], known: Iterable[str]) -> None:
     for variable in environ:
         if near := _misspelt(variable, names):
             raise SurroundingsError(
-                f"{_placed(variable)}: there is no such setting; {near} is the nearest: rename or unset"
+                f"{placed(variable)}: there is no such setting; {near} is the nearest: rename or unset"
             )
 
 
