@@ -226,7 +226,7 @@ def test_permissions_are_those_that_a_worker_needs(
     nothing = run("config", "--check", "--json")
     assert nothing.code == 1
     assert failed(nothing) == {
-        of: f"allowed: not allowed: {', '.join(operation.name for _, _, operation in rules)}"
+        of: f"permissions: missing: {', '.join(operation.name for _, _, operation in rules)}"
         for of, rules in needed.items()
     }
     assert nothing.err.count("coversumm-worker: error: ") == len(nothing.err.splitlines()) == len(needed)
@@ -253,7 +253,7 @@ def test_permissions_are_those_that_a_worker_needs(
         for rule in rules:
             authorized.change("delete_acls", [rule])
             ended = until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 1)
-            assert failed(ended) == {of: f"allowed: not allowed: {rule[2].name}"}
+            assert failed(ended) == {of: f"permissions: missing: {rule[2].name}"}
             authorized.change("create_acls", [rule])
             until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
 

@@ -132,7 +132,9 @@ class _Asked:
         try:
             policy = self._topics.policies([spec]).get(spec.name)
         except KafkaException as cause:
-            return Check(of, "cleanup policy", None, cause.args[0].str(), "DESCRIBE_CONFIGS would tell")
+            return Check(
+                of, "cleanup policy", None, cause.args[0].str().rstrip("."), "DESCRIBE_CONFIGS would tell"
+            )
         except TimeoutError:
             policy = None
         if policy is None:
@@ -155,9 +157,9 @@ class _Asked:
         except KafkaException as cause:
             if cause.args[0].code() in _DENIED:
                 return self._allowed(of, needed, (), option)
-            return Check(of, "allowed", None, cause.args[0].str())
+            return Check(of, "permissions", None, cause.args[0].str())
         except TimeoutError:
-            return Check(of, "allowed", None, "no answer from the broker")
+            return Check(of, "permissions", None, "no answer from the broker")
         return self._allowed(of, needed, found.authorized_operations, option)
 
     def transactions(self) -> Check:
@@ -173,10 +175,10 @@ class _Asked:
         except (KafkaException, TimeoutError):
             cluster = None
         if cluster is not None and AclOperation.CLUSTER_ACTION in (cluster.authorized_operations or ()):
-            return Check(of, "allowed", True, "this client may do anything")
+            return Check(of, "permissions", True, "this client may do anything")
         return Check(
             of,
-            "allowed",
+            "permissions",
             None,
             "Kafka does not tell",
             f"it needs WRITE: {self._add(('WRITE',), f'--transactional-id {name}')}",
@@ -185,9 +187,9 @@ class _Asked:
     def _allowed(self, of: str, needed: tuple[Any, ...], granted: Any, option: str) -> Check:
         missing = [operation.name for operation in needed if operation not in (granted or ())]
         if not missing:
-            return Check(of, "allowed", True, ", ".join(operation.name for operation in needed))
-        found = f"not allowed: {', '.join(missing)}"
-        return Check(of, "allowed", False, found, self._add(missing, option))
+            return Check(of, "permissions", True, ", ".join(operation.name for operation in needed))
+        found = f"missing: {', '.join(missing)}"
+        return Check(of, "permissions", False, found, self._add(missing, option))
 
     def _add(self, operations: Any, option: str) -> str:
         """The command that grants them."""
