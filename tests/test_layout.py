@@ -15,6 +15,7 @@ FLOORS = (
     ("worker.__main__",),
     ("worker.cli",),
     ("worker.demo",),
+    ("worker.view",),
     ("worker.app",),
     ("worker.operations",),
     ("worker.web",),

@@ -9,7 +9,6 @@ The reviews are sent a little ahead of the worker, so that what is shown is what
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -17,43 +16,48 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from confluent_kafka import TopicPartition
 from rich.console import Console
 
+from worker.demo import pace
 from worker.demo.broker import EmbeddedBroker
 from worker.demo.display import Display, make_display
 from worker.demo.process import WorkerProcess
-from worker.demo.reviews import Produced, bundled_reviews, take_down
-from worker.demo.story import Story
+from worker.demo.reviews import Produced, bundled_reviews, stay_names, take_down
+from worker.demo.story import Phase, Story
 from worker.errors import Crash
 from worker.kafka.clients import SILENT, Clients, KafkaClients
 from worker.kafka.topics import topic_specs
 from worker.operations.verification import verify_data_dir
 from worker.settings import Settings
+from worker.view import ending_signals
 
 PARTITIONS: Final = 4
 BATCH_SIZE: Final = 40
 """Small micro-batches: something happens all the time."""
 AHEAD: Final = 200
 """Events sent ahead of the worker."""
-TAKEN_DOWN: Final = 2
-"""Reviews taken down of each entity: those of its summary's first sentences."""
+AHEAD_WATCHED: Final = 120
+"""The same where somebody looks on: what is counted is what is shown."""
+SHOWN_DELETIONS: Final = 2
+"""So many of the deletions are told one by one, with time to read."""
+BEFORE_SECONDS: Final = 0.9
+AFTER_SECONDS: Final = 2.2
+BETWEEN_SECONDS: Final = 0.2
 READY_SECONDS: Final = 90
 STILL_SECONDS: Final = 90
-_POLL_SECONDS: Final = 0.1
-_COUNTS_EVERY_SECONDS: Final = 0.4
-_ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_POLL_SECONDS: Final = 0.05
+_COUNTS_EVERY_SECONDS: Final = 0.2
 
 
 def play(reviews: int | None, k: int, as_json: bool) -> None:
     """Run the demo; arguments and errors as `worker.demo.run_demo` says."""
     chosen = bundled_reviews()[:reviews]
-    story = Story(k=k, total=len(chosen))
+    story = Story(k=k, reviews=len(chosen), names=stay_names())
     display = make_display(Console(highlight=False, emoji=False, markup=False), story, as_json)
-    with _ending_signals(), _farewell(), ExitStack() as stage:
+    with ending_signals(), _farewell(), ExitStack() as stage:
         directory = _temporary_directory(stage)
         settings = Settings(data_dir=directory, k=k)
         topics = {spec.name: PARTITIONS for spec in topic_specs(settings).values()}
@@ -114,7 +118,6 @@ class Play:
 
     def wait_until_ready(self) -> None:
         """The worker loads its model and joins its group."""
-        self._story.phase = "starting the worker"
         deadline = time.monotonic() + READY_SECONDS
         while not self._worker.is_ready():
             if time.monotonic() > deadline:
@@ -123,34 +126,52 @@ class Play:
             time.sleep(_POLL_SECONDS)
 
     def send_reviews(self, reviews: list[Produced]) -> None:
-        """All reviews, never far ahead of the worker."""
-        story = self._story
-        story.phase, story.started_at = "reading reviews", time.monotonic()
-        for review in reviews:
-            while story.sent - story.processed >= AHEAD:
+        """All reviews, never far ahead of the worker; where somebody looks on, slowly at first."""
+        story, is_watched = self._story, self._display.is_watched
+        story.phase, story.started_at = Phase.ARRIVING, time.monotonic()
+        ahead = AHEAD_WATCHED if is_watched else AHEAD
+        for number, review in enumerate(reviews):
+            if pace.is_hurried(number):
+                story.phase = Phase.HURRYING
+            if is_watched:
+                self._watch_until(story.started_at + pace.due(number))
+            while story.sent - story.processed >= ahead:
                 self._watch()
             self._send(review)
         self._catch_up()
 
     def take_reviews_down(self) -> None:
-        """The reviews that the summaries' first sentences come from, an entity after the other, for eyes to follow."""
+        """Of each stay the review that the summary's first sentence comes from; the first ones for eyes to follow."""
         story = self._story
-        story.phase = "taking reviews down"
-        doomed = {
-            entity.entity_id: list(dict.fromkeys(s.review_id for s in entity.sentences))[:TAKEN_DOWN]
-            for entity in story.in_order()
-        }
-        story.total += sum(map(len, doomed.values()))
-        for entity_id, review_ids in doomed.items():
-            for review_id in review_ids:
+        story.phase = Phase.TAKING_DOWN
+        stays = sorted(story.board.entities.values(), key=lambda one: (-one.review_count, one.entity_id))
+        doomed = {one.entity_id: one.sentences[0].review_id for one in stays if one.sentences}
+        story.to_take_down = len(doomed)
+        for number, (entity_id, review_id) in enumerate(doomed.items()):
+            if number < SHOWN_DELETIONS:
+                self._take_down_slowly(entity_id, review_id)
+            else:
+                story.focus.pin(None)
                 self._send(take_down(entity_id, review_id))
-            self._catch_up()
+                self._pause(BETWEEN_SECONDS)
+        self._catch_up()
         story.ended_at = time.monotonic()
+
+    def _take_down_slowly(self, entity_id: str, review_id: str) -> None:
+        story = self._story
+        story.focus.pin(entity_id)
+        story.doomed = frozenset({review_id})
+        self._pause(BEFORE_SECONDS)
+        self._send(take_down(entity_id, review_id))
+        self._catch_up()
+        story.doomed = frozenset()
+        self._pause(AFTER_SECONDS)
 
     def verify(self) -> None:
         """Stop the worker; every summary it has stored must equal brute force."""
-        self._story.phase = "verifying the stored summaries"
+        self._story.phase = Phase.VERIFYING
         self._display.update()
+        self._pause(BETWEEN_SECONDS)  # this takes a moment, and should be read
         self._worker.stop()
         for check in verify_data_dir(self._worker.data_dir):
             if check.problems:
@@ -167,18 +188,27 @@ class Play:
         while not self._story.caught_up:
             self._watch()
 
+    def _pause(self, seconds: float) -> None:
+        """Time to read, where somebody does."""
+        if self._display.is_watched:
+            self._watch_until(time.monotonic() + seconds)
+
+    def _watch_until(self, moment: float) -> None:
+        self._moved_at = time.monotonic()  # whoever waits on purpose does not stand still
+        while time.monotonic() < moment:
+            self._watch()
+
     def _watch(self) -> None:
         """Take in what happened in the last moment."""
         story = self._story
-        before = story.changes, story.processed
+        before = story.board.changes, story.processed
         for value in self._kafka.receive():
-            story.take_change(value, time.monotonic())
-            self._display.changed(value)
+            self._display.changed(value, story.take_change(value, time.monotonic()))
         now = time.monotonic()
         if now - self._counted_at > _COUNTS_EVERY_SECONDS:
             self._counted_at = now
             story.take_counts(self._worker.counts())
-        if before != (story.changes, story.processed):
+        if before != (story.board.changes, story.processed):
             self._moved_at = now
         elif now - max(self._moved_at, story.started_at or 0.0) > STILL_SECONDS:
             raise Crash(f"nothing happened for {STILL_SECONDS} s: {self._worker.last_words()}")
@@ -198,20 +228,3 @@ def _farewell() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; everything is removed again\n")
         raise
-
-
-@contextmanager
-def _ending_signals() -> Iterator[None]:
-    """The first of them raises KeyboardInterrupt, which cleans up; that takes seconds, and further ones do not disturb it."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        for number in _ENDING_SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in _ENDING_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -3,12 +3,15 @@
 import gzip
 import json
 from importlib.resources import files
-from typing import Any, NamedTuple
+from importlib.resources.abc import Traversable
+from typing import Any, Final, NamedTuple
 
 from worker.events import read_line
+from worker.view import Names
 
-ATTRIBUTION = "Reviews: Inside Airbnb (insideairbnb.com), Albany, New York, CC BY 4.0"
-_FILE = "airbnb_albany.jsonl.gz"
+ATTRIBUTION: Final = "Reviews: Inside Airbnb (insideairbnb.com), Albany, New York, CC BY 4.0"
+ID_PREFIX: Final = "abnb:"
+_DATA: Final = files("worker.demo").joinpath("data")
 
 
 class Produced(NamedTuple):
@@ -18,9 +21,19 @@ class Produced(NamedTuple):
     value: bytes
 
 
+def reviews_file() -> Traversable:
+    """All bundled reviews, gzipped JSON lines."""
+    return _DATA.joinpath("airbnb_albany.jsonl.gz")
+
+
+def stay_names() -> Names:
+    """What guests call the stays."""
+    return Names(json.loads(_DATA.joinpath("names.json").read_text("utf-8")), prefix=ID_PREFIX)
+
+
 def bundled_reviews() -> list[Produced]:
     """All reviews as `review.upserted` events, by day, then by id."""
-    lines = gzip.decompress(files("worker.demo").joinpath("data", _FILE).read_bytes()).splitlines()
+    lines = gzip.decompress(reviews_file().read_bytes()).splitlines()
     reviews = sorted((json.loads(line) for line in lines), key=lambda r: (r["created_at"], r["review_id"]))
     return [_produced(review) for review in reviews]
 

@@ -1,49 +1,26 @@
-"""What the demo has seen so far: entities, their summaries, the latest changes.
+"""What the demo has seen so far, and where it is in what it tells.
 
 Filled from the output topic alone, as any consumer would, and from the worker's own counts; drawn by `display`.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from enum import Enum
+from typing import Any
 
-import msgspec
-
-from worker.events import SummaryChanged, SummarySentence
-
-_LATEST: Final = 100
-_decode: Final = msgspec.json.Decoder(SummaryChanged).decode
+from worker.view import Board, Change, Entity, Focus, Names, one_line
 
 
-@dataclass(slots=True)
-class Entity:
-    """One entity as of its last summary change."""
+class Phase(Enum):
+    """The scenes; a value is what is told about one."""
 
-    entity_id: str
-    review_count: int = 0
-    sentence_count: int = 0
-    changes: int = 0
-    changed_at: float = 0.0
-    sentences: Sequence[SummarySentence] = ()
-
-    @property
-    def first_sentence(self) -> str:
-        """The sentence nearest to the centroid, in one line."""
-        return one_line(self.sentences[0].text) if self.sentences else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One summary change in texts, each in one line."""
-
-    entity_id: str
-    cause: str
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
+    STARTING = "The worker is starting: it loads its language model and joins its group."
+    ARRIVING = "Guests' reviews arrive, slowly at first, as events on Kafka."
+    HURRYING = "Faster: the more is known about a stay, the fewer reviews change its summary."
+    TAKING_DOWN = "Now some reviews are taken down: what they say must leave the summary."
+    VERIFYING = "Comparing every stored summary with brute force over all sentences."
 
 
 @dataclass(slots=True)
@@ -51,12 +28,15 @@ class Story:
     """Everything there is to show. Times are of `time.monotonic()`."""
 
     k: int
-    total: int
-    """Events that will be sent."""
-    phase: str = "starting"
-    entities: dict[str, Entity] = field(default_factory=dict)
-    latest: deque[Change] = field(default_factory=lambda: deque(maxlen=_LATEST))
-    changes: int = 0
+    reviews: int
+    """That will arrive."""
+    names: Names = field(default_factory=Names)
+    phase: Phase = Phase.STARTING
+    board: Board = field(default_factory=Board)
+    focus: Focus = field(default_factory=Focus)
+    doomed: frozenset[str] = frozenset()
+    """Reviews that are about to be taken down."""
+    to_take_down: int = 0
     sent: int = 0
     processed: int = 0
     published: int = 0
@@ -76,28 +56,34 @@ class Story:
             self.embedded = int(counts["coversumm_embedded_sentences_total"])
             self.dead_letters = int(counts["coversumm_dead_letters_total"])
 
-    def take_change(self, value: bytes, now: float) -> None:
+    def take_change(self, value: bytes, now: float) -> Change:
         """A `summary.changed` from the output topic."""
-        body = _decode(value)
-        entity = self.entities.setdefault(body.entity_id, Entity(body.entity_id))
-        before = {one.sentence_id: one.text for one in entity.sentences}
-        after = {one.sentence_id: one.text for one in body.sentences}
-        added = tuple(one_line(after[identifier]) for identifier in body.added)
-        removed = tuple(one_line(before[identifier]) for identifier in body.removed)
-        self.latest.append(Change(body.entity_id, body.cause.type, added, removed))
-        entity.review_count, entity.sentence_count = body.review_count, body.sentence_count
-        entity.sentences, entity.changed_at = body.sentences, now
-        entity.changes += 1
-        self.changes += 1
+        return self.board.take(value, now)
 
     @property
     def caught_up(self) -> bool:
         """Everything that was sent is processed, and everything that was published is here."""
-        return self.processed >= self.sent and self.changes >= self.published
+        return self.processed >= self.sent and self.board.changes >= self.published
+
+    @property
+    def arrived(self) -> int:
+        """Reviews that the worker has processed."""
+        return min(self.processed, self.reviews)
+
+    @property
+    def taken_down(self) -> int:
+        """Reviews that the worker has processed the end of."""
+        return max(self.processed - self.reviews, 0)
+
+    @property
+    def share(self) -> float:
+        """How much of it all is processed, from 0 to 1."""
+        return self.processed / max(self.reviews + self.to_take_down, 1)
 
     def in_order(self) -> list[Entity]:
-        """The entities by id."""
-        return sorted(self.entities.values(), key=lambda entity: entity.entity_id)
+        """The entities by name."""
+        entities = self.board.entities.values()
+        return sorted(entities, key=lambda one: (self.names.entity(one.entity_id), one.entity_id))
 
     def seconds(self, now: float) -> float:
         """From the first event sent to the last one processed, or to now."""
@@ -114,7 +100,7 @@ class Story:
             "seconds": round(seconds, 2),
             "events_per_second": round(self.processed / seconds, 1),
             "sentences_embedded_per_second": round(self.embedded / seconds, 1),
-            "summary_changes": self.changes,
+            "summary_changes": self.board.changes,
             "dead_letters": self.dead_letters,
             "entities_verified": self.verified,
             "entities": [
@@ -123,22 +109,8 @@ class Story:
                     "reviews": entity.review_count,
                     "sentences": entity.sentence_count,
                     "changes": entity.changes,
-                    "first_sentence": entity.first_sentence,
+                    "first_sentence": one_line(entity.first_sentence),
                 }
-                for entity in self.in_order()
+                for entity in sorted(self.board.entities.values(), key=lambda one: one.entity_id)
             ],
         }
-
-
-def one_line(text: str) -> str:
-    """The text in one line, as every terminal shows it in the same width.
-
-    Without control characters, which terminals obey, and without emoji and combining characters, about whose width they disagree:
-    a line that is longer than it was thought to be breaks the picture.
-    """
-    composed = unicodedata.normalize("NFC", text)
-    return " ".join("".join(char if _has_sure_width(char) else " " for char in composed).split())
-
-
-def _has_sure_width(char: str) -> bool:
-    return char.isprintable() and unicodedata.category(char) not in ("So", "Sk", "Mn", "Me")

@@ -1,0 +1,83 @@
+"""What stays on the terminal when the demo is over: the summaries in full, what it came to, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from worker.demo.invocation import own_command, typed_path
+from worker.demo.reviews import ATTRIBUTION, reviews_file
+from worker.demo.story import Story
+from worker.view import summary_lines
+
+_WIDEST: Final = 100
+"""Longer lines are hard to read."""
+
+
+def print_closing(console: Console, story: Story) -> None:
+    """Print all of it."""
+    for line in closing_lines(console, story):
+        console.print(line, soft_wrap=True)
+
+
+def closing_lines(console: Console, story: Story) -> Iterator[Text]:
+    """The lines; no longer than the console is wide, but for commands, which are to be copied."""
+    width = min(console.width, _WIDEST)
+    for entity in story.in_order():
+        yield from summary_lines(console, entity, story.names, width)
+        yield Text()
+    for paragraph in _outcome(story):
+        yield from Text(paragraph).wrap(console, width)
+    yield Text()
+    for step in next_steps(own_command(), typed_path(Path(str(reviews_file())))):
+        yield from map(Text, folded(step, console.width))
+
+
+def _outcome(story: Story) -> tuple[str, ...]:
+    seconds = f"{story.seconds(0.0):.0f} s"
+    return (
+        f"{in_words(story)} in {seconds}: each summary is the {story.k} sentences closest to the average of all of its stay's.",
+        f"Verified: the stored summaries of all {story.verified} stays equal brute force over all their sentences; "
+        f"{story.dead_letters:,} dead letters.",
+        "All of it ran here: an embedded broker, the real worker on it, its state in RocksDB; everything is removed again.",
+        f"{ATTRIBUTION}.",
+    )
+
+
+def in_words(story: Story) -> str:
+    """The counts: reviews in, changes out."""
+    down = f", {story.taken_down:,} taken down" if story.taken_down else ""
+    return f"{story.arrived:,} reviews in{down}, {story.board.changes:,} changes out"
+
+
+def next_steps(program: str, reviews: str) -> list[str]:
+    """What to type next: each indented line works as it stands.
+
+    Args:
+        program: how the user runs this program.
+        reviews: a file of reviews.
+    """
+    return [
+        "Next, without Kafka: the same for a file, yours or this one",
+        f"  {program} summarize {reviews} | head -3",
+        "On your Kafka (at localhost:9092, or where KAFKA_BOOTSTRAP_SERVERS says)",
+        f"  {program} topics --partitions 4",
+        f"  {program} run",
+        "and in a second terminal, while it runs: send reviews, and watch",
+        f"  {program} send {reviews}",
+        f"  {program} watch",
+    ]
+
+
+def folded(step: str, width: int) -> list[str]:
+    """A command in lines that a shell reads as one, as far as its words allow it."""
+    lines: list[str] = []
+    line = step
+    while len(line) > width and (cut := line.rfind(" ", 5, width - 1)) > 0:
+        lines.append(f"{line[:cut]} \\")
+        line = f"    {line[cut + 1 :]}"
+    return [*lines, line]

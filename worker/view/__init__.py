@@ -1,0 +1,34 @@
+"""Summaries as they change, for people at a terminal: what `demo` and `watch` show.
+
+    bodies of `summary.changed` -> Board (what is known) -> lines of a screen -> LiveScreen
+
+Everything but the last is pure: times come in as numbers, lines go out as texts.
+"""
+
+from worker.view.board import Board, Change, Entity, Gone
+from worker.view.card import card, summary_lines
+from worker.view.endings import ending_signals
+from worker.view.focus import Focus
+from worker.view.live import LiveScreen, can_redraw
+from worker.view.names import Names
+from worker.view.reasons import headline
+from worker.view.screen import Frame, screen
+from worker.view.texts import one_line
+
+__all__ = [
+    "Board",
+    "Change",
+    "Entity",
+    "Focus",
+    "Frame",
+    "Gone",
+    "LiveScreen",
+    "Names",
+    "can_redraw",
+    "card",
+    "ending_signals",
+    "headline",
+    "one_line",
+    "screen",
+    "summary_lines",
+]

@@ -1,0 +1,178 @@
+"""One entity's summary in full: what is new stands out, what left is struck through for a moment, each with its reason beside."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from worker.events import SummarySentence
+from worker.view.board import Entity
+from worker.view.names import Names
+from worker.view.reasons import headline, why_come, why_gone
+from worker.view.texts import between, cut, end_with_ellipsis, hanging, one_line
+
+FLASH_SECONDS: Final = 0.5
+FRESH_SECONDS: Final = 2.5
+GONE_SHOWN: Final = 3
+
+Block = list[Text]
+"""The lines of one thing."""
+
+
+def card(
+    console: Console,
+    entity: Entity,
+    names: Names,
+    width: int,
+    height: int,
+    now: float,
+    doomed: Set[str] = frozenset(),
+) -> list[Text]:
+    """The card in at most `height` lines of at most `width` cells.
+
+    Sentences are shown in full as long as there is room; what does not fit is cut from the last one on, after all else.
+
+    Args:
+        console: for wrapping.
+        entity: whose card.
+        names: of entity and reviews.
+        width: in cells.
+        height: in lines.
+        now: by the board's clock.
+        doomed: reviews whose sentences are marked: they are about to go.
+    """
+    kept = [_sentence(console, entity, one, width, now, doomed) for one in entity.sentences]
+    room = height - 1 - sum(map(len, kept))
+    reason = _fitting([_reason(console, entity, names, width, now, doomed)], room, width)
+    gone = _fitting(_gone(console, entity, width, now), room - len(reason), width)
+    if not gone:  # better a shorter reason than none of those that left
+        reason = reason[:1] and [_shortened(reason, width)]
+        gone = _fitting(_gone(console, entity, width, now), room - len(reason), width)
+    rest = height - 1 - len(reason) - len(gone)
+    lines = [_title(entity, names, width), *reason, *_cut_at_end(kept, width, rest), *gone]
+    return lines[: max(height, 0)]
+
+
+def summary_lines(console: Console, entity: Entity, names: Names, width: int) -> list[Text]:
+    """Title and sentences for keeps: in full, nothing marked."""
+    blocks = (
+        hanging(console, _gutter(one.rank), Text(one_line(one.text)), width) for one in entity.sentences
+    )
+    return [_title(entity, names, width), *(line for block in blocks for line in block)]
+
+
+def _title(entity: Entity, names: Names, width: int) -> Text:
+    if entity.is_deleted:
+        counts = "deleted"
+    else:
+        counts = f"{_count(entity.review_count, 'review')}, {_count(entity.sentence_count, 'sentence')}"
+    changes = f", {_count(entity.changes, 'change')}" if entity.changes else ""
+    return between(
+        Text(names.entity(entity.entity_id), style="bold cyan"), Text(counts + changes, style="dim"), width
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _reason(
+    console: Console, entity: Entity, names: Names, width: int, now: float, doomed: Set[str]
+) -> Block:
+    if any(one.review_id in doomed for one in entity.sentences):
+        text = Text("a review is about to be taken down", style="bold red")
+    elif entity.latest is not None:
+        is_fresh = now - entity.changed_at < FRESH_SECONDS
+        text = Text(headline(entity.latest, names), style="yellow" if is_fresh else "dim")
+    else:
+        text = Text("as it was published last; no change since", style="dim")
+    return hanging(console, Text("     "), text, width)
+
+
+def _sentence(
+    console: Console, entity: Entity, sentence: SummarySentence, width: int, now: float, doomed: Set[str]
+) -> Block:
+    text, mark = Text(one_line(sentence.text)), " "
+    come = entity.come.get(sentence.sentence_id)
+    if sentence.review_id in doomed:
+        text.stylize("bold red")
+        text, mark = _beside(text, "of that review"), "!"
+    elif come is not None and now - come.at < FRESH_SECONDS:
+        text.stylize("bold reverse green" if now - come.at < FLASH_SECONDS else "bold green")
+        text, mark = _beside(text, why_come(come.change, sentence)), "+"
+    return hanging(console, _gutter(sentence.rank, mark), text, width)
+
+
+def _gone(console: Console, entity: Entity, width: int, now: float) -> list[Block]:
+    blocks = []
+    for one in entity.gone[:GONE_SHOWN]:
+        if now - one.at < FRESH_SECONDS:
+            text = Text(one_line(one.sentence.text), style="strike red")
+            text = _beside(text, why_gone(one.change, one.sentence.sentence_id))
+            blocks.append(hanging(console, Text("   - ", style="bold"), text, width))
+    return blocks
+
+
+def _gutter(rank: int, mark: str = " ") -> Text:
+    return Text(f"{rank + 1:>2} {mark} ", style="bold" if mark.strip() else "dim")
+
+
+def _beside(text: Text, reason: str) -> Text:
+    return Text.assemble(text, " ", (f"({reason})", "dim"))
+
+
+def _fitting(blocks: list[Block], room: int, width: int) -> list[Text]:
+    """As many whole blocks as there is room for, but of the first one at least a line."""
+    lines: list[Text] = []
+    for block in blocks:
+        if len(lines) + len(block) > room:
+            return lines or [_shortened(block, width)][: max(room, 0)]
+        lines += block
+    return lines
+
+
+def _shortened(block: Block, width: int) -> Text:
+    """One line of several."""
+    return block[0] if len(block) == 1 else end_with_ellipsis(block[0], width)
+
+
+def _cut_at_end(blocks: list[Block], width: int, room: int) -> list[Text]:
+    """The sentences in so many lines, the last one cut where it must be."""
+    lines = [line for block in blocks for line in block]
+    if len(lines) <= room:
+        return lines
+    return [] if room < 1 else [*lines[: room - 1], end_with_ellipsis(lines[room - 1], width)]
+
+
+def blank_to(lines: list[Text], height: int) -> list[Text]:
+    """The lines and empty ones, `height` together: what is below stays where it is."""
+    return [*lines, *[Text()] * (height - len(lines))]
+
+
+def fresh_mark(entity: Entity, now: float) -> str:
+    """A character that says whether the entity has just changed."""
+    return "*" if now - entity.changed_at < FRESH_SECONDS / 2 else " "
+
+
+def small(entity: Entity, names: Names, name_width: int, width: int, now: float) -> Text:
+    """The entity in one line: name, reviews, first sentence."""
+    is_fresh = now - entity.changed_at < FRESH_SECONDS / 2
+    name = cut(Text(names.entity(entity.entity_id), style="cyan"), name_width)
+    line = Text.assemble(
+        (fresh_mark(entity, now), "bold green"),
+        " ",
+        name,
+        " " * (name_width - name.cell_len),
+        (f" {'deleted' if entity.is_deleted else f'{entity.review_count:,}':>7}  ", "dim"),
+        (one_line(entity.first_sentence), "bold" if is_fresh else ""),
+    )
+    return cut(line, width)
+
+
+def small_change(entity: Entity, names: Names, name_width: int, width: int) -> Text:
+    """Why it changed last, in one line that goes below `small`."""
+    reason = "" if entity.latest is None else headline(entity.latest, names)
+    return cut(Text(" " * (name_width + 12) + reason, style="dim"), width)

@@ -1,0 +1,112 @@
+"""Why a summary changed, in plain words: what a `summary.changed` and the one before it prove, and no more.
+
+With `COVERSUMM_EMIT=coalesced` a change is the sum of several events, and its cause the last of them. What is said here holds
+then, too, but for the "pushed out" and "moved up" of sentences that an earlier one of them took down or brought.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Final
+
+from worker.events import SummarySentence
+from worker.view.board import Change
+from worker.view.names import Names
+
+_MONTHS: Final = (
+    "Jan",
+    "Feb",
+    "Mar",
+    "Apr",
+    "May",
+    "Jun",
+    "Jul",
+    "Aug",
+    "Sep",
+    "Oct",
+    "Nov",
+    "Dec",
+)  # not the locale's
+
+
+def headline(change: Change, names: Names) -> str:
+    """One sentence: what happened, and what it did to the summary."""
+    match change.cause.type:
+        case "review.upserted":
+            return _after_upsert(change, _review(change, names))
+        case "review.deleted":
+            return _after_deletion(change, _review(change, names), its="its")
+        case "sentences.deleted":
+            return _after_deletion(change, "single sentences", its="their")
+        case "entity.deleted":
+            return "deleted as a whole: nothing is left to summarize"
+        case other:
+            return f"{other} changed the summary"
+
+
+def why_come(change: Change, sentence: SummarySentence) -> str:
+    """A word or two beside a sentence that came in by the change."""
+    if sentence.sentence_id in change.removed_ids:
+        return "edited"
+    return "new" if _is_brought(change, sentence) else "moved up"
+
+
+def why_gone(change: Change, sentence_id: str) -> str:
+    """A word or two beside a sentence that left by the change."""
+    match change.cause.type:
+        case "review.upserted":
+            return "edited away" if _is_of_cause(change, sentence_id) else "pushed out"
+        case "review.deleted":
+            return "taken down" if _is_of_cause(change, sentence_id) else "pushed out"
+        case _:
+            return "gone"
+
+
+def _after_upsert(change: Change, review: str) -> str:
+    if any(_is_of_cause(change, one) for one in change.removed_ids):
+        others = any(not _is_brought(change, one) for one in change.added)
+        return f"{review} was edited: its old words are gone" + (
+            ", another sentence moved up" if others else ""
+        )
+    if change.is_first:
+        return f"{review} came in: the first summary"
+    if not any(_is_brought(change, one) for one in change.added):
+        return f"{review} came in and shifted the average: another sentence is closer to it now"
+    if not change.removed_ids:
+        return f"{review} came in: the summary still has room for what it says"
+    return f"{review} came in: it is closer to what most say than what it pushes out"
+
+
+def _after_deletion(change: Change, what: str, its: str) -> str:
+    gone = sum(why_gone(change, one) != "pushed out" for one in change.removed_ids)
+    begin = f"{what} {'was' if its == 'its' else 'were'} taken down"
+    if not gone:
+        return f"{begin}, which shifted the average: another sentence is closer to it now"
+    begin += f": {its} sentence is gone" if gone == 1 else f": {its} sentences are gone"
+    moved = len(change.added)
+    return begin + (
+        "" if not moved else ", this one moved up" if moved == 1 else f", {moved} others moved up"
+    )
+
+
+def _is_brought(change: Change, sentence: SummarySentence) -> bool:
+    return change.cause.type == "review.upserted" and sentence.review_id == change.cause.review_id
+
+
+def _is_of_cause(change: Change, sentence_id: str) -> bool:
+    """Whether the review of the cause had the sentence: ids are `review_id#number`."""
+    return sentence_id.rpartition("#")[0] == change.cause.review_id
+
+
+def _review(change: Change, names: Names) -> str:
+    name = f"review {names.review(change.cause.review_id or '?')}"
+    day = _day(change.occurred_at)
+    return name if day is None else f"{name} ({day})"
+
+
+def _day(occurred_at: str | None) -> str | None:
+    try:
+        day = date.fromisoformat((occurred_at or "")[:10])
+    except ValueError:
+        return None
+    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"

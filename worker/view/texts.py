@@ -1,0 +1,57 @@
+"""Texts of other people in lines whose width is known."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from rich.console import Console
+from rich.text import Text
+
+
+def one_line(text: str) -> str:
+    """The text in one line, as every terminal shows it in the same width.
+
+    Without control characters, which terminals obey, and without emoji and combining characters, about whose width they disagree:
+    a line that is longer than it was thought to be breaks the picture.
+    """
+    composed = unicodedata.normalize("NFC", text)
+    return " ".join("".join(char if _has_sure_width(char) else " " for char in composed).split())
+
+
+def _has_sure_width(char: str) -> bool:
+    return char.isprintable() and unicodedata.category(char) not in ("So", "Sk", "Mn", "Me")
+
+
+def cut(line: Text, width: int) -> Text:
+    """The line, ending in `…` where it was longer than `width` cells."""
+    line = line.copy()
+    line.truncate(max(width, 0), overflow="ellipsis")
+    return line
+
+
+def end_with_ellipsis(line: Text, width: int) -> Text:
+    """The line, ending in `…` whatever its length, in `width` cells at most."""
+    if width < 1:
+        return Text()
+    line = line.copy()
+    line.truncate(width - 1)
+    line.rstrip()
+    return line.append("…")
+
+
+def hanging(console: Console, first: Text, text: Text, width: int) -> list[Text]:
+    """`text` behind `first`, wrapped to `width` cells; further lines are indented to where it began."""
+    indent = first.cell_len
+    wrapped = text.wrap(console, max(width - indent, 1), overflow="fold")
+    starts = [first, *[Text(" " * indent)] * (len(wrapped) - 1)]
+    lines = [Text.assemble(start, line) for start, line in zip(starts, wrapped, strict=True)]
+    for line in lines:
+        line.rstrip()
+    return [cut(line, width) for line in lines]
+
+
+def between(left: Text, right: Text, width: int) -> Text:
+    """One line with `right` at its end. Where both do not fit, `right` is kept and `left` cut."""
+    right = cut(right, width)
+    left = cut(left, width - right.cell_len - 1)
+    return Text.assemble(left, " " * (width - left.cell_len - right.cell_len), right)
