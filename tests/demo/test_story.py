@@ -1,63 +1,50 @@
 """What the demo makes of summary changes, and how it draws it."""
 
+import gzip
 import io
 import json
+import re
 
 import pytest
 from rich.console import Console
 
+from tests.view.changes import body
+from worker.demo import pace
 from worker.demo.display import make_display
-from worker.demo.reviews import bundled_reviews, take_down
-from worker.demo.story import Story, one_line
-from worker.events import Cause, SummaryChanged, SummarySentence
-from worker.events.codecs.json import encode
+from worker.demo.reviews import ATTRIBUTION, bundled_reviews, reviews_file, stay_names, take_down
+from worker.demo.story import Phase, Story
+from worker.view import Names
 
-
-def change(entity_id, offset, texts, added, removed, cause="review.upserted"):
-    """A summary of these texts by sentence id."""
-    sentences = [
-        SummarySentence(
-            rank=rank,
-            sentence_id=identifier,
-            review_id=identifier.partition("#")[0],
-            text=text,
-            rating=None,
-            distance=0.5,
-            support=1,
-        )
-        for rank, (identifier, text) in enumerate(texts.items())
-    ]
-    body = SummaryChanged(
-        entity_id=entity_id,
-        epoch=1,
-        sequence=offset,
-        previous_sequence=None,
-        sentences=sentences,
-        added=added,
-        removed=removed,
-        review_count=len(texts),
-        sentence_count=10 * len(texts),
-        k=2,
-        cause=Cause(type=cause, topic="t", partition=0, offset=offset, review_id="r"),
-        occurred_at=None,
-        embedding_model="m",
-    )
-    return encode(body)
+TEXTS = {"b#0": "Near \x1b[31mthe park. [bold]", "c#0": "Quiet."}
 
 
 @pytest.fixture
 def story():
-    story = Story(k=2, total=4)
+    story = Story(k=2, reviews=4, names=Names({"stay": "Earl's loft"}))
     story.started_at = 0.0
-    story.take_change(change("stay", 0, {"a#0": "Lovely\nplace."}, ["a#0"], []), 1.0)
-    texts = {"b#0": "Near \x1b[31mthe park. [bold]", "c#0": "Quiet."}
-    story.take_change(change("stay", 3, texts, ["b#0", "c#0"], ["a#0"], "review.deleted"), 2.0)
+    tell(story, body("stay", 0, {"a#0": "Lovely\nplace."}, ["a#0"], review="a", previous=None, k=2), 1.0)
+    tell(story, body("stay", 3, TEXTS, ["b#0", "c#0"], ["a#0"], "review.deleted", review="a", k=2), 2.0)
     return story
 
 
-def drawn(story, as_json=False, terminal=False, width=140, height=24, close=False):
+def tell(story, value, now):
+    return story.take_change(value, now)
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def drawn(story, as_json=False, terminal=False, width=140, height=24, close=False, **options):
     console = Console(
-        file=io.StringIO(), force_terminal=terminal, width=width, height=height, markup=False, emoji=False
+        file=Screen() if terminal else io.StringIO(),
+        force_terminal=terminal,
+        width=width,
+        height=height,
+        markup=False,
+        emoji=False,
+        **options,
     )
     display = make_display(console, story, as_json)
     with display:
@@ -67,11 +54,9 @@ def drawn(story, as_json=False, terminal=False, width=140, height=24, close=Fals
     return console.file.getvalue()
 
 
-def test_a_story_follows_the_changes(story):
-    (entity,) = story.in_order()
-    assert (entity.review_count, entity.sentence_count, entity.changes) == (2, 20, 2)
-    assert story.latest[-1].added == ("Near [31mthe park. [bold]", "Quiet.")
-    assert story.latest[-1].removed == ("Lovely place.",)
+def plain(text):
+    """Without what moves cursors and makes colours."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
 def test_caught_up_means_processed_and_seen(story):
@@ -92,33 +77,102 @@ def test_caught_up_means_processed_and_seen(story):
     assert story.caught_up
 
 
-def test_the_picture_shows_status_entities_and_changes(story):
+def test_reviews_come_first_and_are_taken_down_then(story):
+    story.processed = 3
+    assert (story.arrived, story.taken_down) == (3, 0)
+    story.processed = 6
+    assert (story.arrived, story.taken_down) == (4, 2)
+
+
+def test_the_picture_shows_counts_the_summary_and_who_wrote_it(story):
+    story.processed = 3
     picture = drawn(story, terminal=True)
-    for part in ("CC BY 4.0", "0 of 4 events", "stay", "Near [31mthe park. [bold]", "- Lovely place."):
+    for part in (
+        ATTRIBUTION,
+        "3 of 4 reviews in, 2 changes out",
+        "Earl's loft",
+        "Near [31mthe park. [bold]",
+        "Quiet.",
+    ):
+        assert part in plain(picture)
+    assert picture.startswith("\x1b[?1049h")
+    assert picture.endswith("\x1b[?25h\x1b[?1049l")
+
+
+def test_the_picture_of_the_start_says_what_will_be_seen():
+    picture = " ".join(plain(drawn(Story(k=5, reviews=1000), terminal=True, width=80)).split())
+    for part in (
+        Phase.STARTING.value,
+        "1,000 real reviews",
+        "the 5 sentences closest to what most guests say",
+        ATTRIBUTION,
+    ):
         assert part in picture
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 8), (20, 3), (300, 100)])
 def test_the_picture_fits_any_terminal(story, width, height):
-    assert "coversumm-worker" in drawn(story, terminal=True, width=width, height=height)
+    lines = plain(drawn(story, terminal=True, width=width, height=height)).split("\n")
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("dumb", ["dumb", "unknown"])
+def test_a_terminal_that_cannot_redraw_gets_lines(story, monkeypatch, dumb):
+    monkeypatch.setenv("TERM", dumb)
+    assert "\x1b[?" not in drawn(story, terminal=True, width=80)
+
+
+def test_a_pipe_gets_lines_even_if_colours_are_wanted(story, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[?" not in drawn(story, terminal=False)
+
+
+def test_without_colours_marks_and_words_are_left(story):
+    story.doomed = frozenset({"b"})
+    picture = drawn(story, terminal=True, no_color=True)
+    assert not re.search(r"\x1b\[(?:\d+;)*3[0-7]", picture)
+    assert "1 ! Near" in plain(picture)
 
 
 def test_lines_are_plain(story):
+    story.phase, story.processed = Phase.ARRIVING, 3
     lines = drawn(story, close=True)
-    assert '(review taken down) + "Near [31mthe park. [bold]" - "Lovely place."' in lines
+    assert "3 reviews in, 2 changes out\n" in lines
+    assert "  Earl's loft: review a was taken down: its sentence is gone, 2 others moved up\n" in lines
+    assert "    - Lovely place.\n" in lines
+    assert "    + Near [31mthe park. [bold]\n" in lines
     assert "\x1b" not in lines
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_the_closing_has_each_summary_in_full(story, width):
+    long = " ".join(["A word after another, many of them,"] * 12)
+    tell(story, body("stay", 4, {"d#0": long, "c#0": "Quiet."}, ["d#0"], ["b#0"], k=2), 3.0)
+    closing = drawn(story, close=True, width=width)
+    assert long in " ".join(closing.split())
+    assert "Earl's loft" in closing
+    assert ATTRIBUTION in " ".join(closing.split())
 
 
 def test_the_last_json_line_has_the_figures(story):
     story.ended_at, story.processed = 2.0, 4
     figures = json.loads(drawn(story, as_json=True, close=True))
     assert figures["events_per_second"] == 2.0
+    assert figures["entities"][0]["entity_id"] == "stay"
     assert figures["entities"][0]["first_sentence"] == "Near [31mthe park. [bold]"
 
 
-def test_one_line_is_one_line():
-    assert one_line(" a\r\n\tb\x00\x9b\u2028c ") == "a b c"
-    assert one_line("Très bien 👍🏼, e\u0301té ❤\ufe0f 日本!") == "Très bien , été 日本!"
+def test_the_pace_is_for_readers_first_and_then_for_the_worker():
+    moments = [pace.due(number) for number in range(1000)]
+    assert moments[0] == 0.0
+    assert moments == sorted(moments)
+    assert sum(moment < 2.0 for moment in moments) < 15
+    assert moments[-1] < 12.0
+    hurried = [pace.is_hurried(number) for number in range(1000)]
+    assert not hurried[0]
+    assert hurried[-1]
+    assert hurried == sorted(hurried)
 
 
 def test_reviews_are_events_in_the_order_of_their_days():
@@ -131,6 +185,21 @@ def test_reviews_are_events_in_the_order_of_their_days():
         review.key.decode() == event["entity_id"]
         for review, event in zip(bundled_reviews(), events, strict=True)
     )
+
+
+def test_a_stay_is_called_what_its_guests_call_it():
+    """The host is the one whose place they say it is, and at least one in twelve uses the word for the place."""
+    reviews = [json.loads(line) for line in gzip.decompress(reviews_file().read_bytes()).splitlines()]
+    names = stay_names()
+    assert {review["entity_id"] for review in reviews} == set(names.entities)
+    for entity_id, name in names.entities.items():
+        texts = [review["text"].lower() for review in reviews if review["entity_id"] == entity_id]
+        host, _, place = name.lower().partition("'s ")
+        assert sum(place in text for text in texts) >= len(texts) / 12, name
+        own = {other.lower().partition("'s ")[0] for other in names.entities.values()}
+        said = {one: sum(bool(re.search(rf"\b{one}\b", text)) for text in texts) for one in own}
+        assert max(said, key=said.get) == host, name
+    assert len(set(names.entities.values())) == len(names.entities)
 
 
 def test_taking_down_names_entity_and_review():

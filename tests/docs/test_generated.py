@@ -96,6 +96,7 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
         "topics",
         "run",
         "send FILE",
+        "watch [ENTITY]",
         "inspect ENTITY",
         "verify",
         "dlq list",

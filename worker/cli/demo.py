@@ -44,8 +44,11 @@ class ReviewCount(click.ParamType):
     "--json", "as_json", is_flag=True, help="The summary changes and the closing figures as JSON lines."
 )
 def command(reviews: int | None, k: int, as_json: bool) -> int:
-    """No broker, no Java, no Docker: embedded broker, the bundled real reviews through the real Faust worker, a live table
-    of summary changes, then exit 0."""
+    """No broker, no Java, no Docker: the bundled real reviews through the real worker on an embedded broker, and the summaries
+    as they change, with the reasons; some reviews are taken down again.
+
+    In a pipe, plain lines; with --json, the bodies as they were published and the closing figures.
+    """
     from worker.demo import run_demo
 
     return run_demo(reviews, k, as_json)

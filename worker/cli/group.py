@@ -31,6 +31,7 @@ from worker.cli import (
     summarize,
     topics,
     verify,
+    watch,
 )
 from worker.cli.command import Group
 from worker.errors import CoversummError, Crash, SurroundingsError
@@ -42,7 +43,7 @@ INTERRUPTED = 128 + signal.SIGINT
 SECTIONS = {
     "To try it": (demo, summarize),
     "To run it": (config, topics, run, send),
-    "To look at it": (inspect, verify),
+    "To look at it": (watch, inspect, verify),
     "When something went wrong": (dlq, reset),
     "Around it": (completion,),
 }

@@ -12,7 +12,7 @@ from rich.text import Text
 from worker.demo.closing import in_words, print_closing
 from worker.demo.reviews import ATTRIBUTION
 from worker.demo.story import Phase, Story
-from worker.view import Change, Frame, LiveScreen, can_redraw, headline, one_line, screen
+from worker.view import Change, Frame, LiveScreen, can_redraw, change_lines, screen
 from worker.view.texts import between
 
 LINE_SECONDS: Final = 1.0
@@ -119,11 +119,8 @@ class Lines:
         print_closing(self._console, self._story)
 
     def _tell(self, change: Change) -> None:
-        names = self._story.names
-        self._print(f"  {names.entity(change.entity_id)}: {headline(change, names)}")
-        for sign, sentences in (("-", change.removed), ("+", change.added)):
-            for one in sentences:
-                self._print(f"    {sign} {one_line(one.text)}")
+        for line in change_lines(change, self._story.names):
+            self._print(f"  {line}")
 
     def _print(self, line: str) -> None:
         self._console.print(line, soft_wrap=True)

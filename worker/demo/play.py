@@ -18,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import TopicPartition
 from rich.console import Console
 
 from worker.demo import pace
@@ -27,8 +26,9 @@ from worker.demo.display import Display, make_display
 from worker.demo.process import WorkerProcess
 from worker.demo.reviews import Produced, bundled_reviews, stay_names, take_down
 from worker.demo.story import Phase, Story
+from worker.demo.traffic import Traffic
 from worker.errors import Crash
-from worker.kafka.clients import SILENT, Clients, KafkaClients
+from worker.kafka.clients import SILENT, KafkaClients
 from worker.kafka.topics import topic_specs
 from worker.operations.verification import verify_data_dir
 from worker.settings import Settings
@@ -71,7 +71,7 @@ def play(reviews: int | None, k: int, as_json: bool) -> None:
         }
         worker = stage.enter_context(WorkerProcess(directory, variables))
         with display:
-            play = Play(story, display, worker, Kafka(stage, clients, settings))
+            play = Play(story, display, worker, stage.enter_context(Traffic(clients, settings, PARTITIONS)))
             play.wait_until_ready()
             play.send_reviews(chosen)
             play.take_reviews_down()
@@ -79,40 +79,14 @@ def play(reviews: int | None, k: int, as_json: bool) -> None:
     display.close()
 
 
-class Kafka:
-    """The demo's producer and consumer."""
-
-    def __init__(self, stage: ExitStack, clients: Clients, settings: Settings) -> None:
-        self._input_topic = settings.input_topic
-        self._producer = clients.producer({"partitioner": "murmur2_random", "linger.ms": 5})
-        self._consumer = clients.standalone_consumer("demo", "read_committed", {"fetch.wait.max.ms": 50})
-        stage.callback(self._consumer.close)
-        self._consumer.assign([TopicPartition(settings.output_topic, p, 0) for p in range(PARTITIONS)])
-
-    def send(self, event: Produced) -> None:
-        """Send one event to the input topic."""
-        self._producer.produce(self._input_topic, event.value, event.key)
-
-    def flush(self) -> None:
-        """Wait until all is sent."""
-        if self._producer.flush(STILL_SECONDS):
-            raise Crash("the embedded broker does not take the reviews")
-
-    def receive(self) -> list[bytes]:
-        """The next summary changes; waits a moment for them."""
-        self._producer.poll(0)
-        messages = self._consumer.consume(200, _POLL_SECONDS)
-        return [v for m in messages if m.error() is None and (v := m.value()) is not None]
-
-
 class Play:
     """The scenes, one after the other. Each raises Crash or SurroundingsError when the worker ended or stands still."""
 
-    def __init__(self, story: Story, display: Display, worker: WorkerProcess, kafka: Kafka) -> None:
+    def __init__(self, story: Story, display: Display, worker: WorkerProcess, traffic: Traffic) -> None:
         self._story = story
         self._display = display
         self._worker = worker
-        self._kafka = kafka
+        self._traffic = traffic
         self._moved_at = time.monotonic()
         self._counted_at = 0.0
 
@@ -180,11 +154,11 @@ class Play:
             self._story.verified += 1
 
     def _send(self, event: Produced) -> None:
-        self._kafka.send(event)
+        self._traffic.send(event)
         self._story.sent += 1
 
     def _catch_up(self) -> None:
-        self._kafka.flush()
+        self._traffic.flush()
         while not self._story.caught_up:
             self._watch()
 
@@ -202,7 +176,7 @@ class Play:
         """Take in what happened in the last moment."""
         story = self._story
         before = story.board.changes, story.processed
-        for value in self._kafka.receive():
+        for value in self._traffic.receive():
             self._display.changed(value, story.take_change(value, time.monotonic()))
         now = time.monotonic()
         if now - self._counted_at > _COUNTS_EVERY_SECONDS:

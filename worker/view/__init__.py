@@ -9,9 +9,9 @@ from worker.view.board import Board, Change, Entity, Gone
 from worker.view.card import card, summary_lines
 from worker.view.endings import ending_signals
 from worker.view.focus import Focus
+from worker.view.lines import change_lines
 from worker.view.live import LiveScreen, can_redraw
 from worker.view.names import Names
-from worker.view.reasons import headline
 from worker.view.screen import Frame, screen
 from worker.view.texts import one_line
 
@@ -26,8 +26,8 @@ __all__ = [
     "Names",
     "can_redraw",
     "card",
+    "change_lines",
     "ending_signals",
-    "headline",
     "one_line",
     "screen",
     "summary_lines",

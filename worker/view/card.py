@@ -47,10 +47,11 @@ def card(
     kept = [_sentence(console, entity, one, width, now, doomed) for one in entity.sentences]
     room = height - 1 - sum(map(len, kept))
     reason = _fitting([_reason(console, entity, names, width, now, doomed)], room, width)
-    gone = _fitting(_gone(console, entity, width, now), room - len(reason), width)
-    if not gone:  # better a shorter reason than none of those that left
-        reason = reason[:1] and [_shortened(reason, width)]
-        gone = _fitting(_gone(console, entity, width, now), room - len(reason), width)
+    blocks = _gone(console, entity, width, now)
+    gone = _fitting(blocks, room - len(reason), width)
+    if blocks and reason and not gone:  # better a shorter reason than none of those that left
+        reason = [_shortened(reason, width)]
+        gone = _fitting(blocks, room - 1, width)
     rest = height - 1 - len(reason) - len(gone)
     lines = [_title(entity, names, width), *reason, *_cut_at_end(kept, width, rest), *gone]
     return lines[: max(height, 0)]

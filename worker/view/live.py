@@ -14,8 +14,8 @@ _FRAME_SECONDS: Final = 0.1
 
 
 def can_redraw(console: Console) -> bool:
-    """Whether lines can be drawn over: not in a pipe or file, nor on a dumb terminal."""
-    return console.is_terminal and not console.is_dumb_terminal
+    """Whether lines can be drawn over: not in a pipe or file, even if colours are wanted there, nor on a dumb terminal."""
+    return console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
 
 
 class LiveScreen:

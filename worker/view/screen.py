@@ -6,6 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -91,7 +92,7 @@ def _rule(label: str, width: int) -> Text:
 
 def _others(order: Sequence[Entity], names: Names, width: int, plan: _Plan, now: float) -> list[Text]:
     shown = order[: plan.others // plan.lines_each]
-    name_width = min(NAME_WIDTH, max((len(names.entity(one.entity_id)) for one in shown), default=0))
+    name_width = min(NAME_WIDTH, max((cell_len(names.entity(one.entity_id)) for one in shown), default=0))
     lines = []
     for entity in shown:
         lines.append(small(entity, names, name_width, width, now))

@@ -24,8 +24,10 @@ def _has_sure_width(char: str) -> bool:
 
 def cut(line: Text, width: int) -> Text:
     """The line, ending in `…` where it was longer than `width` cells."""
+    if width < 1:
+        return Text()
     line = line.copy()
-    line.truncate(max(width, 0), overflow="ellipsis")
+    line.truncate(width, overflow="ellipsis")
     return line
 
 
@@ -51,7 +53,7 @@ def hanging(console: Console, first: Text, text: Text, width: int) -> list[Text]
 
 
 def between(left: Text, right: Text, width: int) -> Text:
-    """One line with `right` at its end. Where both do not fit, `right` is kept and `left` cut."""
-    right = cut(right, width)
-    left = cut(left, width - right.cell_len - 1)
+    """One line with `right` at its end. Where both do not fit, `left` has at least the half of it."""
+    left = cut(left, max(width - right.cell_len - 1, width // 2))
+    right = cut(right, width - left.cell_len - 1)
     return Text.assemble(left, " " * (width - left.cell_len - right.cell_len), right)

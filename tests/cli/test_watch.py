@@ -1,0 +1,202 @@
+"""`watch`: what producers publish is seen, on brokers of all sorts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.terminal import CONTROL_C, FIRST_SCREEN, Terminal, frames
+from tests.view.changes import body
+from worker.cli.watch.viewers import Lines
+from worker.errors import SurroundingsError
+from worker.kafka.partitioner import partition_of
+from worker.operations.watching import Published
+
+PARTITIONS = 4
+FIRST = body(
+    "stay", 1, {"a#0": "It was lovely.", "b#0": "Near the park."}, ["a#0", "b#0"], review="a", previous=None
+)
+SECOND = body("stay", 2, {"b#0": "Near the park.", "c#0": "Quiet."}, ["c#0"], ["a#0"], review="c", previous=1)
+THIRD = body("stay", 3, {"b#0": "Near the park."}, [], ["c#0"], "review.deleted", review="c", previous=2)
+OTHER = body("hotel", 9, {"z#0": "Loud."}, ["z#0"], review="z", previous=None)
+
+
+def publish(servers, topic, *values, **settings):
+    producer = Producer(
+        {"bootstrap.servers": servers, "partitioner": "murmur2_random", "log_level": 0, **settings}
+    )
+    transactional = "transactional.id" in settings
+    if transactional:
+        producer.init_transactions(PATIENCE_SECONDS)
+        producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, json.loads(value)["entity_id"])
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    return producer
+
+
+class Piped:
+    """`watch` with its output in pipes."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "worker", "watch", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.getcwd()},
+        )
+
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+        out, err = self.process.communicate(timeout=PATIENCE_SECONDS)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def topic(embedded_broker, monkeypatch):
+    """An output topic on the embedded broker, which the settings name."""
+    embedded_broker.create_topic("summaries", PARTITIONS)
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
+    monkeypatch.setenv("COVERSUMM_OUTPUT_TOPIC", "summaries")
+    return "summaries"
+
+
+@pytest.fixture
+def watch():
+    """Start `watch` in pipes."""
+    started = []
+
+    def watch(*arguments):
+        started.append(Piped(*arguments))
+        return started[-1]
+
+    yield watch
+    for one in started:
+        one.process.kill()
+        one.process.communicate()
+
+
+def test_a_topic_that_does_not_exist(run, topic, monkeypatch):
+    monkeypatch.setenv("COVERSUMM_OUTPUT_TOPIC", "nothing")
+    ended = run("watch")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("coversumm-worker: error: there is no topic nothing: COVERSUMM_OUTPUT_TOPIC ")
+    assert ended.err.count("\n") == 1
+
+
+def test_bodies_come_as_they_were_published_and_only_new_ones(embedded_broker, topic, watch):
+    publish(embedded_broker.bootstrap_servers, topic, FIRST)
+    watched = watch()
+    assert watched.process.stderr.readline() == "waiting for a change on summaries; Ctrl-C ends it\n"
+    publish(embedded_broker.bootstrap_servers, topic, SECOND)
+    assert watched.process.stdout.readline().encode() == SECOND + b"\n"
+    publish(embedded_broker.bootstrap_servers, topic, OTHER)
+    assert watched.process.stdout.readline().encode() == OTHER + b"\n"
+    assert watched.interrupt() == (130, "", "")
+
+
+def test_an_entity_begins_with_its_present_summary(embedded_broker, topic, watch):
+    publish(embedded_broker.bootstrap_servers, topic, FIRST, OTHER, SECOND)
+    watched = watch("stay")
+    assert watched.process.stdout.readline().encode() == SECOND + b"\n"
+    publish(embedded_broker.bootstrap_servers, topic, OTHER, THIRD)
+    assert watched.process.stdout.readline().encode() == THIRD + b"\n"
+    code, out, _ = watched.interrupt()
+    assert (code, out) == (130, "")
+
+
+def test_an_entity_in_another_partition_than_its_keys_is_found(embedded_broker, topic, watch):
+    elsewhere = (partition_of("stay", PARTITIONS) + 1) % PARTITIONS
+    producer = Producer({"bootstrap.servers": embedded_broker.bootstrap_servers, "log_level": 0})
+    producer.produce(topic, FIRST, "stay", partition=elsewhere)
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    assert watch("stay").process.stdout.readline().encode() == FIRST + b"\n"
+
+
+def test_from_the_beginning_all_that_is_there(embedded_broker, topic, watch):
+    publish(embedded_broker.bootstrap_servers, topic, FIRST, SECOND)
+    watched = watch("--from-beginning", "stay")
+    assert [watched.process.stdout.readline().encode() for _ in range(2)] == [FIRST + b"\n", SECOND + b"\n"]
+
+
+def test_a_message_that_is_no_summary_is_named(capsys):
+    class Watch:
+        topic = "summaries"
+
+    with Lines(Watch(), None) as lines, pytest.raises(SurroundingsError, match="1:7 is no summary change"):
+        lines.take(Published("stay", b"{}", "1:7"))
+    capsys.readouterr()
+
+
+def test_a_terminal_that_cannot_redraw_gets_plain_lines(embedded_broker, topic):
+    publish(embedded_broker.bootstrap_servers, topic, FIRST)
+    with Terminal(80, 24, "watch", "stay", TERM="dumb") as terminal:
+        terminal.read_until(" 1   It was lovely.\n 2   Near the park.\n")
+        publish(embedded_broker.bootstrap_servers, topic, SECOND)
+        terminal.read_until("stay: review c came in", "  - It was lovely.\n", "  + Quiet.\n")
+        terminal.press(CONTROL_C)
+        code, written = terminal.finish()
+    assert code == 130
+    assert "\x1b" not in written
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+def test_a_change_on_kafka_is_seen_and_nothing_else(kafka, monkeypatch, size):
+    """Committed ones alone; and the watch is no member of anything."""
+    name = f"summaries-{size[0]}"
+    kafka.create_topic(name, PARTITIONS)
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
+    monkeypatch.setenv("COVERSUMM_OUTPUT_TOPIC", name)
+    publish(kafka.bootstrap_servers, name, FIRST)
+    with Terminal(*size, "watch", "stay") as terminal:
+        terminal.read_until("waiting for a change of stay; Ctrl-C ends it", "It was lovely.")
+        aborted = publish(kafka.bootstrap_servers, name, THIRD, **{"transactional.id": name})
+        aborted.abort_transaction(PATIENCE_SECONDS)
+        committed = publish(kafka.bootstrap_servers, name, OTHER, SECOND, **{"transactional.id": name})
+        committed.commit_transaction(PATIENCE_SECONDS)
+        terminal.read_until("review c came in", "+ Quiet. (new)", "- It was lovely. (pushed out)")
+        terminal.press(CONTROL_C)
+        code, written = terminal.finish()
+    assert code == 130
+    assert written.endswith(FIRST_SCREEN)
+    assert "taken down" not in written
+    assert "Loud." not in written
+    assert all(len(frame.split("\n")) <= size[1] for frame in frames(written))
+    groups = (
+        AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+        .list_consumer_groups()
+        .result()
+    )
+    assert not [group.group_id for group in groups.valid if group.group_id.endswith("-watch")]
+
+
+@pytest.mark.kafka
+def test_a_short_outage_is_told_and_a_long_one_ends_the_watch(tmp_path, monkeypatch):
+    with KafkaBroker(tmp_path / "kafka") as broker:
+        broker.create_topic("summaries", PARTITIONS)
+        monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+        monkeypatch.setenv("COVERSUMM_OUTPUT_TOPIC", "summaries")
+        with Terminal(80, 24, "watch") as terminal:
+            terminal.read_until("waiting for a change on summaries; Ctrl-C ends it")
+            broker.stop()
+            terminal.read_until("no broker has answered for ")
+            broker.start()
+            publish(broker.bootstrap_servers, "summaries", FIRST)
+            terminal.read_until("stay", "1 + It was lovely. (new)")
+            broker.stop()
+            began = time.monotonic()
+            code, written = terminal.finish()
+            assert time.monotonic() - began > 20
+    assert code == 2
+    (line,) = written.rpartition(FIRST_SCREEN)[2].splitlines()
+    assert line.startswith("coversumm-worker: error: no broker has answered for 30 s")

@@ -1,0 +1,79 @@
+"""The next steps are commands that work where they are printed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from worker.demo.closing import folded, next_steps
+from worker.demo.invocation import own_command, typed_path
+from worker.demo.reviews import reviews_file
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """A program in a directory that is not on the path, seen from the directory above."""
+    program = tmp_path / "the bin" / "coversumm-worker"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    return program
+
+
+def test_found_by_name_where_it_is_on_the_path(program, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin")
+    assert own_command([str(program)], directory=tmp_path) == "coversumm-worker"
+
+
+def test_another_one_of_that_name_on_the_path_is_not_meant(program, tmp_path, monkeypatch):
+    other = tmp_path / "other" / "coversumm-worker"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{other.parent}:/usr/bin")
+    assert own_command([str(program)], directory=tmp_path) == "'the bin/coversumm-worker'"
+
+
+def test_a_path_from_where_the_user_is(program, tmp_path):
+    assert own_command([str(program)], directory=tmp_path) == "'the bin/coversumm-worker'"
+    assert own_command(["the bin/coversumm-worker"], directory=tmp_path) == "'the bin/coversumm-worker'"
+    assert own_command([str(program)], directory=program.parent) == "./coversumm-worker"
+    assert own_command([str(program)], directory=Path("/usr")) == f"'{program}'"
+
+
+def test_run_as_a_module(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    started = ["/somewhere/worker/__main__.py", "demo"]
+    name = Path(sys.executable).name
+    assert own_command(started, directory=tmp_path) == f"{name} -m worker"
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert own_command(started, "/opt/env/bin/python", tmp_path) == "/opt/env/bin/python -m worker"
+
+
+def test_a_long_command_is_folded_so_that_a_shell_reads_it_as_one():
+    step = "  " + " ".join(["echo", *["word"] * 40])
+    lines = folded(step, 60)
+    assert max(map(len, lines)) <= 60
+    shell = subprocess.run(["sh", "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    assert shell.stdout.split() == ["word"] * 40
+
+
+def test_every_step_is_a_command_line_that_is_understood():
+    program = f"{sys.executable} -m worker"
+    steps = next_steps(program, typed_path(Path(str(reviews_file()))))
+    commands = [step.strip() for step in steps if step.startswith("  ")]
+    assert len(commands) == 5
+    for command in commands:
+        assert command.startswith(program)
+        first = command.partition(" | ")[0]
+        subprocess.run(["sh", "-c", f"{first} --help"], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_the_step_that_needs_no_kafka_works():
+    steps = next_steps(f"{sys.executable} -m worker", typed_path(Path(str(reviews_file()))))
+    (summarize,) = [step for step in steps if " summarize " in step]
+    done = subprocess.run(["sh", "-c", summarize], capture_output=True, text=True, check=True)
+    assert [json.loads(line)["type"] for line in done.stdout.splitlines()] == ["summary.changed"] * 3

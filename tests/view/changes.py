@@ -1,0 +1,48 @@
+"""Bodies of `summary.changed`, made by hand."""
+
+from worker.events import Cause, SummaryChanged, SummarySentence
+from worker.events.codecs.json import encode
+
+
+def body(
+    entity_id,
+    sequence,
+    texts,
+    added=(),
+    removed=(),
+    cause="review.upserted",
+    review="r",
+    previous=0,
+    occurred_at=None,
+    k=5,
+):
+    """A change to these texts by sentence id, in rank order."""
+    sentences = [
+        SummarySentence(
+            rank=rank,
+            sentence_id=identifier,
+            review_id=identifier.rpartition("#")[0],
+            text=text,
+            rating=None,
+            distance=0.5,
+            support=1,
+        )
+        for rank, (identifier, text) in enumerate(texts.items())
+    ]
+    return encode(
+        SummaryChanged(
+            entity_id=entity_id,
+            epoch=1,
+            sequence=sequence,
+            previous_sequence=previous,
+            sentences=sentences,
+            added=list(added),
+            removed=list(removed),
+            review_count=len(texts),
+            sentence_count=10 * len(texts),
+            k=k,
+            cause=Cause(type=cause, topic="t", partition=0, offset=sequence, review_id=review),
+            occurred_at=occurred_at,
+            embedding_model="m",
+        )
+    )

@@ -1,0 +1,133 @@
+"""The reasons say what the messages prove."""
+
+import pytest
+
+from tests.view.changes import body
+from worker.view import Board, Names, change_lines
+from worker.view.reasons import headline, why_come, why_gone
+
+BEFORE = {"a#0": "One.", "b#0": "Two."}
+
+
+def change(texts, added=(), removed=(), before=BEFORE, **facts):
+    board = Board()
+    if before:
+        board.begin_with(body("e", 0, before, list(before)))
+    return board.take(body("e", 1, texts, added, removed, **facts), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("made", "told", "come", "gone"),
+    [
+        (
+            change({"n#0": "New.", "b#0": "Two."}, ["n#0"], ["a#0"], review="n"),
+            "review n came in: it is closer to what most say than what it pushes out",
+            ["new"],
+            ["pushed out"],
+        ),
+        (
+            change({"b#0": "Two.", "c#0": "Three."}, ["c#0"], ["a#0"], review="n"),
+            "review n came in and shifted the average: another sentence is closer to it now",
+            ["moved up"],
+            ["pushed out"],
+        ),
+        (
+            change({**BEFORE, "n#0": "New."}, ["n#0"], review="n"),
+            "review n came in: the summary still has room for what it says",
+            ["new"],
+            [],
+        ),
+        (
+            change({"n#0": "New."}, ["n#0"], before=None, review="n", previous=None),
+            "review n came in: the first summary",
+            ["new"],
+            [],
+        ),
+        (
+            change({"a#0": "One!", "b#0": "Two."}, ["a#0"], ["a#0"], review="a"),
+            "review a was edited: its old words are gone",
+            ["edited"],
+            ["edited away"],
+        ),
+        (
+            change({"b#0": "Two.", "c#0": "Three."}, ["c#0"], ["a#0"], review="a"),
+            "review a was edited: its old words are gone, another sentence moved up",
+            ["moved up"],
+            ["edited away"],
+        ),
+        (
+            change({"b#0": "Two.", "c#0": "Three."}, ["c#0"], ["a#0"], cause="review.deleted", review="a"),
+            "review a was taken down: its sentence is gone, this one moved up",
+            ["moved up"],
+            ["taken down"],
+        ),
+        (
+            change({"b#0": "Two."}, [], ["a#0"], cause="review.deleted", review="a"),
+            "review a was taken down: its sentence is gone",
+            [],
+            ["taken down"],
+        ),
+        (
+            change(
+                {"c#0": "3", "d#0": "4"},
+                ["c#0", "d#0"],
+                ["a#0", "a#1"],
+                before={"a#0": "1", "a#1": "2"},
+                cause="review.deleted",
+                review="a",
+            ),
+            "review a was taken down: its sentences are gone, 2 others moved up",
+            ["moved up", "moved up"],
+            ["taken down", "taken down"],
+        ),
+        (
+            change({"b#0": "Two.", "c#0": "3"}, ["c#0"], ["a#0"], cause="review.deleted", review="x"),
+            "review x was taken down, which shifted the average: another sentence is closer to it now",
+            ["moved up"],
+            ["pushed out"],
+        ),
+        (
+            change({"b#0": "Two."}, [], ["a#0"], cause="sentences.deleted", review=None),
+            "single sentences were taken down: their sentence is gone",
+            [],
+            ["gone"],
+        ),
+        (
+            change({}, [], ["a#0", "b#0"], cause="entity.deleted", review=None),
+            "deleted as a whole: nothing is left to summarize",
+            [],
+            ["gone", "gone"],
+        ),
+    ],
+)
+def test_reasons(made, told, come, gone):
+    assert headline(made, Names()) == told
+    assert [why_come(made, one) for one in made.added] == come
+    assert [why_gone(made, one) for one in made.removed_ids] == gone
+
+
+def test_what_was_never_seen_is_not_taken_for_room():
+    made = change({"n#0": "New."}, ["n#0"], ["z#0"], before=None, review="n")
+    assert headline(made, Names()).endswith("than what it pushes out")
+
+
+@pytest.mark.parametrize(
+    ("occurred_at", "told"),
+    [
+        ("2018-05-03T00:00:00Z", "review 7 (3 May 2018) came"),
+        ("2018-02-30T00:00:00Z", "review 7 came"),
+        (None, "review 7 came"),
+    ],
+)
+def test_the_day_is_told_where_it_is_known(occurred_at, told):
+    made = change({"x:7#0": "New."}, ["x:7#0"], review="x:7", occurred_at=occurred_at)
+    assert headline(made, Names(prefix="x:")).startswith(told)
+
+
+def test_plain_lines_have_name_reason_and_sentences():
+    made = change({"n#0": "New\x1b[2J.", "b#0": "Two."}, ["n#0"], ["a#0"], review="n")
+    assert change_lines(made, Names({"e": "Earl's loft"})) == [
+        "Earl's loft: review n came in: it is closer to what most say than what it pushes out",
+        "  - One.",
+        "  + New [2J.",
+    ]

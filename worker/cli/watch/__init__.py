@@ -1,0 +1,49 @@
+"""`watch`: summary changes as they happen."""
+
+import click
+
+from worker.cli import output
+from worker.cli.command import Command
+from worker.settings import Settings
+
+
+@click.command(
+    "watch",
+    cls=Command,
+    short_help="Summary changes as they happen, of one entity or of all.",
+    examples=[
+        ("coversumm-worker watch", "whatever changes, on this terminal"),
+        ("coversumm-worker watch B00X", "one entity, from its present summary on"),
+        (
+            "coversumm-worker watch --from-beginning | head -5",
+            "the oldest five changes, as they were published",
+        ),
+    ],
+)
+@click.argument("entity", required=False)
+@click.option("--from-beginning", is_flag=True, help="First all changes that the output topic still holds.")
+@output.json_option
+def command(entity: str | None, from_beginning: bool, as_json: bool) -> None:
+    """Summary changes as they are published: what came into a summary, what left it, and why; of ENTITY from its present summary
+    on, or of all entities, one that has just changed in full. Ctrl-C ends it.
+
+    Reads the output topic, joins no group and commits nothing. JSON lines are the bodies as they were published.
+    """
+    from worker.cli.watch.viewers import make_viewer
+    from worker.operations.watching import TopicWatch
+    from worker.view import ending_signals
+
+    settings = Settings.from_environment()
+    with ending_signals(), TopicWatch(settings, from_beginning=from_beginning) as watch:
+        before = None
+        if entity is not None and not from_beginning:
+            with output.file_progress(None, "messages searched") as progress:
+                before = watch.current(entity, lambda count: progress.update(count, count))
+        with make_viewer(watch, entity, as_json) as viewer:
+            if before is not None:
+                viewer.begin_with(before)
+            while True:
+                viewer.update()
+                for message in watch.receive():
+                    if entity in (None, message.entity_id):
+                        viewer.take(message)
