@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.cli.terminal import Terminal
+from tests.harness.terminal import Terminal
 from tests.harness.workers import ROOT, clean_environment
 from worker.cli.completion import SHELLS, VARIABLE
 from worker.cli.group import cli

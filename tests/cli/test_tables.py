@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from tests.cli.terminal import CONTROL
 from tests.cli.test_inspect_url import VIEW, port  # noqa: F401 - a fixture
+from tests.harness.terminal import CONTROL
 from worker.cli.tables import GAP, PROSE_WIDTH, Column, fitting, show_facts, show_table
 
 ID = "review-" + "0123456789" * 3

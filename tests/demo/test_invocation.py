@@ -1,6 +1,7 @@
 """The next steps are commands that work where they are printed."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from worker.demo.closing import folded, next_steps
-from worker.demo.invocation import own_command, typed_path
+from worker.demo.invocation import own_command
 from worker.demo.reviews import reviews_file
 
 
@@ -37,11 +38,21 @@ def test_another_one_of_that_name_on_the_path_is_not_meant(program, tmp_path, mo
     assert own_command([str(program)], directory=tmp_path) == "'the bin/coversumm-worker'"
 
 
-def test_a_path_from_where_the_user_is(program, tmp_path):
+def test_a_path_from_where_the_user_is(program, tmp_path, monkeypatch):
     assert own_command([str(program)], directory=tmp_path) == "'the bin/coversumm-worker'"
-    assert own_command(["the bin/coversumm-worker"], directory=tmp_path) == "'the bin/coversumm-worker'"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    assert own_command(["the bin/coversumm-worker"]) == "'the bin/coversumm-worker'"
     assert own_command([str(program)], directory=program.parent) == "./coversumm-worker"
     assert own_command([str(program)], directory=Path("/usr")) == f"'{program}'"
+
+
+def test_the_user_is_where_the_shell_is_not_where_make_went(program, tmp_path, monkeypatch):
+    monkeypatch.chdir(program.parent)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    assert own_command(["coversumm-worker"]) == "'the bin/coversumm-worker'"
+    monkeypatch.setenv("PWD", "/no/such/place")
+    assert own_command(["coversumm-worker"]) == "./coversumm-worker"
 
 
 def test_run_as_a_module(tmp_path, monkeypatch):
@@ -63,7 +74,7 @@ def test_a_long_command_is_folded_so_that_a_shell_reads_it_as_one():
 
 def test_every_step_is_a_command_line_that_is_understood():
     program = f"{sys.executable} -m worker"
-    steps = next_steps(program, typed_path(Path(str(reviews_file()))))
+    steps = next_steps(program, shlex.quote(str(reviews_file())))
     commands = [step.strip() for step in steps if step.startswith("  ")]
     assert len(commands) == 5
     for command in commands:
@@ -73,7 +84,7 @@ def test_every_step_is_a_command_line_that_is_understood():
 
 
 def test_the_step_that_needs_no_kafka_works():
-    steps = next_steps(f"{sys.executable} -m worker", typed_path(Path(str(reviews_file()))))
+    steps = next_steps(f"{sys.executable} -m worker", shlex.quote(str(reviews_file())))
     (summarize,) = [step for step in steps if " summarize " in step]
     done = subprocess.run(["sh", "-c", summarize], capture_output=True, text=True, check=True)
     assert [json.loads(line)["type"] for line in done.stdout.splitlines()] == ["summary.changed"] * 3

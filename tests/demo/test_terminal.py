@@ -6,22 +6,27 @@ import pytest
 from rich.cells import cell_len
 
 from tests.harness.terminal import (
+    CONTROL,
     CONTROL_C,
-    CURSOR,
     FIRST_SCREEN,
     OTHER_SCREEN,
+    SHOW_CURSOR,
     Terminal,
-    frames,
-    without_control,
+    environment,
+    worker_command,
 )
+
+
+def demo(directory, *arguments, columns=80, rows=24):
+    command = worker_command("demo", *arguments)
+    return Terminal(command, environment=environment(TMPDIR=str(directory)), columns=columns, rows=rows)
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (160, 50)])
 def test_every_frame_fits_and_the_end_stays(tmp_path, columns, rows):
-    with Terminal(columns, rows, "demo", "--reviews", "25", TMPDIR=str(tmp_path)) as terminal:
-        code, written = terminal.finish()
-    assert code == 0
-    drawn = frames(written)
+    with demo(tmp_path, "--reviews", "25", columns=columns, rows=rows) as terminal:
+        assert terminal.wait() == 0
+        written, drawn = terminal.written, terminal.frames()
     assert len(drawn) > 20
     for frame in drawn:
         lines = frame.split("\n")
@@ -41,8 +46,8 @@ def test_every_frame_fits_and_the_end_stays(tmp_path, columns, rows):
     ):
         assert seen in everything, seen
     before, _, after = written.partition(OTHER_SCREEN)
-    kept = without_control(after.partition(FIRST_SCREEN)[2])
-    assert without_control(before).strip() == ""
+    kept = CONTROL.sub("", after.partition(FIRST_SCREEN)[2])
+    assert CONTROL.sub("", before).strip() == ""
     assert re.search(r"^ 5   \S", kept, flags=re.M)
     assert "…" not in kept
     assert "25 reviews in, 2 taken down" in kept
@@ -52,12 +57,12 @@ def test_every_frame_fits_and_the_end_stays(tmp_path, columns, rows):
 
 @pytest.mark.parametrize("moment", ["The worker is starting", "reviews arrive"])
 def test_interrupted_the_terminal_is_as_it_was(tmp_path, moment):
-    with Terminal(80, 24, "demo", TMPDIR=str(tmp_path)) as terminal:
-        terminal.read_until(moment)
-        terminal.press(CONTROL_C)
-        code, written = terminal.finish()
-    assert code == 130
+    with demo(tmp_path) as terminal:
+        terminal.wait_for(moment)
+        terminal.type(CONTROL_C)
+        assert terminal.wait() == 130
+        written = terminal.written
     assert written.count(OTHER_SCREEN) == written.count(FIRST_SCREEN) == 1
-    assert CURSOR in written
+    assert SHOW_CURSOR in written
     assert written.endswith(f"{FIRST_SCREEN}interrupted; everything is removed again\n")
     assert list(tmp_path.iterdir()) == []

@@ -1,88 +1,125 @@
-"""A command in a pseudo-terminal of a chosen size: what it writes, and keys for it."""
+"""A program in a terminal of its own: what is typed into it, and what it shows."""
+
+from __future__ import annotations
 
 import fcntl
 import os
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from tests.harness.patience import PATIENCE_SECONDS
 
-OTHER_SCREEN, FIRST_SCREEN, CURSOR = "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
-CONTROL_C = b"\x03"
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_UNWANTED = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+CONTROL = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;?>=]*[a-zA-Z]|\x1b[()][A-Z0-9]|\x1b[=>78]|\x07"
+)
+"""What moves the cursor or colours, and is no text."""
+OTHER_SCREEN, FIRST_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
+SHOW_CURSOR = "\x1b[?25h"
+CONTROL_C = "\x03"
 
 
 class Terminal:
-    """`python -m worker ARGUMENTS` in a terminal; a context manager that leaves no process behind."""
+    """A program on a pseudo-terminal; killed at the end of the `with`."""
 
-    def __init__(self, columns, rows, *arguments, **variables):
-        self._screen, inside = os.openpty()
-        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        environment = {key: value for key, value in os.environ.items() if key not in _UNWANTED}
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        cwd: Path | None = None,
+        columns: int = 80,
+        rows: int = 24,
+    ) -> None:
+        self._ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "worker", *arguments],
-            stdin=inside,
-            stdout=inside,
-            stderr=inside,
-            env={**environment, "TERM": "xterm-256color", **variables},
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=cwd,
+            env=dict(environment),
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # its keys are signals
+            preexec_fn=_take_terminal,
         )
-        os.close(inside)
-        self._written = b""
+        os.close(theirs)
+        self.shown = ""
+        self._raw = b""
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
-        self._process.kill()
-        self._process.wait()
-        os.close(self._screen)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(PATIENCE_SECONDS)
+        os.close(self._ours)
 
-    def press(self, key):
-        os.write(self._screen, key)
+    def type(self, keys: str) -> None:
+        """Press these keys."""
+        os.write(self._ours, keys.encode())
 
-    def read_until(self, *words):
-        """Read on until all of these were written since the last time this was asked for."""
-        begin, deadline = len(self._written), time.monotonic() + PATIENCE_SECONDS
-        while missing := [one for one in words if one not in without_control(self._decoded(begin))]:
-            assert time.monotonic() < deadline, f"{missing} did not come: {self._decoded(begin)[-3000:]}"
-            assert self._read(), f"it ended without {missing}: {self._decoded(begin)[-3000:]}"
+    def wait_for(self, text: str) -> None:
+        """Return when it is shown; AssertionError with all that was, if it never is."""
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        while text not in self.shown:
+            assert self._read(give_up), f"{text!r} is not shown:\n{self.shown}"
 
-    def finish(self):
-        """The exit code, and all that was written."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self._read():
-            assert time.monotonic() < deadline, f"it does not end: {self._decoded()[-3000:]}"
-        return self._process.wait(PATIENCE_SECONDS), self._decoded()
+    def wait(self) -> int:
+        """The exit code, once the program has ended; all it has shown is in `shown`."""
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        while self._read(give_up):
+            pass
+        return self._process.wait(PATIENCE_SECONDS)
 
-    def _read(self):
-        """Whether there may be more."""
-        if select.select([self._screen], [], [], 0.2)[0]:
-            try:
-                new = os.read(self._screen, 65536)
-            except OSError:  # Linux, when nobody has the other side any more
-                return False
-            self._written += new
-            return bool(new)
-        return True
+    @property
+    def written(self) -> str:
+        """All that was written, with what moves and colours."""
+        return self._raw.decode(errors="replace").replace("\r\n", "\n")
 
-    def _decoded(self, begin=0):
-        return self._written[begin:].decode(errors="ignore").replace("\r\n", "\n")
+    def frames(self) -> list[str]:
+        """The pictures that were drawn on the other screen, one after the other, as text."""
+        drawn = self.written.split(OTHER_SCREEN)[1].split(FIRST_SCREEN)[0]
+        return [CONTROL.sub("", frame) for frame in drawn.split("\x1b[H") if frame.strip()]
+
+    def _read(self, give_up: float) -> bool:
+        """Whether more was shown before the time was over and the program at its end."""
+        ready, _, _ = select.select([self._ours], [], [], max(0.0, give_up - time.monotonic()))
+        if not ready:
+            return False
+        try:
+            data = os.read(self._ours, 65536)
+        except OSError:  # the program has closed its side
+            return False
+        self._raw += data
+        self.shown += CONTROL.sub("", data.decode(errors="replace")).replace("\r", "")
+        return bool(data)
 
 
-def without_control(written):
-    """Without colours and movements."""
-    return _CONTROL.sub("", written)
+def worker_command(*arguments: str) -> list[str]:
+    """The command line, in this interpreter."""
+    return [sys.executable, "-m", "worker", *arguments]
 
 
-def frames(written):
-    """What was drawn on the other screen, one after the other."""
-    drawn = written.split(OTHER_SCREEN)[1].split(FIRST_SCREEN)[0]
-    return [without_control(frame) for frame in drawn.split("\x1b[H") if frame.strip()]
+def environment(**variables: str) -> dict[str, str]:
+    """This process's, but for what says how a terminal is; with these variables."""
+    unwanted = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+    mine = {key: value for key, value in os.environ.items() if key not in unwanted}
+    return {**mine, "TERM": "xterm-256color", **variables}
+
+
+def _take_terminal() -> None:
+    """Make standard input the terminal of the session: a shell wants to give it to its jobs."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -21,19 +21,19 @@ def own_command(
     Args:
         arguments: of the process, its name first; by default `sys.argv`.
         python: the interpreter; by default this one.
-        directory: where the user is; by default the working directory.
+        directory: where the user is; by default where the user's shell was when this was started.
     """
     started = (sys.argv if arguments is None else arguments)[0]
-    directory = Path.cwd() if directory is None else directory
+    directory = _user_directory() if directory is None else directory
     if Path(started).name == _PROGRAM:
-        return _typed(directory / started, directory)
+        return _typed(Path(started), directory)
     return f"{_typed(Path(python or sys.executable), directory)} -m worker"
 
 
 def typed_path(path: Path, directory: Path | None = None) -> str:
-    """A path as one types it there: relative if it lies below, and quoted where a shell wants it."""
-    directory = Path.cwd() if directory is None else directory
-    absolute = Path(os.path.abspath(directory / path))  # not resolved: links are how users know it
+    """A path (from the working directory) as one types it there: relative if it lies below, quoted where a shell wants it."""
+    directory = _user_directory() if directory is None else directory
+    absolute = Path(os.path.abspath(path))  # not resolved: links are how users know it
     shown = absolute.relative_to(directory) if absolute.is_relative_to(directory) else absolute
     return shlex.quote(str(shown))
 
@@ -45,3 +45,9 @@ def _typed(program: Path, directory: Path) -> str:
         return shlex.quote(program.name)
     typed = typed_path(program, directory)
     return typed if "/" in typed else f"./{typed}"
+
+
+def _user_directory() -> Path:
+    """The working directory, unless somebody has changed it on the way: `make -C` does, and leaves `PWD` as it was."""
+    here, named = Path.cwd(), Path(os.environ.get("PWD", ""))
+    return here if not named.is_absolute() or not named.is_dir() or named.samefile(here) else named

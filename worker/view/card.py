@@ -12,7 +12,7 @@ from worker.events import SummarySentence
 from worker.view.board import Entity
 from worker.view.names import Names
 from worker.view.reasons import headline, why_come, why_gone
-from worker.view.texts import between, cut, end_with_ellipsis, hanging, one_line
+from worker.view.texts import between, end_with_ellipsis, hanging, one_line
 
 FLASH_SECONDS: Final = 0.5
 FRESH_SECONDS: Final = 2.5
@@ -146,34 +146,3 @@ def _cut_at_end(blocks: list[Block], width: int, room: int) -> list[Text]:
     if len(lines) <= room:
         return lines
     return [] if room < 1 else [*lines[: room - 1], end_with_ellipsis(lines[room - 1], width)]
-
-
-def blank_to(lines: list[Text], height: int) -> list[Text]:
-    """The lines and empty ones, `height` together: what is below stays where it is."""
-    return [*lines, *[Text()] * (height - len(lines))]
-
-
-def fresh_mark(entity: Entity, now: float) -> str:
-    """A character that says whether the entity has just changed."""
-    return "*" if now - entity.changed_at < FRESH_SECONDS / 2 else " "
-
-
-def small(entity: Entity, names: Names, name_width: int, width: int, now: float) -> Text:
-    """The entity in one line: name, reviews, first sentence."""
-    is_fresh = now - entity.changed_at < FRESH_SECONDS / 2
-    name = cut(Text(names.entity(entity.entity_id), style="cyan"), name_width)
-    line = Text.assemble(
-        (fresh_mark(entity, now), "bold green"),
-        " ",
-        name,
-        " " * (name_width - name.cell_len),
-        (f" {'deleted' if entity.is_deleted else f'{entity.review_count:,}':>7}  ", "dim"),
-        (one_line(entity.first_sentence), "bold" if is_fresh else ""),
-    )
-    return cut(line, width)
-
-
-def small_change(entity: Entity, names: Names, name_width: int, width: int) -> Text:
-    """Why it changed last, in one line that goes below `small`."""
-    reason = "" if entity.latest is None else headline(entity.latest, names)
-    return cut(Text(" " * (name_width + 12) + reason, style="dim"), width)

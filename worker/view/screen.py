@@ -10,10 +10,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from worker.view.board import Board, Change, Entity
-from worker.view.card import blank_to, card, small, small_change
+from worker.view.board import Board, Entity
+from worker.view.card import card
 from worker.view.names import Names
-from worker.view.texts import cut, one_line
+from worker.view.rows import change_row, entity_row, reason_row
+from worker.view.texts import cut
 
 NAME_WIDTH: Final = 24
 OTHERS: Final = 7
@@ -65,10 +66,10 @@ def screen(
         return head
     plan = _Plan(height - len(head), frame.others, board.entities[focus].k)
     top = card(console, board.entities[focus], names, width, plan.card, now, frame.doomed)
-    lines = [*head, *blank_to(top, plan.card)]
+    lines = [*head, *_blank_to(top, plan.card)]
     if plan.below:
         lines.append(_rule(frame.label, width))
-        lines += blank_to(_others(order, names, width, plan, now), plan.others)
+        lines += _blank_to(_others(order, names, width, plan, now), plan.others)
         lines += _latest(board, names, width, plan.latest)
     return lines[:height]
 
@@ -85,6 +86,11 @@ class _Plan:
         self.latest = self.below - 1 - self.others
 
 
+def _blank_to(lines: list[Text], height: int) -> list[Text]:
+    """The lines and empty ones, `height` together: what is below stays where it is."""
+    return [*lines, *[Text()] * (height - len(lines))]
+
+
 def _rule(label: str, width: int) -> Text:
     text = f"── {label} " if label else ""
     return cut(Text(text + "─" * max(width - len(text), 0), style="dim"), width)
@@ -95,9 +101,9 @@ def _others(order: Sequence[Entity], names: Names, width: int, plan: _Plan, now:
     name_width = min(NAME_WIDTH, max((cell_len(names.entity(one.entity_id)) for one in shown), default=0))
     lines = []
     for entity in shown:
-        lines.append(small(entity, names, name_width, width, now))
+        lines.append(entity_row(entity, names, name_width, width, now))
         if plan.lines_each == 2:
-            lines.append(small_change(entity, names, name_width, width))
+            lines.append(reason_row(entity, names, name_width, width))
     return lines
 
 
@@ -106,15 +112,4 @@ def _latest(board: Board, names: Names, width: int, room: int) -> list[Text]:
     if room < 2:
         return []
     newest = list(board.latest)[-(room - 1) :][::-1]
-    return [_rule("latest changes", width), *(_in_short(change, names, width) for change in newest)]
-
-
-def _in_short(change: Change, names: Names, width: int) -> Text:
-    """One line; what came in takes up to the half of it when something went out, too."""
-    line = Text(f"  {names.entity(change.entity_id)} ", style="cyan")
-    if change.added:
-        come = Text(f"+ {one_line(change.added[0].text)} ", style="green")
-        line.append_text(cut(come, width // 2) if change.removed else come)
-    if change.removed:
-        line.append(f" - {one_line(change.removed[0].text)}", style="red")
-    return cut(line, width)
+    return [_rule("latest changes", width), *(change_row(change, names, width) for change in newest)]
