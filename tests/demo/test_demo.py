@@ -109,6 +109,22 @@ def test_a_second_demo_in_plain_lines(start):
     assert "\x1b" not in out
 
 
+def test_whoever_has_read_enough_ends_it_quietly(tmp_path):
+    """As a user types it: `demo | head -1`."""
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "worker", "demo", "--reviews", "20"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with demo:
+        assert demo.stdout.readline().startswith(b"coversumm-worker demo: ")
+        demo.stdout.close()
+        assert demo.stderr.read() == b""
+        assert demo.wait(PATIENCE_SECONDS) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name)
 def test_an_interrupted_demo_leaves_nothing_behind(start, number):
     demo = start(1000)

@@ -13,15 +13,10 @@ from worker.demo.invocation import own_command, typed_path
 from worker.demo.reviews import ATTRIBUTION, reviews_file
 from worker.demo.story import Story
 from worker.view import summary_lines
+from worker.view.texts import hanging
 
 _WIDEST: Final = 100
 """Longer lines are hard to read."""
-
-
-def print_closing(console: Console, story: Story) -> None:
-    """Print all of it."""
-    for line in closing_lines(console, story):
-        console.print(line, soft_wrap=True)
 
 
 def closing_lines(console: Console, story: Story) -> Iterator[Text]:
@@ -31,7 +26,7 @@ def closing_lines(console: Console, story: Story) -> Iterator[Text]:
         yield from summary_lines(console, entity, story.names, width)
         yield Text()
     for paragraph in _outcome(story):
-        yield from Text(paragraph).wrap(console, width)
+        yield from hanging(console, Text(), Text(paragraph), width)
     yield Text()
     for step in next_steps(own_command(), typed_path(Path(str(reviews_file())))):
         yield from map(Text, folded(step, console.width))

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from rich.console import Console
 from rich.text import Text
 
-from worker.demo.closing import in_words, print_closing
+from worker.demo.closing import closing_lines, in_words
 from worker.demo.reviews import ATTRIBUTION
 from worker.demo.story import Phase, Story
 from worker.view import Change, Frame, LiveScreen, can_redraw, change_lines, screen
@@ -115,15 +115,15 @@ class Lines:
 
     def close(self) -> None:
         """See `Display`."""
-        self._print("")
-        print_closing(self._console, self._story)
+        for line in (Text(), *closing_lines(self._console, self._story)):
+            self._print(line.plain)
 
     def _tell(self, change: Change) -> None:
         for line in change_lines(change, self._story.names):
             self._print(f"  {line}")
 
     def _print(self, line: str) -> None:
-        self._console.print(line, soft_wrap=True)
+        self._console.file.write(line + "\n")  # rich's own way ends the process with 1 where nobody reads on
         self._console.file.flush()
 
 
@@ -153,7 +153,8 @@ class Picture:
 
     def close(self) -> None:
         """See `Display`."""
-        print_closing(self._console, self._story)
+        for line in closing_lines(self._console, self._story):
+            self._console.print(line, soft_wrap=True)
 
     def _draw(self, now: float) -> list[Text]:
         story, width = self._story, self._console.width
