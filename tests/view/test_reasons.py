@@ -88,7 +88,7 @@ def change(texts, added=(), removed=(), before=BEFORE, **facts):
         ),
         (
             change({"b#0": "Two."}, [], ["a#0"], cause="sentences.deleted", review=None),
-            "single sentences were taken down: their sentence is gone",
+            "single sentences were taken down: 1 left the summary",
             [],
             ["gone"],
         ),

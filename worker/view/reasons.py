@@ -35,9 +35,10 @@ def headline(change: Change, names: Names) -> str:
         case "review.upserted":
             return _after_upsert(change, _review(change, names))
         case "review.deleted":
-            return _after_deletion(change, _review(change, names), its="its")
+            return _after_deletion(change, _review(change, names))
         case "sentences.deleted":
-            return _after_deletion(change, "single sentences", its="their")
+            left = f"single sentences were taken down: {len(change.removed_ids)} left the summary"
+            return left + _moved_up(change)
         case "entity.deleted":
             return "deleted as a whole: nothing is left to summarize"
         case other:
@@ -77,16 +78,17 @@ def _after_upsert(change: Change, review: str) -> str:
     return f"{review} came in: it is closer to what most say than what it pushes out"
 
 
-def _after_deletion(change: Change, what: str, its: str) -> str:
-    gone = sum(why_gone(change, one) != "pushed out" for one in change.removed_ids)
-    begin = f"{what} {'was' if its == 'its' else 'were'} taken down"
+def _after_deletion(change: Change, review: str) -> str:
+    gone = sum(_is_of_cause(change, one) for one in change.removed_ids)
     if not gone:
-        return f"{begin}, which shifted the average: another sentence is closer to it now"
-    begin += f": {its} sentence is gone" if gone == 1 else f": {its} sentences are gone"
+        return f"{review} was taken down, which shifted the average: another sentence is closer to it now"
+    what = "its sentence is gone" if gone == 1 else "its sentences are gone"
+    return f"{review} was taken down: {what}" + _moved_up(change)
+
+
+def _moved_up(change: Change) -> str:
     moved = len(change.added)
-    return begin + (
-        "" if not moved else ", this one moved up" if moved == 1 else f", {moved} others moved up"
-    )
+    return "" if not moved else ", this one moved up" if moved == 1 else f", {moved} others moved up"
 
 
 def _is_brought(change: Change, sentence: SummarySentence) -> bool:
