@@ -297,9 +297,10 @@ def test_only_settings_reads_the_environment() -> None:
         or (isinstance(node, ast.ImportFrom) and {"environ", "getenv"} & {name.name for name in node.names})
     }
     # text/onnx.py only sets a variable for a library that is about to be imported; cli/completion.py answers a shell, whose
-    # question is a variable and no setting.
+    # question is a variable and no setting; demo/invocation.py asks where the user's shell is.
     assert readers == {
         "cli/completion.py",
+        "demo/invocation.py",
         "settings/__init__.py",
         "settings/environment.py",
         "text/onnx.py",
