@@ -7,7 +7,7 @@ a commit takes to arrive here, somebody else did it. Without a broker's answer t
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,9 +64,8 @@ class Group:
         self._changelog_id = ""
         self._committed: dict[int, int] = {}
         if _answers(settings.bootstrap_servers):
-            with suppress(
-                KafkaException, TimeoutError
-            ):  # no such group there, or no answer: as good as no broker
+            # A broker without such a group, or one that does not answer in time, is as good as none.
+            with suppress(KafkaException, TimeoutError):
                 self._ask(settings, partitions)
 
     def _ask(self, settings: Settings, partitions: list[int]) -> None:
@@ -99,7 +98,9 @@ def copy_of(part: StoredPartition, path: Path, group: Group) -> Copy:
         time.sleep(PAUSE_SECONDS)
         with stored_partition(part.number, path) as later:
             if later is not None and committed is not None and later.next_offset >= committed:
-                return Copy(part.number, part.next_offset, part.next_offset)
+                return Copy(
+                    part.number, part.next_offset, part.next_offset
+                )  # it was, a moment before the look
     return Copy(part.number, part.next_offset, committed)
 
 
@@ -139,7 +140,7 @@ def refuse_elsewhere(entity: str, data_dir: Path, partitions: int, copies: list[
         )
 
 
-def _listed(partitions: "Iterator[int] | dict[int, Path]") -> str:
+def _listed(partitions: Iterable[int]) -> str:
     return ", ".join(map(str, partitions))
 
 
