@@ -41,6 +41,7 @@ CLOSED = {
     "worker.text": {"worker.errors", "worker.text"},
     "worker.processing": {
         "worker",
+        "worker.clock",
         "worker.coversumm",
         "worker.errors",
         "worker.events",

@@ -18,6 +18,7 @@ from worker.kafka.topics import changelog_topic
 from worker.limits import Limit
 from worker.metrics import Metrics
 from worker.processing.config import check_index, processor_config
+from worker.processing.pace import Pace
 from worker.processing.processor import Processor
 from worker.settings import Settings, unknown_settings
 from worker.storage.databases import Databases
@@ -107,9 +108,10 @@ def assemble(
         ids,
     )
     config = processor_config(settings, partitions, engine)
-    processor = Processor(config, databases.rows, engine)
-    processor_thread = ProcessorThread(processor, surroundings.threads.in_order("delivery"))
     assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
+    pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made)
+    processor = Processor(config, databases.rows, engine, pace)
+    processor_thread = ProcessorThread(processor, surroundings.threads.in_order("delivery"))
     dead_letters = DeadLetterLog(surroundings.threads)
     gate = Gate(changelog, assignment, databases, ids, surroundings.threads)
     producer = TransactionalProducer(

@@ -19,6 +19,7 @@ class Limit(StrEnum):
     BATCH_EVENTS = "batch_events"
     BATCH_BYTES = "batch_bytes"
     BATCH_SENTENCES = "batch_sentences"
+    BATCH_TIME = "batch_time"
     TRANSACTION_RECORDS = "transaction_records"
     TRANSACTION_BYTES = "transaction_bytes"
     IN_FLIGHT = "in_flight"

@@ -54,6 +54,11 @@ LIMITS: Final = (
         "BATCH_SENTENCES",
     ),
     _counted(
+        Limit.BATCH_TIME,
+        "the rest is the next micro-batch; an event that is likely to take longer goes alone, in parts that count as progress",
+        "BATCH_MS",
+    ),
+    _counted(
         Limit.TRANSACTION_RECORDS, "the micro-batch is halved, down to one event", "TRANSACTION_RECORDS"
     ),
     _counted(Limit.TRANSACTION_BYTES, "the micro-batch is halved, down to one event", "TRANSACTION_BYTES"),

@@ -45,9 +45,18 @@ class WorkerProcess:
     It is the command as it is installed; one that is `armed` takes orders besides (`tests.harness.armed`).
     """
 
-    def __init__(self, directory: Path, environment: Mapping[str, str], *, armed: bool = False):
+    def __init__(
+        self,
+        directory: Path,
+        environment: Mapping[str, str],
+        *,
+        armed: bool = False,
+        launcher: str | None = None,
+    ):
         self.directory = directory
         self._command = ARMED_COMMAND if armed else COMMAND
+        if launcher is not None:
+            self._command = [sys.executable, "-m", launcher]
         self._order_path = directory / "order.json"
         self.web_port = free_port()
         self.data_dir = Path(environment.get("COVERSUMM_DATA_DIR", directory / "data"))
@@ -223,6 +232,8 @@ class Pipeline:
     settings: Mapping[str, str] = field(default_factory=dict)
     input_config: Mapping[str, str] = field(default_factory=dict)
     armed: bool = False
+    launcher: str | None = None
+    """A module that stands in for the command: it changes something from outside, and goes on as the command does."""
     workers: list[WorkerProcess] = field(default_factory=list)
     restarted_codes: set[int] = field(default_factory=lambda: set(RESTARTED))
 
@@ -270,7 +281,9 @@ class Pipeline:
         extra = {f"COVERSUMM_{variable.upper()}": value for variable, value in settings.items()}
         label = name or f"worker-{len(self.workers)}"
         environment = {**self.environment, **extra}
-        self.workers.append(WorkerProcess(self.directory / label, environment, armed=self.armed))
+        self.workers.append(
+            WorkerProcess(self.directory / label, environment, armed=self.armed, launcher=self.launcher)
+        )
         return self.workers[-1]
 
     def start(self, count: int = 1) -> list[WorkerProcess]:

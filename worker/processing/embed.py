@@ -1,6 +1,5 @@
-"""Embedding: the distinct new texts of a whole micro-batch in one call of the engine."""
+"""Embedding: the distinct new texts of a whole micro-batch, in one call of the engine or in parts that take a few seconds each."""
 
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,6 +7,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm import quantize_rows
 from worker.events import Reason, Rejected
+from worker.processing.pace import Pace
 from worker.processing.plan import Plan
 from worker.text.engine import EmbeddingEngine
 
@@ -17,6 +17,7 @@ class Embedder:
     """The vectors of one micro-batch's texts; None for a text the engine has no usable vector for."""
 
     engine: EmbeddingEngine | None
+    pace: Pace
     vectors: dict[str, NDArray[np.int16] | None] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -37,13 +38,18 @@ class Embedder:
     def _embed(self, texts: list[str]) -> dict[str, NDArray[np.int16] | None]:
         if self.engine is None:
             return dict.fromkeys(texts)
-        started = time.perf_counter()
-        vectors, invalid = quantize_rows(self.engine.embed(texts))
-        self.seconds += time.perf_counter() - started
-        return {
-            text: None if bad else vector
-            for text, vector, bad in zip(texts, vectors, invalid.tolist(), strict=True)
-        }
+        found: dict[str, NDArray[np.int16] | None] = {}
+        for part in self.pace.parts(texts):
+            started = self.pace.clock.monotonic()
+            vectors, invalid = quantize_rows(self.engine.embed(part))
+            seconds = self.pace.clock.monotonic() - started
+            self.pace.embedded(part, seconds)
+            self.seconds += seconds
+            found |= {
+                text: None if bad else vector
+                for text, vector, bad in zip(part, vectors, invalid.tolist(), strict=True)
+            }
+        return found
 
     def _refusal(self, sentence_id: bytes) -> Rejected:
         name = sentence_id.decode()

@@ -2,6 +2,7 @@
 
 from worker.limits import Limit
 from worker.processing.config import BatchLimits
+from worker.processing.pace import Pace
 
 
 class TooMuch(Exception):
@@ -15,18 +16,26 @@ class TooMuch(Exception):
 class Load:
     """What `records` records come to so far. One record alone is never too much."""
 
-    __slots__ = ("_bytes", "_limits", "_records", "_transaction_records")
+    __slots__ = ("_bytes", "_limits", "_pace", "_records", "_transaction_records")
 
-    def __init__(self, limits: BatchLimits, records: int) -> None:
+    def __init__(self, limits: BatchLimits, pace: Pace, records: int) -> None:
         self._limits = limits
+        self._pace = pace
         self._records = records
         self._transaction_records = 0
         self._bytes = 0
 
-    def check_sentences(self, sentences: int, index: int) -> None:
-        """So many sentences are planned with the record of this index. Raises TooMuch, to go on without that record."""
-        if sentences > self._limits.sentences and index:
+    def check_plan(self, sentences: int, characters: int, index: int) -> None:
+        """So many sentences and characters to be embedded are planned with the record of this index.
+
+        Raises TooMuch, to go on without that record.
+        """
+        if not index:
+            return
+        if sentences > self._limits.sentences:
             raise TooMuch(Limit.BATCH_SENTENCES, index)
+        if characters and self._pace.is_too_long(index + 1, characters):
+            raise TooMuch(Limit.BATCH_TIME, index)
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
         """Count one message or row. Raises TooMuch, to go on with half of the records."""

@@ -12,7 +12,7 @@ A dead letter is a property of its record alone, whatever is stored. Two reasons
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -35,6 +35,7 @@ from worker.events import (
 )
 from worker.limits import Limit
 from worker.processing.entity_cache import CachedEntity, EntityKey
+from worker.processing.pace import characters
 from worker.state.entity import Review, Sentence
 from worker.state.ids import parse_sentence_id, sentence_id
 from worker.state.rows import Header
@@ -134,12 +135,16 @@ class Plan:
         limits: Limits,
         find: Callable[[EntityKey], CachedEntity | None],
         create: Callable[[EntityKey, int], CachedEntity],
+        embedded: Container[str] = (),
     ) -> None:
-        """`find` gives an entity with rows, `create` a new one whose incarnation is a source offset."""
+        """`find` gives an entity with rows, `create` a new one whose incarnation is a source offset; texts in `embedded`
+        have been given to the engine already."""
         self.changes: list[EntityChanges] = []
         """In the order of their first events; an entity deleted in between has several."""
         self.unembedded: dict[str, list[tuple[int, Sentence]]] = {}
         """The sentences without a vector by text, each with its record's index."""
+        self.new_characters = 0
+        """What the engine has still to be given, as `pace.characters` counts it."""
         self.sentences = 0
         """Sentences added, and stored ones read with their vectors: what the plan holds in memory."""
         self.cut_sentences = 0
@@ -149,6 +154,7 @@ class Plan:
         self._max_sentences = min(limits.max_sentences_per_entity, max_sentences(limits.dimension))
         self._find = find
         self._create = create
+        self._embedded = embedded
         self._open: dict[EntityKey, EntityChanges | None] = {}
 
     def take(self, index: int, record: Record, event: Event) -> Outcome:
@@ -321,8 +327,11 @@ class Plan:
             vector = known.get(sentence.text)
             if vector is not None:
                 sentence.vector = vector
-            else:
-                self.unembedded.setdefault(sentence.text, []).append((index, sentence))
+                continue
+            waiting = self.unembedded.setdefault(sentence.text, [])
+            if not waiting and sentence.text not in self._embedded:
+                self.new_characters += characters(sentence.text)
+            waiting.append((index, sentence))
 
 
 def _version(given: int | None, stored: Review | None) -> int:

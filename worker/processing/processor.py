@@ -17,7 +17,6 @@ exception, or when a batch cannot be committed, the processor must not be used a
 """
 
 import gc
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from worker.processing.embed import Embedder
 from worker.processing.entities import Entities
 from worker.processing.entity_cache import EntityKey
 from worker.processing.load import Load, TooMuch
+from worker.processing.pace import MOST, Pace
 from worker.processing.partitions import Partitions
 from worker.processing.plan import Outcome, Plan
 from worker.processing.publish import Outbox, publish, publish_dead_letters
@@ -39,9 +39,6 @@ from worker.processing.stats import UNREADABLE, Stats
 from worker.processing.summary import view_of
 from worker.state import Rows, SummaryView, read_view
 from worker.text.engine import EmbeddingEngine
-
-MOST = 2**30
-"""More records than any micro-batch has."""
 
 
 @dataclass(slots=True)
@@ -72,10 +69,16 @@ class Processor:
     """Processes micro-batches of any partitions, one at a time; `committed` must follow each one before the next."""
 
     def __init__(
-        self, config: ProcessorConfig, rows: Callable[[int], Rows], engine: EmbeddingEngine | None
+        self,
+        config: ProcessorConfig,
+        rows: Callable[[int], Rows],
+        engine: EmbeddingEngine | None,
+        pace: Pace | None = None,
     ) -> None:
-        """`rows` gives the committed rows of a partition. Raises IndexUnavailable."""
+        """`rows` gives the committed rows of a partition, `pace` bounds how long micro-batches take; without one they take
+        as long as they do. Raises IndexUnavailable."""
         self.config = config
+        self._pace = pace or Pace()
         self._engine = engine
         self._partitions = Partitions(rows, config.fingerprint)
         self._entities = Entities(config, self._partitions)
@@ -111,10 +114,12 @@ class Processor:
         Raises StateError; never for bad input.
         """
         self._is_committed = False
-        started = time.perf_counter()
-        embedder = Embedder(self._engine)
+        started = self._pace.clock.monotonic()
+        embedder = Embedder(self._engine, self._pace)
         cuts: Counter[Limit] = Counter()
         records = records[: self._max_records]
+        is_slow = len(records) > (likely := self._pace.most_records())
+        records = records[:likely]
         with _no_collection():
             while True:
                 try:
@@ -124,14 +129,16 @@ class Processor:
                     records = records[: cut.keep]
                 else:
                     self._max_records = batch.taken if cuts else min(2 * self._max_records, MOST)
+                    cuts[Limit.BATCH_TIME] += is_slow
                     batch.stats.limits += cuts
-                    batch.stats.process_seconds = time.perf_counter() - started
+                    batch.stats.process_seconds = seconds = self._pace.clock.monotonic() - started
+                    self._pace.processed(batch.taken, seconds - embedder.seconds)
                     return batch
 
     def _process(self, records: Sequence[Record], embedder: Embedder) -> ProcessedBatch:
         """The results of all of these records. Raises TooMuch, and then it is as if they had never come."""
         next_offsets = self._partitions.next_offsets(records)
-        load = Load(self.config.batch, len(records))
+        load = Load(self.config.batch, self._pace, len(records))
         planned = self._plan(records, load, embedder)
         changes = planned.plan.changes
         try:
@@ -163,10 +170,10 @@ class Processor:
         for i, event in events.items():
             types[i] = UNREADABLE if isinstance(event, Rejected) else EVENT_TYPES[type(event)]
         while True:
-            plan = Plan(limits, entities.find, entities.create)
+            plan = Plan(limits, entities.find, entities.create, embedder.vectors)
             for i, event in events.items():
                 outcomes[i] = event if isinstance(event, Rejected) else plan.take(i, records[i], event)
-                load.check_sentences(plan.sentences, i)
+                load.check_plan(plan.sentences, plan.new_characters, i)
             rejected = embedder.fill_in(plan)
             if not rejected:
                 return _Planned(plan, outcomes, types)
@@ -177,6 +184,7 @@ class Processor:
         outbox = Outbox(load)
         for changes in planned.plan.changes:
             publish(changes, records, self.config, outbox)
+            self._pace.on_progress()
         publish_dead_letters(records, planned.outcomes, self.config, outbox)
         return outbox.messages()
 

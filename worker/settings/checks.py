@@ -78,6 +78,11 @@ def _check_deadlines(settings: Fields) -> Iterator[str]:
             f"COVERSUMM_TRANSACTION_TIMEOUT_MS: {settings.transaction_timeout_ms} must be less than "
             f"COVERSUMM_COMMIT_TIMEOUT_MS ({settings.commit_timeout_ms}): the broker decides first"
         )
+    if settings.batch_ms >= settings.stall_timeout_ms:
+        yield (
+            f"COVERSUMM_BATCH_MS: {settings.batch_ms} must be less than COVERSUMM_STALL_TIMEOUT_MS "
+            f"({settings.stall_timeout_ms}): a slow micro-batch is no stall"
+        )
     if settings.commit_timeout_ms >= settings.stall_timeout_ms:
         yield (
             f"COVERSUMM_COMMIT_TIMEOUT_MS: {settings.commit_timeout_ms} must be less than "

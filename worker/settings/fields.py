@@ -110,6 +110,12 @@ class Fields:
     batch_linger_ms: int = setting(
         50, kinds.integer(0, 60_000), "How long a micro-batch waits for more events"
     )
+    batch_ms: int = setting(
+        2000,
+        kinds.integer(100, 600_000),
+        "How long a micro-batch of several events is likely to take at most, by how long texts and events took lately: "
+        "so often a slow worker commits",
+    )
     batch_bytes: int = setting(
         16 * 2**20, kinds.size(2**10, 2**28), "Most bytes of a micro-batch of several events"
     )

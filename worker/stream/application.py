@@ -67,6 +67,9 @@ FAUST_NAMES = {
 METADATA_SECONDS = 60
 # From one partition in one fetch: at Kafka's default of 1 MiB, events with embeddings come in fetches of some hundred.
 MAX_FETCH_BYTES = 4 * 2**20
+# aiokafka would leave the group when it has not been asked for records for so long. What was fetched at once may take hours on
+# a slow processor, commit by commit; whoever stands still is ended by the watchdog.
+MAX_POLL_SECONDS = 86_400.0
 
 
 class CoverSummApp(faust.App):
@@ -141,6 +144,7 @@ def _configured(settings: Settings, partitions: int) -> CoverSummApp:
         broker_max_poll_records=settings.batch_size,
         consumer_max_fetch_size=MAX_FETCH_BYTES,
         consumer_metadata_max_age_ms=1000 * METADATA_SECONDS,
+        broker_max_poll_interval=MAX_POLL_SECONDS,
         broker_commit_interval=5.0,
         broker_session_timeout=settings.session_timeout_ms / 1000,
         broker_heartbeat_interval=settings.session_timeout_ms / 10_000,

@@ -77,13 +77,16 @@ class WorkerStatus:
         if app.rebalancing:
             return "the group is rebalancing"
         if self._assignment.progress.is_busy:
-            return "a micro-batch is being processed"
+            return (
+                "a micro-batch is being processed, and not one of its texts or entities was finished: the embedder or the disk "
+                "hangs, or this worker gets next to no processor time (give it more, or raise COVERSUMM_STALL_TIMEOUT_MS)"
+            )
         behind = {p: lag for p, lag in self.lag().items() if lag} if self._assignment.is_flowing else {}
         return f"there is lag and nothing arrives: {behind}" if behind else None
 
     @property
     def progressed_at(self) -> float:
-        """`time.monotonic()` of the last commit or takeover."""
+        """`time.monotonic()` of the last commit or takeover, or of the last part of a micro-batch that was finished."""
         return self._assignment.progress.at
 
     def owner_of(self, entity_id: str) -> tuple[bool, str | None]:

@@ -1,7 +1,8 @@
 """The watchdog: a worker that silently stands still is worse than one that restarts.
 
 A thread of its own, so that a blocked event loop cannot keep it from barking. It ends the process when the event loop does not
-answer, or when the same hindrance (`WorkerStatus.stall`) holds for longer than the limit without any progress. An open
+answer, or when the same hindrance (`WorkerStatus.stall`) holds for longer than the limit without any progress. Slow is not still:
+every part of a micro-batch that is embedded and every entity that is ranked counts as progress, as a commit does. An open
 transaction upstream is no hindrance: the last stable offset then stands still, and so does the lag.
 """
 

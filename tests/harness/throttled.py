@@ -1,0 +1,41 @@
+"""The worker on a processor throttled to a tenth: `python -m tests.harness.throttled run` in place of `python -m worker run`.
+
+The engine is the real one; after each call it is waited for until the texts have taken as long as they would at a tenth of a
+common speed. On a machine that is slower than that by itself nothing is waited for. `THROTTLED_SECONDS` says otherwise how
+long a text takes: so long that the engine hangs, for all that the worker can know.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+VARIABLE = "THROTTLED_SECONDS"
+SECONDS = 0.02
+"""Ten times what a short sentence takes on two common cores."""
+
+
+def throttle(seconds_a_text: float) -> None:
+    """Make every call of the default engine take so long."""
+    from worker.text.onnx import OnnxEngine
+
+    embed = OnnxEngine.embed
+
+    def slowly(self: OnnxEngine, texts: Sequence[str]) -> Any:
+        until = time.monotonic() + seconds_a_text * len(texts)
+        vectors = embed(self, texts)
+        time.sleep(max(0.0, until - time.monotonic()))
+        return vectors
+
+    OnnxEngine.embed = slowly  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    from worker.cli import main
+    from worker.settings import limit_native_threads
+
+    limit_native_threads()
+    throttle(float(os.environ.get(VARIABLE, SECONDS)))
+    main()
