@@ -72,7 +72,10 @@ def test_a_processor_at_a_tenth_gets_through_and_commits_all_the_way(site: Pipel
     assert hits(worker)["batch_time"] > 0
     site.stop()
     assert worker.exit_codes == []  # one life was enough
-    changed = {json.loads(one.value or b"")["cause"]["offset"] for one in read_topic(site.broker.bootstrap_servers, site.output_topic)}
+    changed = {
+        json.loads(one.value or b"")["cause"]["offset"]
+        for one in read_topic(site.broker.bootstrap_servers, site.output_topic)
+    }
     assert max(changed) == REVIEWS  # the long one is in
 
 

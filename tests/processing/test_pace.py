@@ -1,0 +1,188 @@
+"""Micro-batches are as large as they are likely to be done in time; what is published does not depend on it."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from tests.harness.drive import Driver, FakeEngine, config, upsert
+from worker.limits import Limit
+from worker.processing.pace import FIRST_CHARACTERS, FIRST_RECORDS, Pace, Rate, characters
+from worker.processing.processor import Processor
+
+
+class SlowEngine(FakeEngine):
+    """Takes so long for a character, on a clock of its own."""
+
+    def __init__(self, seconds_a_character):
+        super().__init__()
+        self.seconds_a_character = seconds_a_character
+        self.now = 1000.0
+        self.calls = []
+
+    def monotonic(self):
+        return self.now
+
+    def embed(self, texts):
+        self.calls.append(list(texts))
+        self.now += self.seconds_a_character * sum(map(characters, texts))
+        return super().embed(texts)
+
+
+class SlowDriver(Driver):
+    """A driver whose processor has a pace, and notes when there was progress."""
+
+    def __init__(self, seconds_a_character, limit_seconds=2.0, **changes):
+        self.limit_seconds = limit_seconds
+        self.progress = []
+        super().__init__(config(**changes), SlowEngine(seconds_a_character))
+
+    def restart(self):
+        engine = self.engine
+        pace = Pace(self.limit_seconds, engine, lambda: self.progress.append(engine.now))
+        self.processor = Processor(self.config, self.rows.__getitem__, engine, pace)
+
+    def all(self, records):
+        """Everything, micro-batch after micro-batch: records and seconds of each, and the published bodies."""
+        made, bodies = [], []
+        while records:
+            started = self.engine.now
+            batch = self.run(*records)
+            made.append((batch.taken, self.engine.now - started, batch.stats))
+            bodies += [message.value for message in batch.messages]
+            records = records[batch.taken :]
+        return made, bodies
+
+
+def texts(count, *, chars=60, start=0):
+    """So many reviews of one new text each."""
+    return [upsert(start + i, f"r{start + i}", f"{start + i:08d}".ljust(chars, "x")) for i in range(count)]
+
+
+# -- what is likely ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_known_at_first():
+    pace = Pace(2.0)
+    assert not pace.is_too_long(FIRST_RECORDS, FIRST_CHARACTERS)
+    assert pace.is_too_long(1, FIRST_CHARACTERS + 1)
+    assert pace.most_records() == FIRST_RECORDS
+
+
+def test_a_rate_follows_what_was_measured_lately():
+    rate = Rate(first=1)
+    for _ in range(20):
+        rate.measured(1000, 1.0)
+    assert rate.seconds(1000) == pytest.approx(1.0)
+    rate.measured(2000, 20.0)  # throttled to a tenth: one measurement is enough
+    assert rate.seconds(1000) > 5
+    for _ in range(20):
+        rate.measured(1000, 1.0)
+    assert rate.seconds(1000) < 1.5
+
+
+def test_work_that_takes_no_time_has_no_bound():
+    """As on a clock that stands still."""
+    pace = Pace(2.0)
+    pace.embedded(["text"], 0.0)
+    pace.processed(1, 0.0)
+    assert pace.most_records() > 10**6
+    assert not pace.is_too_long(10**6, 10**9)
+
+
+def test_a_single_text_is_a_part_however_long():
+    pace = Pace(1.0)
+    pace.embedded(["x" * 80], 1.0)
+    assert [len(part) for part in pace.parts(["y" * 5000, "z" * 30, "z" * 30])] == [1, 2]
+    assert list(Pace().parts(["y" * 5000] * 9)) == [["y" * 5000] * 9]
+    assert list(pace.parts([])) == []
+
+
+# -- micro-batches ----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_micro_batch_is_small_and_all_others_take_about_the_limit():
+    driver = SlowDriver(seconds_a_character=0.001)  # a tenth of what is common, and less
+    made, _ = driver.all(texts(500))
+    taken, seconds, stats = zip(*made, strict=True)
+    assert taken[0] == FIRST_CHARACTERS // 80
+    assert all(1.5 < took <= 2.01 for took in seconds[1:-1])
+    assert stats[0].limits[Limit.BATCH_TIME]
+    assert sum(taken) == 500
+
+
+def test_a_processor_that_is_throttled_under_way_is_noticed_after_one_micro_batch():
+    driver = SlowDriver(seconds_a_character=0.0001)
+    driver.all(texts(1000))
+    driver.engine.seconds_a_character = 0.002
+    made, _ = driver.all(texts(1000, start=1000))
+    assert all(took <= 4 for _, took, _ in made[2:])
+
+
+def test_a_record_of_very_many_sentences_is_progress_all_the_way():
+    driver = SlowDriver(seconds_a_character=0.01)
+    many = [f"{i:08d} is a sentence" for i in range(900)]
+    started = driver.engine.now
+    batch = driver.run(upsert(0, "r0", *many), upsert(1, "r1", "another"))
+    assert batch.taken == 1
+    gaps = [
+        after - before for before, after in zip([started, *driver.progress], driver.progress, strict=False)
+    ]
+    assert driver.engine.now - started > 300
+    assert max(gaps) < 25  # the first part was tried blindly
+    assert sorted(gaps)[len(gaps) // 2] <= 2
+
+
+def test_known_texts_cost_nothing():
+    driver = SlowDriver(seconds_a_character=0.01)
+    driver.run(upsert(0, "r0", *(f"{i:08d} is a sentence" for i in range(20))))
+    driver.engine.asked.clear()
+    again = upsert(1, "r0", *(f"{i:08d} is a sentence" for i in range(20)), rating=2.0)
+    same = [
+        upsert(2 + i, f"s{i}", "The same text in all of them, given to the engine once.") for i in range(50)
+    ]
+    batch = driver.run(again, *same)
+    assert batch.taken == 51
+    assert len(driver.engine.asked) == 1
+
+
+def test_texts_without_a_vector_are_not_counted_again_when_the_plan_is_made_anew():
+    """The engine was measured in between, and would now be thought too slow for what is embedded already."""
+    driver = SlowDriver(seconds_a_character=0.01)
+    batch = driver.run(upsert(0, "r0", "nan"), *texts(20, start=1))
+    assert batch.taken == 21
+    assert [list(part) for part in driver.engine.calls] == [driver.engine.asked]
+
+
+def test_records_that_bring_their_vectors_are_bounded_by_what_records_took():
+    driver = SlowDriver(seconds_a_character=0.0)
+    pace = driver.processor._pace
+    pace.processed(10, 1.0)
+    records = [upsert(i, f"r{i}", (f"text {i}", [1.0, i, 1.0]), embedding_model="fake") for i in range(100)]
+    batch = driver.run(*records)
+    assert batch.taken == 20
+    assert batch.stats.limits[Limit.BATCH_TIME] == 1
+
+
+def test_without_a_pace_a_micro_batch_takes_as_long_as_it_takes():
+    driver = Driver(engine=SlowEngine(1.0))
+    assert driver.run(*texts(200)).taken == 200
+    assert len(driver.engine.calls) == 1
+    assert Pace().limit_seconds == math.inf
+
+
+@pytest.mark.parametrize(("seconds_a_character", "least"), [(0.0, 2), (0.01, 10), (0.5, 80)])
+def test_what_is_published_does_not_depend_on_the_pace(seconds_a_character, least):
+    records = []
+    for i in range(120):
+        entity = f"e{i % 3}"
+        sentences = [f"{i % 40} sentence {j} of some length" for j in range(i % 5)]
+        records.append(upsert(i, f"r{i % 30}", *sentences, entity_id=entity))
+    expected = [message.value for message in Driver(config(k=2)).run(*records).messages]
+    driver = SlowDriver(seconds_a_character, k=2)
+    made, bodies = driver.all(records)
+    assert bodies == expected
+    assert len(made) >= least
+    assert any(json.loads(body)["removed"] for body in bodies)
