@@ -34,6 +34,7 @@ from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.journal import Journal, tell_start
 from worker.stream.process import run, use_event_loop
 from worker.stream.processor_thread import ProcessorThread
+from worker.stream.summaries import SummaryReader
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
 from worker.stream.worker import StreamWorker, WorkerMetrics
@@ -126,6 +127,7 @@ def assemble(
         logs=logs,
         assignment=assignment,
         processor=processor_thread,
+        summaries=SummaryReader(processor.summaries, databases, surroundings.threads, surroundings.die),
         producer=producer,
         dead_letters=dead_letters,
         takeover=Takeover(

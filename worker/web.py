@@ -28,6 +28,7 @@ from worker.errors import SurroundingsError
 from worker.metrics import CONTENT_TYPE, Metrics, Moment
 from worker.state import SummaryView
 from worker.stream.faust_log import FAUST_LOG
+from worker.stream.summaries import NotHere
 
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
@@ -46,7 +47,7 @@ class LiveWorker(Moment, Protocol):
         """Whether the entity is here, and the URL of the worker that has it."""
 
     async def summary(self, entity_id: str) -> SummaryView | None:
-        """The summary of an entity that is here."""
+        """The summary of an entity that is here, as of the last commit. Raises NotHere where it is going away."""
 
 
 class WorkerWeb(Web):  # type: ignore[misc]
@@ -171,6 +172,8 @@ class Pages:
             view = await asyncio.wait_for(self._worker.summary(entity_id), SUMMARY_TIMEOUT_SECONDS)
         except TimeoutError:
             return _error(503, "the worker is busy")
+        except NotHere:
+            return _error(503, "the entity's partition is being handed over")
         if view is None:
             return _error(404, "there is no such entity")
         return web.Response(body=msgspec.json.encode(view), content_type="application/json", charset="utf-8")

@@ -20,6 +20,7 @@ import numpy as np
 from rocksdict import Options, Rdict
 
 from tests.bench.machine import machine
+from tests.harness.drive import summary_of
 from tests.harness.limits import batch_limits, event_limits
 from worker.events import Record
 from worker.processing.config import ProcessorConfig
@@ -147,7 +148,7 @@ def cold_touch(folder, sentences):
         store.write(batch.rows[0])
         worker.committed(batch)
     started = time.perf_counter()
-    processor(store, 0).summary(0, "entity-000000")
+    summary_of(processor(store, 0), store.rows, 0, "entity-000000")
     return {
         "sentences": sentences,
         "build_us_per_event": built["process_us_per_event"],

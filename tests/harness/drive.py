@@ -8,6 +8,7 @@ import numpy as np
 from tests.harness.limits import batch_limits, event_limits
 from worker.events import Record
 from worker.processing.config import ProcessorConfig
+from worker.processing.entity_cache import EntityKey
 from worker.processing.processor import Processor
 from worker.state import MemoryRows
 
@@ -55,6 +56,12 @@ def config(**changes):
     return ProcessorConfig(**{**defaults, **changes})
 
 
+def summary_of(processor, rows, partition, entity_id):
+    """An entity's committed summary, as a running worker would find it."""
+    key = EntityKey(partition, entity_id)
+    return processor.summaries.from_memory(key) or processor.summaries.from_rows(rows, key)
+
+
 class Driver:
     """Processes and commits micro-batches; may be restarted on the same rows."""
 
@@ -73,6 +80,10 @@ class Driver:
             self.rows[partition].write(changes)
         self.processor.committed(batch)
         return batch
+
+    def summary(self, partition, entity_id):
+        """As of the last commit."""
+        return summary_of(self.processor, self.rows[partition], partition, entity_id)
 
     def bodies(self, *records):
         """The values sent to the output topic, None for a tombstone."""

@@ -58,7 +58,7 @@ def test_a_deleted_review_leaves_its_id_and_version(driver):
     assert vector_row not in [value for _, value in driver.rows[0].scan(b"")]
     for message in batch.messages:
         assert f"{MARK} text" not in message.value.decode()
-    shown = repr(driver.processor.summary(0, "e"))
+    shown = repr(driver.summary(0, "e"))
     assert MARK not in shown
 
 
@@ -68,7 +68,7 @@ def test_deleted_sentences_leave_the_others(driver):
     assert b"MARKER text" not in values
     assert b"MARKER more" not in values
     assert b"other" in values
-    assert f"{MARK} text" not in repr(driver.processor.summary(0, "e"))
+    assert f"{MARK} text" not in repr(driver.summary(0, "e"))
 
 
 @pytest.mark.parametrize("null_value", [False, True])
@@ -76,7 +76,7 @@ def test_a_deleted_entity_is_unreachable_at_once_and_gone_with_the_next_event(dr
     entity = f"{MARK}-entity"
     driver.run(marked(2, entity_id=entity))
     driver.run(record(3, entity, None) if null_value else delete_entity(3, entity))
-    assert driver.processor.summary(0, entity) is None
+    assert driver.summary(0, entity) is None
     assert traces(driver, entity)  # unreachable rows
     (batch,) = [driver.run(record(4, "no such entity", None))]
     assert batch.stats.outcomes == {("entity.deleted", "ignored:unknown_entity"): 1}

@@ -139,7 +139,7 @@ def test_a_given_sentence_over_the_cap_is_split_at_the_cap():
     driver = Driver(config(limits={"max_sentence_chars": 10}))
     (body,) = driver.bodies(upsert(0, "r", "x" * 25, "next"))
     assert {s["sentence_id"]: s["text"] for s in body["sentences"]}.keys() <= {f"r#{i}" for i in range(4)}
-    assert driver.processor.summary(0, "e").sentence_count == 4
+    assert driver.summary(0, "e").sentence_count == 4
     assert all(len(s["text"]) <= 10 for s in body["sentences"])
 
 
@@ -166,7 +166,7 @@ def test_ids_of_any_characters_are_just_ids(driver):
     for number, odd in enumerate(["\0", '"#3', "é😀", "x" * 1024, "r#0"]):
         partition_rows = driver.bodies(upsert(number, odd, "one", entity_id=odd))
         assert ids(partition_rows[0]) == [f"{odd}#0"]
-        assert driver.processor.summary(0, odd).sentences[0].review_id == odd
+        assert driver.summary(0, odd).sentences[0].review_id == odd
     assert len(list(verify_partition(driver.rows[0], dimension=3, k=3, distinct=False))) == 5
 
 
@@ -328,7 +328,7 @@ def test_a_sentence_edited_outside_of_the_set_comes_back_as_it_is_then():
     assert (body["added"], body["removed"]) == (["b#0"], ["a#0"])
     (*_, body) = driver.bodies(delete(4, "b"), delete(5, "c"))
     assert body["sentences"][0]["text"] == "new"
-    (sentence,) = driver.processor.summary(0, "e").sentences
+    (sentence,) = driver.summary(0, "e").sentences
     assert (sentence.text, sentence.rating) == ("new", 2)
 
 
@@ -390,7 +390,7 @@ def test_a_given_vector_is_not_taken_over_by_an_edit_without(driver):
     driver.run(upsert(0, "r", ("one", [0, 0, -1])))
     driver.run(upsert(1, "r", "one"), upsert(2, "s", ("two", FakeEngine.vector("one"))))
     assert driver.engine.asked == ["one"]
-    assert [s.support for s in driver.processor.summary(0, "e").sentences] == [2, 2]
+    assert [s.support for s in driver.summary(0, "e").sentences] == [2, 2]
 
 
 def test_what_is_not_newer_is_not_embedded(driver):
@@ -400,7 +400,7 @@ def test_what_is_not_newer_is_not_embedded(driver):
 
 def test_base64_and_numbers_are_the_same_vector(driver):
     driver.run(upsert(0, "a", ("one", [1, 0.5, 0])), upsert(1, "b", ("two", base64_vector([1, 0.5, 0]))))
-    assert [s.support for s in driver.processor.summary(0, "e").sentences] == [2, 2]
+    assert [s.support for s in driver.summary(0, "e").sentences] == [2, 2]
 
 
 def test_a_text_the_engine_fails_on_is_a_dead_letter_and_the_rest_goes_on(driver):
@@ -415,7 +415,7 @@ def test_a_text_the_engine_fails_on_is_a_dead_letter_and_the_rest_goes_on(driver
         ("review.upserted", "dead_letter:bad_vector"): 1,
         ("sentences.deleted", "ignored:unknown_sentence"): 1,
     }
-    assert driver.processor.summary(0, "e").sentence_count == 2
+    assert driver.summary(0, "e").sentence_count == 2
 
 
 def test_without_an_engine_every_sentence_needs_a_vector():

@@ -143,11 +143,11 @@ def test_processor_equals_model(setup, batches):
 
 def _check_views(driver, model):
     for (partition, entity_id), entity in model.entities.items():
-        view = driver.processor.summary(partition, entity_id)
+        view = driver.summary(partition, entity_id)
         _, sentences, reviews, count = model.summary(entity)
         assert [asdict(sentence) for sentence in view.sentences] == sentences
         assert (view.review_count, view.sentence_count, view.sequence) == (reviews, count, entity.sequence)
-    assert driver.processor.summary(0, "nobody") is None
+    assert driver.summary(0, "nobody") is None
 
 
 def _live_rows(rows):

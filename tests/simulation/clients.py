@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -18,6 +19,7 @@ from tests.harness.consumer_thread import ConsumerThread, Fetched
 from tests.simulation.broker import ABORTED, COMMITTED, Broker, Clock, Entry, Log
 from tests.simulation.fibers import Fiber
 from worker.state import MemoryRows
+from worker.storage.look import NotOpen
 from worker.stream.gate import OFFSET_KEY
 
 POLL_SECONDS = 1.0
@@ -353,6 +355,13 @@ class Databases:
         return self._databases[partition]
 
     rows = open
+
+    @contextmanager
+    def look(self, partition: int, within: bytes) -> Iterator[Database]:
+        """Nothing is written while someone looks: a fiber is parked between rows at no point."""
+        if partition not in self._databases:
+            raise NotOpen
+        yield self._databases[partition]
 
     def write(self, partition: int, changes: Mapping[bytes, bytes | None]) -> None:
         """All of them."""

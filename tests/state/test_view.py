@@ -59,7 +59,7 @@ def entity_rows(driver):
 def test_view(driver):
     view = read_view(driver.rows[0], "e", dimension=3, k=2, distinct=False)
     assert (view.review_count, view.sentence_count) == (2, 4)
-    assert view.sequence == driver.processor.summary(0, "e").sequence == 3
+    assert view.sequence == driver.summary(0, "e").sequence == 3
     assert [s.text for s in view.sentences] == ["three", "two"]
     assert view.sentences[1].rating == 4
     assert view.sentences[0].distance < view.sentences[1].distance
@@ -68,7 +68,7 @@ def test_view(driver):
 
 def test_view_has_the_distances_of_now(driver):
     (body,) = driver.bodies(upsert(5, "n", ("new", [1, 0.05, 0])))
-    view = driver.processor.summary(0, "e")
+    view = driver.summary(0, "e")
     assert [(s.sentence_id, s.distance) for s in view.sentences] == [
         (s["sentence_id"], s["distance"]) for s in body["sentences"]
     ]
@@ -76,7 +76,7 @@ def test_view_has_the_distances_of_now(driver):
 
 def test_a_deleted_entity_has_no_view(driver):
     driver.run(delete_entity(5))
-    assert driver.processor.summary(0, "e") is None
+    assert driver.summary(0, "e") is None
 
 
 def test_verify_finds_nothing_wrong(driver):

@@ -170,7 +170,7 @@ def status(app: Any, assignment: Assignment) -> WorkerStatus:
     logs = SimpleNamespace(changelog=SimpleNamespace(topic="changelog"))
     surroundings = SimpleNamespace(databases=SimpleNamespace(memory_bytes=7))
     worker: Any = SimpleNamespace(
-        assignment=assignment, processor=None, surroundings=surroundings, logs=logs, partitions=2
+        assignment=assignment, summaries=None, surroundings=surroundings, logs=logs, partitions=2
     )
     return WorkerStatus(app, worker)
 

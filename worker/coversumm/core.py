@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from worker.coversumm.bulk.apply import MIN_STEPS, apply_steps
 from worker.coversumm.fixed_point import SCALE
 from worker.coversumm.index import Index
+from worker.coversumm.knn import knn
 from worker.coversumm.points import Step
 from worker.coversumm.ranking import Ranking
 from worker.coversumm.single import apply_step
@@ -81,6 +82,15 @@ class EntityCore:
         if neighbors is None or not state.proves(neighbors):
             neighbors = state.refill()
         return state.ranking(neighbors)
+
+    def look(self) -> Ranking | None:
+        """The summary now, by the reservoir alone; None where only the index has it. Changes nothing, counters included."""
+        state = self._state
+        if state.reservoir.exhausted:
+            return None
+        neighbors = knn(state.reservoir, state.n, state.total, state.k, state.distinct)
+        # The set is known from the last step; what is not known is its order and its distances now.
+        return state.ranking(neighbors) if state.members == set(neighbors.ids) else None
 
     @property
     def n(self) -> int:

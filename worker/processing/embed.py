@@ -1,4 +1,4 @@
-"""Embedding: the distinct new texts of a whole micro-batch, in one call of the engine or in parts that take a few seconds each."""
+"""Embedding: the distinct new texts of a whole micro-batch, in one call of the engine or in parts of a few seconds each."""
 
 from dataclasses import dataclass, field
 

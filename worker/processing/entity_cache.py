@@ -155,6 +155,10 @@ class EntityCache:
             self._entities.move_to_end(key)
         return entity
 
+    def peek(self, key: EntityKey) -> CachedEntity | None:
+        """The entity if it is in memory, which is no use of it; from any thread."""
+        return self._entities.get(key)
+
     def put(self, key: EntityKey, entity: CachedEntity) -> None:
         """Keep an entity, in place of an earlier incarnation."""
         self.drop(key)

@@ -20,7 +20,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.events import EVENT_TYPES, Ignored, Message, Record, Rejected, decode
@@ -36,8 +36,8 @@ from worker.processing.plan import Outcome, Plan
 from worker.processing.publish import Outbox, publish, publish_dead_letters
 from worker.processing.row_writer import RowWriter
 from worker.processing.stats import UNREADABLE, Stats
-from worker.processing.summary import view_of
-from worker.state import Rows, SummaryView, read_view
+from worker.processing.summaries import Summaries
+from worker.state import Rows
 from worker.text.engine import EmbeddingEngine
 
 
@@ -83,14 +83,18 @@ class Processor:
         self._partitions = Partitions(rows, config.fingerprint)
         self._entities = Entities(config, self._partitions)
         self._row_writer = RowWriter(config, self._partitions)
-        self._is_committed = True  # what is in memory is in the committed rows
+        self.summaries = Summaries(config, self._entities.cache)
+        """As of the last commit, for any thread."""
         self._max_records = MOST  # after a cut as many as went through, then twice as many, and so on
 
     # -- partitions ------------------------------------------------------------------------------------------
 
     def check_partition(self, partition: int) -> int | None:
         """The partition's next source offset by its rows, None for empty ones. Raises FingerprintMismatch, CorruptRow."""
-        return self._partitions[partition].next_offset
+        next_offset = self._partitions[partition].next_offset
+        if next_offset is not None:
+            self.summaries.begin(partition, next_offset)
+        return next_offset
 
     def topic_id(self, partition: int) -> str:
         """The id of the input topic that the partition's rows were made from; empty where they do not tell."""
@@ -104,6 +108,7 @@ class Processor:
         """These partitions are others' now: drop all that is cached of them."""
         gone = set(partitions)
         self._entities.cache.forget(gone)
+        self.summaries.forget(gone)
         self._partitions.forget(gone)
 
     # -- a micro-batch ---------------------------------------------------------------------------------------
@@ -113,7 +118,6 @@ class Processor:
 
         Raises StateError; never for bad input.
         """
-        self._is_committed = False
         started = self._pace.clock.monotonic()
         embedder = Embedder(self._engine, self._pace)
         cuts: Counter[Limit] = Counter()
@@ -157,7 +161,7 @@ class Processor:
         cache = self._entities.cache
         if evicted := cache.on_commit(batch.touched):
             batch.stats.limits[Limit.CACHE_BYTES] = evicted
-        self._is_committed = True
+        self.summaries.commit(batch.next_offsets)
         batch.stats.cached_entities = len(cache)
         batch.stats.cache_bytes = cache.memory_bytes
 
@@ -183,6 +187,7 @@ class Processor:
         """All messages, in the order of the records that caused them."""
         outbox = Outbox(load)
         for changes in planned.plan.changes:
+            self.summaries.touch(changes.key)
             publish(changes, records, self.config, outbox)
             self._pace.on_progress()
         publish_dead_letters(records, planned.outcomes, self.config, outbox)
@@ -194,23 +199,6 @@ class Processor:
         stats.count_messages(messages, self.config.output_topic)
         stats.count_plan(planned.plan)
         return stats
-
-    # -- reading ---------------------------------------------------------------------------------------------
-
-    def summary(self, partition: int, entity_id: str) -> SummaryView | None:
-        """The entity as of the last commit, None where it is unknown; between micro-batches, in their thread.
-
-        At once where the entity is in memory, else all of its vectors are read.
-        """
-        config, held = self.config, self._partitions[partition]
-        entity = self._entities.cache.get(EntityKey(partition, entity_id)) if self._is_committed else None
-        if entity is not None and entity.is_loaded:
-            view: SummaryView | None = view_of(entity)
-        else:
-            view = read_view(
-                held.rows, entity_id, dimension=config.limits.dimension, k=config.k, distinct=config.distinct
-            )
-        return None if view is None else replace(view, partition=partition, next_offset=held.next_offset)
 
 
 @contextmanager

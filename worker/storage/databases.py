@@ -14,7 +14,8 @@ and leave the busy one to flush at every write.
 import gc
 import resource
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, Wri
 from worker.errors import CoversummError, SurroundingsError
 from worker.state import TABLE_NAME, Changes, Rows
 from worker.storage.files import check_files, explained
+from worker.storage.look import Look, NotOpen
 from worker.storage.rows import RocksRows, write_rows
 
 WRITE_SHARE = 4
@@ -53,6 +55,12 @@ class PartitionDatabases(Protocol):
 
     def rows(self, partition: int) -> Rows:
         """Its rows."""
+
+    def look(self, partition: int, within: bytes) -> AbstractContextManager[Rows]:
+        """Its rows as of one moment, up to the last that starts with `within`, for any thread at any time.
+
+        Raises NotOpen where it is not open, or is closed meanwhile.
+        """
 
     def write(self, partition: int, changes: Changes) -> None:
         """Store all of these rows or none; None removes one."""
@@ -88,6 +96,8 @@ class Databases:
         self._die = die
         self._open: dict[int, Rdict] = {}
         self._lock = threading.Lock()
+        self._looks: dict[int, set[Look]] = {}
+        self._look_ended = threading.Condition(self._lock)
         write_bytes = memory_bytes // WRITE_SHARE
         self.write_buffer_bytes = min(max(write_bytes // partitions, MIN_WRITE_BUFFER), MAX_WRITE_BUFFER)
         self.open_files = open_files_each(partitions, _file_limit())
@@ -129,6 +139,22 @@ class Databases:
         """See `PartitionDatabases`."""
         return RocksRows(self.open(partition), database_path(self._data_dir, partition))
 
+    @contextmanager
+    def look(self, partition: int, within: bytes) -> Iterator[Look]:
+        """See `PartitionDatabases`. Never opens a database: that is for whoever takes the partition over."""
+        with self._lock:
+            if partition not in self._open:
+                raise NotOpen
+            look = Look(self._open[partition], database_path(self._data_dir, partition), within)
+            self._looks.setdefault(partition, set()).add(look)
+        try:
+            yield look
+        finally:
+            look.close()
+            with self._lock:
+                self._looks[partition].remove(look)
+                self._look_ended.notify_all()
+
     def write(self, partition: int, changes: Changes) -> None:
         """See `PartitionDatabases`. Raises DamagedDatabase, and Crash where the disk is full."""
         database = self.open(partition)
@@ -138,10 +164,14 @@ class Databases:
             raise explained(database_path(self._data_dir, partition), error) from error
 
     def close(self, partitions: Iterable[int] | None = None) -> None:
-        """See `PartitionDatabases`. Whoever still reads rows keeps their database open for as long."""
+        """See `PartitionDatabases`. Looks are ended; whoever else still reads rows keeps their database open for as long."""
         with self._lock:
-            for partition in list(self._open) if partitions is None else partitions:
+            closing = list(self._open) if partitions is None else list(partitions)
+            for partition in closing:
                 self._open.pop(partition, None)
+                for look in self._looks.get(partition, ()):
+                    look.interrupt()
+            self._look_ended.wait_for(lambda: not any(self._looks.get(partition) for partition in closing))
         gc.collect()  # a database closes with its last reference
 
     def wipe(self, partition: int) -> None:

@@ -23,7 +23,7 @@ class WorkerStatus:
     def __init__(self, app: CoverSummApp, worker: StreamWorker) -> None:
         self._app = app
         self._assignment = worker.assignment
-        self._processor = worker.processor
+        self._summaries = worker.summaries
         self._databases = worker.surroundings.databases
         self._changelog_topic = worker.logs.changelog.topic
         self._partitions = worker.partitions
@@ -100,6 +100,6 @@ class WorkerStatus:
         return False, None
 
     async def summary(self, entity_id: str) -> SummaryView | None:
-        """The current summary of an entity whose partition is here, None when there is no such entity."""
+        """The summary of an entity as of the last commit, None when there is no such entity. Raises NotHere."""
         partition = partition_of(entity_id, self._partitions)
-        return await self._processor.run(lambda processor: processor.summary(partition, entity_id))
+        return await self._summaries.read(partition, entity_id)

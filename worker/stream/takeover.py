@@ -168,7 +168,7 @@ class Takeover:
 
         def check(processor: Processor) -> None:
             topic_id = self._topic_ids.known(self._input.topic)
-            processor.forget(starts)  # a look at a summary may have come between assignment and restore
+            processor.forget(starts)  # what was known of them is of before the restore
             for partition, start in starts.items():
                 self._check_topic(processor, partition, topic_id)
                 self._check_state(processor, partition, start, topic_id)

@@ -12,6 +12,7 @@ from worker.stream.commit import CommitMetrics
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
 from worker.stream.processor_thread import ProcessorThread
+from worker.stream.summaries import SummaryReader
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
 
@@ -36,6 +37,7 @@ class StreamWorker:
     logs: Logs
     assignment: Assignment
     processor: ProcessorThread
+    summaries: SummaryReader
     producer: TransactionalProducer
     dead_letters: DeadLetterLog
     takeover: Takeover
