@@ -160,7 +160,7 @@ class SummaryView:
     next_offset: int | None = None
     """Of the input partition: everything below is in this view."""
     reservoir: int | None = None
-    """Distinct vectors in the reservoir; None while the entity is not in memory."""
+    """Distinct vectors in the reservoir; None where the rows were read: the entity is not in memory, or just being changed."""
     refills: int | None = None
     """Since it came into memory."""
 

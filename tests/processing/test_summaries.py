@@ -1,0 +1,166 @@
+"""A summary asked for at any moment is that of the last commit, whatever a micro-batch under way has already done."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.harness.drive import DIMENSION, Driver, config, delete, record, summary_of, upsert
+from worker.processing import summaries as module
+from worker.processing.entity_cache import EntityKey
+from worker.state import read_applied, read_view
+
+ENTITIES = ("a", "b", "c")
+
+
+def stored(driver, entity_id):
+    """What the committed rows say, by brute force."""
+    rows = driver.rows[0]
+    view = read_view(rows, entity_id, dimension=DIMENSION, k=driver.config.k, distinct=driver.config.distinct)
+    return view and replace(view, partition=0, next_offset=read_applied(rows).next_offset)
+
+
+def told(driver, entity_id):
+    """What someone is told who asks now, but for what only memory knows."""
+    view = driver.summary(0, entity_id)
+    return view and replace(view, reservoir=None, refills=None)
+
+
+def events(chance, offset, count):
+    """Upserts, edits and deletions of reviews and of whole entities, of few vectors: copies and ties are common."""
+    made = []
+    for at in range(offset, offset + count):
+        entity, review = chance.choice(ENTITIES), f"r{chance.randrange(12)}"
+        kind = chance.random()
+        if kind < 0.05:
+            made.append(record(at, entity, {"type": "entity.deleted"}))
+        elif kind < 0.25:
+            made.append(delete(at, review, entity_id=entity))
+        else:
+            sentences = [f"text {chance.randrange(30)}" for _ in range(chance.randrange(1, 5))]
+            made.append(upsert(at, review, *sentences, entity_id=entity))
+    return made
+
+
+@pytest.mark.parametrize("large", [0, 500])
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("seed", range(15))
+def test_it_is_always_the_committed_one(monkeypatch, large, distinct, seed):
+    """Asked between all steps of a micro-batch, of entities small and large, in memory and out of it."""
+    monkeypatch.setattr(module, "LARGE", large)
+    monkeypatch.setattr(module, "KEPT", 2)
+    chance = random.Random(seed)
+    cache_bytes = chance.choice([0, 6000, 10**8])
+    driver = Driver(config(k=3, distinct=distinct, cache_bytes=cache_bytes))
+    offset = 0
+    for _ in range(30):
+        if chance.random() < 0.1:
+            driver.restart()
+        count = chance.randrange(1, 9)
+        committed = {entity: stored(driver, entity) for entity in ENTITIES}
+        asked = [entity for entity in ENTITIES if chance.random() < 0.7]
+        assert [told(driver, entity) for entity in asked] == [committed[entity] for entity in asked]
+        batch = driver.processor.process(events(chance, offset, count))
+        assert {entity: told(driver, entity) for entity in ENTITIES} == committed
+        driver.rows[0].write(batch.rows[0])
+        new = {entity: stored(driver, entity) for entity in ENTITIES}
+        for entity in ENTITIES:  # stored, and the processor has not been told yet
+            assert _but_offset(told(driver, entity)) in (
+                _but_offset(committed[entity]),
+                _but_offset(new[entity]),
+            )
+        driver.processor.committed(batch)
+        asked = [entity for entity in ENTITIES if chance.random() < 0.7]
+        assert [told(driver, entity) for entity in asked] == [new[entity] for entity in asked]
+        offset += count
+
+
+def _but_offset(view):
+    return view and replace(view, next_offset=None)
+
+
+def many(offset, count, entity_id="e"):
+    """One review of so many sentences."""
+    return upsert(offset, f"r{offset}", *(f"{offset}-{i}" for i in range(count)), entity_id=entity_id)
+
+
+def test_an_entity_in_memory_is_told_without_a_look_at_its_rows():
+    driver = Driver()
+    driver.run(many(0, 5))
+    view = driver.processor.summaries.from_memory(EntityKey(0, "e"))
+    assert (view.reservoir, view.refills, view.next_offset) == (
+        4,
+        0,
+        1,
+    )  # two of the five texts have one vector
+    driver.restart()
+    assert driver.processor.summaries.from_memory(EntityKey(0, "e")) is None
+    assert driver.summary(0, "e").reservoir is None
+
+
+def test_of_a_large_entity_that_was_asked_for_the_view_is_there_while_its_events_are_ranked(monkeypatch):
+    """Its rows would take long to read."""
+    monkeypatch.setattr(module, "LARGE", 3)
+    driver = Driver()
+    driver.run(many(0, 5), many(1, 3, "small"))
+    summaries = driver.processor.summaries
+    first = driver.summary(0, "e")
+    driver.summary(0, "small")
+    for offset in range(2, 10, 2):
+        before = driver.summary(0, "e")
+        batch = driver.processor.process([many(offset, 2), many(offset + 1, 2, "small")])
+        assert summaries.from_memory(EntityKey(0, "e")) == before
+        assert summaries.from_memory(EntityKey(0, "small")) is None
+        driver.rows[0].write(batch.rows[0])
+        driver.processor.committed(batch)
+    assert driver.summary(0, "e") != first
+    assert driver.summary(0, "e").sentence_count == 13
+
+
+def test_a_large_entity_out_of_memory_is_read_once(monkeypatch):
+    monkeypatch.setattr(module, "LARGE", 3)
+    driver = Driver()
+    driver.run(many(0, 5))
+    driver.restart()
+    driver.processor.check_partition(0)
+    read = []
+    monkeypatch.setattr(
+        module, "read_view", lambda *given, **named: read.append(1) or read_view(*given, **named)
+    )
+    assert driver.summary(0, "e") == driver.summary(0, "e")
+    driver.run(many(7, 2, "another"))
+    assert driver.summary(0, "e").next_offset == 8
+    assert len(read) == 1
+    driver.run(many(8, 2))
+    assert driver.summary(0, "e").sentence_count == 7
+
+
+def test_views_are_kept_of_few_entities(monkeypatch):
+    monkeypatch.setattr(module, "LARGE", 0)
+    monkeypatch.setattr(module, "KEPT", 3)
+    driver = Driver()
+    driver.run(*(many(i, 2, f"e{i}") for i in range(9)))
+    for i in range(9):
+        driver.summary(0, f"e{i}")
+    assert [key.entity_id for key in driver.processor.summaries._kept] == ["e6", "e7", "e8"]
+
+
+def test_nothing_is_known_of_partitions_that_are_others_now():
+    driver = Driver()
+    driver.run(many(0, 5))
+    driver.processor.forget([0])
+    assert driver.processor.summaries.from_memory(EntityKey(0, "e")) is None
+
+
+def test_asking_changes_nothing_that_is_counted_or_published():
+    """The core's counters are metrics, and its search for the best reservoir size goes by them."""
+    quiet, asked = Driver(), Driver()
+    for driver in (quiet, asked):
+        driver.run(many(0, 5))
+    for _ in range(20):
+        summary_of(asked.processor, asked.rows[0], 0, "e")
+    batches = [driver.run(many(1, 3), many(2, 1)) for driver in (quiet, asked)]
+    assert batches[0].messages == batches[1].messages
+    assert batches[0].stats.core == batches[1].stats.core

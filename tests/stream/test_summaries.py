@@ -1,0 +1,143 @@
+"""Whoever asks a running worker for a summary is served beside the stream, or told that it cannot be; only damage is a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.harness.drive import Driver, FakeEngine, upsert
+from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.stream import End, die
+from worker.processing import summaries as processing
+from worker.state import CorruptRow, Rows
+from worker.storage.look import NotOpen
+from worker.stream.processor_thread import ProcessorThread
+from worker.stream.summaries import NotHere, SummaryReader
+from worker.stream.surroundings import RealThreads
+
+
+class Blocking(FakeEngine):
+    """Embeds a text that says "wait" when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting, self.go = threading.Event(), threading.Event()
+
+    def embed(self, texts: Any) -> Any:
+        if "wait" in texts:
+            self.waiting.set()
+            assert self.go.wait(PATIENCE_SECONDS)
+        return super().embed(texts)
+
+
+class Site:
+    """A processor in its thread, and a reader of its summaries."""
+
+    def __init__(self) -> None:
+        self.engine = Blocking()
+        self.driver = Driver(engine=self.engine)
+        self.open = {0}
+        self.rows: dict[int, Rows] = dict(self.driver.rows)
+        threads = RealThreads()
+        self.thread = ProcessorThread(self.driver.processor, threads.in_order("delivery"))
+        databases: Any = self
+        self.reader = SummaryReader(self.driver.processor.summaries, databases, threads, die)
+
+    @contextmanager
+    def look(self, partition: int, within: bytes) -> Iterator[Rows]:
+        if partition not in self.open:
+            raise NotOpen
+        yield self.rows[partition]
+
+
+@pytest.fixture
+def site() -> Site:
+    made = Site()
+    made.driver.run(
+        upsert(0, "r0", "one", "three"), upsert(1, "r1", *(str(i) for i in range(9)), entity_id="big")
+    )
+    return made
+
+
+@pytest.mark.asyncio
+async def test_it_is_served_while_a_micro_batch_is_under_way(site: Site) -> None:
+    """Provably: the processor's thread is inside the engine until it is told to go on."""
+    records = [upsert(2, "r2", "wait"), upsert(3, "r3", "five", entity_id="new")]
+    under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))
+    assert await asyncio.to_thread(site.engine.waiting.wait, PATIENCE_SECONDS)
+    view = await site.reader.read(0, "e")
+    assert view is not None
+    assert [sentence.sentence_id for sentence in view.sentences] == ["r0#0", "r0#1"]
+    assert (view.sentence_count, view.next_offset) == (2, 2)
+    assert await site.reader.read(0, "new") is None
+    assert not under_way.done()
+    site.engine.go.set()
+    batch = await under_way
+    ranked = await site.reader.read(0, "e")  # and not committed: it comes from rows, which have no reservoir
+    assert ranked == replace(view, reservoir=None, refills=None)
+    site.driver.rows[0].write(batch.rows[0])
+    await site.thread.run(lambda processor: processor.committed(batch))
+    view = await site.reader.read(0, "e")
+    assert view is not None
+    assert (view.sentence_count, view.next_offset) == (3, 4)
+
+
+@pytest.mark.asyncio
+async def test_a_partition_that_is_not_here_or_goes_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotHere):
+        await site.reader.read(1, "e")
+    site.driver.restart()
+
+    def goes(*_: Any, **__: Any) -> None:
+        raise NotOpen
+
+    monkeypatch.setattr(processing, "read_view", goes)
+    reader = SummaryReader(site.driver.processor.summaries, site, RealThreads(), die)  # type: ignore[arg-type]
+    with pytest.raises(NotHere):
+        await reader.read(0, "e")
+
+
+@pytest.mark.asyncio
+async def test_a_damaged_row_that_a_look_meets_ends_the_worker(site: Site) -> None:
+    class Damaged:
+        def get(self, key: bytes) -> bytes | None:
+            return b"damaged"
+
+    site.rows[0] = Damaged()  # type: ignore[assignment]
+    with pytest.raises(End) as end:
+        await site.reader.read(0, "unknown")
+    assert isinstance(end.value.cause, CorruptRow)
+
+
+@pytest.mark.asyncio
+async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processing, "LARGE", 5)
+    reads, reading, go = processing.read_view, threading.Event(), threading.Event()
+
+    def slowly(rows: Rows, entity_id: str, **more: Any) -> Any:
+        if entity_id == "big":
+            reading.set()
+            assert go.wait(PATIENCE_SECONDS)
+        return reads(rows, entity_id, **more)
+
+    monkeypatch.setattr(processing, "read_view", slowly)
+    site.driver.restart()  # nothing is in memory
+    reader = SummaryReader(site.driver.processor.summaries, site, RealThreads(), die)  # type: ignore[arg-type]
+    large = asyncio.ensure_future(reader.read(0, "big"))
+    assert await asyncio.to_thread(reading.wait, PATIENCE_SECONDS)
+    view = await reader.read(0, "e")
+    assert view is not None
+    assert view.sentence_count == 2
+    assert not large.done()
+    go.set()
+    view = await large
+    assert view is not None
+    assert view.sentence_count == 9
