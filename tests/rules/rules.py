@@ -362,6 +362,27 @@ RULES = (
         ("tests/stream/test_watchdog.py",),
     ),
     Rule(
+        "a part of a micro-batch is progress",
+        "worker/processing/pace.py",
+        "        self.on_progress()\n",
+        "",
+        ("tests/processing/test_pace.py",),
+    ),
+    Rule(
+        "a summary is that of the last commit",
+        "worker/processing/summaries.py",
+        "None if key in self._touched else self._cache.peek(key)",
+        "self._cache.peek(key)",
+        ("tests/processing/test_summaries.py",),
+    ),
+    Rule(
+        "databases close after those who look",
+        "worker/storage/databases.py",
+        "            self._look_ended.wait_for(",
+        "            (lambda _: None)(",
+        ("tests/storage/test_look.py",),
+    ),
+    Rule(
         "partitioner as Kafka's",
         "worker/kafka/producer.py",
         '"partitioner": "murmur2_random",',

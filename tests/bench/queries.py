@@ -1,0 +1,216 @@
+"""What it costs to ask a worker for summaries while it has all the work it can do: on a real Kafka. `make bench-queries`.
+
+    python -m tests.bench.queries [--rounds N] [--events N] [--out FILE]
+
+One worker, embeddings in the events (384 numbers, base64), k = 20. Backlogs of the same size are worked off in turns, every
+second one while clients ask for 20 summaries a second, on time whether earlier ones were answered or not:
+
+    of hot entities      1,000 that the backlog is about
+    of large hot ones    10 of 3,000 sentences that it is about as well
+    of cold entities     200 of 60 sentences that it is not about, and that are not in memory
+
+Last, a cold entity of 100,000 sentences: how long the first answer takes, and the second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import numpy as np
+
+from tests.bench.machine import machine
+from tests.bench.worker import DIMENSION, Progress, review, settings
+from tests.harness.broker import KafkaBroker
+from tests.harness.load import Sent, send
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
+from worker import __version__
+
+HOT, LARGE, COLD = 1000, 10, 200
+LARGE_SENTENCES, COLD_SENTENCES, HUGE_SENTENCES = 3000, 60, 100_000
+A_SECOND = 20
+SHARES = {"hot": 0.6, "large": 0.1, "cold": 0.3}
+TARGETS = {"answer_p99_ms": 100.0, "throughput_ratio": 0.97}
+RESULTS = Path(__file__).with_name("results") / "queries.json"
+
+
+class Reviews:
+    """New reviews of any entity; each entity's vectors lie around a centre of its own."""
+
+    def __init__(self) -> None:
+        self._chance = np.random.default_rng(0)
+        self._centres: dict[str, Any] = {}
+        self._made = 0
+
+    def one(self, entity_id: str, sentences: int = 1) -> Sent:
+        """The next review."""
+        centre = self._centres.setdefault(entity_id, self._chance.standard_normal(DIMENSION) * 0.7)
+        vectors = (centre + self._chance.standard_normal((sentences, DIMENSION))).astype("<f4")
+        self._made += 1
+        return review(entity_id, f"review-{self._made}", vectors)
+
+    def history(self) -> Iterator[Sent]:
+        """What there is before anything is measured."""
+        for kind, count, sentences in (("large", LARGE, LARGE_SENTENCES), ("cold", COLD, COLD_SENTENCES)):
+            for number in range(count):
+                for _ in range(sentences // 10):
+                    yield self.one(f"{kind}-{number}", 10)
+        for _ in range(HUGE_SENTENCES // 10):
+            yield self.one("huge", 10)
+
+    def backlog(self, count: int) -> list[Sent]:
+        """Reviews of one sentence, one in a hundred about a large entity."""
+        chance = random.Random(self._made)
+        return [
+            self.one(f"large-{chance.randrange(LARGE)}" if i % 100 == 0 else f"hot-{chance.randrange(HOT)}")
+            for i in range(count)
+        ]
+
+
+class Clients(threading.Thread):
+    """Ask so often, open loop, until `stop`: (kind, seconds from when it was due, status) of each answer."""
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        super().__init__(daemon=True)
+        self._url = f"http://127.0.0.1:{worker.web_port}/entities"
+        self._over = threading.Event()
+        self.answers: list[tuple[str, float, int]] = []
+
+    def stop(self) -> None:
+        """Wait for the answers that are due."""
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        """Ask."""
+        asyncio.run(self._ask())
+
+    async def _ask(self) -> None:
+        chance = random.Random(1)
+        asked = []
+        async with aiohttp.ClientSession() as session:
+            due = time.monotonic()
+            while not self._over.is_set():
+                kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
+                number = chance.randrange({"hot": HOT, "large": LARGE, "cold": COLD}[kind])
+                asked.append(asyncio.ensure_future(self._one(session, kind, number, due)))
+                due += 1 / A_SECOND
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+            await asyncio.gather(*asked)
+
+    async def _one(self, session: Any, kind: str, number: int, due: float) -> None:
+        async with session.get(f"{self._url}/{kind}-{number}/summary") as answer:
+            await answer.read()
+            self.answers.append((kind, time.monotonic() - due, answer.status))
+
+
+def work_off(site: Pipeline, backlog: list[Sent]) -> float:
+    """Events/s from when all of the backlog is in the topic to the last commit."""
+    send(site.broker.bootstrap_servers, site.input_topic, backlog, chunk=5000)
+    progress = Progress(site)
+    samples = progress.wait(600)
+    return (samples[-1][1] - samples[0][1]) / samples[-1][0]
+
+
+def turns(
+    site: Pipeline, worker: WorkerProcess, reviews: Reviews, rounds: int, events: int
+) -> dict[str, Any]:
+    """Backlogs in turns, quiet, asked, asked, quiet, ..."""
+    rates: dict[str, list[float]] = defaultdict(list)
+    answers = []
+    for turn in range(2 * rounds):
+        asked = turn % 4 in (1, 2)
+        backlog = reviews.backlog(events)
+        clients = Clients(worker)
+        if asked:
+            clients.start()
+        rates["asked" if asked else "quiet"].append(round(work_off(site, backlog)))
+        if asked:
+            clients.stop()
+            answers += clients.answers
+    quiet, busy = statistics.median(rates["quiet"]), statistics.median(rates["asked"])
+    return {
+        "events_each": events,
+        "events_per_s_quiet": rates["quiet"],
+        "events_per_s_asked": rates["asked"],
+        "throughput_ratio": round(busy / quiet, 3),
+        "answers": len(answers),
+        "statuses": dict(Counter(status for _, _, status in answers)),
+        **latencies([seconds for _, seconds, _ in answers]),
+        **{kind: latencies([seconds for one, seconds, _ in answers if one == kind]) for kind in SHARES},
+    }
+
+
+def latencies(seconds: list[float]) -> dict[str, float]:
+    """Percentiles in milliseconds."""
+    found = np.percentile(np.array(seconds) * 1000, [50, 99, 100]).round(1).tolist()
+    return dict(zip(("answer_p50_ms", "answer_p99_ms", "answer_max_ms"), found, strict=True))
+
+
+def huge(worker: WorkerProcess) -> dict[str, Any]:
+    """Milliseconds of three answers, one after the other."""
+    found = []
+    for _ in range(3):
+        started = time.monotonic()
+        with worker.get("/entities/huge/summary") as answer:
+            assert json.load(answer)["sentence_count"] == HUGE_SENTENCES
+        found.append(round(1000 * (time.monotonic() - started), 1))
+    return {"sentences": HUGE_SENTENCES, "answers_ms": found}
+
+
+def main() -> int:
+    """Measure, print, write; 0 also where a target is missed: the figures say so."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--events", type=int, default=20_000)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    report: dict[str, Any] = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["python", "-m", "tests.bench.queries", *sys.argv[1:]]),
+        "version": __version__,
+        "machine": machine(),
+        "targets": TARGETS,
+        "asked_a_second": A_SECOND,
+    }
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        KafkaBroker(Path(scratch) / "broker") as broker,
+        pipeline(broker, "bench-queries", Path(scratch) / "worker", settings=settings()) as site,
+    ):
+        reviews = Reviews()
+        send(broker.bootstrap_servers, site.input_topic, reviews.history(), chunk=500)
+        (worker,) = site.start(1)
+        site.wait_caught_up(600)
+        worker.terminate()
+        worker.start().wait_ready(120)  # nothing is in memory
+        report["huge_cold_entity"] = huge(worker)
+        work_off(site, reviews.backlog(given.events))
+        report["under_load"] = turns(site, worker, reviews, given.rounds, given.events)
+        site.stop()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps(report["huge_cold_entity"]), json.dumps(report["under_load"]), sep="\n")
+    for name, target in TARGETS.items():
+        print(f"{name:24} {report['under_load'][name]:>10,}   target {target:,}")
+    print(f"all figures: {given.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
