@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from tests.harness.compare import Difference, compare_changes, compare_dead_letters
 from tests.harness.history import History, RecordModel, history
 from tests.harness.topics import Message
 from tests.simulation.broker import Entry, Log, Transaction
 from tests.simulation.clients import BOOKKEEPING, File
+from tests.simulation.fibers import drive
+from tests.simulation.load import ENTITIES
 from tests.simulation.process import Process
 from tests.simulation.world import TOMBSTONE_SECONDS, Violation, World
 from worker.events import Reason, Record
 from worker.processing.config import processor_config
-from worker.state import verify_partition
+from worker.state import MemoryRows, SummaryView, read_view, verify_partition
+from worker.state.keys import APPLIED
+from worker.state.rows import decode_applied
+from worker.stream.summaries import NotHere
 
 REASONS = frozenset(str(reason) for reason in Reason)
 
@@ -155,6 +161,41 @@ def check_restored(world: World, process: Process) -> None:
             state_of(world.broker.log(world.changelog, partition).committed()),
             _stored(process.disk.get(partition)),
         )
+
+
+# -- what is told -----------------------------------------------------------------------------------------------------
+
+
+def check_told(world: World, process: Process) -> None:
+    """Whoever asks for a summary at any moment gets one that was committed, with all below its offset. Raises Violation."""
+    for partition in process.worker.assignment.positions:
+        for number, entity_id in enumerate(ENTITIES):
+            if number % world.setup.partitions != partition:
+                continue
+            try:
+                told = drive(process.worker.summaries.read(partition, entity_id))
+            except NotHere:
+                continue
+            if told is not None:
+                world.seen["summaries told"] += 1
+                _check_view(world, partition, told)
+
+
+def _check_view(world: World, partition: int, told: SummaryView) -> None:
+    rows = MemoryRows()
+    for entry in world.broker.log(world.changelog, partition).committed():
+        assert entry.key is not None
+        rows.write({entry.key: entry.value})
+        if (
+            entry.key == APPLIED
+            and decode_applied(APPLIED, entry.value or b"").next_offset == told.next_offset
+        ):
+            break
+    setup, dimension = world.setup, world.settings.dimension
+    wanted = read_view(rows, told.entity_id, dimension=dimension, k=setup.k, distinct=setup.distinct)
+    found = replace(told, partition=None, next_offset=None, reservoir=None, refills=None)
+    if found != wanted:
+        raise Violation("told", f"as of offset {told.next_offset}: {found}, committed is {wanted}")
 
 
 def _check_state(world: World) -> None:

@@ -18,6 +18,7 @@ from worker.kafka.producer import TransactionalProducer
 from worker.processing import row_writer
 from worker.processing.partitions import Partitions
 from worker.processing.processor import Processor
+from worker.processing.summaries import Summaries
 from worker.stream.commit import Commit
 from worker.stream.consumer import GuardedConsumer
 from worker.stream.delivery import Delivery
@@ -50,6 +51,11 @@ def changelog_offset_before_its_rows() -> AbstractContextManager[Any]:
         apply(self, role, epoch, partition, changes, last, after)
 
     return patch.object(Gate, "apply", in_two)
+
+
+def what_is_under_way_told() -> AbstractContextManager[Any]:
+    """Who asks for a summary while events are ranked sees what is not committed."""
+    return patch.object(Summaries, "touch", lambda self, key: None)
 
 
 def no_seek_back_after_a_dropped_fetch() -> AbstractContextManager[Any]:
@@ -185,6 +191,7 @@ MUTATIONS: dict[str, Mutation] = {
     for mutation in (
         local_rows_before_the_transaction,
         changelog_offset_before_its_rows,
+        what_is_under_way_told,
         no_seek_back_after_a_dropped_fetch,
         every_jump_believed,
         membership_read_live,

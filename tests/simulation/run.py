@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-from tests.simulation.checks import check, check_restored
+from tests.simulation.checks import check, check_restored, check_told
 from tests.simulation.plan import Plan, draw_plan
 from tests.simulation.shrink import shrink
 from tests.simulation.surroundings import silence
@@ -32,6 +32,7 @@ def run_plan(plan: Plan, *, tell: bool = False) -> Verdict:
     """Simulate a plan and check all invariants."""
     world = World(plan, settings_of(plan.setup), tell=tell)
     world.on_takeover = check_restored
+    world.on_moment = check_told
     violation = None
     with silence():
         try:

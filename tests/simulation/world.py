@@ -35,6 +35,8 @@ from worker.settings import Settings
 ROUNDS = 300
 """In which the workers must have caught up after the last fault; one is about a third of a second."""
 STEP_SECONDS = 0.2
+MOMENTS = 5
+"""Someone asks for summaries each time that so many processes went on."""
 TOMBSTONE_SECONDS = 30 * DAY_SECONDS
 
 
@@ -74,6 +76,7 @@ class World:
         story: tells it line by line, if that is asked for.
         core: how the core decided the steps of each committed micro-batch.
         on_takeover: called with every process that has taken over partitions.
+        on_moment: called now and then with a process, wherever its fibers stand.
     """
 
     def __init__(self, plan: Plan, settings: Settings, *, tell: bool = False) -> None:
@@ -92,6 +95,8 @@ class World:
         self.armed: dict[str, Fault] = {}
         self.core: list[Counters] = []
         self.on_takeover: Callable[[World, Process], None] = lambda _, __: None
+        self.on_moment: Callable[[World, Process], None] = lambda _, __: None
+        self._moments = 0
         self._away: set[int] = set()
         self._shuffle = self.setup.shuffle
         self._since: dict[Process, float] = {}  # when it was found dead or frozen
@@ -225,6 +230,9 @@ class World:
         if actions:
             actions[choice % len(actions)]()
             self._look_at(process)
+        self._moments += 1
+        if self._moments % MOMENTS == 0 and not (process.dead or process.frozen):
+            self.on_moment(self, process)
 
     def _look_at(self, process: Process) -> None:
         """What became of a process; an end that nothing explains is a violation."""
