@@ -65,3 +65,20 @@ def test_a_database_closes_under_those_who_look_and_opens_again_at_once(tmp_path
     assert [type(error) for error in errors] == [NotOpen] * 3
     databases.wipe(0)
     assert databases.open(0).get(b"00000") is None
+
+
+def test_looks_at_rows_of_an_earlier_life_see_all_up_to_their_end(tmp_path: Path) -> None:
+    """RocksDB's iterator points to the bound that it was made with: where nobody keeps it, rows seem to be missing."""
+    prefixes = [b"\xf0%05d" % number + b"x" * (number % 50) for number in range(3000)]
+    rows = {prefix + b"row": b"row" for prefix in prefixes}
+    databases = made(tmp_path)
+    databases.open(0)
+    databases.write(0, {b"A": b"applied", **rows})
+    databases.close()
+    databases = made(tmp_path)
+    databases.open(0)
+    for prefix in prefixes[::7]:
+        with databases.look(0, prefix) as look:
+            _ = [bytes(size) for size in range(64)]  # what takes the place of memory that was given up
+            assert len(list(look.scan(prefix))) == 1
+            assert look.get(b"A") == b"applied"

@@ -30,6 +30,7 @@ class Look:
         upper = successor(within)
         if upper is not None:  # keeps the iterator from walking through removed rows beyond
             options.set_iterate_upper_bound(upper)
+        self._options = options  # the iterator points to the bound in it, and has no copy
         self._iterator = database.iter(options)
         self._folder = folder
         self._is_interrupted = False
