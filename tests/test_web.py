@@ -13,6 +13,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SurroundingsError
 from worker.metrics import Metrics
 from worker.state import SummaryView, ViewSentence
+from worker.stream.summaries import NotHere
 from worker.web import add_pages, bind, check_port, install_web
 
 ELSEWHERE = "http://worker-1.example:8080"
@@ -177,6 +178,15 @@ def test_a_busy_worker_says_so(state, monkeypatch):
     monkeypatch.setattr("worker.web.SUMMARY_TIMEOUT_SECONDS", 0.05)
     ((status, _, body),) = get(state, "/entities/x/summary")
     assert (status, body["error"]) == (503, "the worker is busy")
+
+
+def test_a_partition_that_goes_away_while_its_rows_are_read(state):
+    async def going(_entity_id):
+        raise NotHere
+
+    state.summary = going
+    ((status, _, body),) = get(state, "/entities/x/summary")
+    assert (status, body["error"]) == (503, "the entity's partition is being handed over")
 
 
 def test_the_root_is_harmless_and_the_rest_is_not_there(state):

@@ -27,6 +27,8 @@ SETTINGS = {
     "COVERSUMM_COMMIT_TIMEOUT_MS": "9000",
     "COVERSUMM_TRANSACTION_TIMEOUT_MS": "8000",
 }
+SHUTDOWN_SECONDS = 20
+"""The default."""
 REVIEWS, SENTENCES, LONG = 80, 10, 700
 
 
@@ -77,6 +79,23 @@ def test_a_processor_at_a_tenth_gets_through_and_commits_all_the_way(site: Pipel
         for one in read_topic(site.broker.bootstrap_servers, site.output_topic)
     }
     assert max(changed) == REVIEWS  # the long one is in
+
+
+def test_an_orderly_stop_waits_for_one_commit_and_not_for_all_that_was_fetched(site: Pipeline) -> None:
+    """What one fetch brought takes longer than a worker may take to stop."""
+    load = [review(number, SENTENCES) for number in range(300)]
+    assert throttled.SECONDS * SENTENCES * len(load) > 2 * SHUTDOWN_SECONDS
+    send(site.broker.bootstrap_servers, site.input_topic, load)
+    targets = site.targets()
+    worker = site.worker().start()
+    worker.wait_ready()
+    wait_for(lambda: 0 < site.lag(targets) < len(load) - 20, worker.log_end)
+    assert worker.terminate() == 0
+    left = site.lag(targets)
+    assert left > 100, "it waited for the whole micro-batch"
+    worker.start().wait_ready()
+    wait_for(lambda: site.lag(targets) < left, worker.log_end)
+    site.stop()
 
 
 def test_an_engine_that_hangs_ends_the_worker_and_the_line_says_what_helps(site: Pipeline) -> None:

@@ -14,6 +14,7 @@ from faust.auth import SASLCredentials, SSLCredentials
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 from worker.state import TABLE_NAME
+from worker.stream.assignment import Assignment
 from worker.stream.consumer import GuardedConsumer, GuardedTransport
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.faust_log import FAUST_LOG
@@ -79,6 +80,7 @@ class CoverSummApp(faust.App):
     consumer: GuardedConsumer
     dead_letters: DeadLetterLog
     journal: Journal
+    assignment: Assignment
     status: WorkerStatus
     watchdog: Watchdog
 
@@ -88,6 +90,10 @@ class CoverSummApp(faust.App):
         self.watchdog.start()
         self.add_future(self.watchdog.beat())
         self.add_future(self.dead_letters.tell_now_and_then())
+
+    def leave_off(self) -> None:
+        """Begin nothing more: a commit under way is the last one. What else was fetched is read again by whoever comes next."""
+        self.assignment.revoke()
 
     async def on_stop(self) -> None:
         """Stop watching; then stop."""
@@ -114,6 +120,7 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
         )
     )
     app.dead_letters, app.journal = worker.dead_letters, worker.assignment.journal
+    app.assignment = worker.assignment
     app.status = status = WorkerStatus(app, worker)
     limit_seconds = settings.stall_timeout_ms / 1000
     app.watchdog = Watchdog(status.stall, lambda: status.progressed_at, limit_seconds, surroundings.die)

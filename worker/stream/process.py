@@ -45,6 +45,7 @@ class _SignalledWorker(Worker):
         )
         deadline.daemon = True
         deadline.start()
+        self.app.leave_off()  # Faust waits until all that was fetched is processed, which may take long
         self._flag_as_shutdown_by_signal()
         self._schedule_shutdown(received)
 
