@@ -8,6 +8,7 @@ second one while clients ask for 20 summaries a second, on time whether earlier 
     of hot entities      1,000 that the backlog is about
     of large hot ones    10 of 3,000 sentences that it is about as well
     of cold entities     200 of 60 sentences that it is not about, and that are not in memory
+    of nothing           /healthz, besides: what machine, web server and event loop take of an answer, whatever is asked for
 
 Last, a cold entity of 100,000 sentences: how long the first answer takes, and the second.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import statistics
 import sys
@@ -43,6 +45,7 @@ HOT, LARGE, COLD = 1000, 10, 200
 LARGE_SENTENCES, COLD_SENTENCES, HUGE_SENTENCES = 3000, 60, 100_000
 A_SECOND = 20
 SHARES = {"hot": 0.6, "large": 0.1, "cold": 0.3}
+HEALTH = "healthz"
 TARGETS = {"answer_p99_ms": 100.0, "throughput_ratio": 0.97}
 RESULTS = Path(__file__).with_name("results") / "queries.json"
 
@@ -85,7 +88,7 @@ class Clients(threading.Thread):
 
     def __init__(self, worker: WorkerProcess) -> None:
         super().__init__(daemon=True)
-        self._url = f"http://127.0.0.1:{worker.web_port}/entities"
+        self._url = f"http://127.0.0.1:{worker.web_port}"
         self._over = threading.Event()
         self.answers: list[tuple[str, float, int]] = []
 
@@ -100,21 +103,26 @@ class Clients(threading.Thread):
 
     async def _ask(self) -> None:
         chance = random.Random(1)
-        asked = []
+        asked: list[asyncio.Future[None]] = []
         async with aiohttp.ClientSession() as session:
             due = time.monotonic()
             while not self._over.is_set():
                 kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
                 number = chance.randrange({"hot": HOT, "large": LARGE, "cold": COLD}[kind])
-                asked.append(asyncio.ensure_future(self._one(session, kind, number, due)))
+                asked.append(self._one(session, kind, f"/entities/{kind}-{number}/summary", due))
+                if len(asked) % 4 == 0:
+                    asked.append(self._one(session, HEALTH, "/healthz", due))
                 due += 1 / A_SECOND
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
             await asyncio.gather(*asked)
 
-    async def _one(self, session: Any, kind: str, number: int, due: float) -> None:
-        async with session.get(f"{self._url}/{kind}-{number}/summary") as answer:
-            await answer.read()
-            self.answers.append((kind, time.monotonic() - due, answer.status))
+    def _one(self, session: Any, kind: str, path: str, due: float) -> asyncio.Future[None]:
+        async def ask() -> None:
+            async with session.get(self._url + path) as answer:
+                await answer.read()
+                self.answers.append((kind, time.monotonic() - due, answer.status))
+
+        return asyncio.ensure_future(ask())
 
 
 def work_off(site: Pipeline, backlog: list[Sent]) -> float:
@@ -130,6 +138,7 @@ def turns(
 ) -> dict[str, Any]:
     """Backlogs in turns, quiet, asked, asked, quiet, ..."""
     rates: dict[str, list[float]] = defaultdict(list)
+    costs: dict[str, list[float]] = defaultdict(list)
     answers = []
     for turn in range(2 * rounds):
         asked = turn % 4 in (1, 2)
@@ -137,7 +146,9 @@ def turns(
         clients = Clients(worker)
         if asked:
             clients.start()
-        rates["asked" if asked else "quiet"].append(round(work_off(site, backlog)))
+        name, cpu = "asked" if asked else "quiet", cpu_seconds(worker)
+        rates[name].append(round(work_off(site, backlog)))
+        costs[name].append(round(1e6 * (cpu_seconds(worker) - cpu) / events))
         if asked:
             clients.stop()
             answers += clients.answers
@@ -147,11 +158,23 @@ def turns(
         "events_per_s_quiet": rates["quiet"],
         "events_per_s_asked": rates["asked"],
         "throughput_ratio": round(busy / quiet, 3),
+        "cpu_us_per_event_quiet": costs["quiet"],
+        "cpu_us_per_event_asked": costs["asked"],
+        "cpu_ratio": round(statistics.median(costs["quiet"]) / statistics.median(costs["asked"]), 3),
         "answers": len(answers),
         "statuses": dict(Counter(status for _, _, status in answers)),
-        **latencies([seconds for _, seconds, _ in answers]),
-        **{kind: latencies([seconds for one, seconds, _ in answers if one == kind]) for kind in SHARES},
+        **latencies([seconds for kind, seconds, _ in answers if kind != HEALTH]),
+        **{
+            kind: latencies([seconds for one, seconds, _ in answers if one == kind])
+            for kind in (*SHARES, HEALTH)
+        },
     }
+
+
+def cpu_seconds(worker: WorkerProcess) -> float:
+    """Processor time that the worker has used."""
+    fields = Path(f"/proc/{worker.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def latencies(seconds: list[float]) -> dict[str, float]:

@@ -113,6 +113,15 @@ def test_a_hindrance_that_lasts_makes_it_bark_and_is_named(worker: Worker) -> No
     assert f"{LIMIT_S:g} s" in worker.said[0]
 
 
+def test_of_a_micro_batch_that_hangs_it_says_what_helps(worker: Worker) -> None:
+    worker.stall = module.BUSY
+    assert worker.live(LIMIT_S + 2)
+    assert "no part of it was finished" in worker.said[0]
+    assert {"COVERSUMM_EMBEDDER_THREADS", "COVERSUMM_STALL_TIMEOUT_MS"} <= set(
+        worker.said[0].replace(",", "").split()
+    )
+
+
 def test_a_hindrance_counts_from_when_it_began_not_from_the_last_progress(worker: Worker) -> None:
     worker.progressed_at -= 3600
     worker.stall = "a micro-batch is being processed"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from worker.kafka.partitioner import partition_of
 from worker.state import SummaryView
+from worker.stream.watchdog import BUSY
 from worker.stream.worker import StreamWorker
 
 if TYPE_CHECKING:
@@ -77,10 +78,7 @@ class WorkerStatus:
         if app.rebalancing:
             return "the group is rebalancing"
         if self._assignment.progress.is_busy:
-            return (
-                "a micro-batch is being processed, and not one of its texts or entities was finished: the embedder or the disk "
-                "hangs, or this worker gets next to no processor time (give it more, or raise COVERSUMM_STALL_TIMEOUT_MS)"
-            )
+            return BUSY
         behind = {p: lag for p, lag in self.lag().items() if lag} if self._assignment.is_flowing else {}
         return f"there is lag and nothing arrives: {behind}" if behind else None
 

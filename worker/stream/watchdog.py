@@ -16,6 +16,14 @@ from worker.stream.fatal import die
 
 CHECK_SECONDS = 1.0
 
+BUSY = "a micro-batch is being processed"
+"""The hindrance that is none as long as there is progress."""
+ADVICE = {
+    BUSY: ", and no part of it was finished: the embedder or the disk hangs, or this worker gets next to no processor time: "
+    "give it more, lower COVERSUMM_EMBEDDER_THREADS to the cores it has, or raise COVERSUMM_STALL_TIMEOUT_MS"
+}
+"""What else is said of a hindrance that ends the process."""
+
 
 class Watchdog(threading.Thread):
     """Ends the process after `limit_seconds` without progress.
@@ -68,4 +76,5 @@ class Watchdog(threading.Thread):
                 hindered_since is not None
                 and now - max(hindered_since, self._progressed_at()) > self._limit_seconds
             ):
-                self._bark(Crash(f"no progress for {self._limit_seconds:g} s: {stall}"))
+                advice = ADVICE.get(stall or "", "")
+                self._bark(Crash(f"no progress for {self._limit_seconds:g} s: {stall}{advice}"))
