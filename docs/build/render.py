@@ -8,7 +8,7 @@ from docs.build import schemas
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table, soak_line
 from docs.build.tables import commands_table, metrics_table, settings_table
-from tests.bench.tables import core_table, paper_table, worker_table
+from tests.bench.tables import core_table, paper_table, queries_table, worker_table
 from tests.harness.record import faults_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +21,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/results.md": {
         "core": core_table,
         "worker": worker_table,
+        "queries": queries_table,
         "faults": faults_table,
         "soak": soak_line,
         "paper": paper_table,

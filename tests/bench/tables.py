@@ -1,6 +1,7 @@
 """The figures of `docs/reference/results.md`, from the records."""
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,25 @@ def worker_table() -> str:
         f"| start to ready | {record['start']['start_to_ready_s']:.1f} s |",
     ]
     return "\n".join(lines) + f"\n\nMeasured on {_machine(record)}."
+
+
+def queries_table() -> str:
+    """How long answers take under full load, and what they cost the stream."""
+    record = _record("queries.json")
+    load, huge = record["under_load"], record["huge_cold_entity"]
+    lines = ["| asked for, 20 times a second | median | 99 of 100 within |", "|---|---|---|"]
+    named = {"hot": "entities of the backlog", "large": "the large ones", "cold": "entities out of memory"}
+    for kind, name in (*named.items(), ("healthz", "`/healthz`, to compare with")):
+        lines.append(
+            f"| {name} | {load[kind]['answer_p50_ms']:.0f} ms | {load[kind]['answer_p99_ms']:.0f} ms |"
+        )
+    quiet, asked = (statistics.median(load[f"cpu_us_per_event_{name}"]) for name in ("quiet", "asked"))
+    first, again = huge["answers_ms"][:2]
+    return "\n".join(lines) + (
+        f"\n\nProcessor time of the worker for an event: {quiet:.0f} μs, and {asked:.0f} μs while it is asked. "
+        f"An entity of 100,000 sentences out of memory: {first / 1000:.1f} s, and {again:.0f} ms when it is asked for again. "
+        f"Measured on {_machine(record)}."
+    )
 
 
 PAPER = {"uniform": "uniform", "lda": "LDA", "adversarial": "drifting mean", "reviews": "reviews"}
