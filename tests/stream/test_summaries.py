@@ -97,7 +97,7 @@ async def test_a_partition_that_is_not_here_or_goes_away(site: Site, monkeypatch
     def goes(*_: Any, **__: Any) -> None:
         raise NotOpen
 
-    monkeypatch.setattr(processing, "read_view", goes)
+    monkeypatch.setattr(processing, "read_summary", goes)
     reader = SummaryReader(site.driver.processor.summaries, site, RealThreads(), die)  # type: ignore[arg-type]
     with pytest.raises(NotHere):
         await reader.read(0, "e")
@@ -120,15 +120,15 @@ async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processing, "LARGE", 5)
-    reads, reading, go = processing.read_view, threading.Event(), threading.Event()
+    reads, reading, go = processing.read_summary, threading.Event(), threading.Event()
 
-    def slowly(rows: Rows, entity_id: str, **more: Any) -> Any:
+    def slowly(rows: Rows, entity_id: str, *more: Any) -> Any:
         if entity_id == "big":
             reading.set()
             assert go.wait(PATIENCE_SECONDS)
-        return reads(rows, entity_id, **more)
+        return reads(rows, entity_id, *more)
 
-    monkeypatch.setattr(processing, "read_view", slowly)
+    monkeypatch.setattr(processing, "read_summary", slowly)
     site.driver.restart()  # nothing is in memory
     reader = SummaryReader(site.driver.processor.summaries, site, RealThreads(), die)  # type: ignore[arg-type]
     large = asyncio.ensure_future(reader.read(0, "big"))

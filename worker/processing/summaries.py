@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import EntityCache, EntityKey
-from worker.processing.summary import Standing, standing_of
-from worker.state import Rows, SummaryView, read_applied, read_view
+from worker.processing.summary import Standing, read_summary, standing_of
+from worker.state import Rows, SummaryView, read_applied
 from worker.state.entity import read_header
 
 LARGE = 500
@@ -116,10 +116,7 @@ class Summaries:
         """The entity's summary by the partition's rows, None where there is no such entity. Reads all of its vectors."""
         with self._lock:
             kept = self._keep(key) if self.is_large(rows, key) else None
-        limits, config = self._config.limits, self._config
-        view = read_view(
-            rows, key.entity_id, dimension=limits.dimension, k=config.k, distinct=config.distinct
-        )
+        view = read_summary(rows, key.entity_id, self._config)
         applied = read_applied(rows)
         if view is None or applied is None:
             return None

@@ -1,10 +1,17 @@
-"""An entity's summary out of memory: the same view that `worker.state.read_view` makes of its rows, without reading them."""
+"""An entity's summary as people see it, out of memory or by its rows: the same view that `worker.state.read_view` makes.
+
+That one sorts all sentences, so that it can be held against the stream's algorithm. Here that algorithm reads them, some thousand
+at a time: memory does not grow with the entity, and who looks at rows can be stopped at each of them.
+"""
 
 from typing import NamedTuple
 
-from worker.coversumm import Ranking
+from worker.coversumm import CoverSumm, Ranking
+from worker.coversumm.index.flat import FlatIndex
+from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, Member
-from worker.state import SummaryView
+from worker.state import Rows, SummaryView
+from worker.state.entity import EntityRows, read_header
 from worker.state.view import view_sentences
 
 
@@ -50,4 +57,24 @@ def standing_of(entity: CachedEntity) -> Standing | None:
         tuple([entity.member(identifier) for identifier in ranking.ids]),
         entity.core.reservoir_size,
         entity.core.counters.refilled,
+    )
+
+
+def read_summary(rows: Rows, entity_id: str, config: ProcessorConfig) -> SummaryView | None:
+    """The entity by its rows alone, None where it is unknown. Reads all of its vectors, twice. Raises CorruptRow."""
+    header = read_header(rows, entity_id.encode())
+    if header is None:
+        return None
+    dimension = config.limits.dimension
+    entity = EntityRows(rows, entity_id.encode(), header.incarnation, dimension)
+    published = entity.published()
+    index = FlatIndex(dimension, entity.blocks)
+    ranking = CoverSumm.load(config.k, dimension, index, distinct=config.distinct).ranking()
+    return SummaryView(
+        entity_id,
+        header.incarnation,
+        header.reviews,
+        header.sentences,
+        None if published is None else published.sequence,
+        view_sentences(ranking, map(entity.text_and_rating, ranking.ids)),
     )
