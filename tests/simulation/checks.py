@@ -14,6 +14,7 @@ from tests.simulation.clients import BOOKKEEPING, File
 from tests.simulation.fibers import drive
 from tests.simulation.load import ENTITIES
 from tests.simulation.process import Process
+from tests.simulation.surroundings import Ended
 from tests.simulation.world import TOMBSTONE_SECONDS, Violation, World
 from worker.events import Reason, Record
 from worker.processing.config import processor_config
@@ -176,6 +177,8 @@ def check_told(world: World, process: Process) -> None:
                 told = drive(process.worker.summaries.read(partition, entity_id))
             except NotHere:
                 continue
+            except Ended as end:
+                raise Violation("told", f"a look ended {process.name}: {end.cause!r}") from end
             if told is not None:
                 world.seen["summaries told"] += 1
                 _check_view(world, partition, told)
