@@ -37,7 +37,7 @@ from worker.processing.publish import Outbox, publish, publish_dead_letters
 from worker.processing.row_writer import RowWriter
 from worker.processing.stats import UNREADABLE, Stats
 from worker.processing.summaries import Summaries
-from worker.state import Rows
+from worker.state import Rows, SummaryView
 from worker.text.engine import EmbeddingEngine
 
 
@@ -103,6 +103,13 @@ class Processor:
     def reads_from(self, partition: int, topic_id: str) -> None:
         """Note in this partition's rows, from the next write on, which topic they are made from; an empty id says nothing."""
         self._partitions[partition].topic_id = topic_id or self._partitions[partition].topic_id
+
+    def summary(self, partition: int, entity_id: str) -> SummaryView | None:
+        """The entity as of the last commit, None where it is unknown; for whoever has the processor to himself."""
+        key = EntityKey(partition, entity_id)
+        return self.summaries.from_memory(key) or self.summaries.from_rows(
+            self._partitions[partition].rows, key
+        )
 
     def forget(self, partitions: Iterable[int]) -> None:
         """These partitions are others' now: drop all that is cached of them."""

@@ -6,7 +6,7 @@ at a time: memory does not grow with the entity, and who looks at rows can be st
 
 from typing import NamedTuple
 
-from worker.coversumm import CoverSumm, Ranking
+from worker.coversumm import EntityCore, Ranking
 from worker.coversumm.index.flat import FlatIndex
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, Member
@@ -69,7 +69,7 @@ def read_summary(rows: Rows, entity_id: str, config: ProcessorConfig) -> Summary
     entity = EntityRows(rows, entity_id.encode(), header.incarnation, dimension)
     published = entity.published()
     index = FlatIndex(dimension, entity.blocks)
-    ranking = CoverSumm.load(config.k, dimension, index, distinct=config.distinct).ranking()
+    ranking = EntityCore.load(config.k, dimension, index, distinct=config.distinct).ranking()
     return SummaryView(
         entity_id,
         header.incarnation,
