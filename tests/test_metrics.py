@@ -32,6 +32,9 @@ class Moment:
     def undecided(self):
         return self.open
 
+    def broker_silent_seconds(self):
+        return {"consumer": 0.04, "producer": 12.34}
+
     def rocksdb_bytes(self):
         return 4096
 

@@ -48,6 +48,9 @@ class FakeState:
     def undecided(self):
         return {0: 0}
 
+    def broker_silent_seconds(self):
+        return {"consumer": 0.04, "producer": 12.34}
+
     def rocksdb_bytes(self):
         return 0
 

@@ -8,7 +8,9 @@ import logging
 import time
 from typing import Any
 
-from worker.kafka.clients import KafkaClients
+from worker.kafka.clients import WORKER_LOG, KafkaClients
+from worker.kafka.connection_errors import ContactErrors
+from worker.kafka.contact import ADMIN, Contact
 from worker.kafka.logs import ChangelogLog, InputLog, Logs
 from worker.kafka.membership import check_group_metadata
 from worker.kafka.producer import TransactionalProducer
@@ -25,6 +27,7 @@ from worker.storage.databases import Databases
 from worker.storage.lock import lock_data_dir
 from worker.stream.application import CoverSummApp, check_faust, faust_app
 from worker.stream.assignment import Assignment
+from worker.stream.client_log import hand_over_to
 from worker.stream.commit import Commit
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
@@ -65,7 +68,7 @@ def build_app(settings: Settings) -> CoverSummApp:
     engine = load_engine(
         settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
     )
-    clients = KafkaClients(settings)
+    clients = KafkaClients(settings, WORKER_LOG)
     partitions = prepare_topics(settings, clients, die)
     check_group_metadata(clients, settings.app_id)
     databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, die)
@@ -74,6 +77,7 @@ def build_app(settings: Settings) -> CoverSummApp:
         settings, partitions, engine, metrics, Surroundings(clients, databases, started=started)
     )
     worker.producer.start()
+    hand_over_to(worker.contact)
     tell_start(settings, partitions, engine)
     return on_faust(worker, metrics)
 
@@ -96,12 +100,14 @@ def assemble(
     """
     clients, databases, clock = surroundings.clients, surroundings.databases, surroundings.clock
     changelog = changelog_topic(settings)
+    contact = Contact(settings.broker_timeout_ms / 1000, clock)
     ids = TopicIds(
         clients,
         (settings.input_topic, changelog),
         {settings.input_topic: partitions},
         settings.commit_timeout_ms / 1000,
         clock,
+        on_error=ContactErrors(settings, contact, ADMIN, WORKER_LOG),
     )
     logs = Logs(
         InputLog(clients, settings.input_topic, settings.app_id, clock),
@@ -124,6 +130,7 @@ def assemble(
         settings=settings,
         partitions=partitions,
         surroundings=surroundings,
+        contact=contact,
         logs=logs,
         assignment=assignment,
         processor=processor_thread,

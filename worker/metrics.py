@@ -53,6 +53,9 @@ class Moment(Protocol):
     def undecided(self) -> dict[int, int]:
         """By partition: records behind an open transaction of an upstream producer."""
 
+    def broker_silent_seconds(self) -> dict[str, float]:
+        """By client, seconds since it last heard of a broker."""
+
     def rocksdb_bytes(self) -> int:
         """Memory of the databases."""
 
@@ -148,6 +151,12 @@ class Metrics:
             "Records held back by an open transaction of a producer",
             "partition",
         )
+        self._broker_silent = self._add(
+            Gauge,
+            "broker_silent_seconds",
+            "Seconds since a client of the worker last heard of any broker: admin, consumer, producer",
+            "client",
+        )
         self._rocksdb_bytes = self._add(
             Gauge, "rocksdb_bytes", "Memory of the databases: blocks, indexes, filters, write buffers"
         )
@@ -212,5 +221,7 @@ class Metrics:
         self._undecided.clear()
         for partition, records in moment.undecided().items():
             self._undecided.labels(str(partition)).set(records)
+        for client, seconds in moment.broker_silent_seconds().items():
+            self._broker_silent.labels(client).set(round(seconds, 1))
         self._rocksdb_bytes.set(moment.rocksdb_bytes())
         return generate_latest(self.registry)

@@ -7,5 +7,6 @@ first_rows    with what a state was made
 logs          input and changelog of a worker                 reader        a topic read to its end
 topics        the topics of a worker                          provisioning  found, created and checked at a start
 topic_ids     a topic, or another one of its name             recreation    a topic deleted and created again
+contact       which clients hear of a broker             connection_errors  what is no news to it
 retry, diagnosis, partitioner
 """

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Protocol
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from worker.kafka.connection_errors import ErrorLog, is_new
 from worker.settings import Settings
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -24,6 +25,8 @@ READ_TO_END: Final[Mapping[str, Any]] = {
 """For a consumer that reads partitions to their end: the end is reported, and an offset outside the log is an error."""
 
 WORKER_LOG: Final = logging.getLogger("librdkafka")
+"""For the clients of the worker; that no broker is reached is for its contact to say."""
+WORKER_LOG.addFilter(is_new)
 SILENT: Final = logging.getLogger("librdkafka.tools")
 """For the clients of the tools: what goes wrong is raised, in one line."""
 SILENT.addHandler(logging.NullHandler())
@@ -50,11 +53,15 @@ class KafkaClients:
 
     Args:
         settings: address and security of the brokers.
-        log: where librdkafka's own messages go.
+        log: where librdkafka's own messages go; the worker's own clients take `WORKER_LOG`.
     """
 
-    def __init__(self, settings: Settings, log: logging.Logger = WORKER_LOG) -> None:
-        self._config: dict[str, Any] = {**settings.kafka_client_config(), "logger": log}
+    def __init__(self, settings: Settings, log: logging.Logger = SILENT) -> None:
+        self._config: dict[str, Any] = {
+            **settings.kafka_client_config(),
+            "logger": log,
+            "error_cb": ErrorLog(log),
+        }
 
     def standalone_consumer(
         self, group: str, isolation: Isolation, options: Mapping[str, Any] = {}
@@ -69,5 +76,6 @@ class KafkaClients:
 
     def admin(self, on_error: OnError | None = None) -> AdminClient:
         """See `Clients`."""
-        own: dict[str, Any] = {} if on_error is None else {"error_cb": on_error}
+        own: dict[str, Any] = {"allow.auto.create.topics": False}  # a look creates nothing
+        own |= {} if on_error is None else {"error_cb": on_error}
         return AdminClient({**self._config, **own})

@@ -73,6 +73,10 @@ class TransactionalProducer:
                 "brokers), and the right to write and describe the transactional id"
             ) from cause
 
+    def ask(self, topic: str, timeout_seconds: float) -> None:
+        """Ask any broker for a topic over this producer's own connections. Raises KafkaException where none answers."""
+        self._transactions.ask(topic, timeout_seconds)
+
     def commit(
         self,
         messages: Iterable[Message],

@@ -15,7 +15,7 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from worker.clock import Clock
 from worker.errors import Crash
-from worker.kafka.clients import Clients
+from worker.kafka.clients import Clients, OnError
 from worker.kafka.retry import retry
 from worker.state.errors import PartitionsChanged
 
@@ -50,6 +50,7 @@ class TopicIds:
         partitions: of topics whose partition count must stay as it is.
         timeout_seconds: for one answer.
         clock: limits how long a broker that does not answer is asked again.
+        on_error: gets the errors of the client that asks.
     """
 
     def __init__(
@@ -59,8 +60,9 @@ class TopicIds:
         partitions: Mapping[str, int],
         timeout_seconds: float,
         clock: Clock = time,
+        on_error: OnError | None = None,
     ) -> None:
-        self._admin = clients.admin()
+        self._admin = clients.admin(on_error)
         self._clock = clock
         self._topics = topics
         self._partitions = partitions
@@ -90,6 +92,13 @@ class TopicIds:
         for topic, found in self._ask().items():
             if self._known[topic] and found and found != self._known[topic]:
                 raise Crash(f"the topic {topic} was deleted and created again while the worker used it")
+
+    def ask(self, timeout_seconds: float) -> None:
+        """Ask any broker for a topic over this client's own connections. Raises KafkaException where none answers."""
+        try:
+            self._admin.list_topics(self._topics[-1], timeout=timeout_seconds)
+        finally:
+            self._admin.poll(0)  # calls the error callback, and lets the client log
 
     def tombstone_life_ms(self, topic: str) -> int | None:
         """The topic's delete.retention.ms; None where the broker does not tell it (to this client)."""

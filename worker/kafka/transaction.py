@@ -84,6 +84,7 @@ class Transactions:
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": timeout_ms,
                 "compression.type": "lz4",
+                "allow.auto.create.topics": False,  # a topic that is gone is not made again by who asks for it
                 **options,
             }
         )
@@ -94,6 +95,10 @@ class Transactions:
         Raises KafkaException where the broker does not grant it in time.
         """
         self._producer.init_transactions(timeout_seconds)
+
+    def ask(self, topic: str, timeout_seconds: float) -> None:
+        """Ask any broker for a topic over this producer's own connections. Raises KafkaException where none answers."""
+        self._producer.list_topics(topic, timeout=timeout_seconds)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

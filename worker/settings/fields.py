@@ -200,6 +200,9 @@ class Fields:
     session_timeout_ms: int = setting(
         10_000, kinds.integer(6000, 1_800_000), "A worker silent for so long loses its partitions"
     )
+    broker_timeout_ms: int = setting(
+        10_000, kinds.milliseconds(), "No answer of any broker for so long: the worker is not ready"
+    )
     transaction_timeout_ms: int = setting(
         10_000, kinds.integer(1000, 900_000), "A dead worker's open transaction is aborted after it"
     )

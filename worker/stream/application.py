@@ -9,13 +9,16 @@ from importlib import import_module
 from typing import Any
 
 import faust
+from faust.app import BootStrategy
 from faust.auth import SASLCredentials, SSLCredentials
 
 from worker.errors import SurroundingsError
+from worker.kafka.contact import ADMIN, PRODUCER
 from worker.settings import Settings
 from worker.state import TABLE_NAME
 from worker.stream.assignment import Assignment
 from worker.stream.consumer import GuardedConsumer, GuardedTransport
+from worker.stream.contact_watch import ContactWatch
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.faust_log import FAUST_LOG
 from worker.stream.journal import Journal
@@ -41,10 +44,13 @@ FAUST_NAMES = {
         "perform_seek",
         "resume_partitions",
         "seek_wait",
+        "verify_all_partitions_active",
     ),
     "faust.transport.drivers.aiokafka:AIOKafkaConsumerThread": (
+        "_consumer",
         "_create_worker_consumer",
         "_ensure_consumer",
+        "on_thread_stop",
         "seek",
     ),
     "faust.tables.table:Table": (
@@ -64,8 +70,6 @@ FAUST_NAMES = {
 }
 
 
-# So soon does a worker without work learn that its input has more partitions; a commit asks by itself.
-METADATA_SECONDS = 60
 # From one partition in one fetch: at Kafka's default of 1 MiB, events with embeddings come in fetches of some hundred.
 MAX_FETCH_BYTES = 4 * 2**20
 # aiokafka would leave the group when it has not been asked for records for so long. What was fetched at once may take hours on
@@ -73,21 +77,35 @@ MAX_FETCH_BYTES = 4 * 2**20
 MAX_POLL_SECONDS = 86_400.0
 
 
+# How often the consumer asks for the brokers, topics and partitions there are: every answer is a proof of contact, also while
+# the group waits for a member. So soon, too, does a worker without work learn that its input has more partitions.
+LONGEST_METADATA_AGE_MS = 60_000
+
+
+class _WithoutProducer(BootStrategy):
+    """What is published is published by the worker's own transactions: Faust's producer would only be one more connection."""
+
+    enable_kafka_producer = False
+
+
 class CoverSummApp(faust.App):
     """A Faust app that is watched while it runs."""
 
     logger = FAUST_LOG
+    BootStrategy = _WithoutProducer
     consumer: GuardedConsumer
     dead_letters: DeadLetterLog
     journal: Journal
     assignment: Assignment
     status: WorkerStatus
     watchdog: Watchdog
+    contact_watch: ContactWatch
 
     async def on_started(self) -> None:
         """Start watching when the app runs."""
         await super().on_started()
         self.watchdog.start()
+        self.contact_watch.start()
         self.add_future(self.watchdog.beat())
         self.add_future(self.dead_letters.tell_now_and_then())
 
@@ -98,6 +116,7 @@ class CoverSummApp(faust.App):
     async def on_stop(self) -> None:
         """Stop watching; then stop."""
         self.watchdog.stop()
+        self.contact_watch.stop()
         await super().on_stop()
         self.dead_letters.tell()
 
@@ -123,6 +142,15 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
     app.assignment = worker.assignment
     app.status = status = WorkerStatus(app, worker)
     limit_seconds = settings.stall_timeout_ms / 1000
+    app.contact_watch = ContactWatch(
+        worker.contact,
+        lambda: app.consumer.heard_at(),
+        {
+            PRODUCER: lambda seconds: worker.producer.ask(worker.logs.changelog.topic, seconds),
+            ADMIN: worker.logs.ids.ask,
+        },
+        surroundings.clock,
+    )
     app.watchdog = Watchdog(status.stall, lambda: status.progressed_at, limit_seconds, surroundings.die)
     raw = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
 
@@ -150,7 +178,7 @@ def _configured(settings: Settings, partitions: int) -> CoverSummApp:
         consumer_auto_offset_reset="none",  # offsets outside the log are stopped at, never skipped
         broker_max_poll_records=settings.batch_size,
         consumer_max_fetch_size=MAX_FETCH_BYTES,
-        consumer_metadata_max_age_ms=1000 * METADATA_SECONDS,
+        consumer_metadata_max_age_ms=min(settings.broker_timeout_ms // 4, LONGEST_METADATA_AGE_MS),
         broker_max_poll_interval=MAX_POLL_SECONDS,
         broker_commit_interval=5.0,
         broker_session_timeout=settings.session_timeout_ms / 1000,

@@ -36,12 +36,31 @@ log = logging.getLogger(__name__)
 
 # How long the broker may hold a fetch that finds nothing.
 FETCH_MAX_WAIT_MS = 100
+# For leaving the group: a courtesy, which a broker that does not answer cannot take.
+GOODBYE_SECONDS = 5.0
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
     """Faust's consumer thread, reading committed records only."""
 
     logger = FAUST_LOG
+
+    async def on_thread_stop(self) -> None:
+        """Leave the group, and end, whether a broker answers or not.
+
+        aiokafka waits for the answer for as long as for any other, and where a fetch has just failed, its end is a cancellation
+        that would end this thread without a word to whoever waits for it. Nothing is lost either way: offsets are committed with
+        what was made of them, and a member that says nothing more is expected by the group.
+        """
+        leaving = asyncio.ensure_future(super().on_thread_stop())
+        await asyncio.wait({leaving}, timeout=GOODBYE_SECONDS)
+        if leaving.done() and not leaving.cancelled():
+            leaving.result()
+            return
+        log.info("left the group without a broker's answer")
+        leaving.cancel()
+        if self._consumer is not None:
+            await asyncio.wait({asyncio.ensure_future(self._consumer._client.close())}, timeout=1.0)
 
     def _create_worker_consumer(self, transport: Any) -> Any:
         self.consumer.in_transaction = True  # the only switch Faust has for isolation_level=read_committed
@@ -244,6 +263,12 @@ class GuardedConsumer(driver.Consumer):
         self._acked_index[tp].clear()
         return None
 
+    async def verify_all_partitions_active(self) -> None:
+        """Nothing: Faust would judge by fetches of changelogs and by its own commits, which there are none of here.
+
+        Whether a partition is processed is looked at by the watchdog.
+        """
+
     # -- what status and watchdog ask ---------------------------------------------------------------------------------
 
     def stable_end(self, partition: int) -> int | None:
@@ -260,6 +285,12 @@ class GuardedConsumer(driver.Consumer):
         """The offset the next fetch starts from: past transaction markers, where the cursor is not."""
         state = self._fetch_state(partition)
         return int(state.position) if state is not None and state.has_valid_position else None
+
+    def heard_at(self) -> float | None:
+        """`time.monotonic()` of the last answer of any broker, None before the first; connections are made by an answer."""
+        consumer = self._thread._consumer
+        connections = list(consumer._client._conns.values()) if consumer is not None else []
+        return max((connection._last_action for connection in connections), default=None)
 
     def _fetch_state(self, partition: int) -> Any:
         """What aiokafka knows of an input partition, None where it is not assigned (its own methods assert that it is)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from worker.kafka.contact import Silence
 from worker.kafka.partitioner import partition_of
 from worker.state import SummaryView
 from worker.stream.watchdog import BUSY
@@ -28,10 +29,17 @@ class WorkerStatus:
         self._databases = worker.surroundings.databases
         self._changelog_topic = worker.logs.changelog.topic
         self._partitions = worker.partitions
+        self._contact = worker.contact
+        self._outage_seconds = min(worker.contact.timeout_seconds, worker.settings.stall_timeout_ms / 2000)
 
     def ready(self) -> tuple[bool, str]:
-        """Whether the worker processes its partitions: joined, restored, not rebalancing; and in words why not."""
+        """Whether the worker processes its partitions: joined, restored, not rebalancing; and in words why not.
+
+        A worker that hears of no broker is not ready, however idle it is: it would not know of events, nor publish anything.
+        """
         app = self._app
+        if silence := self._silence():
+            return False, str(silence)
         if not app.started or self._assignment.membership is None:
             return False, "starting: not yet a member of the consumer group"
         if app.rebalancing:
@@ -68,13 +76,29 @@ class WorkerStatus:
         consumer = self._app.consumer
         return {partition: consumer.undecided(partition) for partition in list(self._assignment.positions)}
 
+    def broker_silent_seconds(self) -> dict[str, float]:
+        """By client, how long ago it last heard of a broker."""
+        self._app.contact_watch.listen()
+        return self._contact.silent_seconds()
+
+    def _silence(self, for_seconds: float | None = None) -> Silence | None:
+        self._app.contact_watch.listen()
+        return self._contact.silence(for_seconds)
+
     def rocksdb_bytes(self) -> int:
         """What the databases take of the memory that is set apart for them."""
         return self._databases.memory_bytes
 
     def stall(self) -> str | None:
-        """What keeps the worker from its work at this moment, None when nothing does; the watchdog ends what lasts."""
+        """What keeps the worker from its work at this moment, None when nothing does; the watchdog ends what lasts.
+
+        A broker that is away is no reason to end: a restart would not bring it back, and the next start could not even check its
+        topics. It counts only where no client hears of one: a consumer that alone hears nothing stands still by itself.
+        """
         app = self._app
+        outage = self._silence(self._outage_seconds)
+        if outage is not None and outage.everywhere:
+            return None
         if app.rebalancing:
             return "the group is rebalancing"
         if self._assignment.progress.is_busy:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from worker.kafka.contact import Contact
 from worker.kafka.logs import Logs
 from worker.kafka.producer import TransactionalProducer
 from worker.limits import Limit
@@ -34,6 +35,7 @@ class StreamWorker:
     settings: Settings
     partitions: int
     surroundings: Surroundings
+    contact: Contact
     logs: Logs
     assignment: Assignment
     processor: ProcessorThread

@@ -1,0 +1,83 @@
+"""Keeps the contact with the brokers known while nothing happens, and says in the log when it is lost and when it is back.
+
+The consumer asks for news all the time and tells when it last got an answer. The producer and the client for topics are idle
+between micro-batches, and a connection that froze meanwhile would only be noticed by the next commit: they are asked for a
+topic now and then, each over its own connections. A thread of its own, because such a question waits for its answer.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from worker.clock import Clock
+from worker.kafka.contact import CONSUMER, Announcer, Contact
+
+log = logging.getLogger(__name__)
+
+LOOKS = 5
+"""Within the time after which contact counts as lost."""
+LONGEST_PAUSE_SECONDS = 5.0
+
+Ask = Callable[[float], None]
+"""Asks any broker something, and waits at most so many seconds; raises where none answers."""
+
+
+class ContactWatch(threading.Thread):
+    """Looks after the contact until `stop`.
+
+    Args:
+        contact: is told who heard of a broker.
+        consumer_heard_at: `time.monotonic()` of the last answer the consumer got; None before the first.
+        asks: by client, how to ask a broker over its connections.
+        clock: says when it is time for a line.
+    """
+
+    def __init__(
+        self,
+        contact: Contact,
+        consumer_heard_at: Callable[[], float | None],
+        asks: Mapping[str, Ask],
+        clock: Clock = time,
+    ) -> None:
+        super().__init__(name="contact", daemon=True)
+        self._contact = contact
+        self._consumer_heard_at = consumer_heard_at
+        self._asks = asks
+        self._announcer = Announcer(contact, clock)
+        self._done = threading.Event()
+        self._pause_seconds = min(contact.timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS)
+
+    def run(self) -> None:
+        """Look, and look again."""
+        while not self._done.wait(self._pause_seconds):
+            self.look()
+
+    def stop(self) -> None:
+        """Look no more: an orderly stop is not the time to tell of brokers."""
+        self._done.set()
+
+    def look(self) -> None:
+        """Ask whoever may be idle, and log what there is to tell."""
+        for client, ask in self._asks.items():
+            try:
+                ask(self._contact.timeout_seconds / LOOKS)
+            except (
+                Exception
+            ) as cause:  # of whatever kind: nothing was heard; an error callback has the reason
+                log.debug("the %s got no answer: %r", client, cause)
+            else:
+                self._contact.heard(client)
+        self.listen()
+        if self._done.is_set():
+            return
+        if line := self._announcer.lost():
+            log.warning("%s", line)
+        elif line := self._announcer.back():
+            log.info("%s", line)
+
+    def listen(self) -> None:
+        """Note when the consumer last heard of a broker."""
+        heard_at = self._consumer_heard_at()
+        if heard_at is not None:
+            self._contact.heard(CONSUMER, heard_at)
