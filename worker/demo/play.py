@@ -28,7 +28,7 @@ from worker.demo.reviews import Produced, bundled_reviews, stay_names, take_down
 from worker.demo.story import Phase, Story
 from worker.demo.traffic import Traffic
 from worker.errors import Crash
-from worker.kafka.clients import SILENT, KafkaClients
+from worker.kafka.clients import KafkaClients
 from worker.kafka.topics import topic_specs
 from worker.operations.verification import verify_data_dir
 from worker.settings import Settings
@@ -62,7 +62,7 @@ def play(reviews: int | None, k: int, as_json: bool) -> None:
         settings = Settings(data_dir=directory, k=k)
         topics = {spec.name: PARTITIONS for spec in topic_specs(settings).values()}
         broker = stage.enter_context(EmbeddedBroker(topics, rebalance_delay_ms=100))
-        clients = KafkaClients(replace(settings, bootstrap_servers=broker.bootstrap_servers), SILENT)
+        clients = KafkaClients(replace(settings, bootstrap_servers=broker.bootstrap_servers))
         variables = {
             "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
             "COVERSUMM_K": str(k),

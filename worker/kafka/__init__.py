@@ -8,5 +8,6 @@ logs          input and changelog of a worker                 reader        a to
 topics        the topics of a worker                          provisioning  found, created and checked at a start
 topic_ids     a topic, or another one of its name             recreation    a topic deleted and created again
 contact       which clients hear of a broker             connection_errors  what is no news to it
+reach         the first question to a broker
 retry, diagnosis, partitioner
 """

@@ -5,13 +5,12 @@ Every client says so for itself, several times a second, for as long as it lasts
 """
 
 import logging
-import re
 from typing import Final
 
 from confluent_kafka import KafkaError
 
 from worker.kafka.contact import Contact
-from worker.kafka.diagnosis import Diagnosis
+from worker.kafka.diagnosis import Diagnosis, plain
 from worker.settings import Settings
 
 CODES: Final = frozenset(
@@ -78,9 +77,3 @@ def reason_of(settings: Settings, error: KafkaError) -> str:
     diagnosis = Diagnosis(settings)
     diagnosis(error)
     return diagnosis.reason() if diagnosis.denied else plain(error.str())
-
-
-def plain(text: str) -> str:
-    """librdkafka's text about a connection without the state it was in: `HOST:PORT/ID: Connect to ... failed: why`."""
-    without_state = re.sub(r" \(after \d+ms in state \w+(, [^)]*)?\)", "", text)
-    return re.sub(r"^(\w+://)?(\[?[\w.:-]+\]?:\d+)/\w+: ", r"\2: ", without_state)

@@ -97,8 +97,7 @@ class Announcer:
             self._longest = max(self._longest, silence.seconds if silence else 0.0)
             return None
         first, self._told_at, self._longest = self._told_at is None, now, silence.seconds
-        why = f" ({silence.reason})" if silence.reason else ""
-        return f"{silence}{why}" + (
+        return f"{silence} ({silence.reason or 'no answer'})" + (
             ": not ready until one answers, nothing is lost meanwhile" if first else ""
         )
 

@@ -4,9 +4,20 @@ librdkafka tries again for ever and only its error callback says what is wrong; 
 timeout that says nothing.
 """
 
+import re
+
 from confluent_kafka import KafkaError
 
 from worker.settings import Settings
+
+# Those that say what went wrong, the likeliest to help first.
+_CONNECTIONS = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE, KafkaError._TRANSPORT)
+
+
+def plain(text: str) -> str:
+    """librdkafka's text about a connection without the state it was in: `HOST:PORT: Connect to ... failed: why`."""
+    without_state = re.sub(r" \(after \d+ms in state \w+(, [^)]*)?\)", "", text)
+    return re.sub(r"^(\w+://)?(\[?[\w.:-]+\]?:\d+)/\w+: ", r"\2: ", without_state)
 
 
 class Diagnosis:
@@ -26,6 +37,18 @@ class Diagnosis:
         told = " ".join(self._errors.values())
         known = KafkaError._AUTHENTICATION in self._errors or KafkaError._SSL in self._errors
         return known or "alert" in told or "PLAINTEXT broker" in told
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether nothing listens at an address, or its name is not known: a wrong address, or a broker that is not there yet."""
+        refused = "Connection refused" in self._errors.get(KafkaError._TRANSPORT, "")
+        return refused or KafkaError._RESOLVE in self._errors
+
+    @property
+    def told(self) -> str:
+        """What the client last said of a connection, in its words; empty where it said nothing of one."""
+        told = [self._errors[code] for code in _CONNECTIONS if code in self._errors]
+        return plain(told[0]) if told else ""
 
     def reason(self) -> str:
         """What to look at, the likeliest cause first."""
@@ -56,4 +79,6 @@ class Diagnosis:
                 "the broker does not accept the client's certificate: COVERSUMM_SSL_CERTIFICATE_LOCATION and "
                 "COVERSUMM_SSL_KEY_LOCATION"
             )
+        if KafkaError._RESOLVE in self._errors:
+            return "no such host is known here: check the address"
         return f"check the address, the network and {protocol}"

@@ -25,7 +25,7 @@ def prepare_topics(settings: Settings, clients: Clients, die: Callable[[BaseExce
 
     Raises SurroundingsError where a topic is not as it must be, or the broker cannot be asked.
     """
-    topics = Topics(settings, clients)
+    topics = Topics(settings, clients, patient=True)
     partitions = topics.input_partitions
     missing = topics.missing()
     if missing and has_progress(clients, settings, partitions):

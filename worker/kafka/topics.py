@@ -4,7 +4,6 @@ Output, dead letters and changelog have the input's partition count, so that eve
 partition number. The input topic belongs to its producers: it is never created by `run`, only by `coversumm-worker topics`.
 """
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from worker.errors import SurroundingsError
 from worker.kafka.clients import Clients
 from worker.kafka.diagnosis import Diagnosis
+from worker.kafka.reach import ask_metadata
 from worker.settings import Settings
 from worker.state import TABLE_NAME
 
@@ -26,8 +26,6 @@ RECORD_OVERHEAD_BYTES = 1024
 # Without it Kafka compacts when half of a log is old, which may be never: what was erased would stay.
 MAX_COMPACTION_LAG_MS = 7 * 24 * 3600 * 1000
 METADATA_TIMEOUT_SECONDS = 15
-DENIED_TIMEOUT_SECONDS = 5
-"""For metadata where the broker answered and refused the client: so long a user may be about to be created."""
 CREATE_TIMEOUT_SECONDS = 30
 
 
@@ -74,13 +72,19 @@ def policy_complaint(spec: TopicSpec, policy: str) -> str | None:
 class Topics:
     """What a broker has of the worker's topics.
 
+    Args:
+        settings: name the topics and the brokers.
+        clients: reach them.
+        patient: a broker that is not there yet may come; a tool's user would rather know at once.
+
     Raises:
         SurroundingsError: the broker cannot be reached.
     """
 
-    def __init__(self, settings: Settings, clients: Clients) -> None:
+    def __init__(self, settings: Settings, clients: Clients, *, patient: bool = False) -> None:
         self.specs = topic_specs(settings)
-        self._servers = settings.bootstrap_servers
+        self._settings = settings
+        self._patient = patient
         self._diagnosis = Diagnosis(settings)
         self._admin = clients.admin(self._diagnosis)
         self.partitions = self._read()
@@ -91,20 +95,13 @@ class Topics:
 
     def _read(self) -> dict[str, int]:
         """Partition counts by topic name."""
-        give_up = time.monotonic() + METADATA_TIMEOUT_SECONDS
-        slice_seconds = min(DENIED_TIMEOUT_SECONDS, METADATA_TIMEOUT_SECONDS)
-        while True:
-            try:
-                metadata = self._admin.list_topics(timeout=slice_seconds)
-                break
-            except KafkaException as cause:
-                self._admin.poll(0)  # calls the error callback
-                if self._diagnosis.denied or time.monotonic() >= give_up:
-                    seconds = slice_seconds if self._diagnosis.denied else METADATA_TIMEOUT_SECONDS
-                    raise SurroundingsError(
-                        f"no answer from KAFKA_BOOTSTRAP_SERVERS={self._servers} within {seconds:g} s "
-                        f"({cause.args[0].str()}): {self._diagnosis.reason()}"
-                    ) from cause
+        metadata = ask_metadata(
+            self._settings,
+            self._admin,
+            self._diagnosis,
+            timeout_seconds=METADATA_TIMEOUT_SECONDS,
+            patient=self._patient,
+        )
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
 
     @property

@@ -4,6 +4,7 @@ The producer has a stable transactional id: a second process that takes it over 
 the group metadata of any consumer, a member of its group or a standalone one.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -79,6 +80,7 @@ class Transactions:
         self._on_full = on_full
         self._clock = clock
         self._refused: KafkaError | None = None
+        self._in_transaction = threading.Lock()
         self._producer = clients.producer(
             {
                 "transactional.id": transactional_id,
@@ -97,8 +99,20 @@ class Transactions:
         self._producer.init_transactions(timeout_seconds)
 
     def ask(self, topic: str, timeout_seconds: float) -> None:
-        """Ask any broker for a topic over this producer's own connections. Raises KafkaException where none answers."""
-        self._producer.list_topics(topic, timeout=timeout_seconds)
+        """Ask any broker for a topic over this producer's own connections, from any thread.
+
+        Raises KafkaException where none answers.
+        """
+        try:
+            self._producer.list_topics(topic, timeout=timeout_seconds)
+        finally:
+            # What the client has to tell of its connections piles up until it is polled; in a transaction that is done anyway,
+            # and delivery reports are called in the thread that polls.
+            if self._in_transaction.acquire(blocking=False):
+                try:
+                    self._producer.poll(0)
+                finally:
+                    self._in_transaction.release()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -106,6 +120,11 @@ class Transactions:
 
         Raises TransactionError for what the broker or the client refuses; any other exception passes through unchanged.
         """
+        with self._in_transaction:
+            yield from self._attempt()
+
+    def _attempt(self) -> Iterator[None]:
+        """The body of `transaction`."""
         began = self._clock.monotonic()
         self._refused = None
         try:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
-from worker.kafka.clients import SILENT, KafkaClients
+from worker.kafka.clients import KafkaClients
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint
 from worker.settings import Settings
 
@@ -54,7 +54,7 @@ def checks(settings: Settings) -> Iterator[Check]:
     Raises:
         SurroundingsError: it does not answer, or does not let this client in.
     """
-    clients = KafkaClients(settings, SILENT)
+    clients = KafkaClients(settings)
     topics = Topics(settings, clients)
     yield Check("broker", "answers", True, settings.bootstrap_servers)
     asked = _Asked(topics, clients.admin(), settings)

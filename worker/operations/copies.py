@@ -15,7 +15,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException, TopicCollection
 
 from worker.errors import SurroundingsError
-from worker.kafka.clients import SILENT, KafkaClients
+from worker.kafka.clients import KafkaClients
 from worker.kafka.offsets import committed_offsets
 from worker.kafka.partitioner import partition_of
 from worker.kafka.topics import changelog_topic
@@ -69,7 +69,7 @@ class Group:
                 self._ask(settings, partitions)
 
     def _ask(self, settings: Settings, partitions: list[int]) -> None:
-        clients = KafkaClients(settings, SILENT)
+        clients = KafkaClients(settings)
         changelog = changelog_topic(settings)
         admin = clients.admin()  # its answers fail once it is collected
         asked = admin.describe_topics(TopicCollection([changelog]), request_timeout=ANSWER_SECONDS)

@@ -9,8 +9,9 @@ import msgspec
 
 from worker.errors import SurroundingsError
 from worker.events.messages import timestamp
-from worker.kafka.clients import SILENT, KafkaClients
+from worker.kafka.clients import KafkaClients
 from worker.kafka.partitioner import partition_of
+from worker.kafka.reach import reached
 from worker.kafka.reader import Stored, TopicReader
 from worker.settings import Settings
 
@@ -44,7 +45,7 @@ def published_changes(settings: Settings, entity_id: str, limit: int) -> list[Pu
 
     They are in the partition of the entity's key; where its producers chose others, all are searched.
     """
-    clients = KafkaClients(settings, SILENT)
+    clients = reached(settings, KafkaClients(settings))
     with TopicReader(clients, settings.output_topic, f"{settings.app_id}-history") as reader:
         usual = partition_of(entity_id, len(reader.partitions))
         others = [partition for partition in reader.partitions if partition != usual]

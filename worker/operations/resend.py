@@ -16,7 +16,8 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Record
-from worker.kafka.clients import SILENT, Clients, KafkaClients
+from worker.kafka.clients import Clients, KafkaClients
+from worker.kafka.reach import reached
 from worker.kafka.reader import TIMEOUT_SECONDS, TopicReader, broker_errors
 from worker.kafka.transaction import TransactionError, Transactions, UnwrittenError
 from worker.operations.dead_letters import DeadLetter, Selection
@@ -49,7 +50,7 @@ def group_of(settings: Settings) -> str:
 
 def open_letters(settings: Settings) -> TopicReader:
     """A reader of the dead letter topic, in the group that remembers what was sent."""
-    return TopicReader(KafkaClients(settings, SILENT), settings.dlq_topic, group_of(settings))
+    return TopicReader(reached(settings, KafkaClients(settings)), settings.dlq_topic, group_of(settings))
 
 
 def sent_so_far(letters: TopicReader, *, wait: bool = True) -> dict[int, Sent]:
@@ -82,7 +83,7 @@ def resend(
         Fenced: another run began meanwhile; it goes on with what is left.
         SurroundingsError: topics or broker are not as they must be, or the letters sent lie too scattered.
     """
-    clients = KafkaClients(settings, SILENT)
+    clients = KafkaClients(settings)
     with TopicReader(clients, settings.input_topic, group_of(settings)) as source:
         producer = None if dry_run else LetterProducer(settings, clients, letters)
         sent = sent_so_far(

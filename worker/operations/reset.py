@@ -18,7 +18,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from worker.errors import SurroundingsError
-from worker.kafka.clients import SILENT, Clients, KafkaClients
+from worker.kafka.clients import Clients, KafkaClients
+from worker.kafka.reach import reached
 from worker.kafka.reader import TIMEOUT_SECONDS, TopicReader, broker_errors
 from worker.kafka.recreation import RecreatedTopic
 from worker.kafka.retry import retry
@@ -51,7 +52,7 @@ def planned(settings: Settings, *, local: bool, offsets: bool, changelog: bool) 
         refuse_running(settings.data_dir)
         steps.append(LocalState(settings.data_dir))
     if offsets or changelog:
-        clients = KafkaClients(settings, SILENT)
+        clients = reached(settings, KafkaClients(settings))
         admin = clients.admin()
         refuse_members(admin, settings.app_id)
         steps += [GroupOffsets(admin, settings.app_id)] if offsets else []

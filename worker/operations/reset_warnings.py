@@ -1,6 +1,6 @@
 """What a worker that starts over would meet: input that is gone, and output that is published already."""
 
-from worker.kafka.clients import SILENT, Clients, KafkaClients
+from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.reader import TIMEOUT_SECONDS, TopicReader, broker_errors
 from worker.operations.history import summary_body
 from worker.settings import Settings
@@ -11,7 +11,7 @@ SAMPLED = 1000
 
 def input_beginnings(settings: Settings) -> dict[int, int]:
     """By partition of the input topic, where its log begins now, if its first records were removed: they cannot be read again."""
-    clients = KafkaClients(settings, SILENT)
+    clients = KafkaClients(settings)
     if not _exists(clients, settings.input_topic):
         return {}
     with TopicReader(clients, settings.input_topic, settings.app_id) as reader:
@@ -21,7 +21,7 @@ def input_beginnings(settings: Settings) -> dict[int, int]:
 
 def published_epochs(settings: Settings) -> set[int]:
     """The epochs of what the output topic holds, by its first messages; empty where it holds none, or does not exist."""
-    clients = KafkaClients(settings, SILENT)
+    clients = KafkaClients(settings)
     if not _exists(clients, settings.output_topic):
         return set()
     epochs = set()

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 
 from worker.errors import SurroundingsError
 from worker.events import Record
-from worker.kafka.clients import SILENT, KafkaClients
+from worker.kafka.clients import KafkaClients
 from worker.kafka.diagnosis import Diagnosis
 from worker.settings import Settings
 
@@ -28,7 +28,7 @@ class Sender:
         self._error: KafkaError | None = None
         self._acknowledged = Acknowledged()
         self.delivered = 0
-        self._producer = KafkaClients(settings, SILENT).producer(
+        self._producer = KafkaClients(settings).producer(
             {
                 "error_cb": self._diagnosis,
                 "enable.idempotence": True,

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Self
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from worker.errors import SurroundingsError
-from worker.kafka.clients import SILENT, KafkaClients
+from worker.kafka.clients import KafkaClients
 from worker.kafka.partitioner import partition_of
 from worker.kafka.reader import TopicReader, broker_errors
 from worker.kafka.topics import Topics
@@ -51,7 +51,7 @@ class TopicWatch:
     def __init__(self, settings: Settings, *, from_beginning: bool = False) -> None:
         self.topic = settings.output_topic
         self._group = f"{settings.app_id}-watch"
-        self._clients = KafkaClients(settings, SILENT)
+        self._clients = KafkaClients(settings)
         if self.topic not in Topics(settings, self._clients).partitions:
             raise SurroundingsError(
                 f"there is no topic {self.topic}: COVERSUMM_OUTPUT_TOPIC names another; the worker creates its own when it starts"

@@ -50,6 +50,7 @@ class ContactWatch(threading.Thread):
 
     def run(self) -> None:
         """Look, and look again."""
+        self.look()
         while not self._done.wait(self._pause_seconds):
             self.look()
 
