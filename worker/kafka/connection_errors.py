@@ -25,8 +25,9 @@ CODES: Final = frozenset(
     }
 )
 """Errors about reaching a broker."""
-FACILITIES: Final = frozenset({"FAIL", "REQTMOUT"})
-"""What librdkafka calls its messages about a connection that failed, and about requests that timed out with it."""
+FACILITIES: Final = frozenset({"FAIL", "REQTMOUT", "GETPID"})
+"""What librdkafka calls its messages about a connection that failed, requests that timed out with it, and a transactional id that
+a coordinator does not give out yet: what lasts of that is raised by `init_transactions`."""
 
 
 def is_new(record: logging.LogRecord) -> bool:
