@@ -95,10 +95,16 @@ class Heard(logging.Handler):
         self.records.append(record)
 
 
-@pytest.mark.parametrize(("log", "heard"), [(WORKER_LOG, True), (SILENT, False)])
-def test_the_workers_clients_log_where_the_worker_does_and_the_tools_nowhere(
-    log: logging.Logger, heard: bool
+@pytest.mark.parametrize(
+    ("log", "level", "heard"),
+    [(WORKER_LOG, "DEBUG", True), (WORKER_LOG, "INFO", False), (SILENT, "DEBUG", False)],
+)
+def test_that_no_broker_is_reached_is_logged_for_the_worker_at_debug_and_for_the_tools_nowhere(
+    log: logging.Logger, level: str, heard: bool
 ) -> None:
+    """Once for each try of each client it would be: the worker's contact tells it, and a tool's last line."""
+    before = log.level
+    log.setLevel(level)
     handler = Heard()
     logging.getLogger().addHandler(handler)
     try:
@@ -108,4 +114,5 @@ def test_the_workers_clients_log_where_the_worker_does_and_the_tools_nowhere(
         producer.poll(0.5)
     finally:
         logging.getLogger().removeHandler(handler)
-    assert bool(handler.records) is heard
+        log.setLevel(before)
+    assert any("refused" in record.getMessage() for record in handler.records) is heard

@@ -13,6 +13,7 @@ import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash
+from worker.kafka.contact import Contact
 from worker.kafka.membership import Membership
 from worker.stream import watchdog as module
 from worker.stream.assignment import Assignment
@@ -163,7 +164,33 @@ class Consumer:
 
 @pytest.fixture
 def app() -> Any:
-    return SimpleNamespace(consumer=Consumer(), rebalancing=False, in_recovery=False, started=True)
+    watch = SimpleNamespace(listen=lambda: None)
+    return SimpleNamespace(
+        consumer=Consumer(), rebalancing=False, in_recovery=False, started=True, contact_watch=watch
+    )
+
+
+class Now:
+    """A clock that stands where it is put."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def now() -> Now:
+    return Now()
+
+
+@pytest.fixture
+def contact(now: Any) -> Contact:
+    made = Contact(10.0, now)
+    made.heard("consumer")
+    made.heard("producer")
+    return made
 
 
 @pytest.fixture
@@ -175,11 +202,17 @@ def assignment() -> Assignment:
 
 
 @pytest.fixture
-def status(app: Any, assignment: Assignment) -> WorkerStatus:
+def status(app: Any, assignment: Assignment, contact: Contact) -> WorkerStatus:
     logs = SimpleNamespace(changelog=SimpleNamespace(topic="changelog"))
     surroundings = SimpleNamespace(databases=SimpleNamespace(memory_bytes=7))
     worker: Any = SimpleNamespace(
-        assignment=assignment, summaries=None, surroundings=surroundings, logs=logs, partitions=2
+        assignment=assignment,
+        summaries=None,
+        surroundings=surroundings,
+        logs=logs,
+        partitions=2,
+        contact=contact,
+        settings=SimpleNamespace(stall_timeout_ms=300_000),
     )
     return WorkerStatus(app, worker)
 
@@ -249,3 +282,54 @@ def test_a_worker_without_a_membership_is_starting(status: WorkerStatus, assignm
 
 def test_the_databases_memory_is_told(status: WorkerStatus) -> None:
     assert status.rocksdb_bytes() == 7
+
+
+# -- brokers that are away --------------------------------------------------------------------------------------------
+
+
+def test_without_a_broker_an_idle_worker_is_not_ready(status: WorkerStatus, now: Now) -> None:
+    now.at += 9.9
+    assert status.ready()[0]
+    now.at += 2.1
+    assert status.ready() == (False, "no broker for 12 s")
+    assert status.broker_silent_seconds() == {"consumer": 12.0, "producer": 12.0}
+
+
+def test_one_client_without_a_broker_is_enough(status: WorkerStatus, contact: Contact, now: Now) -> None:
+    """An idle producer whose connection froze could not publish what comes next."""
+    now.at += 12
+    contact.heard("consumer")
+    assert status.ready() == (False, "no broker for 12 s for the producer")
+
+
+def test_a_worker_is_ready_again_when_all_its_clients_hear(
+    status: WorkerStatus, contact: Contact, now: Now
+) -> None:
+    now.at += 500
+    contact.heard("consumer")
+    assert not status.ready()[0]
+    contact.heard("producer")
+    assert status.ready()[0]
+
+
+@pytest.mark.parametrize("hindrance", ["lag", "rebalance"])
+def test_a_hindrance_without_a_broker_is_no_reason_to_end(
+    status: WorkerStatus, app: Any, contact: Contact, now: Now, hindrance: str
+) -> None:
+    """A restart would not bring the broker back; not being ready is the answer."""
+    app.consumer.ends, app.rebalancing = {0: 17}, hindrance == "rebalance"
+    assert status.stall() is not None
+    now.at += 10
+    assert status.stall() is None
+    contact.heard("consumer")
+    contact.heard("producer")
+    assert status.stall() is not None
+
+
+def test_a_consumer_that_alone_hears_nothing_stands_still(
+    status: WorkerStatus, app: Any, contact: Contact, now: Now
+) -> None:
+    app.consumer.ends = {0: 17}
+    now.at += 1000
+    contact.heard("producer")
+    assert status.stall() == "there is lag and nothing arrives: {0: 7}"

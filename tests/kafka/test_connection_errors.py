@@ -1,0 +1,105 @@
+"""Which of librdkafka's messages and errors only say that a broker cannot be reached."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from worker.kafka.connection_errors import ContactErrors, ErrorLog, is_new
+from worker.kafka.contact import Contact
+from worker.kafka.diagnosis import plain
+from worker.settings import Settings
+
+LOG = logging.getLogger("tests.librdkafka")
+REFUSED = "127.0.0.1:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused (after 0ms in state CONNECT)"
+
+
+def record(facility: str) -> logging.LogRecord:
+    """A record as confluent-kafka makes it."""
+    return LOG.makeRecord(LOG.name, logging.ERROR, "", 0, "%s [%s] %s", (facility, "name", "text"), None)
+
+
+@pytest.mark.parametrize(
+    ("facility", "new"), [("FAIL", False), ("REQTMOUT", False), ("FATAL", True), ("TXNERR", True)]
+)
+def test_messages_about_connections_are_no_news_others_are(facility: str, new: bool) -> None:
+    LOG.setLevel(logging.INFO)
+    assert is_new(record(facility)) is new
+    LOG.setLevel(logging.DEBUG)
+    assert is_new(record(facility))
+
+
+@pytest.mark.parametrize(
+    ("code", "level"),
+    [
+        (KafkaError._TRANSPORT, logging.DEBUG),
+        (KafkaError._ALL_BROKERS_DOWN, logging.DEBUG),
+        (KafkaError._RESOLVE, logging.DEBUG),
+        (KafkaError._FATAL, logging.ERROR),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, logging.ERROR),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, logging.ERROR),
+    ],
+)
+def test_errors_that_are_not_about_connections_are_logged(
+    code: int, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    LOG.setLevel(logging.DEBUG)
+    ErrorLog(LOG)(KafkaError(code, "why"))
+    assert [(one.levelno, "why" in one.getMessage()) for one in caplog.records] == [(level, True)]
+
+
+class Clock:
+    """Far enough on."""
+
+    def monotonic(self) -> float:
+        self.at = getattr(self, "at", 0.0) + 100.0
+        return self.at
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "reason"),
+    [
+        (
+            KafkaError._TRANSPORT,
+            REFUSED,
+            "127.0.0.1:9092: Connect to ipv4#127.0.0.1:9092 failed: Connection refused",
+        ),
+        (
+            KafkaError._RESOLVE,
+            "h:1/bootstrap: Failed to resolve 'h:1': not known",
+            "h:1: Failed to resolve 'h:1': not known",
+        ),
+        (
+            KafkaError._SSL,
+            "certificate verify failed",
+            "is not signed by an authority of COVERSUMM_SSL_CA_LOCATION",
+        ),
+        (KafkaError._AUTHENTICATION, "Authentication failed", "COVERSUMM_SASL_USERNAME=worker"),
+        (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down", ""),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "not authorised", ""),
+    ],
+)
+def test_an_error_about_a_connection_becomes_the_reason_of_the_contact(
+    code: int, text: str, reason: str
+) -> None:
+    settings = Settings(
+        security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="worker", sasl_password="MARKER"
+    )
+    clock: Any = Clock()
+    contact = Contact(1.0, clock)
+    contact.heard("admin")
+    ContactErrors(settings, contact, "admin", LOG)(KafkaError(code, text))
+    silence = contact.silence()
+    assert silence is not None
+    assert reason in silence.reason
+    assert bool(silence.reason) is bool(reason)
+    assert "MARKER" not in silence.reason
+
+
+def test_a_message_is_plain_without_the_state_of_its_connection() -> None:
+    assert plain(REFUSED) == "127.0.0.1:9092: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
+    assert plain("sasl_ssl://b-1.example:9094/2: SASL: no") == "b-1.example:9094: SASL: no"
+    assert plain("something else") == "something else"

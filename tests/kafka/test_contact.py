@@ -1,0 +1,119 @@
+"""Contact is lost and found by time alone, and told once, once a minute, and once more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from worker.kafka.contact import REPEAT_SECONDS, Announcer, Contact
+
+
+class Now:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def now() -> Any:
+    return Now()
+
+
+@pytest.fixture
+def contact(now: Any) -> Contact:
+    made = Contact(10.0, now)
+    for client in ("consumer", "producer"):
+        made.heard(client)
+    return made
+
+
+def test_a_client_that_was_never_heard_of_is_not_missed(now: Any) -> None:
+    contact = Contact(10.0, now)
+    now.at += 1000
+    assert contact.silence() is None
+    assert contact.silent_seconds() == {}
+
+
+def test_contact_is_lost_when_nothing_was_heard_for_the_time_that_is_set(contact: Contact, now: Any) -> None:
+    now.at += 9.99
+    assert contact.silence() is None
+    now.at += 2.01
+    silence = contact.silence()
+    assert silence is not None
+    assert (str(silence), silence.everywhere, silence.reason) == ("no broker for 12 s", True, "")
+    assert contact.silence(60.0) is None
+
+
+def test_the_clients_that_hear_nothing_are_named_where_others_do(contact: Contact, now: Any) -> None:
+    now.at += 30
+    contact.heard("consumer")
+    silence = contact.silence()
+    assert silence is not None
+    assert (str(silence), silence.everywhere) == ("no broker for 30 s for the producer", False)
+
+
+def test_an_older_answer_does_not_take_back_a_later_one(contact: Contact, now: Any) -> None:
+    """Connections that were closed tell nothing any more."""
+    now.at += 30
+    contact.heard("consumer")
+    contact.heard("consumer", at=now.at - 20)
+    assert contact.silent_seconds()["consumer"] == 0.0
+
+
+def test_the_reason_is_what_failed_since_the_last_answer(contact: Contact, now: Any) -> None:
+    contact.failed("consumer", "an old one")
+    now.at += 1
+    contact.heard("consumer")
+    now.at += 10
+    assert contact.silence().reason == ""  # type: ignore[union-attr]
+    contact.failed("producer", "Connection refused")
+    assert contact.silence().reason == "Connection refused"  # type: ignore[union-attr]
+
+
+def told(announcer: Announcer) -> list[str]:
+    """What there is to tell at one look."""
+    return [line for line in (announcer.lost(), announcer.back()) if line]
+
+
+def test_an_outage_is_told_once_once_a_minute_and_once_at_its_end(contact: Contact, now: Any) -> None:
+    announcer = Announcer(contact, now)
+    lines: list[tuple[float, str]] = []
+    for second in range(200):
+        now.at = 1000.0 + second
+        contact.failed("consumer", "Connection refused")
+        lines += [(second, line) for line in told(announcer)]
+    assert [second for second, _ in lines] == [10, 10 + REPEAT_SECONDS, 10 + 2 * REPEAT_SECONDS, 190]
+    assert "no broker for 10 s (Connection refused): not ready" in lines[0][1]
+    assert lines[-1][1] == "no broker for 190 s (Connection refused)"
+    contact.heard("consumer")
+    assert told(announcer) == []  # the producer still hears nothing
+    contact.heard("producer")
+    assert told(announcer) == ["a broker answers again, after 199 s"]
+    assert told(announcer) == []
+
+
+def test_a_second_outage_is_told_like_the_first(contact: Contact, now: Any) -> None:
+    announcer = Announcer(contact, now)
+    for _ in range(2):
+        now.at += 11
+        assert told(announcer) == [
+            "no broker for 11 s (no answer): not ready until one answers, nothing is lost meanwhile"
+        ]
+        contact.heard("consumer")
+        contact.heard("producer")
+        assert told(announcer) == ["a broker answers again, after 11 s"]
+
+
+def test_a_short_silence_is_not_told(contact: Contact, now: Any) -> None:
+    """A broker that restarts, among others or fast enough, is no news."""
+    announcer = Announcer(contact, now)
+    now.at += 9
+    assert told(announcer) == []
+    contact.heard("consumer")
+    contact.heard("producer")
+    assert told(announcer) == []

@@ -1,0 +1,109 @@
+"""The watch asks the idle clients, listens to the consumer, and says what there is to tell."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from tests.harness.patience import PATIENCE_SECONDS
+from worker.kafka.contact import Contact
+from worker.stream.contact_watch import ContactWatch
+
+
+class World:
+    """A clock, a broker that answers or does not, and a consumer that heard of it at some time."""
+
+    def __init__(self) -> None:
+        self.now, self.answers, self.heard_at = 0.0, True, 0.0
+        self.asked: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def ask(self, seconds: float) -> None:
+        self.asked.append(seconds)
+        if not self.answers:
+            raise TimeoutError
+
+
+@pytest.fixture
+def world() -> Any:
+    return World()
+
+
+@pytest.fixture
+def contact(world: Any) -> Contact:
+    return Contact(10.0, world)
+
+
+@pytest.fixture
+def watch(world: Any, contact: Contact) -> ContactWatch:
+    return ContactWatch(contact, lambda: world.heard_at, {"producer": world.ask, "admin": world.ask}, world)
+
+
+def test_a_look_asks_each_idle_client_and_waits_a_fraction_of_the_time_that_counts(
+    watch: ContactWatch, world: World, contact: Contact
+) -> None:
+    world.now = 5.0
+    watch.look()
+    assert world.asked == [2.0, 2.0]
+    assert contact.silent_seconds() == {"admin": 0.0, "consumer": 5.0, "producer": 0.0}
+
+
+def test_a_frozen_broker_under_an_idle_worker_is_told_and_so_is_its_return(
+    watch: ContactWatch, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    watch.look()
+    world.answers = False
+    for world.now in range(2, 100, 2):
+        watch.look()
+    lost = [(one.levelname, one.getMessage()) for one in caplog.records]
+    assert [level for level, _ in lost] == ["WARNING", "WARNING"]
+    assert lost[0][1].startswith("no broker for 10 s (no answer)")
+    world.answers, world.heard_at = True, world.now
+    watch.look()
+    watch.look()
+    assert [(one.levelname, one.getMessage()) for one in caplog.records[2:]] == [
+        ("INFO", "a broker answers again, after 98 s")
+    ]
+
+
+def test_a_producer_that_alone_hears_nothing_is_found_out(
+    world: World, contact: Contact, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The consumer's connection lives, and nothing is published that would notice the other one."""
+
+    def frozen(seconds: float) -> None:
+        if world.now:
+            raise TimeoutError
+
+    watch = ContactWatch(contact, lambda: world.now, {"producer": frozen}, world)  # type: ignore[arg-type]
+    watch.look()
+    world.now = 12.0
+    watch.look()
+    assert [one.getMessage()[:35] for one in caplog.records] == ["no broker for 12 s for the producer"]
+
+
+def test_it_looks_by_itself_until_it_is_stopped(world: World) -> None:
+    contact = Contact(0.05, world)  # type: ignore[arg-type]
+    watch = ContactWatch(contact, lambda: None, {"producer": world.ask}, world)  # type: ignore[arg-type]
+    watch.start()
+    while len(world.asked) < 3:
+        time.sleep(0.01)
+    watch.stop()
+    watch.join(PATIENCE_SECONDS)
+    assert not watch.is_alive()
+
+
+def test_nothing_is_told_of_brokers_in_an_orderly_stop(
+    watch: ContactWatch, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    watch.look()
+    world.answers, world.now = False, 50.0
+    watch.stop()
+    watch.look()
+    assert caplog.records == []
