@@ -216,6 +216,10 @@ class KafkaBroker:
         """`kill -9`. The data stays, as after a power cut of the process."""
         self._end(signal.SIGKILL, PATIENCE_SECONDS)
 
+    def pause(self) -> None:
+        """SIGSTOP: connections stay, and nothing answers on them."""
+        os.kill(self.pid, signal.SIGSTOP)
+
     def resume(self) -> None:
         """SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)

@@ -12,9 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import re
-import signal
 import sys
 import tempfile
 import threading
@@ -245,8 +243,7 @@ def outage(broker: KafkaBroker, folder: Path, seconds: float, frozen: float, rat
         time.sleep(LOOK_SECONDS)
         phases = [phase("stopped", watched, seconds, broker.stop, broker.start)]
         if frozen:
-            freeze = lambda: os.kill(broker.pid, signal.SIGSTOP)  # noqa: E731
-            phases.append(phase("frozen", watched, frozen, freeze, broker.resume))
+            phases.append(phase("frozen", watched, frozen, broker.pause, broker.resume))
         load.end()
         busy.wait_caught_up()
         for site in (idle, busy):

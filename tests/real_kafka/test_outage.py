@@ -1,0 +1,181 @@
+"""A broker that is away, stopped or frozen: a worker says so, waits quietly, stops when it is told to, and goes on afterwards."""
+
+from __future__ import annotations
+
+import sys
+import time
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import impatient
+from tests.harness.broker import KafkaBroker
+from tests.harness.log_lines import Line, loud, parse
+from tests.harness.patience import TEST_SECONDS
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
+from tests.real_kafka.test_exactly_once import SETTINGS, events, feed
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
+
+TIMEOUT_MS = 2000
+AWAY = {"stopped": KafkaBroker.stop, "frozen": KafkaBroker.pause}
+BACK = {"stopped": KafkaBroker.start, "frozen": KafkaBroker.resume}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[KafkaBroker]:
+    """A broker of the test's own: it goes away."""
+    with KafkaBroker(tmp_path / "broker") as made:
+        yield made
+
+
+@pytest.fixture
+def site(broker: KafkaBroker, tmp_path: Path) -> Iterator[Pipeline]:
+    settings = {**SETTINGS, "COVERSUMM_BROKER_TIMEOUT_MS": str(TIMEOUT_MS)}
+    with pipeline(broker, "outage", tmp_path, settings=settings) as made:
+        yield made
+
+
+def readyz(worker: WorkerProcess) -> tuple[int, str]:
+    """Status and body."""
+    try:
+        with worker.get("/readyz") as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def since(worker: WorkerProcess, before: str) -> list[Line]:
+    """What it logged after `before`."""
+    return parse(worker.log_text()[len(before) :])
+
+
+def lose(worker: WorkerProcess) -> None:
+    """Return when the worker says that it hears of no broker."""
+    wait_for(lambda: "no broker for" in readyz(worker)[1], lambda: f"{readyz(worker)}\n{worker.log_end()}")
+
+
+@pytest.mark.parametrize("how", AWAY)
+def test_idle_workers_say_that_no_broker_answers_and_are_ready_when_one_does(
+    site: Pipeline, broker: KafkaBroker, how: str
+) -> None:
+    workers = site.start(2)
+    feed(site, events(200))
+    site.wait_caught_up()
+    before = {worker: worker.log_text() for worker in workers}
+    AWAY[how](broker)
+    try:
+        for worker in workers:
+            lose(worker)
+            assert readyz(worker)[0] == 503
+        time.sleep(3 * TIMEOUT_MS / 1000)  # long enough for some hundred lines, if every try were told
+        for worker in workers:
+            assert readyz(worker)[0] == 503
+            with worker.get("/healthz") as answer:
+                assert answer.status == 200
+            silent = {
+                name: seconds
+                for name, seconds in worker.metrics().items()
+                if name.startswith("coversumm_broker_silent_seconds")
+            }
+            assert set(silent) == {
+                f'coversumm_broker_silent_seconds{{client="{client}"}}'
+                for client in ("admin", "consumer", "producer")
+            }
+            assert min(silent.values()) > TIMEOUT_MS / 1000
+            assert worker.metrics()["coversumm_ready"] == 0
+            (line,) = since(worker, before[worker])
+            assert line.level == "WARNING"
+            assert line.text.startswith("no broker for ")
+            assert ("Connection refused" in line.text) is (how == "stopped"), line
+    finally:
+        BACK[how](broker)
+    for worker in workers:
+        worker.wait_ready()
+        wait_for(lambda w=worker: "a broker answers again" in w.log_text(), worker.log_end)  # type: ignore[misc]
+        said = since(worker, before[worker])
+        assert sum("a broker answers again" in line.text for line in said) == 1
+        assert len(loud(said)) == 1, said
+    feed(site, events(200, seed=1))
+    catch_up(site)
+    site.stop()
+    site.verify()
+
+
+def catch_up(site: Pipeline) -> None:
+    """Return when all is committed.
+
+    librdkafka may block for ever in the first transaction after a broker was stopped: the commit deadline ends that worker, and
+    it is started again, as a platform does.
+    """
+    targets = site.targets()
+
+    def caught_up() -> bool:
+        for worker in site.workers:
+            if worker.exit_code is not None:
+                site.restart(worker)
+        return site.lag(targets) == 0
+
+    wait_for(caught_up, site.logs, every_s=0.5)
+
+
+@pytest.mark.parametrize("how", AWAY)
+@pytest.mark.parametrize(("order", "code"), [("terminate", 0), ("interrupt", 130)])
+def test_a_worker_that_is_told_to_stop_while_no_broker_answers_stops_orderly(
+    site: Pipeline, broker: KafkaBroker, how: str, order: str, code: int
+) -> None:
+    (worker,) = site.start(1)
+    before = worker.log_text()
+    AWAY[how](broker)
+    try:
+        lose(worker)
+        if order == "interrupt":
+            worker.interrupt()
+        assert (worker.wait() if order == "interrupt" else worker.terminate()) == code, worker.log_end()
+    finally:
+        BACK[how](broker)
+    said = since(worker, before)
+    assert [line.text[:13] for line in said if line.level != "INFO"] == ["no broker for"], worker.log_end()
+
+
+def test_a_rebalance_that_hangs_because_the_broker_is_away_ends_no_worker(
+    site: Pipeline, broker: KafkaBroker
+) -> None:
+    """The watchdog's time passes; a restart would not help, and being not ready is the answer."""
+    limits = {"transaction_timeout_ms": "1000", "commit_timeout_ms": "3000", "stall_timeout_ms": "5000"}
+    worker, member = site.worker(**limits).start(), site.worker(**limits).start()
+    for one in (worker, member):
+        one.wait_ready()
+    member.pause()  # the group waits for it until its session is over, when the next one joins
+    joining = site.worker(**limits).start()
+    wait_for(lambda: "rebalancing" in readyz(worker)[1], worker.log_end, every_s=0.02)
+    broker.pause()
+    try:
+        lose(worker)
+        time.sleep(2 * 5.0)
+        assert worker.alive, worker.log_end()
+        assert "no broker for" in readyz(worker)[1]
+    finally:
+        broker.resume()
+    joining.discard()
+    member.discard()
+    worker.wait_ready()
+    assert worker.terminate() == 0
+
+
+def test_faust_has_nothing_to_complain_of_in_a_healthy_worker_however_short_its_patience(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """Faust's verifier would judge by changelogs that are read otherwise, and by commits that are not Faust's."""
+    with pipeline(kafka, "impatient", tmp_path, settings=SETTINGS) as site:
+        worker = site.worker()
+        worker._command = [sys.executable, "-m", impatient.__name__]
+        worker.start().wait_ready()
+        for seed in range(5):
+            feed(site, events(60, seed=seed))
+            time.sleep(2 * impatient.GRACE_SECONDS)
+        site.wait_caught_up()
+        site.stop()
+        assert loud(parse(worker.log_text())) == []
