@@ -92,12 +92,25 @@ def test_what_data_frames_hold_is_taken(stays):
     assert ratings == {"r1": 4.5, "r2": None}
 
 
+def test_numbers_are_ids_and_what_has_no_sure_meaning_is_left_out_with_a_warning(stays):
+    stays.add([{"entity_id": 7, "review_id": np.int64(81), "text": "good", "rating": "4.5"}])
+    (sentence,) = stays.summary("7").sentences
+    assert (sentence.sentence_id, sentence.rating) == ("81#0", 4.5)
+    told = [review(1), review(2, rating="many"), review(3, occurred_at="03/04/2019")]
+    with pytest.warns(
+        UserWarning, match="review 1: rating 'many' has no sure meaning .* one of 2 such values"
+    ) as said:
+        stays.add(told)
+    assert (len(said), said[0].filename) == (1, __file__)
+    assert stays.summary("e").review_count == 3
+
+
 BAD = [
     ({"entity_id": "e", "review_id": "r"}, "review 1: bad_field: text: missing"),
     ({"entity_id": "e", "text": "t"}, "review 1: bad_field: .*review_id"),
     ({"entity_id": "", "review_id": "r", "text": "t"}, "review 1: .*entity_id"),
     (review(1, sentences=[{"text": "b", "embedding": [1.0]}]), "review 1: wrong_dimension"),
-    (review(1, occurred_at="yesterday"), "review 1: bad_field: .*occurred_at"),
+    (review(1, language=7), "review 1: bad_field: .*language"),
     (review(1, rating=object()), "review 1: bad_json: a value of type object cannot be written as JSON"),
 ]
 
@@ -113,7 +126,7 @@ def test_a_review_that_cannot_be_used_is_named_and_nothing_is_taken_in(stays, ba
 
 def test_bad_ones_are_counted_and_can_be_left_out(stays):
     stays.add([review(9)])
-    told = [review(1), {"entity_id": "e"}, review(2), review(3, rating="many"), review(4, rating=object())]
+    told = [review(1), {"entity_id": "e"}, review(2), review(3, rating=[5]), review(4, rating=object())]
     with pytest.raises(
         ReviewError, match=r"^review 1: .* \(3 of 5 reviews cannot be used; skip_bad=True leaves them out\)$"
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from worker.events import Message, Reason, Record, Rejected, SummaryChanged, decode, read_line
+from worker.events import Message, Reason, Record, Rejected, SummaryChanged, decode
+from worker.events.bare import read_json
 from worker.processing.config import processor_config
 from worker.processing.processor import Processor
 from worker.settings import Settings
@@ -99,7 +101,9 @@ class Summarizer:
 
         A review has `entity_id`, `review_id` and `text`, and may have `rating`, `language` and `occurred_at`; one with the
         ids of an earlier one replaces it. In place of `text` it may bring `sentences`, each a string or
-        `{"text": ..., "embedding": ...}`. What has a `type` is an event of the contract in `schemas/`, deletions included.
+        `{"text": ..., "embedding": ...}`. Ids may be numbers, and dates may be written in other ways than RFC 3339; a date or
+        rating without a sure meaning is left out, with a warning. What has a `type` is an event of the contract in `schemas/`,
+        deletions included.
 
         With `skip_bad` those that cannot be used are left out, and listed in `skipped`.
 
@@ -146,18 +150,27 @@ class Summarizer:
         return Processor(self._config, lambda _partition: self._rows, self._engine)
 
     def _records(self, reviews: Iterable[Mapping[str, object]]) -> tuple[list[Record], list[Skipped]]:
-        """The reviews as records of Kafka, and those that JSON has no words for."""
+        """The reviews as records of Kafka, and those that JSON has no words for. Warns of values without a sure meaning."""
         records: list[Record] = []
         bad: list[Skipped] = []
+        left_out: list[tuple[int, str, object]] = []
         for position, review in enumerate(reviews):
             if not isinstance(review, Mapping):
                 raise TypeError(f"a list of mappings is wanted, and review {position} is {review!r:.80}")
             try:
-                line = read_line(msgspec.json.encode(dict(review), enc_hook=_plain))
+                reading = read_json(msgspec.json.encode(dict(review), enc_hook=_plain))
             except (TypeError, ValueError, OverflowError) as error:
                 bad.append(Skipped(position, Reason.BAD_JSON, str(error)))
             else:
-                records.append(Record(self._config.input_topic, 0, self._next + position, -1, *line))
+                records.append(Record(self._config.input_topic, 0, self._next + position, -1, *reading.line))
+                left_out += [(position, name, value) for name, value in reading.left_out.items()]
+        if left_out:
+            position, name, value = left_out[0]
+            warnings.warn(
+                f"review {position}: {name} {value!r:.80} has no sure meaning and is left out, "
+                f"one of {len(left_out)} such values",
+                stacklevel=3,
+            )
         return records, bad
 
     def _refused(self, records: Sequence[Record]) -> list[Skipped]:
