@@ -77,12 +77,16 @@ def check(reviews: "ReviewFile", settings: Settings, first_line: int) -> None:
 
     findings = Findings()
     lines = 0
-    with output.file_progress(reviews.size, f"{reviews.unit} checked") as progress:
-        for entry in judged(beginning_at(first_line, reviews), event_limits(settings)):
-            lines += 1
-            if isinstance(entry, Faulty):
-                findings.add(entry)
-            progress.update(reviews.position, lines)
+    try:
+        with output.file_progress(reviews.size, f"{reviews.unit} checked") as progress:
+            for entry in judged(beginning_at(first_line, reviews), event_limits(settings)):
+                lines += 1
+                if isinstance(entry, Faulty):
+                    findings.add(entry)
+                progress.update(reviews.position, lines)
+    except KeyboardInterrupt:
+        output.note("interrupted: nothing was sent")
+        raise
     if not lines and reviews.lines < first_line - 1:
         raise SurroundingsError(f"--from-line {first_line}: there are only {reviews.lines:,} {reviews.unit}")
     if findings.total:
