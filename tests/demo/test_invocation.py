@@ -1,6 +1,6 @@
 """The next steps are commands that work where they are printed."""
 
-import json
+import gzip
 import shlex
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from worker.demo.closing import folded, next_steps
-from worker.demo.invocation import own_command
+from worker.demo.invocation import own_command, typed_path
 from worker.demo.reviews import reviews_file
 
 
@@ -79,12 +79,15 @@ def test_every_step_is_a_command_line_that_is_understood():
     assert len(commands) == 5
     for command in commands:
         assert command.startswith(program)
-        first = command.partition(" | ")[0]
-        subprocess.run(["sh", "-c", f"{first} --help"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["sh", "-c", f"{command} --help"], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_the_step_that_needs_no_kafka_works():
-    steps = next_steps(f"{sys.executable} -m worker", shlex.quote(str(reviews_file())))
-    (summarize,) = [step for step in steps if " summarize " in step]
+def test_the_step_that_needs_no_kafka_works(tmp_path):
+    lines = gzip.decompress(reviews_file().read_bytes()).splitlines(keepends=True)
+    file = tmp_path / "some reviews.jsonl"
+    file.write_bytes(b"".join(lines[:20]))
+    (summarize,) = [
+        step for step in next_steps(f"{sys.executable} -m worker", typed_path(file)) if " summarize " in step
+    ]
     done = subprocess.run(["sh", "-c", summarize], capture_output=True, text=True, check=True)
-    assert [json.loads(line)["type"] for line in done.stdout.splitlines()] == ["summary.changed"] * 3
+    assert "Elizabeth" in done.stdout

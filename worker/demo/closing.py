@@ -58,7 +58,7 @@ def next_steps(program: str, reviews: str) -> list[str]:
     """
     return [
         "Next, without Kafka: the same for a file, yours or this one",
-        f"  {program} summarize {reviews} | head -3",
+        f"  {program} summarize {reviews} --pretty -k 5",
         "On your Kafka (at localhost:9092, or where KAFKA_BOOTSTRAP_SERVERS says)",
         f"  {program} topics --partitions 4",
         f"  {program} run",
