@@ -18,7 +18,7 @@ from tests.simulation.surroundings import Ended
 from tests.simulation.world import TOMBSTONE_SECONDS, Violation, World
 from worker.events import Reason, Record
 from worker.processing.config import processor_config
-from worker.state import MemoryRows, SummaryView, read_view, verify_partition
+from worker.state import MemoryRows, StateError, SummaryView, read_view, verify_partition
 from worker.state.keys import APPLIED
 from worker.state.rows import decode_applied
 from worker.stream.summaries import NotHere
@@ -195,7 +195,12 @@ def _check_view(world: World, partition: int, told: SummaryView) -> None:
         ):
             break
     setup, dimension = world.setup, world.settings.dimension
-    wanted = read_view(rows, told.entity_id, dimension=dimension, k=setup.k, distinct=setup.distinct)
+    try:
+        wanted = read_view(rows, told.entity_id, dimension=dimension, k=setup.k, distinct=setup.distinct)
+    except StateError as error:
+        raise Violation(
+            "told", f"what was committed up to {told.next_offset} is no state: {error}"
+        ) from error
     found = replace(told, partition=None, next_offset=None, reservoir=None, refills=None)
     if found != wanted:
         raise Violation("told", f"as of offset {told.next_offset}: {found}, committed is {wanted}")
