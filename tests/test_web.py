@@ -13,8 +13,9 @@ from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SurroundingsError
 from worker.metrics import Metrics
 from worker.state import SummaryView, ViewSentence
+from worker.state.listing import ListedEntity, Page, Search
 from worker.stream.summaries import NotHere
-from worker.web import add_pages, bind, check_port, install_web
+from worker.web import PAGE_SECONDS, add_pages, bind, check_port, install_web
 
 ELSEWHERE = "http://worker-1.example:8080"
 VIEW = SummaryView(
@@ -33,8 +34,9 @@ class FakeState:
     def __init__(self):
         self.is_ready = True
         self.owner = (True, "http://127.0.0.1:8080")
-        self.entities = {"x": VIEW}
+        self.summaries = {"x": VIEW}
         self.asked = []
+        self.searches = []
 
     def ready(self):
         return self.is_ready, "because"
@@ -60,9 +62,19 @@ class FakeState:
     def owner_of(self, entity_id):
         return self.owner
 
+    async def entities(self, search, limit, seconds):
+        self.searches.append((search, limit, seconds))
+        return Page([ListedEntity("x", 3, 2, None, 0)], "x", 7)
+
+    def others(self):
+        return {ELSEWHERE: [2]}
+
+    def describe(self):
+        return {"ready": self.is_ready, "lag": {"0": 5}}
+
     async def summary(self, entity_id):
         self.asked.append(entity_id)
-        return self.entities.get(entity_id)
+        return self.summaries.get(entity_id)
 
 
 @pytest.fixture
@@ -94,6 +106,46 @@ def test_health_and_readiness(state):
     state.is_ready = False
     (health, _, _), (ready, _, body) = get(state, "/healthz", "/readyz")
     assert (health, ready, body) == (200, 503, {"ready": False, "reason": "because"})
+
+
+def test_status_is_answered_whether_ready_or_not(state):
+    state.is_ready = False
+    ((status, _, body),) = get(state, "/status")
+    assert (status, body) == (200, {"ready": False, "lag": {"0": 5}})
+
+
+def test_a_page_of_entities(state):
+    ((status, _, body),) = get(state, "/entities?prefix=a%2F%C3%A9&contains=x&after=%26&limit=7")
+    assert status == 200
+    assert state.searches == [(Search("a/é", "x", "&"), 7, PAGE_SECONDS)]
+    entity = {"entity_id": "x", "sentences": 3, "reviews": 2, "sequence": None, "partition": 0}
+    assert body == {
+        "entities": [entity],
+        "after": "x",
+        "searched": 7,
+        "partitions": [0, 1],
+        "others": {ELSEWHERE: [2]},
+    }
+    get(state, "/entities")
+    assert state.searches[1:] == [(Search(), 100, PAGE_SECONDS)]
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "1001", "x", "", "1e3", "٣"])
+def test_a_limit_that_is_none(state, limit):
+    ((status, _, body),) = get(state, f"/entities?limit={quote(limit)}")
+    assert (status, body, state.searches) == (400, {"error": "limit is a number from 1 to 1000"}, [])
+
+
+def test_no_entities_while_not_ready_or_busy(state, monkeypatch):
+    state.is_ready = False
+    assert get(state, "/entities")[0][::2] == (503, {"error": "because"})
+
+    async def never(*_):
+        await asyncio.sleep(60)
+
+    state.is_ready, state.entities = True, never
+    monkeypatch.setattr("worker.web.SUMMARY_TIMEOUT_SECONDS", 0.05)
+    assert get(state, "/entities")[0][::2] == (503, {"error": "the worker is busy"})
 
 
 def test_metrics_are_those_of_this_moment(state):
@@ -219,7 +271,7 @@ def raw(state, request):
     return asyncio.run(ask())
 
 
-PATHS = ["/", "/healthz", "/readyz", "/metrics", "/entities/x/summary", "/nowhere"]
+PATHS = ["/", "/healthz", "/readyz", "/metrics", "/status", "/entities", "/entities/x/summary", "/nowhere"]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"])
@@ -314,6 +366,14 @@ def test_the_port_is_held_from_the_moment_the_pages_are_installed(state):
             check_port("127.0.0.1", port)
         app.web.init_server()
         routes = {resource.canonical for resource in app.web.web_app.router.resources()}
-        assert routes == {"/", "/healthz", "/readyz", "/metrics", "/entities/{id}/summary"}
+        assert routes == {
+            "/",
+            "/healthz",
+            "/readyz",
+            "/metrics",
+            "/status",
+            "/entities",
+            "/entities/{id}/summary",
+        }
     finally:
         app.web._bound.close()

@@ -6,6 +6,9 @@ the loop lives, and the watchdog ends a worker that stands still. The port is ta
     /healthz                  200 while the event loop answers
     /readyz                   200 when the worker processes its partitions, else 503; the reason in words
     /metrics                  Prometheus
+    /status                   200 what the worker is, whether it is ready, what it holds, and who holds the rest
+    /entities                 200 those of this worker's partitions, a page at a time: prefix, contains, after, limit;
+                              503 while not ready
     /entities/ID/summary      200 the summary as of the last commit, 404 unknown, 307 to the worker that owns it,
                               503 while not ready or nobody is known to own it; ID percent-encoded
 
@@ -16,6 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote_to_bytes
 
@@ -27,14 +32,17 @@ from faust.web.drivers.aiohttp import Web
 from worker.errors import SurroundingsError
 from worker.metrics import CONTENT_TYPE, Metrics, Moment
 from worker.state import SummaryView
+from worker.state.listing import LONGEST_PAGE, Page, Search
 from worker.stream.faust_log import FAUST_LOG
 from worker.stream.summaries import NotHere
 
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
 SUMMARY_TIMEOUT_SECONDS: Final = 20
+PAGE_SECONDS: Final = 0.05
+"""How long the stream may wait for a page of entities."""
 METHODS: Final = ("GET", "HEAD")
-_INDEX: Final = "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/entities/ID/summary\n"
+_INDEX: Final = "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/status\n/entities\n/entities/ID/summary\n"
 
 
 class LiveWorker(Moment, Protocol):
@@ -48,6 +56,15 @@ class LiveWorker(Moment, Protocol):
 
     async def summary(self, entity_id: str) -> SummaryView | None:
         """The summary of an entity that is here, as of the last commit. Raises NotHere where it is going away."""
+
+    async def entities(self, search: Search, limit: int, seconds: float) -> Page:
+        """The next entities that are here; the stream waits for it at most so many seconds."""
+
+    def others(self) -> dict[str, list[int]]:
+        """By URL the partitions that are not here."""
+
+    def describe(self) -> dict[str, Any]:
+        """What it is, whether it is ready, and what it holds, as JSON."""
 
 
 class WorkerWeb(Web):  # type: ignore[misc]
@@ -111,6 +128,8 @@ def add_pages(application: web.Application, worker: LiveWorker, metrics: Metrics
     application.router.add_get("/healthz", pages.healthz)
     application.router.add_get("/readyz", pages.readyz)
     application.router.add_get("/metrics", pages.metrics)
+    application.router.add_get("/status", pages.status)
+    application.router.add_get("/entities", pages.entities)
     application.router.add_get(f"{PREFIX}{{id:.*}}{SUFFIX}", pages.summary)
 
 
@@ -153,6 +172,29 @@ class Pages:
         page = self._metrics.page(self._worker)
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})
 
+    async def status(self, _request: web.Request) -> web.Response:
+        """What the worker is and holds; for `coversumm-worker status`."""
+        return web.json_response(self._worker.describe())
+
+    async def entities(self, request: web.Request) -> web.Response:
+        """A page of the entities that are here, where to go on, and who has the others."""
+        try:
+            search, limit = _search(request.query)
+        except ValueError as error:
+            return _error(400, str(error))
+        ready, reason = self._worker.ready()
+        if not ready:
+            return _error(503, reason)
+        partitions = sorted(self._worker.lag())
+        try:
+            page = await asyncio.wait_for(
+                self._worker.entities(search, limit, PAGE_SECONDS), SUMMARY_TIMEOUT_SECONDS
+            )
+        except TimeoutError:
+            return _error(503, "the worker is busy")
+        body = {**asdict(page), "partitions": partitions, "others": self._worker.others()}
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json", charset="utf-8")
+
     async def summary(self, request: web.Request) -> web.Response:
         """An entity's summary, or where to ask for it."""
         try:
@@ -183,6 +225,14 @@ def _entity_id(request: web.Request) -> str:
     """The id exactly as it was percent-encoded: the router's own decoding keeps some sequences."""
     encoded = request.rel_url.raw_path.removeprefix(PREFIX).removesuffix(SUFFIX)
     return unquote_to_bytes(encoded).decode()
+
+
+def _search(query: Mapping[str, str]) -> tuple[Search, int]:
+    """What is asked for, and how many at most. Raises ValueError with a message for the one who asks."""
+    limit = query.get("limit", "100")
+    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit) <= LONGEST_PAGE):
+        raise ValueError(f"limit is a number from 1 to {LONGEST_PAGE}")
+    return Search(query.get("prefix", ""), query.get("contains", ""), query.get("after")), int(limit)
 
 
 def _error(status: int, message: str) -> web.Response:

@@ -96,6 +96,8 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
         "topics",
         "run",
         "send FILE",
+        "status",
+        "entities [PREFIX]",
         "watch [ENTITY]",
         "inspect ENTITY",
         "verify",

@@ -325,9 +325,9 @@ class Database:
         """A row."""
         return self.file.rows.get(key)
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Rows in order."""
-        return self.file.rows.scan(prefix)
+        return self.file.rows.scan(prefix, start)
 
     def close(self) -> None:
         """Nobody may use it any more."""

@@ -23,11 +23,13 @@ from worker.cli import (
     config,
     demo,
     dlq,
+    entities,
     inspect,
     output,
     reset,
     run,
     send,
+    status,
     summarize,
     topics,
     verify,
@@ -43,7 +45,7 @@ INTERRUPTED = 128 + signal.SIGINT
 SECTIONS = {
     "To try it": (demo, summarize),
     "To run it": (config, topics, run, send),
-    "To look at it": (watch, inspect, verify),
+    "To look at it": (status, entities, watch, inspect, verify),
     "When something went wrong": (dlq, reset),
     "Around it": (completion,),
 }

@@ -72,6 +72,20 @@ def cell(value: object) -> str:
     return "-" if value is None else printable(str(value))
 
 
+def ranges(numbers: list[int]) -> str:
+    """Ascending numbers, neighbours put together: `0-3, 7`; `-` where there are none."""
+    return ", ".join(_runs(numbers)) or "-"
+
+
+def _runs(numbers: list[int]) -> Iterator[str]:
+    begin = 0
+    for i in range(1, len(numbers) + 1):
+        if i == len(numbers) or numbers[i] != numbers[i - 1] + 1:
+            first, last = numbers[begin], numbers[i - 1]
+            yield str(first) if first == last else f"{first}-{last}"
+            begin = i
+
+
 def printable(text: str) -> str:
     """The text without what could move a terminal's cursor: reviews and ids are other people's."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

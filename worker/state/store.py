@@ -16,8 +16,8 @@ class Rows(Protocol):
     def get(self, key: bytes) -> bytes | None:
         """The row's value, None where there is no row."""
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All rows whose key starts with `prefix`, ascending, as they were when the iteration began."""
+    def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """All rows whose key starts with `prefix`, ascending, as they were when the iteration began; from `start` on."""
 
 
 class MemoryRows:
@@ -33,13 +33,13 @@ class MemoryRows:
         """See `Rows`."""
         return self._values.get(key)
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """See `Rows`."""
         self._sort()
-        start = bisect_left(self._keys, prefix)
+        first = bisect_left(self._keys, max(prefix, start or prefix))
         upper = successor(prefix)
-        end = len(self._keys) if upper is None else bisect_left(self._keys, upper, lo=start)
-        found = [(key, self._values[key]) for key in self._keys[start:end]]
+        end = len(self._keys) if upper is None else bisect_left(self._keys, upper, lo=first)
+        found = [(key, self._values[key]) for key in self._keys[first:end]]
         return iter(found)
 
     def write(self, changes: Changes) -> None:

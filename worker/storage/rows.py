@@ -31,14 +31,14 @@ class RocksRows:
             raise explained(self._folder, error) from error
         return value
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """See `Rows`."""
         options = ReadOptions()
         upper = successor(prefix)
         if upper is not None:  # keeps the iterator from walking through removed rows beyond the prefix
             options.set_iterate_upper_bound(upper)
         iterator = self._database.iter(options)
-        iterator.seek(prefix)
+        iterator.seek(max(prefix, start or prefix))
         valid, key, value, step = iterator.valid, iterator.key, iterator.value, iterator.next
         while valid():
             yield key(), value()

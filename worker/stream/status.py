@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
+from worker import __version__
 from worker.kafka.contact import Silence
 from worker.kafka.partitioner import partition_of
+from worker.processing.processor import Processor
 from worker.state import SummaryView
+from worker.state.listing import Page, Search, read_page
+from worker.stream.assignment import Role
 from worker.stream.watchdog import BUSY
 from worker.stream.worker import StreamWorker
 
@@ -31,6 +36,8 @@ class WorkerStatus:
         self._partitions = worker.partitions
         self._contact = worker.contact
         self._outage_seconds = min(worker.contact.timeout_seconds, worker.settings.stall_timeout_ms / 2000)
+        self._settings = worker.settings
+        self._processor = worker.processor
 
     def ready(self) -> tuple[bool, str]:
         """Whether the worker processes its partitions: joined, restored, not rebalancing; and in words why not.
@@ -125,3 +132,42 @@ class WorkerStatus:
         """The summary of an entity as of the last commit, None when there is no such entity. Raises NotHere."""
         partition = partition_of(entity_id, self._partitions)
         return await self._summaries.read(partition, entity_id)
+
+    def describe(self) -> dict[str, Any]:
+        """What the worker is, whether it is ready, what it holds, and by URL what the others do, as far as it knows."""
+        ready, reason = self.ready()
+        membership, roles = self._assignment.membership, dict(self._assignment.roles)
+        return {
+            "version": __version__,
+            "instance_id": self._settings.instance_id,
+            "group": self._settings.app_id,
+            "member_id": None if membership is None else membership.member_id,
+            "epoch": self._settings.epoch,
+            "url": str(self._app.conf.canonical_url),
+            "ready": ready,
+            "reason": reason,
+            "waiting_for": self.stall(),
+            "partition_count": self._partitions,
+            "lag": {str(partition): lag for partition, lag in sorted(self.lag().items())},
+            "standbys": sorted(partition for partition, role in roles.items() if role is Role.STANDBY),
+            "others": self.others(),
+        }
+
+    async def entities(self, search: Search, limit: int, seconds: float) -> Page:
+        """The next entities of the partitions that are here; the stream waits for it at most so many seconds."""
+
+        def read(processor: Processor) -> Page:
+            until = time.monotonic() + seconds
+            rows = {partition: processor.rows(partition) for partition in list(self._assignment.positions)}
+            return read_page(rows, search, limit, lambda: time.monotonic() < until)
+
+        return await self._processor.run(read)
+
+    def others(self) -> dict[str, list[int]]:
+        """By URL the partitions that are not here, as the group has assigned them."""
+        found = {}
+        for url, topics in self._app.router.tables_metadata().items():
+            elsewhere = set(topics.get(self._changelog_topic, ())) - self._assignment.positions.keys()
+            if elsewhere:
+                found[str(url)] = sorted(elsewhere)
+        return found

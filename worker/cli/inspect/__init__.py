@@ -9,6 +9,7 @@ from worker.cli.command import Command
 from worker.cli.inspect.history import CHANGES_SHOWN, show_history
 from worker.cli.inspect.reviews import show_reviews
 from worker.cli.inspect.summaries import show_summaries
+from worker.cli.web_address import url_option
 from worker.settings import Settings
 
 
@@ -27,7 +28,7 @@ from worker.settings import Settings
     ],
 )
 @click.argument("entity")
-@click.option("--url", help="Of any running worker; without it, the settings' web address on this machine.")
+@url_option
 @click.option(
     "--data-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

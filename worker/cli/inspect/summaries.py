@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import click
-
 from worker.cli import output
 from worker.cli.tables import Column, show_facts, show_table
+from worker.cli.web_address import local_url
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 
@@ -34,7 +33,7 @@ def show_summaries(entity: str, url: str | None, data_dir: Path | None, as_json:
     if data_dir is not None:
         found = _from_data_dir(entity, data_dir, Settings.from_environment())
     else:
-        found = _from_worker(entity, url or _local_url(Settings.from_environment()))
+        found = _from_worker(entity, url or local_url(Settings.from_environment()))
     for view in found:
         if as_json:
             output.print_json(view)
@@ -43,15 +42,8 @@ def show_summaries(entity: str, url: str | None, data_dir: Path | None, as_json:
     return bool(found)
 
 
-def _local_url(settings: Settings) -> str:
-    host = settings.web_bind if settings.web_bind not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104
-    return f"http://{host}:{settings.web_port}"
-
-
 def _from_worker(entity: str, url: str) -> list[dict[str, Any]]:
     """Follows the redirect to the worker that owns the entity."""
-    if not url.startswith(("http://", "https://")):
-        raise click.UsageError(f"--url {url!r} is not a URL like http://127.0.0.1:8080.")
     address = f"{url.rstrip('/')}/entities/{quote(entity, safe='')}/summary"
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310

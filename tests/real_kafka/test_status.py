@@ -1,0 +1,133 @@
+"""`status` and `entities` on a real Kafka: two workers, one stopped, then none; and a group that never was."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.workers import (
+    COMMAND,
+    ROOT,
+    Pipeline,
+    WorkerProcess,
+    clean_environment,
+    pipeline,
+    wait_for,
+)
+from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events, feed
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
+
+
+@pytest.fixture
+def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
+    """A pipeline of the test's own name, with a standby for each partition."""
+    name = request.node.originalname.removeprefix("test_").replace("_", "-")
+    settings = {**SETTINGS, "COVERSUMM_STANDBY_REPLICAS": "1", "COVERSUMM_SESSION_TIMEOUT_MS": "60000"}
+    with pipeline(kafka, name, tmp_path, settings=settings, input_config=LARGE_MESSAGES) as made:
+        yield made
+
+
+def tool(site: Pipeline, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """A command beside the workers, without a data directory of theirs."""
+    own = {"COVERSUMM_DATA_DIR": str(site.directory / "none"), **settings}
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=ROOT,
+        env=clean_environment({**site.environment, **own}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+def status(site: Pipeline, code: int = 0) -> dict[str, Any]:
+    """What `status` prints."""
+    ended = tool(site, "status")
+    assert ended.returncode == code, (ended.stdout, ended.stderr)
+    found: dict[str, Any] = json.loads(ended.stdout)
+    assert ended.stderr.splitlines() == [f"coversumm-worker: error: {one}" for one in found["problems"]]
+    return found
+
+
+def settled(site: Pipeline, workers: int) -> dict[str, Any]:
+    """`status` once so many workers share all partitions, nothing is wrong and nothing left to do."""
+    last = None
+
+    def is_settled() -> bool:
+        nonlocal last
+        last = tool(site, "status")
+        if last.returncode:
+            return False
+        found = json.loads(last.stdout)
+        return len(found["workers"]) == workers and not sum(one["lag"] for one in found["partitions"])
+
+    wait_for(is_settled, lambda: f"{last}\n{site.logs()}", every_s=0.5)
+    return status(site)
+
+
+def url(worker: WorkerProcess) -> str:
+    """Its web address."""
+    return f"http://127.0.0.1:{worker.web_port}"
+
+
+def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
+    """Who owns what, lag, readiness and addresses, each from where it is known."""
+    before = status(site, code=1)
+    assert (before["workers"], before["problems"]) == ([], [f"no worker runs in the group {site.name}"])
+    assert [one["lag"] for one in before["partitions"]] == [0] * site.partitions
+
+    first, second = site.start(2)
+    load = events(300)
+    feed(site, load)
+    site.wait_caught_up()
+    both = settled(site, 2)
+    assert (both["state"], both["topic"]) == ("Stable", site.input_topic)
+    assert {one["url"] for one in both["workers"]} == {url(first), url(second)}
+    assert all(one["ready"] is True and one["version"] for one in both["workers"])
+    given = [one["partitions"] for one in both["workers"]]
+    assert sorted(chain.from_iterable(given)) == list(range(site.partitions))
+    assert sorted(one["standbys"] for one in both["workers"]) == sorted(given), "each is the other's standby"
+    owner = {p: one["name"] for one in both["workers"] for p in one["partitions"]}
+    assert {one["partition"]: one["worker"] for one in both["partitions"]} == owner
+
+    second.pause()
+    frozen = status(site)
+    (away,) = (one for one in frozen["workers"] if one["url"] == url(second))
+    (there,) = (one for one in frozen["workers"] if one["url"] == url(first))
+    assert (away["ready"], away["version"]) == (None, None)
+    assert away["reason"].startswith("no answer from here: ")
+    assert there["ready"] is True
+    second.resume()
+
+    second.terminate()
+    alone = settled(site, 1)
+    assert alone["workers"][0]["partitions"] == list(range(site.partitions))
+
+    first.terminate()
+    feed(site, load[:40])
+    none = status(site, code=1)
+    assert (none["workers"], none["problems"]) == ([], [f"no worker runs in the group {site.name}"])
+    assert sum(one["lag"] for one in none["partitions"]) == 40
+    assert all(one["committed"] for one in none["partitions"] if one["end"])
+
+
+def test_what_is_not_there(site: Pipeline) -> None:
+    """No topic and no broker: one line, exit code 2."""
+    for setting, value, told in (
+        ("COVERSUMM_INPUT_TOPIC", "nothing.here", "the input topic nothing.here does not exist"),
+        ("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9", "no answer from KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:9"),
+    ):
+        ended = tool(site, "status", **{setting: value})
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert ended.stderr.startswith(f"coversumm-worker: error: {told}")
+        assert ended.stderr.count("\n") == 1

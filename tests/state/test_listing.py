@@ -1,0 +1,139 @@
+"""Entities listed and searched: all of them once, in key order, whatever rows lie between."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.state import CorruptRow, MemoryRows
+from worker.state.keys import IncarnationKeys, garbage_key, header_key
+from worker.state.listing import Page, Search, find_entities, merged, order, read_page
+from worker.state.rows import Header, Published, encode_header, encode_published
+
+IDS = st.text(st.sampled_from("abB0é\x00\uffff"), max_size=4)
+
+
+class CountedRows(MemoryRows):
+    """Counts the seeks."""
+
+    seeks = 0
+
+    def scan(self, prefix, start=None):
+        self.seeks += 1
+        return super().scan(prefix, start)
+
+
+def stored(entities, deleted=()):
+    """Rows of entities with many reviews each; of deleted ones some rows that are still to be removed."""
+    rows = CountedRows()
+    for number, entity_id in enumerate(entities):
+        entity = entity_id.encode()
+        keys = IncarnationKeys(entity, number)
+        header = header_key(entity)
+        values = {header: encode_header(header, Header(number + 1, 10 * number, number))}
+        if number % 2:
+            values[keys.published] = encode_published(keys.published, Published(100 + number, {}))
+        values |= {keys.review(b"r%d" % i): b"" for i in range(20)}
+        values |= {IncarnationKeys(entity, number + 1000).review(b"old"): b""}
+        rows.write(values)
+    for entity_id in deleted:
+        rows.write(
+            {
+                IncarnationKeys(entity_id.encode(), 5).review(b"r"): b"",
+                garbage_key(entity_id.encode(), 5): b"",
+            }
+        )
+    rows.write({b"A": b"", b"F": b"", b"Z": b""})
+    return rows
+
+
+@given(ids=st.sets(IDS, max_size=12), deleted=st.sets(IDS, max_size=4), prefix=IDS, after=st.none() | IDS)
+def test_exactly_those_with_the_prefix_beyond_the_last(ids, deleted, prefix, after):
+    rows = stored(sorted(ids), deleted - ids)
+    encoded = None if after is None else after.encode()
+    found = [entity.decode() for entity, _ in find_entities(rows, prefix.encode(), encoded)]
+    wanted = [one for one in ids if one.startswith(prefix) and (after is None or order(one) > order(after))]
+    assert found == sorted(wanted, key=order)
+    lengths = {len(one.encode()) for one in ids | deleted}
+    assert rows.seeks <= len(ids | deleted) + 2 * len(lengths) + 2, (
+        "as many seeks as entities, however many rows"
+    )
+
+
+@given(
+    shares=st.lists(st.sets(IDS, max_size=8), min_size=1, max_size=3),
+    contains=st.sampled_from(["", "a", "B0", "é"]),
+    limit=st.integers(1, 5),
+    patience=st.integers(0, 6),
+)
+def test_pages_of_several_partitions_give_each_once(shares, contains, limit, patience):
+    """Whatever the pages' length, and wherever time runs out."""
+    seen: set[str] = set()
+    parts = {}
+    for number, share in enumerate(shares):
+        parts[number] = stored(sorted(share - seen))
+        seen |= share
+    found, after = [], None
+    for _ in range(100):
+        page = read_page(
+            parts,
+            Search(contains=contains, after=after),
+            limit,
+            iter([True] * patience + [False] * 100).__next__,
+        )
+        assert len(page.entities) <= limit
+        found += [one.entity_id for one in page.entities]
+        after = page.after
+        if after is None:
+            break
+    assert found == sorted((one for one in seen if contains in one), key=order)
+
+
+def test_what_is_told_of_an_entity():
+    page = read_page({3: stored(["a", "b"])}, Search(), 10)
+    assert [
+        (one.entity_id, one.reviews, one.sentences, one.sequence, one.partition) for one in page.entities
+    ] == [
+        ("a", 1, 0, None, 3),
+        ("b", 2, 10, 101, 3),
+    ]
+    assert (page.after, page.searched) == (None, 2)
+
+
+def test_an_entity_in_two_partitions_is_on_one_page():
+    """Its producers chose the partitions; the next page goes on after the id."""
+    page = read_page({0: stored(["a", "b"]), 1: stored(["a"])}, Search(), 1)
+    assert [(one.entity_id, one.partition) for one in page.entities] == [("a", 0), ("a", 1)]
+    assert page.after == "a"
+
+
+def test_a_key_that_is_none_is_told():
+    rows = MemoryRows({header_key(b"abcde")[:-3]: b""})
+    with pytest.raises(CorruptRow):
+        list(find_entities(rows))
+
+
+@given(
+    shares=st.lists(st.sets(IDS, max_size=8), min_size=1, max_size=3),
+    limits=st.lists(st.integers(1, 6), min_size=3, max_size=3),
+    limit=st.integers(1, 6),
+)
+def test_pages_of_several_workers_are_one(shares, limits, limit):
+    """Each worker's page ends where it ends; nothing beyond the first end is shown, so nothing is passed over."""
+    seen: set[str] = set()
+    workers = []
+    for number, share in enumerate(shares):
+        workers.append({number: stored(sorted(share - seen))})
+        seen |= share
+    found, after = [], None
+    for _ in range(100):
+        pages = [
+            read_page(parts, Search(after=after), most) for parts, most in zip(workers, limits, strict=False)
+        ]
+        page = merged(pages, limit)
+        assert len(page.entities) <= limit
+        found += [one.entity_id for one in page.entities]
+        after = page.after
+        if after is None:
+            break
+    assert found == sorted(seen, key=order)
+    assert merged([Page([], None, 0)], 1) == Page([], None, 0)

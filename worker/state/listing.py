@@ -1,0 +1,144 @@
+"""The entities of a partition without their reviews: listed and searched, a page at a time.
+
+Rows are ordered by the length of the entity's id and then by its bytes, and all of an entity's rows are neighbours. So the next
+entity is found by one seek past the present one's rows, however many they are, and the ids with a prefix by a seek or two for
+each length of id that there is. A page costs as many seeks as it looks at entities.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from worker.state.errors import CorruptRow
+from worker.state.keys import ENTITY, IncarnationKeys, describe, header_key, parse_entity_key
+from worker.state.rows import Header, decode_header, decode_published
+from worker.state.store import Rows, successor
+
+LONGEST_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Which entities are looked for: those after `after`, in the order of their keys, with all that is given here."""
+
+    prefix: str = ""
+    contains: str = ""
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEntity:
+    """An entity; `sequence` is the offset of the event that last changed its summary, None where nothing was published."""
+
+    entity_id: str
+    sentences: int
+    reviews: int
+    sequence: int | None
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some entities, and after which one to go on; None where there are no more. `searched`: how many were looked at."""
+
+    entities: list[ListedEntity]
+    after: str | None
+    searched: int
+
+
+def order(entity_id: str) -> tuple[int, bytes]:
+    """What entities are ordered by."""
+    encoded = entity_id.encode()
+    return len(encoded), encoded
+
+
+def read_page(
+    partitions: Mapping[int, Rows], search: Search, limit: int, has_time: Callable[[], bool] = lambda: True
+) -> Page:
+    """The next entities of these partitions together.
+
+    Args:
+        partitions: their rows.
+        search: which entities.
+        limit: at most so many.
+        has_time: asked after each one that was looked at; the page ends where there is none left.
+
+    Raises:
+        CorruptRow, UnknownFormat: a row is not what was written.
+    """
+    after = None if search.after is None else search.after.encode()
+    found = heapq.merge(
+        *(_numbered(number, rows, search.prefix.encode(), after) for number, rows in partitions.items())
+    )
+    entities: list[ListedEntity] = []
+    searched, last = 0, None
+    for (_, entity), number, header in found:
+        if entity != last and last is not None and (len(entities) >= limit or not has_time()):
+            return Page(entities, last.decode(), searched)
+        searched, last = searched + 1, entity
+        entity_id = entity.decode()
+        if search.contains in entity_id:
+            sequence = _sequence(partitions[number], entity, header)
+            entities.append(ListedEntity(entity_id, header.sentences, header.reviews, sequence, number))
+    return Page(entities, None, searched)
+
+
+def find_entities(
+    rows: Rows, prefix: bytes = b"", after: bytes | None = None
+) -> Iterator[tuple[bytes, Header]]:
+    """The entities with the prefix, of keys beyond `after`, in key order. Raises CorruptRow, UnknownFormat."""
+    start = header_key(prefix)
+    if after is not None:
+        start = max(start, _beyond(after))
+    while (found := next(rows.scan(ENTITY, start), None)) is not None:
+        key, value = found
+        entity = _entity(key)
+        first = header_key(bytes(len(entity)))[:5] + prefix  # of those with the prefix and this length of id
+        if key < first:
+            start = first
+        elif not entity.startswith(prefix):
+            start = header_key(bytes(len(entity) + 1))[:5] + prefix
+        else:
+            if len(key) == len(header_key(entity)):  # else rows of a deleted entity, still to be removed
+                yield entity, decode_header(key, value)
+            start = _beyond(entity)
+
+
+def _numbered(
+    number: int, rows: Rows, prefix: bytes, after: bytes | None
+) -> Iterator[tuple[tuple[int, bytes], int, Header]]:
+    for entity, header in find_entities(rows, prefix, after):
+        yield (len(entity), entity), number, header
+
+
+def _beyond(entity: bytes) -> bytes:
+    """The smallest key beyond all rows of the entity."""
+    beyond = successor(header_key(entity))
+    assert beyond is not None
+    return beyond
+
+
+def _entity(key: bytes) -> bytes:
+    try:
+        return parse_entity_key(key).entity
+    except ValueError as error:
+        raise CorruptRow(describe(key), str(error)) from error
+
+
+def _sequence(rows: Rows, entity: bytes, header: Header) -> int | None:
+    key = IncarnationKeys(entity, header.incarnation).published
+    value = rows.get(key)
+    return None if value is None else decode_published(key, value).sequence
+
+
+def merged(pages: Iterable[Page], limit: int) -> Page:
+    """One page of those of several workers, all for the same search: no further than the least complete of them goes."""
+    pages = list(pages)
+    ends = [page.after for page in pages if page.after is not None]
+    end = min(ends, key=order, default=None)
+    known = sorted((one for page in pages for one in page.entities), key=lambda one: order(one.entity_id))
+    kept = [one for one in known if end is None or order(one.entity_id) <= order(end)]
+    searched = sum(page.searched for page in pages)
+    if len(kept) > limit:
+        return Page(kept[:limit], kept[limit - 1].entity_id, searched)
+    return Page(kept, end, searched)
