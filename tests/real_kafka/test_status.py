@@ -23,6 +23,7 @@ from tests.harness.workers import (
     wait_for,
 )
 from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events, feed
+from worker.state.listing import order
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -75,6 +76,30 @@ def settled(site: Pipeline, workers: int) -> dict[str, Any]:
     return status(site)
 
 
+def listed(site: Pipeline, *arguments: str) -> list[dict[str, Any]]:
+    """What `entities` prints; nothing is missing."""
+    ended = tool(site, "entities", *arguments)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def histories(site: Pipeline, entity: dict[str, Any]) -> None:
+    """`inspect --history`: each change has the texts of what came and what went, and they lead to the next."""
+    ended = tool(site, "inspect", entity["entity_id"], "--history", "1000")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    changes = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert changes[-1]["sequence"] == entity["sequence"]
+    assert not any(change["incomplete"] for change in changes)
+    shown: dict[str, str] = {}
+    for change in changes:
+        assert list(change["added_texts"]) == change["added"]
+        assert change["removed_texts"] == {one: shown.pop(one) for one in change["removed"]}
+        shown |= change["added_texts"]
+        assert len(shown) == change["sentences"]
+    last = json.loads(tool(site, "inspect", entity["entity_id"], "--history", "1").stdout)
+    assert last == changes[-1], "the texts of what went are in the change before, shown or not"
+
+
 def url(worker: WorkerProcess) -> str:
     """Its web address."""
     return f"http://127.0.0.1:{worker.web_port}"
@@ -99,6 +124,18 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     assert sorted(one["standbys"] for one in both["workers"]) == sorted(given), "each is the other's standby"
     owner = {p: one["name"] for one in both["workers"] for p in one["partitions"]}
     assert {one["partition"]: one["worker"] for one in both["partitions"]} == owner
+
+    found = listed(site, "--url", url(first))
+    assert found == listed(site, "--url", url(second)), "either tells of both"
+    assert [one["entity_id"] for one in found] == sorted((one["entity_id"] for one in found), key=order)
+    assert all({one["partition"] for one in found} & set(share) for share in given)
+    own = ("--data-dir", str(first.data_dir))  # its own partitions and the standbys, which follow
+    wait_for(lambda: listed(site, *own) == found, lambda: f"{listed(site, *own)} is not {found}", every_s=0.5)
+    busiest = max(found, key=lambda one: one["reviews"])
+    prefix = busiest["entity_id"][:-1]
+    some = listed(site, prefix, "--contains", busiest["entity_id"][-1], "--url", url(first))
+    assert busiest in some
+    histories(site, busiest)
 
     second.pause()
     frozen = status(site)

@@ -34,6 +34,10 @@ class PublishedChange:
     cause: dict[str, Any] | None
     added: list[str]
     removed: list[str]
+    added_texts: dict[str, str]
+    """By sentence id."""
+    removed_texts: dict[str, str | None]
+    """By sentence id, from the summary before; None where that is not in the topic any more."""
     sentences: int
     """In the summary."""
     sentence_count: int | None
@@ -58,12 +62,12 @@ def published_changes(settings: Settings, entity_id: str, limit: int) -> list[Pu
 
 def _changes(reader: TopicReader, partitions: list[int], key: bytes) -> Iterator[PublishedChange]:
     for partition in partitions:
-        before: int | None = None
+        before: dict[str, Any] = {}
         for stored in reader.read(partition):
             if stored.record.key == key:
-                change = _change(stored, before)
-                before = change.sequence
-                yield change
+                body = summary_body(stored)
+                yield _change(stored, body, before)
+                before = body
 
 
 def summary_body(stored: Stored) -> dict[str, Any]:
@@ -80,10 +84,13 @@ def summary_body(stored: Stored) -> dict[str, Any]:
         ) from error
 
 
-def _change(stored: Stored, before: int | None) -> PublishedChange:
+def _change(stored: Stored, body: dict[str, Any], before: dict[str, Any]) -> PublishedChange:
+    """What the body changed, with the texts of what it removed by the body before it in the topic."""
     record = stored.record
-    body = summary_body(stored)
     previous = body.get("previous_sequence")
+    incomplete = previous is not None and previous != before.get("sequence")
+    texts, texts_before = _texts(body), {} if incomplete else _texts(before)
+    removed = body.get("removed", [])
     return PublishedChange(
         partition=record.partition,
         offset=record.offset,
@@ -92,12 +99,19 @@ def _change(stored: Stored, before: int | None) -> PublishedChange:
         epoch=body.get("epoch"),
         sequence=body.get("sequence"),
         previous_sequence=previous,
-        incomplete=previous is not None and previous != before,
+        incomplete=incomplete,
         occurred_at=body.get("occurred_at"),
         cause=body.get("cause"),
         added=body.get("added", []),
-        removed=body.get("removed", []),
+        removed=removed,
+        added_texts={one: texts[one] for one in body.get("added", []) if one in texts},
+        removed_texts={one: texts_before.get(one) for one in removed},
         sentences=len(body.get("sentences", [])),
         sentence_count=body.get("sentence_count"),
         review_count=body.get("review_count"),
     )
+
+
+def _texts(body: dict[str, Any]) -> dict[str, str]:
+    """By sentence id the texts of a summary."""
+    return {one["sentence_id"]: one["text"] for one in body.get("sentences", [])}

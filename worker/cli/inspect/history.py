@@ -1,19 +1,18 @@
 """The last changes that were published of an entity, from the output topic."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from worker.cli import output
+from worker.cli.tables import Column, show_table
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from worker.operations.history import PublishedChange
 
 CHANGES_SHOWN = 20
 """Unless the command says another number."""
-COLUMNS = ("sequence", "published", "cause", "review", "added", "removed", "shown", "sentences", "reviews")
+TEXT_GONE = "(its text is not in the topic any more)"
 
 
 def show_history(entity: str, limit: int, as_json: bool) -> bool:
@@ -23,34 +22,38 @@ def show_history(entity: str, limit: int, as_json: bool) -> bool:
     from worker.operations.history import published_changes
 
     changes = published_changes(Settings.from_environment(), entity, limit)
-    if as_json:
-        for change in changes:
+    for change in changes:
+        if as_json:
             output.print_json(asdict(change))
-    elif changes:
-        output.console().print(_table(changes))
+        else:
+            _show(change)
     if any(change.incomplete for change in changes):
         output.note("changes before or between these were compacted away")
     return bool(changes)
 
 
-def _table(changes: "Iterable[PublishedChange]") -> "Table":
-    from rich.table import Table
+def _show(change: "PublishedChange") -> None:
+    """When and why, and below it each sentence that came or went."""
+    console = output.console()
+    console.print(output.printable("  ".join(_heading(change))), style="bold", soft_wrap=True)
+    lines = [("+", one, change.added_texts.get(one)) for one in change.added]
+    lines += [("-", one, change.removed_texts.get(one) or TEXT_GONE) for one in change.removed]
+    if lines:
+        styles = ["green" if sign == "+" else "red" for sign, *_ in lines]
+        show_table((Column(""), Column("sentence"), Column("text", prose=True)), lines, styles)
+    console.print()
 
-    table = Table()
-    for name in COLUMNS:
-        table.add_column(name, overflow="fold")
-    for change in changes:
-        cause = change.cause or {"type": "entity deleted", "review_id": None}
-        cells = (
-            change.sequence,
-            change.published_at,
-            cause["type"],
-            cause["review_id"],
-            "\n".join(f"+ {one}" for one in change.added),
-            "\n".join(f"- {one}" for one in change.removed),
-            change.sentences,
-            change.sentence_count,
-            change.review_count,
-        )
-        table.add_row(*("\n".join(map(output.cell, str(cell).split("\n"))) for cell in cells))
-    return table
+
+def _heading(change: "PublishedChange") -> Iterator[str]:
+    if change.tombstone:
+        yield f"offset {change.offset}"
+    else:
+        yield f"sequence {change.sequence}"
+    if change.published_at is not None:
+        yield change.published_at
+    cause = change.cause or {}
+    yield " ".join(
+        str(part) for part in (cause.get("type", "entity deleted"), cause.get("review_id")) if part
+    )
+    if not change.tombstone:
+        yield f"{change.sentences} of {change.sentence_count} sentences, {change.review_count} reviews"

@@ -1,0 +1,149 @@
+"""`entities`: of a data directory and of workers, paged, searched, and honest about what is not in the list."""
+
+import json
+import threading
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.cli.events import sample
+from tests.cli.test_stored import _rows, _store
+from worker.cli import entities as command
+from worker.state import MemoryRows
+from worker.state.listing import Search, order, read_page
+
+IDS = [*(f"B{number:03}" for number in range(40)), "long-id-of-a-stay", "é/1"]
+
+
+@pytest.fixture(scope="module")
+def partitions():
+    """Rows of two partitions, as a worker stores them: every third entity in the second."""
+    events = [{**event, "entity_id": IDS[i]} for i, event in enumerate(sample(len(IDS)))]
+    return {0: _rows([one for i, one in enumerate(events) if i % 3], 0), 1: _rows(events[::3], 1)}
+
+
+@pytest.fixture
+def data_dir(tmp_path, partitions):
+    for number, rows in partitions.items():
+        _store(tmp_path / "data", number, rows)
+    return tmp_path / "data"
+
+
+@contextmanager
+def served(mine, others):
+    """A worker's `/entities` over these rows; `others` is what it tells of them."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked = parse_qs(urlsplit(self.path).query)
+            given = {name: asked[name][0] for name in ("prefix", "contains", "after") if name in asked}
+            page = read_page(mine, Search(**given), min(7, int(asked["limit"][0])))
+            entities = [{name: getattr(one, name) for name in one.__slots__} for one in page.entities]
+            body = {"entities": entities, "after": page.after, "searched": page.searched}
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({**body, "partitions": list(mine), "others": others}).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def group(partitions):
+    """The address of one of two workers."""
+    with ExitStack() as stack:
+        second = stack.enter_context(served({1: MemoryRows(partitions[1])}, {}))
+        yield stack.enter_context(served({0: MemoryRows(partitions[0])}, {second: [1]}))
+
+
+def listed(ended):
+    assert ended.code == 0, ended
+    return [json.loads(line)["entity_id"] for line in ended.out.splitlines()]
+
+
+def test_all_of_a_data_directory_in_the_order_of_the_rows(run, data_dir):
+    ended = run("entities", "--data-dir", data_dir)
+    assert listed(ended) == sorted(IDS, key=order)
+    first = json.loads(ended.out.splitlines()[0])
+    assert first.keys() == {"entity_id", "sentences", "reviews", "sequence", "partition"}
+    view = json.loads(run("inspect", "B000", "--data-dir", data_dir).out)
+    (row,) = (json.loads(line) for line in ended.out.splitlines() if '"B000"' in line)
+    assert [row[name] for name in ("sentences", "reviews", "sequence", "partition")] == [
+        view[name] for name in ("sentence_count", "review_count", "sequence", "partition")
+    ]
+
+
+def test_searched_and_paged(run, data_dir, group):
+    for source in (["--data-dir", data_dir], ["--url", group]):
+        assert listed(run("entities", "B00", *source)) == IDS[:10]
+        assert listed(run("entities", "--contains", "-id-", *source)) == ["long-id-of-a-stay"]
+        assert listed(run("entities", "B", "--contains", "5", "--limit", "2", *source)) == ["B005", "B015"]
+        assert listed(run("entities", "--after", "B036", "--limit", "3", *source)) == ["B037", "B038", "B039"]
+        assert listed(run("entities", "nothing", *source)) == []
+
+
+def test_the_workers_of_a_group_are_one_list(run, group):
+    """Their pages end at different ids; each entity is there once, in order."""
+    ended = run("entities", "--url", group)
+    assert (listed(ended), ended.err) == (sorted(IDS, key=order), "")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_worker_that_is_not_reached_is_named(run, partitions, is_there):
+    """One that does not answer, or whose address is here that of another worker: the list says what is not in it."""
+    rows = {number: MemoryRows(found) for number, found in partitions.items()}
+    with ExitStack() as stack:
+        elsewhere = stack.enter_context(served({3: rows[1]}, {})) if is_there else "http://127.0.0.1:9"
+        url = stack.enter_context(served({0: rows[0]}, {elsewhere: [1]}))
+        ended = run("entities", "--url", url)
+    assert listed(ended) == sorted((one for i, one in enumerate(IDS) if i % 3), key=order)
+    assert ended.err.startswith(f"not in this list: what the worker at {elsewhere} has: partitions 1 (")
+    assert ended.err.count("\n") == 1
+
+
+def test_on_a_terminal(run, data_dir, terminal, monkeypatch):
+    terminal()
+    monkeypatch.setattr(command, "SHOWN", 5)
+    ended = run("entities", "--data-dir", data_dir)
+    assert [one for one in IDS if f"{one} " in ended.out] == IDS[:5]
+    assert "\n5 entities, of partitions 0-1; go on with --after B004\n" in ended.out
+    assert (
+        "3 entities, of partitions 0-1\n"
+        in run("entities", "B03", "--after", "B036", "--data-dir", data_dir).out
+    )
+    monkeypatch.setattr(command, "SEARCH_SECONDS", 0)
+    monkeypatch.setattr(command, "PAGE", 2)
+    ended = run("entities", "--contains", "B0", "--data-dir", data_dir, "--limit", "9")
+    assert "2 entities" in ended.out
+    assert "go on with --after" in ended.out
+
+
+def test_nobody_there_and_nothing_stored(run, tmp_path):
+    ended = run("entities", "--url", "http://127.0.0.1:9")
+    assert (ended.code, ended.out) == (2, "")
+    assert "no worker answers at http://127.0.0.1:9" in ended.err
+    (tmp_path / "empty").mkdir()
+    assert run("entities", "--data-dir", tmp_path / "empty").code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--url", "worker:8080"], ["--url", "http://h", "--data-dir", "."], ["--limit", "0"], ["a", "b"]],
+)
+def test_usage(run, arguments):
+    assert run("entities", *arguments).code == 2
+
+
+def test_an_id_that_is_no_text(run):
+    ended = run("entities", b"\xff".decode(errors="surrogateescape"))
+    assert ended.code == 2
+    assert "PREFIX is not UTF-8" in ended.err
