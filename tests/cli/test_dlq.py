@@ -5,6 +5,7 @@ import json
 import pytest
 from confluent_kafka import Producer
 
+from tests.cli.terminal import CONTROL
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.events import Reason, Record, Rejected, dead_letter_message
 from worker.kafka.partitioner import partition_of
@@ -156,7 +157,7 @@ def _change(sequence, previous, added, **more):
         "epoch": 1,
         "sequence": sequence,
         "previous_sequence": previous,
-        "sentences": [{}] * 2,
+        "sentences": [{"sentence_id": one, "text": f"Text of {one}."} for one in [*added, "z#0"][:2]],
         "added": added,
         "removed": [],
         "review_count": 3,
@@ -199,9 +200,9 @@ def test_history(run, published):
 
 def test_history_on_a_terminal(run, published, terminal):
     terminal()
-    shown = run("inspect", "e", "--history").out
-    assert "+ b#0" in shown
-    assert "+ c#0" in shown
+    shown = CONTROL.sub("", run("inspect", "e", "--history").out)
+    for line in ("+   b#0        Text of b#0.", "+   c#0        Text of c#0."):
+        assert line in shown
     assert "entity deleted" in shown
 
 

@@ -12,7 +12,7 @@ from worker.operations.group_status import GroupStatus, PartitionStatus, WorkerS
 NAME = "coversumm-worker-0-1f8e"
 FOUND = GroupStatus(
     group="coversumm-worker",
-    state="Stable",
+    state="stable",
     topic="marketplace.reviews.v1",
     workers=[
         WorkerStatus(
@@ -41,13 +41,14 @@ def test_on_a_terminal(run, found, terminal, monkeypatch, columns):
     ended = run("status")
     assert (ended.code, ended.err) == (1, "coversumm-worker: error: nobody was given partition 2\n")
     lines = CONTROL.sub("", ended.out).splitlines()
-    assert lines[0] == "group coversumm-worker: Stable; marketplace.reviews.v1: 3 partitions, lag 7"
+    assert lines[0] == "group coversumm-worker: stable; marketplace.reviews.v1: 3 partitions, lag 7"
     row = next(line for line in lines if line.startswith(NAME) and "yes" in line)
     assert "http://worker-0:8080" in row
     assert "0-1" in row
     assert max(map(len, lines)) <= columns
     assert "\x1b[2J" not in ended.out
-    assert f"{NAME}: processing 2 of 3 partitions" in lines
+    assert "b\N{REPLACEMENT CHARACTER}[2J: no answer from here: refused" in lines
+    assert f"{NAME}: processing 2 of 3 partitions" not in lines, "one that is ready needs no reason"
 
 
 def test_json_is_one_object(run, found):

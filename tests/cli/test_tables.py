@@ -33,7 +33,7 @@ def shown(monkeypatch, capsys):
 
 
 def test_the_least_important_go_first_and_the_essential_never():
-    widths = [5, 10, 24, 20, 5]
+    widths = [5, 10, PROSE_WIDTH, 20, 5]
     everything = sum(widths) + 4 * GAP
     assert fitting(COLUMNS, widths, everything) == [0, 1, 2, 3, 4]
     assert fitting(COLUMNS, widths, everything - 1) == [0, 1, 2, 4]

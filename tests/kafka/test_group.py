@@ -1,10 +1,14 @@
 """What the members of a group hand through the broker, as Faust writes it."""
 
+from concurrent.futures import Future
+from types import SimpleNamespace
+
 import pytest
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 
-from worker.kafka.group import assigned_partitions, subscribed_url
+from worker.kafka.group import read_group, subscribed_url
 
 
 def subscription(url="http://worker-0.example:8080", topics=("reviews", "é")):
@@ -12,30 +16,44 @@ def subscription(url="http://worker-0.example:8080", topics=("reviews", "é")):
     return ConsumerProtocolMemberMetadata(4, list(topics), about.dumps()).encode()
 
 
-ASSIGNMENT = ConsumerProtocolMemberAssignment(
-    4, [("changelog", [3, 0]), ("réviews", [0])], b"zipped"
-).encode()
-
-
 def test_the_address_a_worker_tells():
     assert subscribed_url(subscription()) == "http://worker-0.example:8080"
     assert subscribed_url(subscription(topics=())) == "http://worker-0.example:8080"
 
 
-def test_partitions_that_were_given():
-    assert assigned_partitions(ASSIGNMENT) == {"changelog": [0, 3], "réviews": [0]}
-    assert assigned_partitions(b"") == {}, "while the group is being balanced"
-
-
-@pytest.mark.parametrize("cut", range(0, 60, 3))
+@pytest.mark.parametrize("cut", range(60))
 def test_what_is_cut_or_of_others_is_nothing(cut):
-    assert subscribed_url(subscription()[: cut + 1]) is None
-    assert assigned_partitions(ASSIGNMENT[: min(cut, 37)]) in ({}, {"changelog": [0, 3], "réviews": [0]})
+    assert subscribed_url(subscription()[:cut]) is None
     assert subscribed_url(b"\0\0" + b"\xff" * cut) is None
-    assert assigned_partitions(b"\0\0\x7f\xff\xff\xff" + b"\0" * cut) == {}
 
 
 def test_a_member_that_is_no_worker():
     """librdkafka's own user data, or none, or JSON of somebody else."""
     for data in (b"", b"\x00\x01", b"[]", b'{"uri": "x"}', b"7"):
         assert subscribed_url(ConsumerProtocolMemberMetadata(0, ["reviews"], data).encode()) is None
+
+
+class Admin:
+    """A coordinator with one member; another broker of the cluster answers, or does not."""
+
+    def __init__(self, all_answer):
+        self._all_answer = all_answer
+
+    def describe_consumer_groups(self, names, **_):
+        given = [TopicPartition("reviews", 1), TopicPartition("log", 2), TopicPartition("reviews", 0)]
+        assignment = SimpleNamespace(topic_partitions=given)
+        member = SimpleNamespace(member_id="m", host="/10.0.0.7", assignment=assignment)
+        described = Future()
+        described.set_result(SimpleNamespace(members=[member], state=ConsumerGroupState.STABLE))
+        return {names[0]: described}
+
+    def list_groups(self, _group, **_):
+        if not self._all_answer:
+            raise KafkaException(KafkaError(KafkaError._PARTIAL))
+        return [SimpleNamespace(members=[SimpleNamespace(id="m", metadata=subscription())])]
+
+
+@pytest.mark.parametrize(("all_answer", "url"), [(True, "http://worker-0.example:8080"), (False, None)])
+def test_a_group_is_known_where_a_broker_is_away_and_addresses_are_not(all_answer, url):
+    group = read_group(Admin(all_answer), "g")
+    assert group == ("stable", [("m", "10.0.0.7", url, {"reviews": [0, 1], "log": [2]})])

@@ -21,11 +21,11 @@ def page(name, **lag):
 
 
 def test_each_from_where_it_is_known():
-    group = WorkerGroup("Stable", [member("a", 0, 2, standbys=(1,)), member("b", 1)])
+    group = WorkerGroup("stable", [member("a", 0, 2, standbys=(1,)), member("b", 1)])
     workers, partitions = combined(group, [page("one", p0=3, p2=None), "no answer"], OFFSETS, "in", "log")
     assert [(one.partition, one.worker, one.lag) for one in partitions] == [
         (0, "one", 3),  # as the worker counts: transaction markers are no records
-        (1, "b on 10.0.0.7", 50),  # nothing committed: from the log's start
+        (1, "w:1 on 10.0.0.7", 50),  # nothing committed: from the log's start
         (2, "one", 0),  # what is committed is gone from the log
         (3, None, 0),
     ]
@@ -52,6 +52,20 @@ def test_each_from_where_it_is_known():
 )
 def test_where_a_worker_is_asked(told, host, asked):
     assert reachable_url(Member("m", host, told, {})) == asked
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("http://10.0.0.7:8080", "10.0.0.7:8080"),
+        ("http://0.0.0.0:8080", "10.0.0.7:8080"),
+        ("http://127.0.0.1:8080", "127.0.0.1:8080 on 10.0.0.7"),
+        (None, "m on 10.0.0.7"),
+    ],
+)
+def test_the_name_of_one_that_does_not_answer(url, name):
+    """Two on different machines may tell the same address."""
+    assert group_status._name(Member("m", "10.0.0.7", url, {}), "no answer") == name
 
 
 class Pages:
@@ -89,8 +103,8 @@ def test_a_worker_of_a_version_without_the_page(monkeypatch):
     pages = Pages(status=(404, {}), readyz=(503, {"ready": False, "reason": "rebalancing"}))
     monkeypatch.setattr(group_status, "ask", pages)
     answer = group_status._page(member("a", 0))
-    (worker,), _ = combined(WorkerGroup("Stable", [member("a", 0)]), [answer], OFFSETS, "in", "log")
-    assert (worker.ready, worker.reason, worker.name) == (False, "rebalancing", "a on 10.0.0.7")
+    (worker,), _ = combined(WorkerGroup("stable", [member("a", 0)]), [answer], OFFSETS, "in", "log")
+    assert (worker.ready, worker.reason, worker.name) == (False, "rebalancing", "w:1 on 10.0.0.7")
 
 
 def test_what_is_wrong():
@@ -99,12 +113,10 @@ def test_what_is_wrong():
         answers = pages or [page(one.member_id) for one in members]
         return list(group_status._problems("g", group, *combined(group, answers, OFFSETS, "in", "log")))
 
-    assert problems("Empty") == ["no worker runs in the group g"]
-    assert problems("Stable", member("a", 0, 1, 2, 3)) == []
-    assert problems("Stable", member("a", 0, 1)) == ["nobody was given partitions 2, 3"]
-    assert problems("PreparingRebalance", member("a")) == [
-        "the group g is being balanced (PreparingRebalance)"
-    ]
-    assert problems("Stable", member("a", 0, 1, 2, 3), pages=["no answer"]) == []
+    assert problems("empty") == ["no worker runs in the group g"]
+    assert problems("stable", member("a", 0, 1, 2, 3)) == []
+    assert problems("stable", member("a", 0, 1)) == ["nobody was given partitions 2, 3"]
+    assert problems("rebalancing", member("a")) == ["the group g is not settled: rebalancing"]
+    assert problems("stable", member("a", 0, 1, 2, 3), pages=["no answer"]) == []
     late = Answer(200, {"ready": False, "reason": "restoring", "instance_id": "x"})
-    assert problems("Stable", member("a", 0, 1, 2, 3), pages=[late]) == ["x is not ready: restoring"]
+    assert problems("stable", member("a", 0, 1, 2, 3), pages=[late]) == ["x is not ready: restoring"]

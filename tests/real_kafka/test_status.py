@@ -108,6 +108,7 @@ def url(worker: WorkerProcess) -> str:
 def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     """Who owns what, lag, readiness and addresses, each from where it is known."""
     before = status(site, code=1)
+    assert before["state"] == "unknown"
     assert (before["workers"], before["problems"]) == ([], [f"no worker runs in the group {site.name}"])
     assert [one["lag"] for one in before["partitions"]] == [0] * site.partitions
 
@@ -116,7 +117,7 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     feed(site, load)
     site.wait_caught_up()
     both = settled(site, 2)
-    assert (both["state"], both["topic"]) == ("Stable", site.input_topic)
+    assert (both["state"], both["topic"]) == ("stable", site.input_topic)
     assert {one["url"] for one in both["workers"]} == {url(first), url(second)}
     assert all(one["ready"] is True and one["version"] for one in both["workers"])
     given = [one["partitions"] for one in both["workers"]]
@@ -153,6 +154,7 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     first.terminate()
     feed(site, load[:40])
     none = status(site, code=1)
+    assert none["state"] == "empty"
     assert (none["workers"], none["problems"]) == ([], [f"no worker runs in the group {site.name}"])
     assert sum(one["lag"] for one in none["partitions"]) == 40
     assert all(one["committed"] for one in none["partitions"] if one["end"])

@@ -67,12 +67,8 @@ def command(as_json: bool) -> int:
 def _show(found: "GroupStatus") -> None:
     console = output.console()
     lag = sum(one.lag for one in found.partitions)
-    console.print(
-        output.printable(
-            f"group {found.group}: {found.state}; {found.topic}: {len(found.partitions)} partitions, lag {lag:,}"
-        ),
-        soft_wrap=True,
-    )
+    about = f"{found.topic}: {len(found.partitions)} partitions, lag {lag:,}"
+    console.print(output.printable(f"group {found.group}: {found.state}; {about}"), soft_wrap=True)
     console.print()
     if found.workers:
         rows = [
@@ -89,7 +85,8 @@ def _show(found: "GroupStatus") -> None:
         ]
         show_table(WORKER_COLUMNS, rows, [None if one.ready else "yellow" for one in found.workers])
         for one in found.workers:
-            console.print(output.printable(f"{one.name}: {one.reason}"), soft_wrap=True)
+            if not one.ready:
+                console.print(output.printable(f"{one.name}: {one.reason}"), soft_wrap=True)
         console.print()
     show_table(
         PARTITION_COLUMNS,

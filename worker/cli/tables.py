@@ -13,8 +13,8 @@ from worker.cli.output import cell, console
 if TYPE_CHECKING:
     from rich.console import Console
 
-PROSE_WIDTH = 24
-"""The least that prose gets before other columns are left out for it."""
+PROSE_WIDTH, LEAST_PROSE_WIDTH = 40, 12
+"""What prose gets before other columns are left out for it, and what it gets before an id goes on in the next line."""
 GAP = 3
 """Between two columns: the padding of both, and the line between."""
 
@@ -56,7 +56,8 @@ def show_table(
     cells = [[_lines(value) for value in row] for row in rows]
     widths = [_width(column, [row[i] for row in cells]) for i, column in enumerate(columns)]
     shown = fitting(columns, widths, target.width)
-    whole = _total(widths[i] for i in shown) <= target.width
+    least = (min(widths[i], LEAST_PROSE_WIDTH) if columns[i].prose else widths[i] for i in shown)
+    whole = _total(least) <= target.width
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i in shown:
         column = columns[i]
@@ -65,7 +66,7 @@ def show_table(
             justify="right" if column.right else "left",
             overflow="fold",
             no_wrap=whole and not column.prose,
-            min_width=widths[i] if whole else None,
+            min_width=widths[i] if whole and not column.prose else None,
         )
     for number, row in enumerate(cells):
         table.add_row(*("\n".join(row[i]) for i in shown), style=styles[number] if styles else None)

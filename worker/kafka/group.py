@@ -1,21 +1,33 @@
 """The worker group as its broker knows it: who is in it, what each was given, and where each says that its web server is.
 
-The address and the standbys are in what Faust's assignor hands through the broker: the address in the subscription, the standbys
-as partitions of the changelog in the assignment. The broker passes both on as bytes, in Kafka's consumer protocol.
+The group's coordinator alone tells members and partitions. The address is in what Faust's assignor hands through the broker with
+a member's subscription, as bytes in Kafka's consumer protocol; only an older question gets them, which every broker of the
+cluster must answer. So addresses may be unknown while the group is not.
 """
 
 import json
 import struct
 from typing import Any, NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from worker.kafka.reader import TIMEOUT_SECONDS, broker_errors
 from worker.kafka.retry import retry
 
-NO_GROUP = "Dead"
-"""The state of a group that the broker does not know."""
+ADDRESS_SECONDS = 5.0
+"""How long all brokers together may take to tell the addresses."""
+UNKNOWN, EMPTY, STABLE, REBALANCING = "unknown", "empty", "stable", "rebalancing"
+STATES = {
+    "DEAD": UNKNOWN,
+    "EMPTY": EMPTY,
+    "STABLE": STABLE,
+    "PREPARING_REBALANCING": REBALANCING,
+    "COMPLETING_REBALANCING": REBALANCING,
+    "ASSIGNING": REBALANCING,
+    "RECONCILING": REBALANCING,
+}
+"""By Kafka's name; `unknown` is a group that the broker has not heard of."""
 
 
 class Member(NamedTuple):
@@ -25,13 +37,13 @@ class Member(NamedTuple):
     host: str
     """From where it is connected to the broker."""
     url: str | None
-    """Its web address as it tells the others."""
+    """Its web address as it tells the others, where that is known."""
     assigned: dict[str, list[int]]
     """By topic the partitions it was given: of the input those it processes, of the changelog also its standbys."""
 
 
 class WorkerGroup(NamedTuple):
-    """State as Kafka names it (`Stable`, `Empty`, `PreparingRebalance`, ...), and the members by their ids."""
+    """Its state (a value of `STATES`), and the members in the order of their addresses."""
 
     state: str
     members: list[Member]
@@ -40,14 +52,20 @@ class WorkerGroup(NamedTuple):
 def read_group(admin: AdminClient, group: str) -> WorkerGroup:
     """The group now. Raises SurroundingsError where no broker answers."""
     with broker_errors(f"the broker does not describe the group {group}"):
-        found: Any = retry(lambda: admin.list_groups(group, timeout=TIMEOUT_SECONDS))
-    for described in found:
-        if described.id == group:
-            members = (_member(one) for one in described.members)
-            return WorkerGroup(
-                str(described.state), sorted(members, key=lambda one: (one.url or "", one.member_id))
+        try:
+            described = retry(
+                lambda: admin.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[
+                    group
+                ].result()
             )
-    return WorkerGroup(NO_GROUP, [])
+        except KafkaException as cause:
+            if cause.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return WorkerGroup(UNKNOWN, [])
+            raise
+    urls = _urls(admin, group) if described.members else {}
+    members = [_member(one, urls.get(one.member_id)) for one in described.members]
+    state = STATES.get(described.state.name, described.state.name.lower())
+    return WorkerGroup(state, sorted(members, key=lambda one: (one.url or "", one.member_id)))
 
 
 def committed_now(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
@@ -67,13 +85,21 @@ def committed_now(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
     }
 
 
-def _member(described: Any) -> Member:
-    return Member(
-        member_id=described.id,
-        host=described.client_host.removeprefix("/"),
-        url=subscribed_url(described.metadata),
-        assigned=assigned_partitions(described.assignment),
-    )
+def _member(described: Any, url: str | None) -> Member:
+    assigned: dict[str, list[int]] = {}
+    for one in described.assignment.topic_partitions:
+        assigned.setdefault(one.topic, []).append(one.partition)
+    given = {topic: sorted(partitions) for topic, partitions in assigned.items()}
+    return Member(described.member_id, described.host.removeprefix("/"), url, given)
+
+
+def _urls(admin: AdminClient, group: str) -> dict[str, str | None]:
+    """By member its web address; empty where some broker does not answer."""
+    try:
+        found: Any = admin.list_groups(group, timeout=ADDRESS_SECONDS)
+    except KafkaException:
+        return {}
+    return {member.id: subscribed_url(member.metadata) for one in found for member in one.members}
 
 
 def subscribed_url(subscription: bytes) -> str | None:
@@ -87,20 +113,6 @@ def subscribed_url(subscription: bytes) -> str | None:
     except (struct.error, ValueError, KeyError, TypeError):
         return None
     return str(url)
-
-
-def assigned_partitions(assignment: bytes) -> dict[str, list[int]]:
-    """By topic the partitions in a member's assignment; empty while the group has not assigned any."""
-    found: dict[str, list[int]] = {}
-    try:
-        reader = _Bytes(assignment)
-        reader.number("h")  # version
-        for _ in range(reader.number("i")):
-            topic = reader.text()
-            found[topic] = sorted(reader.number("i") for _ in range(reader.number("i")))
-    except (struct.error, ValueError):
-        return {}
-    return found
 
 
 class _Bytes:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from worker.kafka.clients import SILENT, KafkaClients
-from worker.kafka.group import NO_GROUP, Member, WorkerGroup, committed_now, read_group
+from worker.kafka.group import STABLE, UNKNOWN, Member, WorkerGroup, committed_now, read_group
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import Topics, changelog_topic
 from worker.operations.pages import Answer, NoAnswer, ask
@@ -88,7 +88,7 @@ def group_status(settings: Settings) -> GroupStatus:
     Topics(settings, clients).input_partitions  # noqa: B018 - raises where there is no broker or no topic
     admin = clients.admin()
     group = read_group(admin, settings.app_id)
-    committed = committed_now(admin, settings.app_id, topic) if group.state != NO_GROUP else {}
+    committed = committed_now(admin, settings.app_id, topic) if group.state != UNKNOWN else {}
     with TopicReader(clients, topic, settings.app_id) as reader:
         bounds = {partition: reader.bounds(partition) for partition in reader.partitions}
     pages = _pages(group.members)
@@ -164,7 +164,7 @@ def _page(member: Member) -> Answer | str:
     """The worker's own page, or why there is none. A page of another worker, at the same address elsewhere, is none."""
     url = reachable_url(member)
     if url is None:
-        return "it tells no web address: it is no worker"
+        return "its web address is unknown: it tells none, or not all brokers answer"
     try:
         answer = ask(url, "/status", timeout=PAGE_SECONDS)
         if answer.status == 404:  # of a version that has no such page
@@ -183,7 +183,13 @@ def _body(page: Answer | str) -> dict[str, Any]:
 
 
 def _name(member: Member, page: Answer | str) -> str:
-    return str(_body(page).get("instance_id") or f"{member.member_id} on {member.host}")
+    """Its instance id where it answers, else its address; with the host where that says more."""
+    if known := _body(page).get("instance_id"):
+        return str(known)
+    if (url := reachable_url(member)) is None:
+        return f"{member.member_id} on {member.host}"
+    where = urlsplit(url)
+    return where.netloc if where.hostname == member.host else f"{where.netloc} on {member.host}"
 
 
 def _problems(
@@ -192,8 +198,8 @@ def _problems(
     if not workers:
         yield f"no worker runs in the group {name}"
         return
-    if group.state != "Stable":
-        yield f"the group {name} is being balanced ({group.state})"
+    if group.state != STABLE:
+        yield f"the group {name} is not settled: {group.state}"
     elif alone := [str(one.partition) for one in partitions if one.worker is None]:
         yield f"nobody was given {'partition' if len(alone) == 1 else 'partitions'} {', '.join(alone)}"
     yield from (f"{one.name} is not ready: {one.reason}" for one in workers if one.ready is False)

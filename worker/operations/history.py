@@ -114,4 +114,5 @@ def _change(stored: Stored, body: dict[str, Any], before: dict[str, Any]) -> Pub
 
 def _texts(body: dict[str, Any]) -> dict[str, str]:
     """By sentence id the texts of a summary."""
-    return {one["sentence_id"]: one["text"] for one in body.get("sentences", [])}
+    sentences = body.get("sentences", [])
+    return {one["sentence_id"]: one["text"] for one in sentences if "sentence_id" in one and "text" in one}

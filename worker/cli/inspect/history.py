@@ -35,7 +35,7 @@ def show_history(entity: str, limit: int, as_json: bool) -> bool:
 def _show(change: "PublishedChange") -> None:
     """When and why, and below it each sentence that came or went."""
     console = output.console()
-    console.print(output.printable("  ".join(_heading(change))), style="bold", soft_wrap=True)
+    console.print(output.printable("  ".join(_heading(change))), style="bold")
     lines = [("+", one, change.added_texts.get(one)) for one in change.added]
     lines += [("-", one, change.removed_texts.get(one) or TEXT_GONE) for one in change.removed]
     if lines:
