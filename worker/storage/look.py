@@ -48,9 +48,9 @@ class Look:
         found, value = next(self._from(key), (None, b""))
         return value if found == key else None
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """See `Rows`. Raises NotOpen, DamagedDatabase."""
-        for key, value in self._from(prefix):
+        for key, value in self._from(max(prefix, start or prefix)):
             if not key.startswith(prefix):
                 return
             yield key, value
