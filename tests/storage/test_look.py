@@ -82,3 +82,15 @@ def test_looks_at_rows_of_an_earlier_life_see_all_up_to_their_end(tmp_path: Path
             _ = [bytes(size) for size in range(64)]  # what takes the place of memory that was given up
             assert len(list(look.scan(prefix))) == 1
             assert look.get(b"A") == b"applied"
+
+
+def test_closing_waits_for_who_still_looks(tmp_path: Path) -> None:
+    databases = made(tmp_path)
+    databases.open(0)
+    closing = threading.Thread(target=lambda: databases.close([0]))
+    with databases.look(0, b""):
+        closing.start()
+        closing.join(0.5)
+        assert closing.is_alive()
+    closing.join(PATIENCE_SECONDS)
+    assert not closing.is_alive()
