@@ -155,7 +155,7 @@ class Authorized:
             AclBinding(
                 kind,
                 name,
-                ResourcePatternType.LITERAL,
+                ResourcePatternType.PREFIXED if kind is GROUP else ResourcePatternType.LITERAL,
                 f"User:{USER}",
                 "*",
                 operation,

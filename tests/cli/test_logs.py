@@ -102,6 +102,16 @@ def test_requests_as_they_go_to_the_broker_are_never_logged(told):
         )
 
 
+@pytest.mark.parametrize(("level", "seen"), [("DEBUG", True), ("INFO", False)])
+def test_what_connections_say_is_the_librarys_information(told, level, seen):
+    """With SASL they say something whenever they are made again."""
+
+    def act():
+        logging.getLogger("aiokafka.conn").info("Authenticated as worker")
+
+    assert ("Authenticated" in told(act, log_level=level)) == seen
+
+
 def test_facts_are_fields_of_their_own_in_json_and_hide_nothing(told):
     def act():
         facts = {"partitions": [1, 2], "level": "LOUD", "secret": SECRET}

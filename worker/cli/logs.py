@@ -25,7 +25,7 @@ def set_up_logging(settings: Settings) -> None:
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
     logging.captureWarnings(True)
     for name in PROTOCOL_LOGS:
-        logging.getLogger(name).setLevel(logging.INFO)
+        logging.getLogger(name).setLevel(logging.INFO if settings.log_level == "DEBUG" else logging.NOTSET)
     if settings.log_level != "DEBUG":
         for name in LIBRARIES:
             logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))

@@ -145,22 +145,34 @@ class _Asked:
         )
 
     def group(self) -> Check:
-        """Whether the worker may join its group and commit."""
+        """Whether the worker may join its group, and ask under the names that its readers have: all begin with the group's."""
         name = self._settings.app_id
-        of, needed, option = f"group {name}", (AclOperation.READ,), f"--group {name}"
+        option = f"--group {name} --resource-pattern-type prefixed"
+        changelog = self._topics.specs["changelog"].name
+        readers = [f"{changelog}-{reader}" for reader in ("reader", "bounds", "first-rows")]
+        of, needed = f"group {name}", (AclOperation.READ,)
         try:
-            found = self._answer(
-                lambda: self._admin.describe_consumer_groups(
-                    [name], include_authorized_operations=True, request_timeout=TIMEOUT_SECONDS
-                )[name]
-            )
+            granted = [self._granted(group) for group in (name, *readers)]
         except KafkaException as cause:
-            if cause.args[0].code() in _DENIED:
-                return self._allowed(of, needed, (), option)
             return Check(of, "permissions", None, cause.args[0].str())
         except TimeoutError:
             return Check(of, "permissions", None, "no answer from the broker")
-        return self._allowed(of, needed, found.authorized_operations, option)
+        everywhere = granted[0] if all(granted) else ()
+        return self._allowed(of, needed, everywhere, option)
+
+    def _granted(self, group: str) -> list[Any]:
+        """What this client may do with a group."""
+        try:
+            found = self._answer(
+                lambda: self._admin.describe_consumer_groups(
+                    [group], include_authorized_operations=True, request_timeout=TIMEOUT_SECONDS
+                )[group]
+            )
+        except KafkaException as cause:
+            if cause.args[0].code() in _DENIED:
+                return []
+            raise
+        return list(found.authorized_operations or ())
 
     def transactions(self) -> Check:
         """What Kafka tells of transactional ids: nothing, but that somebody may do anything."""
