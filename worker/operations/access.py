@@ -124,7 +124,7 @@ class _Asked:
 
     def _count(self, spec: TopicSpec, of: str, count: int) -> Check:
         wanted = self._topics.partitions.get(self._topics.specs["input"].name, count)
-        remedy = "all four topics need the same count: name another topic, or create it again with that of the input"
+        remedy = f"the input topic has {wanted}; `coversumm-worker topics --dry-run` says what can be done"
         return Check(of, "partitions", count == wanted, str(count), "" if count == wanted else remedy)
 
     def _policy(self, spec: TopicSpec, of: str) -> Check:
