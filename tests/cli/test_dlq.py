@@ -5,8 +5,8 @@ import json
 import pytest
 from confluent_kafka import Producer
 
-from tests.cli.terminal import CONTROL
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.terminal import CONTROL
 from worker.events import Reason, Record, Rejected, dead_letter_message
 from worker.kafka.partitioner import partition_of
 from worker.settings import Settings

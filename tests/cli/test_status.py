@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.terminal import CONTROL
+from tests.harness.terminal import CONTROL
 from worker.cli.output import ranges
 from worker.operations import group_status
 from worker.operations.group_status import GroupStatus, PartitionStatus, WorkerStatus
