@@ -13,6 +13,7 @@ import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -76,6 +77,22 @@ class Terminal:
         give_up = time.monotonic() + PATIENCE_SECONDS
         while text not in self.shown:
             assert self._read(give_up), f"{text!r} is not shown:\n{self.shown}"
+
+    def press_until_it_ends(self, keys: str) -> int:
+        """Press these keys, and again where nothing happens, as people do; the exit code.
+
+        A Ctrl-C that comes in the instant before a program waits for input is noticed at the next key only.
+        """
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < give_up:
+            with suppress(OSError):  # it has closed its side
+                self.type(keys)
+            pause = min(give_up, time.monotonic() + 2)
+            while self._read(pause):
+                pass
+            if self._process.poll() is not None or time.monotonic() < pause:
+                return self.wait()
+        return self.wait()
 
     def wait(self) -> int:
         """The exit code, once the program has ended; all it has shown is in `shown`."""
