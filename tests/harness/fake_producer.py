@@ -43,6 +43,9 @@ class FakeProducer:
         if name in self.failures:
             raise KafkaException(self.failures[name])
 
+    def list_topics(self, topic: str | None, timeout: float) -> None:
+        self._step("list")
+
     def init_transactions(self, timeout: float) -> None:
         self._step("init")
 

@@ -63,6 +63,24 @@ def test_a_topic_that_was_made_anew_is_noticed() -> None:
         ids.read()  # not by a takeover either: a worker may have lost its partitions when the topic went
 
 
+def test_a_suspect_client_is_replaced_and_what_is_known_stays() -> None:
+    made: list[FakeAdmin] = []
+
+    def admin() -> FakeAdmin:
+        made.append(FakeAdmin({"in": "a", "changelog": "b"}))
+        return made[-1]
+
+    ids = TopicIds(FakeClients(admin=admin), ("in", "changelog"), {"in": 4}, 1.0, FakeClock())
+    ids.read()
+    made[0].answers = [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    ids.suspect()
+    ids.check()
+    assert len(made) == 2
+    made[1].answers = [{"in": "other", "changelog": "b"}]
+    with pytest.raises(Crash, match="in was deleted and created again"):
+        ids.check()
+
+
 def test_a_topic_that_is_gone_is_a_crash() -> None:
     ids = asking({"in": "a", "changelog": "b"}, KafkaError.UNKNOWN_TOPIC_OR_PART)
     ids.read()

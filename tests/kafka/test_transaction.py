@@ -40,6 +40,93 @@ def commit(transactions: Transactions, **more: Any) -> None:
         transactions.commit([TopicPartition("letters", 0, 5, "metadata")], METADATA, **more)
 
 
+class Producers:
+    """Hands out producers; `failures` are those of the ones to come."""
+
+    def __init__(self) -> None:
+        self.made: list[FakeProducer] = []
+        self.failures: dict[str, KafkaError] = {}
+
+    def __call__(self, config: Any) -> FakeProducer:
+        producer = FakeProducer(config)
+        producer.failures = dict(self.failures)
+        self.made.append(producer)
+        return producer
+
+
+@pytest.fixture
+def producers() -> Producers:
+    return Producers()
+
+
+def over(producers: Producers) -> Transactions:
+    return Transactions(
+        FakeClients(producer=producers),
+        "id",
+        timeout_ms=10_000,
+        deadline_seconds=25.0,
+        abort_seconds=None,
+        options={},
+        clock=FakeClock(),
+    )
+
+
+def test_a_suspect_client_is_replaced_by_the_next_question_and_takes_over_the_id(
+    producers: Producers,
+) -> None:
+    transactions = over(producers)
+    transactions.suspect()
+    assert len(producers.made) == 1
+    transactions.ask("t", 2.0)
+    old, new = producers.made
+    assert "list" not in old.calls
+    assert new.calls[:2] == ["list", "init"]
+    assert new.config == old.config
+    transactions.ask("t", 2.0)  # which does it once
+    commit(transactions)
+    assert len(producers.made) == 2
+    assert "commit" in new.calls
+    assert "begin" not in old.calls
+
+
+def test_a_suspect_client_is_replaced_before_the_next_transaction(producers: Producers) -> None:
+    transactions = over(producers)
+    transactions.suspect()
+    commit(transactions)
+    old, new = producers.made
+    assert old.calls == []
+    assert [call for call in new.calls if call in ("init", "begin", "commit")] == ["init", "begin", "commit"]
+
+
+@pytest.mark.parametrize("step", ["list", "init"])
+def test_a_suspect_client_stays_suspect_where_no_new_one_gets_an_answer(
+    producers: Producers, step: str
+) -> None:
+    transactions = over(producers)
+    transactions.suspect()
+    producers.failures = {step: KafkaError(KafkaError._TIMED_OUT)}
+    for _ in range(2):
+        with pytest.raises(KafkaException):
+            transactions.ask("t", 2.0)
+    with pytest.raises(TransactionError):
+        commit(transactions)
+    assert len(producers.made) == 4
+    producers.failures = {}
+    commit(transactions)
+    assert "commit" in producers.made[-1].calls
+
+
+def test_a_client_is_not_replaced_under_an_open_transaction(producers: Producers) -> None:
+    transactions = over(producers)
+    with transactions.transaction():
+        transactions.suspect()
+        transactions.ask("t", 2.0)
+        transactions.produce(RECORDS)
+        transactions.commit([TopicPartition("letters", 0, 5)], METADATA)
+    (only,) = producers.made
+    assert only.calls == ["begin", "list", "produce", "produce", "flush", "offsets", "commit"]
+
+
 def test_records_and_offsets_go_together_under_the_metadata_of_any_consumer() -> None:
     transactions = made()
     transactions.take_over(30)

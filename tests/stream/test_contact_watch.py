@@ -10,7 +10,7 @@ import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.kafka.contact import Contact
-from worker.stream.contact_watch import ContactWatch
+from worker.stream.contact_watch import ContactWatch, IdleClient
 
 
 class World:
@@ -19,6 +19,7 @@ class World:
     def __init__(self) -> None:
         self.now, self.answers, self.heard_at = 0.0, True, 0.0
         self.asked: list[float] = []
+        self.suspected = 0
 
     def monotonic(self) -> float:
         return self.now
@@ -27,6 +28,9 @@ class World:
         self.asked.append(seconds)
         if not self.answers:
             raise TimeoutError
+
+    def suspect(self) -> None:
+        self.suspected += 1
 
 
 @pytest.fixture
@@ -41,7 +45,8 @@ def contact(world: Any) -> Contact:
 
 @pytest.fixture
 def watch(world: Any, contact: Contact) -> ContactWatch:
-    return ContactWatch(contact, lambda: world.heard_at, {"producer": world.ask, "admin": world.ask}, world)
+    client = IdleClient(world.ask, world.suspect)
+    return ContactWatch(contact, lambda: world.heard_at, {"producer": client, "admin": client}, world)
 
 
 def test_a_look_asks_each_idle_client_and_waits_a_fraction_of_the_time_that_counts(
@@ -81,16 +86,32 @@ def test_a_producer_that_alone_hears_nothing_is_found_out(
         if world.now:
             raise TimeoutError
 
-    watch = ContactWatch(contact, lambda: world.now, {"producer": frozen}, world)  # type: ignore[arg-type]
+    watch = ContactWatch(contact, lambda: world.now, {"producer": IdleClient(frozen, world.suspect)}, world)  # type: ignore[arg-type]
     watch.look()
     world.now = 12.0
     watch.look()
     assert [one.getMessage()[:35] for one in caplog.records] == ["no broker for 12 s for the producer"]
+    assert world.suspected == 1
+
+
+def test_clients_that_lost_contact_are_to_begin_again_and_no_others(
+    watch: ContactWatch, world: World
+) -> None:
+    watch.look()
+    world.answers, world.now = False, 9.0
+    watch.look()
+    assert world.suspected == 0
+    world.now = 11.0
+    watch.look()
+    assert world.suspected == 2
+    world.answers = True
+    watch.look()
+    assert world.suspected == 2  # the consumer is not asked for a while, and looks after itself
 
 
 def test_it_looks_by_itself_until_it_is_stopped(world: World) -> None:
     contact = Contact(0.05, world)  # type: ignore[arg-type]
-    watch = ContactWatch(contact, lambda: None, {"producer": world.ask}, world)  # type: ignore[arg-type]
+    watch = ContactWatch(contact, lambda: None, {"producer": IdleClient(world.ask, world.suspect)}, world)  # type: ignore[arg-type]
     watch.start()
     while len(world.asked) < 3:
         time.sleep(0.01)

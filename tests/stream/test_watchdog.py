@@ -208,6 +208,7 @@ def status(app: Any, assignment: Assignment, contact: Contact) -> WorkerStatus:
     worker: Any = SimpleNamespace(
         assignment=assignment,
         summaries=None,
+        processor=None,
         surroundings=surroundings,
         logs=logs,
         partitions=2,

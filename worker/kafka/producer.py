@@ -77,6 +77,10 @@ class TransactionalProducer:
         """Ask any broker for a topic over this producer's own connections. Raises KafkaException where none answers."""
         self._transactions.ask(topic, timeout_seconds)
 
+    def suspect(self) -> None:
+        """It has heard of no broker for long: what comes next goes over new connections."""
+        self._transactions.suspect()
+
     def commit(
         self,
         messages: Iterable[Message],

@@ -62,6 +62,8 @@ class TopicIds:
         clock: Clock = time,
         on_error: OnError | None = None,
     ) -> None:
+        self._clients = clients
+        self._on_error = on_error
         self._admin = clients.admin(on_error)
         self._clock = clock
         self._topics = topics
@@ -99,6 +101,10 @@ class TopicIds:
             self._admin.list_topics(self._topics[-1], timeout=timeout_seconds)
         finally:
             self._admin.poll(0)  # calls the error callback, and lets the client log
+
+    def suspect(self) -> None:
+        """It has heard of no broker for long: what comes next goes over new connections (see `Transactions.suspect`)."""
+        self._admin = self._clients.admin(self._on_error)
 
     def tombstone_life_ms(self, topic: str) -> int | None:
         """The topic's delete.retention.ms; None where the broker does not tell it (to this client)."""

@@ -23,6 +23,8 @@ FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.I
 """What broker and client answer when another producer took over the transactional id."""
 ABORT_SECONDS = 1.0
 """For an abort at the end of a process: the client tells an error it has lost, and readers need not wait for the timeout."""
+RENEWAL_SECONDS = 10.0
+"""For a new client to take over the transactional id, once a broker answers it."""
 
 
 class TransactionError(Exception):
@@ -81,15 +83,16 @@ class Transactions:
         self._clock = clock
         self._refused: KafkaError | None = None
         self._in_transaction = threading.Lock()
-        self._producer = clients.producer(
-            {
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": timeout_ms,
-                "compression.type": "lz4",
-                "allow.auto.create.topics": False,  # a topic that is gone is not made again by who asks for it
-                **options,
-            }
-        )
+        self._is_suspect = False
+        self._clients = clients
+        self._options = {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "compression.type": "lz4",
+            "allow.auto.create.topics": False,  # a topic that is gone is not made again by who asks for it
+            **options,
+        }
+        self._producer = clients.producer(self._options)
 
     def take_over(self, timeout_seconds: float) -> None:
         """Take over the transactional id: fences its last holder and waits for the end of its transaction.
@@ -98,21 +101,45 @@ class Transactions:
         """
         self._producer.init_transactions(timeout_seconds)
 
+    def suspect(self) -> None:
+        """It has heard of no broker for long: the next question and the next transaction go over new connections.
+
+        librdkafka does not always find back by itself. A broker that was away may at first tell of no brokers at all, its own
+        name included, and then it is not asked again; a group's coordinator that left the list is waited for without end. Nothing
+        is open between transactions, so a new client may take over the transactional id, as after a restart.
+        """
+        self._is_suspect = True
+
     def ask(self, topic: str, timeout_seconds: float) -> None:
         """Ask any broker for a topic over this producer's own connections, from any thread.
 
         Raises KafkaException where none answers.
         """
+        is_idle = self._in_transaction.acquire(blocking=False)
         try:
-            self._producer.list_topics(topic, timeout=timeout_seconds)
+            if is_idle and self._is_suspect:
+                self._renew(topic, timeout_seconds)
+            else:
+                self._producer.list_topics(topic, timeout=timeout_seconds)
         finally:
             # What the client has to tell of its connections piles up until it is polled; in a transaction that is done anyway,
             # and delivery reports are called in the thread that polls.
-            if self._in_transaction.acquire(blocking=False):
-                try:
-                    self._producer.poll(0)
-                finally:
-                    self._in_transaction.release()
+            if is_idle:
+                self._producer.poll(0)
+                self._in_transaction.release()
+
+    def _renew(self, topic: str | None, timeout_seconds: float) -> None:
+        """A new client in place of the suspect one. Raises KafkaException, and then all is as before."""
+        fresh = self._clients.producer(self._options)
+        try:
+            fresh.list_topics(
+                topic, timeout=timeout_seconds
+            )  # fails sooner than the takeover where no broker answers
+            fresh.init_transactions(RENEWAL_SECONDS)
+        finally:
+            fresh.poll(0)
+        self._producer = fresh
+        self._is_suspect = False
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -128,6 +155,8 @@ class Transactions:
         began = self._clock.monotonic()
         self._refused = None
         try:
+            if self._is_suspect:
+                self._renew(None, RENEWAL_SECONDS)
             self._producer.begin_transaction()
             yield
         except BaseException as cause:

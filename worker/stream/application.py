@@ -18,7 +18,7 @@ from worker.settings import Settings
 from worker.state import TABLE_NAME
 from worker.stream.assignment import Assignment
 from worker.stream.consumer import GuardedConsumer, GuardedTransport
-from worker.stream.contact_watch import ContactWatch
+from worker.stream.contact_watch import ContactWatch, IdleClient
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.faust_log import FAUST_LOG
 from worker.stream.journal import Journal
@@ -146,8 +146,11 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
         worker.contact,
         lambda: app.consumer.heard_at(),
         {
-            PRODUCER: lambda seconds: worker.producer.ask(worker.logs.changelog.topic, seconds),
-            ADMIN: worker.logs.ids.ask,
+            PRODUCER: IdleClient(
+                lambda seconds: worker.producer.ask(worker.logs.changelog.topic, seconds),
+                worker.producer.suspect,
+            ),
+            ADMIN: IdleClient(worker.logs.ids.ask, worker.logs.ids.suspect),
         },
         surroundings.clock,
     )

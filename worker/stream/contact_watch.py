@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from worker.clock import Clock
 from worker.kafka.contact import CONSUMER, Announcer, Contact
@@ -19,8 +20,17 @@ LOOKS = 5
 """Within the time after which contact counts as lost."""
 LONGEST_PAUSE_SECONDS = 5.0
 
-Ask = Callable[[float], None]
-"""Asks any broker something, and waits at most so many seconds; raises where none answers."""
+
+class IdleClient(NamedTuple):
+    """How to look after a client that is idle for most of the time.
+
+    Attributes:
+        ask: asks any broker something, and waits at most so many seconds; raises where none answers.
+        suspect: lets the client begin again with new connections when it is next used.
+    """
+
+    ask: Callable[[float], None]
+    suspect: Callable[[], None]
 
 
 class ContactWatch(threading.Thread):
@@ -29,7 +39,7 @@ class ContactWatch(threading.Thread):
     Args:
         contact: is told who heard of a broker.
         consumer_heard_at: `time.monotonic()` of the last answer the consumer got; None before the first.
-        asks: by client, how to ask a broker over its connections.
+        idle: the clients that are asked over their own connections, by name.
         clock: says when it is time for a line.
     """
 
@@ -37,13 +47,13 @@ class ContactWatch(threading.Thread):
         self,
         contact: Contact,
         consumer_heard_at: Callable[[], float | None],
-        asks: Mapping[str, Ask],
+        idle: Mapping[str, IdleClient],
         clock: Clock = time,
     ) -> None:
         super().__init__(name="contact", daemon=True)
         self._contact = contact
         self._consumer_heard_at = consumer_heard_at
-        self._asks = asks
+        self._idle = idle
         self._announcer = Announcer(contact, clock)
         self._done = threading.Event()
         self._pause_seconds = min(contact.timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS)
@@ -60,22 +70,30 @@ class ContactWatch(threading.Thread):
 
     def look(self) -> None:
         """Ask whoever may be idle, and log what there is to tell."""
-        for client, ask in self._asks.items():
+        for name, client in self._idle.items():
             try:
-                ask(self._contact.timeout_seconds / LOOKS)
+                client.ask(self._contact.timeout_seconds / LOOKS)
             except (
                 Exception
             ) as cause:  # of whatever kind: nothing was heard; an error callback has the reason
-                log.debug("the %s got no answer: %r", client, cause)
+                log.debug("the %s got no answer: %r", name, cause)
             else:
-                self._contact.heard(client)
+                self._contact.heard(name)
         self.listen()
+        self._suspect()
         if self._done.is_set():
             return
         if line := self._announcer.lost():
             log.warning("%s", line)
         elif line := self._announcer.back():
             log.info("%s", line)
+
+    def _suspect(self) -> None:
+        """Whoever has lost contact begins again: a client that a broker's absence has confused would never find back."""
+        silence = self._contact.silence()
+        for name in silence.clients if silence else ():
+            if name in self._idle:
+                self._idle[name].suspect()
 
     def listen(self) -> None:
         """Note when the consumer last heard of a broker."""
