@@ -11,7 +11,7 @@ from tests.harness.drive import DIMENSION, Driver, config, delete, record, summa
 from worker.processing import summaries as module
 from worker.processing.entity_cache import EntityKey
 from worker.processing.summary import read_summary
-from worker.state import read_applied, read_view
+from worker.state import MemoryRows, read_applied, read_view
 
 ENTITIES = ("a", "b", "c")
 
@@ -134,6 +134,19 @@ def test_a_large_entity_out_of_memory_is_read_once(monkeypatch):
     assert len(read) == 1
     driver.run(many(8, 2))
     assert driver.summary(0, "e").sentence_count == 7
+
+
+def test_a_view_of_rows_that_a_commit_overtook_is_not_kept(monkeypatch):
+    """Whoever looked before the commit and reads on after it has the commit before; the next one who asks must not get that."""
+    monkeypatch.setattr(module, "LARGE", 3)
+    driver = Driver(config(cache_bytes=0))
+    driver.run(many(0, 5))
+    before = MemoryRows(dict(driver.rows[0].scan(b"")))
+    driver.run(many(1, 2))
+    overtaken = driver.processor.summaries.from_rows(before, EntityKey(0, "e"))
+    assert (overtaken.sentence_count, overtaken.next_offset) == (5, 1)
+    assert told(driver, "e") == stored(driver, "e")
+    assert driver.processor.summaries.from_memory(EntityKey(0, "e")).sentence_count == 7  # kept now
 
 
 def test_views_are_kept_of_few_entities(monkeypatch):

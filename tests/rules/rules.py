@@ -376,6 +376,13 @@ RULES = (
         ("tests/processing/test_summaries.py",),
     ),
     Rule(
+        "a summary that a commit overtook is not kept",
+        "worker/processing/summaries.py",
+        "return None if known is None or next_offset < known else self._keep(key)",
+        "return self._keep(key)",
+        ("tests/processing/test_summaries.py",),
+    ),
+    Rule(
         "databases close after those who look",
         "worker/storage/databases.py",
         "            self._look_ended.wait_for(",

@@ -114,16 +114,26 @@ class Summaries:
 
     def from_rows(self, rows: Rows, key: EntityKey) -> SummaryView | None:
         """The entity's summary by the partition's rows, None where there is no such entity. Reads all of its vectors."""
-        with self._lock:
-            kept = self._keep(key) if self.is_large(rows, key) else None
-        view = read_summary(rows, key.entity_id, self._config)
         applied = read_applied(rows)
+        kept = None if applied is None else self._kept_as_of(applied.next_offset, rows, key)
+        view = read_summary(rows, key.entity_id, self._config)
         if view is None or applied is None:
             return None
         view = replace(view, partition=key.partition, next_offset=applied.next_offset)
         if kept is not None:
             kept.view = view
         return view
+
+    def _kept_as_of(self, next_offset: int, rows: Rows, key: EntityKey) -> _Kept | None:
+        """Where to keep a large entity's view by rows up to this offset; None where a commit has come since they were looked at.
+
+        One that comes later finds it there, and replaces it.
+        """
+        if not self.is_large(rows, key):
+            return None
+        with self._lock:
+            known = self._next_offsets.get(key.partition)
+            return None if known is None or next_offset < known else self._keep(key)
 
     def _keep(self, key: EntityKey) -> _Kept:
         """Begin to keep the entity's view; under the lock."""
