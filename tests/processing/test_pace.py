@@ -92,6 +92,12 @@ def test_work_that_takes_no_time_has_no_bound():
     assert not pace.is_too_long(10**6, 10**9)
 
 
+def test_embedding_that_took_all_of_the_time_leaves_none_and_not_less():
+    pace = Pace(2.0)
+    pace.processed(1000, 0.3 - (0.1 + 0.2))
+    assert pace.most_records() > 10**6
+
+
 def test_a_single_text_is_a_part_however_long():
     pace = Pace(1.0)
     pace.embedded(["x" * 80], 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from typing import Any
 
@@ -128,3 +129,27 @@ def test_nothing_is_told_of_brokers_in_an_orderly_stop(
     watch.stop()
     watch.look()
     assert caplog.records == []
+
+
+def test_a_look_that_fails_is_told_and_is_not_the_last(
+    world: World, contact: Contact, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else every client would seem silent from then on: not ready for ever, and the watchdog asleep."""
+    heard: list[int] = []
+
+    def heard_at() -> float:
+        heard.append(1)
+        if len(heard) == 1:
+            raise RuntimeError("dictionary changed size during iteration")
+        again.set()
+        return 1.0
+
+    again = threading.Event()
+    watch = ContactWatch(Contact(0.05, world), heard_at, {}, world)
+    watch.start()
+    try:
+        assert again.wait(PATIENCE_SECONDS)
+    finally:
+        watch.stop()
+        watch.join(PATIENCE_SECONDS)
+    assert "dictionary changed size" in caplog.text

@@ -88,6 +88,18 @@ def test_ready_then_each_rebalance_once(held: Assignment, clock: FakeClock, told
     assert [line for line, _ in told()] == ["rebalanced in 0.00 s: had partitions 0-1, has none of 6"]
 
 
+def test_a_takeover_that_ends_after_a_signal_begins_nothing(held: Assignment, told: Told) -> None:
+    """The group rebalances while the worker is told to stop: what it gives out is for whoever comes next."""
+    take(held, {0, 1})
+    held.leave_off()
+    assert held.held_membership is None
+    told()
+    take(held, {0, 1, 2})
+    assert held.held_membership is None
+    assert not held.is_flowing
+    assert told() == []
+
+
 def test_a_stop_says_what_was_committed(held: Assignment, told: Told) -> None:
     take(held, {0, 3})
     held.positions[3] = 44

@@ -15,7 +15,8 @@ from tests.harness.drive import Driver, FakeEngine, upsert
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import End, die
 from worker.processing import summaries as processing
-from worker.state import CorruptRow, Rows
+from worker.state import CorruptRow, MemoryRows, Rows
+from worker.state.keys import header_key
 from worker.storage.look import NotOpen
 from worker.stream.processor_thread import ProcessorThread
 from worker.stream.summaries import NotHere, SummaryReader
@@ -93,6 +94,7 @@ async def test_a_partition_that_is_not_here_or_goes_away(site: Site, monkeypatch
     with pytest.raises(NotHere):
         await site.reader.read(1, "e")
     site.driver.restart()
+    site.driver.processor.check_partition(0)
 
     def goes(*_: Any, **__: Any) -> None:
         raise NotOpen
@@ -101,6 +103,24 @@ async def test_a_partition_that_is_not_here_or_goes_away(site: Site, monkeypatch
     reader = SummaryReader(site.driver.processor.summaries, site, RealThreads(), die)  # type: ignore[arg-type]
     with pytest.raises(NotHere):
         await reader.read(0, "e")
+
+
+@pytest.mark.asyncio
+async def test_rows_that_are_only_followed_are_no_summary(site: Site) -> None:
+    """Whoever waited while the partition became a standby meets rows that end within a transaction, which are no damage."""
+    await site.thread.run(lambda processor: processor.forget([0]))
+    site.rows[0] = MemoryRows({header_key(b"e"): b"half of a transaction"})
+    with pytest.raises(NotHere):
+        await site.reader.read(0, "e")
+
+
+@pytest.mark.asyncio
+async def test_an_entity_of_a_partition_without_rows_is_unknown_and_the_partition_is_here(site: Site) -> None:
+    site.open.add(1)
+    with pytest.raises(NotHere):
+        await site.reader.read(1, "e")
+    await site.thread.run(lambda processor: processor.check_partition(1))
+    assert await site.reader.read(1, "e") is None
 
 
 @pytest.mark.asyncio
@@ -130,6 +150,7 @@ async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
 
     monkeypatch.setattr(processing, "read_summary", slowly)
     site.driver.restart()  # nothing is in memory
+    site.driver.processor.check_partition(0)
     reader = SummaryReader(site.driver.processor.summaries, site, RealThreads(), die)  # type: ignore[arg-type]
     large = asyncio.ensure_future(reader.read(0, "big"))
     assert await asyncio.to_thread(reading.wait, PATIENCE_SECONDS)

@@ -130,4 +130,4 @@ class Pace:
 
     def processed(self, records: int, seconds: float) -> None:
         """So many records took so long, embedding apart."""
-        self._records.measured(records, seconds)
+        self._records.measured(records, max(0.0, seconds))  # a difference of clocks may be less than nothing

@@ -92,8 +92,7 @@ class Processor:
     def check_partition(self, partition: int) -> int | None:
         """The partition's next source offset by its rows, None for empty ones. Raises FingerprintMismatch, CorruptRow."""
         next_offset = self._partitions[partition].next_offset
-        if next_offset is not None:
-            self.summaries.begin(partition, next_offset)
+        self.summaries.begin(partition, next_offset or 0)
         return next_offset
 
     def topic_id(self, partition: int) -> str:

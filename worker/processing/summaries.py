@@ -67,7 +67,7 @@ class Summaries:
             self._next_offsets.update(next_offsets)
 
     def begin(self, partition: int, next_offset: int) -> None:
-        """The partition is processed from this offset on."""
+        """The partition's rows are as of a commit, up to this offset, and go on from there."""
         with self._lock:
             self._next_offsets[partition] = next_offset
 
@@ -82,6 +82,10 @@ class Summaries:
                 self._next_offsets.pop(partition, None)
 
     # -- any thread ------------------------------------------------------------------------------------------
+
+    def has(self, partition: int) -> bool:
+        """Whether the partition's rows are those of its summaries."""
+        return partition in self._next_offsets
 
     def is_large(self, rows: Rows, key: EntityKey) -> bool:
         """Whether reading the entity's rows takes long."""

@@ -111,7 +111,7 @@ class CoverSummApp(faust.App):
 
     def leave_off(self) -> None:
         """Begin nothing more: a commit under way is the last one. What else was fetched is read again by whoever comes next."""
-        self.assignment.revoke()
+        self.assignment.leave_off()
 
     async def on_stop(self) -> None:
         """Stop watching; then stop."""

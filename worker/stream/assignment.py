@@ -71,6 +71,7 @@ class Assignment:
         self.is_flowing = False
         self.progress = Progress(clock)
         self.journal = journal
+        self._is_over = False
 
     @property
     def held_membership(self) -> Membership | None:
@@ -82,6 +83,11 @@ class Assignment:
         if self.is_flowing:
             self.journal.left(self._held())
         self.is_flowing = False
+
+    def leave_off(self) -> None:
+        """Hand nothing more over, whatever the group still assigns: the worker ends."""
+        self._is_over = True
+        self.revoke()
 
     def assign(self, membership: Membership, inputs: frozenset[int]) -> None:
         """The group has assigned these partitions of the input; where they are read from is for the takeover to find out."""
@@ -96,6 +102,8 @@ class Assignment:
 
     def flow(self) -> None:
         """Every partition's input is at its place: micro-batches may be handed over."""
+        if self._is_over:
+            return
         self.is_flowing = True
         self.journal.took(self._held())
 

@@ -60,9 +60,16 @@ class ContactWatch(threading.Thread):
 
     def run(self) -> None:
         """Look, and look again."""
-        self.look()
+        self._look_again()
         while not self._done.wait(self._pause_seconds):
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Look; what fails in that is told and tried again: a watch that ended would be an outage without an end."""
+        try:
             self.look()
+        except Exception:
+            log.exception("looking after the contact with the brokers failed")
 
     def stop(self) -> None:
         """Look no more: an orderly stop is not the time to tell of brokers."""

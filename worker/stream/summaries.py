@@ -57,13 +57,15 @@ class SummaryReader:
         """In one of the threads. Raises NotHere, and _Large for a large entity where those are not read."""
         try:
             with self._databases.look(key.partition, header_key(key.entity_id.encode())) as rows:
+                if not self._summaries.has(key.partition):
+                    raise NotHere  # its rows are being restored, or followed: not up to a commit of anybody
                 view = self._summaries.from_memory(key)
                 if view is None and not large and self._summaries.is_large(rows, key):
                     raise _Large
                 return view or self._summaries.from_rows(rows, key)
         except NotOpen:
             raise NotHere from None
-        except _Large:
+        except (NotHere, _Large):
             raise
         except Exception as cause:
             self._die(cause)
