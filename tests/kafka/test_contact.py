@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from worker.kafka.contact import REPEAT_SECONDS, Announcer, Contact
+from worker.kafka.contact import REPEAT_SECONDS, STREAK_SECONDS, Announcer, Contact
 
 
 class Now:
@@ -117,3 +117,49 @@ def test_a_short_silence_is_not_told(contact: Contact, now: Any) -> None:
     contact.heard("consumer")
     contact.heard("producer")
     assert told(announcer) == []
+
+
+def test_one_of_several_brokers_that_is_not_reached_is_told_once_a_minute(contact: Contact, now: Any) -> None:
+    """Contact is kept, so nothing else would say so: aiokafka's own messages about connections are left out."""
+    announcer = Announcer(contact, now)
+    lines: list[tuple[float, str | None]] = []
+    for second in range(200):
+        now.at = 1000.0 + second
+        contact.heard("consumer")
+        contact.heard("producer")
+        if second % 10 == 0:
+            contact.failed("consumer", "Connection refused")
+        assert told(announcer) == []
+        if line := announcer.trouble():
+            lines.append((second, line))
+    assert lines == [
+        (at, "a broker has not been reached for a minute, while others answer (Connection refused)")
+        for at in (60, 120, 180)
+    ]
+
+
+@pytest.mark.parametrize("pause", [STREAK_SECONDS + 1, 600.0])
+def test_failures_that_are_far_apart_are_no_trouble(contact: Contact, now: Any, pause: float) -> None:
+    """Brokers close connections that are idle, and restart one after another."""
+    announcer = Announcer(contact, now)
+    for _ in range(20):
+        now.at += pause
+        contact.heard("consumer")
+        contact.heard("producer")
+        contact.failed("producer", "Disconnected")
+        assert announcer.trouble() is None
+
+
+def test_an_outage_that_is_over_is_no_trouble(contact: Contact, now: Any) -> None:
+    announcer = Announcer(contact, now)
+    for _ in range(150):
+        now.at += 1
+        contact.failed("consumer", "Connection refused")
+        told(announcer)
+        assert announcer.trouble() is None  # the other lines say it
+    contact.heard("consumer")
+    contact.heard("producer")
+    assert told(announcer) == ["a broker answers again, after 150 s"]
+    now.at += 1
+    contact.failed("consumer", "Connection refused")
+    assert announcer.trouble() is None

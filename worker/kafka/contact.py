@@ -15,6 +15,8 @@ PRODUCER: Final = "producer"
 """The clients of a worker; `admin` looks after topics."""
 REPEAT_SECONDS = 60.0
 """How often an outage that lasts is told."""
+STREAK_SECONDS = 30.0
+"""Failures that are no further apart are one trouble."""
 
 
 class Silence(NamedTuple):
@@ -37,6 +39,14 @@ class Silence(NamedTuple):
         return f"no broker for {self.seconds:.0f} s{whose}"
 
 
+class _Failures(NamedTuple):
+    """Of a client, one after another: when the first and the last one were, and what the last one said."""
+
+    since: float
+    at: float
+    reason: str
+
+
 class Contact:
     """When each client last heard of a broker. Safe to use from any thread.
 
@@ -49,7 +59,7 @@ class Contact:
         self.timeout_seconds = timeout_seconds
         self._clock = clock
         self._heard: dict[str, float] = {}
-        self._failed: dict[str, tuple[float, str]] = {}
+        self._failed: dict[str, _Failures] = {}
 
     def heard(self, client: str, at: float | None = None) -> None:
         """A broker answered this client, now or at `at` (`Clock.monotonic()`); its first answer makes it known here."""
@@ -59,7 +69,21 @@ class Contact:
 
     def failed(self, client: str, reason: str) -> None:
         """This client could not reach a broker."""
-        self._failed[client] = self._clock.monotonic(), reason
+        now, before = self._clock.monotonic(), self._failed.get(client)
+        lasts = before is not None and now - before.at <= STREAK_SECONDS
+        self._failed[client] = _Failures(before.since if before is not None and lasts else now, now, reason)
+
+    def trouble(self) -> str | None:
+        """Why a client has not reached some broker for a minute and more, whatever others answer; None where none fails."""
+        now = self._clock.monotonic()
+        for failures in list(self._failed.values()):
+            if failures.at - failures.since >= REPEAT_SECONDS and now - failures.at <= STREAK_SECONDS:
+                return failures.reason
+        return None
+
+    def begin_again(self) -> None:
+        """What failed until now is over."""
+        self._failed.clear()
 
     def silent_seconds(self) -> dict[str, float]:
         """By client, how long ago it last heard of a broker."""
@@ -78,17 +102,21 @@ class Contact:
     def _reason(self, clients: dict[str, float]) -> str:
         """What the first of them said that failed since it last heard of a broker."""
         told = ((client, self._failed[client]) for client in clients if client in self._failed)
-        return next((reason for client, (at, reason) in told if at > self._heard[client]), "")
+        return next((one.reason for client, one in told if one.at > self._heard[client]), "")
 
 
 class Announcer:
-    """What is to be told of the contact, and when: once that it is lost, once a minute while it is, once that it is back."""
+    """What is to be told of the contact, and when: once that it is lost, once a minute while it is, once that it is back.
+
+    And once a minute that one of several brokers is not reached: nothing else says so, for clients are quiet about connections.
+    """
 
     def __init__(self, contact: Contact, clock: Clock = time) -> None:
         self._contact = contact
         self._clock = clock
         self._told_at: float | None = None
         self._longest = 0.0
+        self._troubled_at = float("-inf")
 
     def lost(self) -> str | None:
         """The line about a lost contact, where it is time for one."""
@@ -106,4 +134,16 @@ class Announcer:
         if self._told_at is None or self._contact.silence() is not None:
             return None
         seconds, self._told_at, self._longest = self._longest, None, 0.0
+        self._contact.begin_again()
         return f"a broker answers again, after {seconds:.0f} s"
+
+    def trouble(self) -> str | None:
+        """The line about a broker that is not reached while contact is kept, where it is time for one."""
+        now = self._clock.monotonic()
+        if now - self._troubled_at < REPEAT_SECONDS or self._told_at is not None or self._contact.silence():
+            return None
+        reason = self._contact.trouble()
+        if reason is None:
+            return None
+        self._troubled_at = now
+        return f"a broker has not been reached for a minute, while others answer ({reason})"

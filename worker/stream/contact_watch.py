@@ -94,6 +94,8 @@ class ContactWatch(threading.Thread):
             log.warning("%s", line)
         elif line := self._announcer.back():
             log.info("%s", line)
+        elif line := self._announcer.trouble():
+            log.warning("%s", line)
 
     def _suspect(self) -> None:
         """Whoever has lost contact begins again: a client that a broker's absence has confused would never find back."""
