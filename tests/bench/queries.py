@@ -18,16 +18,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import random
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ A_SECOND = 20
 SHARES = {"hot": 0.6, "large": 0.1, "cold": 0.3}
 HEALTH = "healthz"
 TARGETS = {"answer_p99_ms": 100.0, "throughput_ratio": 0.97}
+Answer = tuple[str, float, int]
 RESULTS = Path(__file__).with_name("results") / "queries.json"
 
 
@@ -83,46 +85,58 @@ class Reviews:
         ]
 
 
-class Clients(threading.Thread):
-    """Ask so often, open loop, until `stop`: (kind, seconds from when it was due, status) of each answer."""
+class Clients:
+    """Ask so often, open loop, until `stop`: (kind, seconds from when it was due, status) of each answer.
+
+    In a process of their own: beside whoever sends the backlog they would wait for that one's interpreter, up to a second.
+    """
 
     def __init__(self, worker: WorkerProcess) -> None:
-        super().__init__(daemon=True)
-        self._url = f"http://127.0.0.1:{worker.web_port}"
-        self._over = threading.Event()
-        self.answers: list[tuple[str, float, int]] = []
+        context = multiprocessing.get_context("spawn")
+        self._begun, self._over = context.Event(), context.Event()
+        self._answers: multiprocessing.SimpleQueue[list[Answer]] = context.SimpleQueue()
+        url = f"http://127.0.0.1:{worker.web_port}"
+        self._process = context.Process(target=ask, args=(url, self._begun, self._over, self._answers))
 
-    def stop(self) -> None:
+    def start(self) -> None:
+        """Return when they are about to ask."""
+        self._process.start()
+        assert self._begun.wait(60)
+
+    def stop(self) -> list[Answer]:
         """Wait for the answers that are due."""
         self._over.set()
-        self.join()
+        answers = self._answers.get()
+        self._process.join()
+        return answers
 
-    def run(self) -> None:
-        """Ask."""
-        asyncio.run(self._ask())
 
-    async def _ask(self) -> None:
-        chance = random.Random(1)
-        asked: list[asyncio.Future[None]] = []
-        async with aiohttp.ClientSession() as session:
-            due = time.monotonic()
-            while not self._over.is_set():
-                kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
-                number = chance.randrange({"hot": HOT, "large": LARGE, "cold": COLD}[kind])
-                asked.append(self._one(session, kind, f"/entities/{kind}-{number}/summary", due))
-                if len(asked) % 4 == 0:
-                    asked.append(self._one(session, HEALTH, "/healthz", due))
-                due += 1 / A_SECOND
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
-            await asyncio.gather(*asked)
+def ask(url: str, begun: Event, over: Event, answers: multiprocessing.SimpleQueue[list[Answer]]) -> None:
+    """What `Clients` do in their process."""
+    answers.put(asyncio.run(_ask(url, begun, over)))
 
-    def _one(self, session: Any, kind: str, path: str, due: float) -> asyncio.Future[None]:
-        async def ask() -> None:
-            async with session.get(self._url + path) as answer:
+
+async def _ask(url: str, begun: Event, over: Event) -> list[Answer]:
+    chance = random.Random(1)
+    asked: list[asyncio.Future[Answer]] = []
+    async with aiohttp.ClientSession() as session:
+
+        async def one(kind: str, path: str, due: float) -> Answer:
+            async with session.get(url + path) as answer:
                 await answer.read()
-                self.answers.append((kind, time.monotonic() - due, answer.status))
+                return kind, time.monotonic() - due, answer.status
 
-        return asyncio.ensure_future(ask())
+        begun.set()
+        due = time.monotonic()
+        while not over.is_set():
+            kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
+            number = chance.randrange({"hot": HOT, "large": LARGE, "cold": COLD}[kind])
+            asked.append(asyncio.ensure_future(one(kind, f"/entities/{kind}-{number}/summary", due)))
+            if len(asked) % 4 == 0:
+                asked.append(asyncio.ensure_future(one(HEALTH, "/healthz", due)))
+            due += 1 / A_SECOND
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+        return await asyncio.gather(*asked)
 
 
 def work_off(site: Pipeline, backlog: list[Sent]) -> float:
@@ -130,6 +144,8 @@ def work_off(site: Pipeline, backlog: list[Sent]) -> float:
     send(site.broker.bootstrap_servers, site.input_topic, backlog, chunk=5000)
     progress = Progress(site)
     samples = progress.wait(600)
+    if len(samples) < 2:
+        raise SystemExit("the backlog was worked off while it was sent: ask for more --events")
     return (samples[-1][1] - samples[0][1]) / samples[-1][0]
 
 
@@ -150,8 +166,7 @@ def turns(
         rates[name].append(round(work_off(site, backlog)))
         costs[name].append(round(1e6 * (cpu_seconds(worker) - cpu) / events))
         if asked:
-            clients.stop()
-            answers += clients.answers
+            answers += clients.stop()
     quiet, busy = statistics.median(rates["quiet"]), statistics.median(rates["asked"])
     return {
         "events_each": events,

@@ -127,6 +127,11 @@ def test_shrinking_keeps_what_the_failure_needs() -> None:
     assert small.setup == Setup()
 
 
+def test_a_summary_behind_the_open_transaction_of_a_replaced_worker_is_committed() -> None:
+    """Readers of the log wait for that transaction's end; the owner does not."""
+    assert run_seed(1592).violation is None
+
+
 def test_seeds_in_processes_are_the_same_seeds() -> None:
     done: list[int] = []
     failed, seen = run_seeds(3, 4, 2, done.append)
