@@ -165,3 +165,26 @@ def test_ctrl_c(write):
     assert process.returncode == 130
     assert re.match(rb"interrupted: (4[5-9]|50) lines, 1 entity, 32 changes, ", errors)
     assert errors.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("module", ["click", "worker.cli.topics"])
+def test_ctrl_c_amid_the_first_imports(module):
+    """At these moments Python would show where it was, line by line."""
+    program = f"""
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from worker.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_ctrl_c_that_a_native_module_makes_an_error_of_its_own_of(failing):
+    error = ImportError("initialization failed")
+    error.__cause__ = KeyboardInterrupt()
+    assert failing(error) == (130, "", "")

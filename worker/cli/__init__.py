@@ -3,16 +3,37 @@
 Nothing heavy is imported before a command runs, so that `--help` answers at once.
 """
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 __all__ = ["main"]
 
+INTERRUPTED = 128 + signal.SIGINT
+
 
 def main() -> NoReturn:
     """Run the command that the process was started with, and end the process with its exit code."""
-    from worker.settings import limit_native_threads
+    with _ending_quietly():
+        from worker.settings import limit_native_threads
 
-    limit_native_threads()
-    from worker.cli.group import execute
+        limit_native_threads()
+        from worker.cli.group import execute
 
     raise SystemExit(execute())
+
+
+@contextmanager
+def _ending_quietly() -> Iterator[None]:
+    """Ctrl-C ends the process on the spot: nothing is open yet, and an exception amid imports would be a page of them."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:  # whoever started us may ignore it
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -10,7 +10,6 @@
 | 130 | interrupted |
 """
 
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ import click
 
 from worker import __version__
 from worker.cli import (
+    INTERRUPTED,
     completion,
     config,
     demo,
@@ -38,9 +38,6 @@ from worker.cli import (
 from worker.cli.command import Group
 from worker.errors import CoversummError, Crash, SurroundingsError
 from worker.settings import environment_file, unknown_settings
-
-INTERRUPTED = 128 + signal.SIGINT
-
 
 SECTIONS = {
     "To try it": (demo, summarize),
@@ -109,6 +106,8 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         output.abandon()
         return 0
     except Exception as error:
+        if _is_interrupt(error):
+            return INTERRUPTED
         traceback.print_exc()
         return _fail(f"{type(error).__name__}: {error}", Crash.exit_code)
     return result if isinstance(result, int) else 0
@@ -118,6 +117,12 @@ def _invoke(arguments: list[str]) -> object:
     """The command's result. Not by `cli.main`, which has exit codes of its own for Ctrl-C and closed pipes."""
     with cli.make_context(output.PROGRAM, arguments) as context:
         return cli.invoke(context)
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether Ctrl-C is at the root of it: a native module that it meets while it is imported raises an error of its own."""
+    cause = error.__cause__ or error.__context__
+    return isinstance(error, KeyboardInterrupt) or (cause is not None and _is_interrupt(cause))
 
 
 def _usage(error: click.UsageError) -> str:

@@ -35,7 +35,7 @@ from worker.settings import Settings
 from worker.view import ending_signals
 
 PARTITIONS: Final = 4
-BATCH_SIZE: Final = 40
+BATCH_SIZE: Final = 60
 """Small micro-batches: something happens all the time."""
 AHEAD: Final = 200
 """Events sent ahead of the worker."""
@@ -43,8 +43,8 @@ AHEAD_WATCHED: Final = 120
 """The same where somebody looks on: what is counted is what is shown."""
 SHOWN_DELETIONS: Final = 2
 """So many of the deletions are told one by one, with time to read."""
-BEFORE_SECONDS: Final = 0.9
-AFTER_SECONDS: Final = 2.2
+BEFORE_SECONDS: Final = 0.8
+AFTER_SECONDS: Final = 1.8
 BETWEEN_SECONDS: Final = 0.2
 READY_SECONDS: Final = 90
 STILL_SECONDS: Final = 90
