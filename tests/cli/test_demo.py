@@ -18,9 +18,10 @@ def asked(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ([], (DEFAULT_REVIEWS, DEFAULT_K, False)),
-        (["--reviews", "all"], (None, DEFAULT_K, False)),
-        (["--reviews", "7", "--k", "3", "--json"], (7, 3, True)),
+        ([], (DEFAULT_REVIEWS, DEFAULT_K, False, True)),
+        (["--json"], (DEFAULT_REVIEWS, DEFAULT_K, True, False)),
+        (["--reviews", "all"], (None, DEFAULT_K, False, False)),
+        (["--reviews", "7", "--k", "3", "--json"], (7, 3, True, False)),
     ],
 )
 def test_options(run, asked, options, expected):

@@ -188,3 +188,42 @@ def test_ctrl_c_that_a_native_module_makes_an_error_of_its_own_of(failing):
     error = ImportError("initialization failed")
     error.__cause__ = KeyboardInterrupt()
     assert failing(error) == (130, "", "")
+
+
+FULL = "coversumm-worker: error: standard output cannot be written (No space left on device)\n"
+CLOSED = "coversumm-worker: error: standard output is closed: pipe it somewhere\n"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["--help", "--version", "config", "completion bash", "demo --reviews 1"])
+def test_a_full_disk_under_standard_output(command, unbuffered):
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, *command.split()], stdout=full, stderr=subprocess.PIPE, text=True, env=environment
+        )
+    assert (done.returncode, done.stderr) == (2, FULL)
+
+
+@pytest.mark.parametrize(("command", "told"), [("config", CLOSED), ("demo", CLOSED), ("topics", None)])
+def test_no_standard_output(command, told):
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, command]
+    environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+    done = subprocess.run(shell, stderr=subprocess.PIPE, text=True, env=environment)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert told in (None, done.stderr)
+
+
+def test_no_standard_stream_at_all():
+    shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *COMMAND]
+    assert subprocess.run(shell).returncode == 2
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_letters_that_the_locale_has_not(encoding):
+    """In a pipe all is UTF-8: an emoji ended the command."""
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    program = "from worker.cli import stdout, output; stdout.prepare(); output.print_json('häuser 🏠')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment)
+    assert (done.returncode, done.stdout.decode()) == (0, '"häuser 🏠"\n')

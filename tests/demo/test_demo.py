@@ -163,3 +163,20 @@ def test_what_the_worker_complains_about_is_told(start):
         "2 COVERSUMM_BATCH_SIZ: there is no such setting; COVERSUMM_BATCH_SIZE is the nearest: rename or unset\n"
     )
     demo.wait_until_nothing_is_left()
+
+
+def test_a_brief_demo_sends_no_more_than_there_is_time_for(tmp_path):
+    """Of a second nothing can be told but that it is over long before all reviews are in; what has come is told as it is."""
+    code = "from worker.demo import pace, run_demo\npace.BRIEF_SECONDS = 1.0\nrun_demo(None, 3, True, is_brief=True)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert 0 < sum(entity["reviews"] for entity in figures["entities"]) < 4771
+    assert figures["entities_verified"] == len(figures["entities"])
+    assert list(tmp_path.iterdir()) == []

@@ -211,3 +211,10 @@ def test_taking_down_names_entity_and_review():
         "review_id": "r",
         "reason": "taken down",
     }
+
+
+def test_what_a_busy_machine_left_out_is_told(story):
+    story.leave_out(1)
+    assert story.reviews == 3
+    closing = " ".join(drawn(story, close=True).split())
+    assert "so 1 review was left out to be brief: --reviews 4 takes all." in closing

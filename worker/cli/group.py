@@ -89,8 +89,6 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     try:
         result = _invoke(list(sys.argv[1:] if arguments is None else arguments))
         output.flush()
-    except click.exceptions.Exit as end:  # --help, --version
-        return end.exit_code
     except click.exceptions.NoArgsIsHelpError as nothing:  # its message is the whole help
         output.note_lines(nothing.format_message())
         return SurroundingsError.exit_code  # nothing was asked for, so nothing was done
@@ -115,8 +113,11 @@ def execute(arguments: Sequence[str] | None = None) -> int:
 
 def _invoke(arguments: list[str]) -> object:
     """The command's result. Not by `cli.main`, which has exit codes of its own for Ctrl-C and closed pipes."""
-    with cli.make_context(output.PROGRAM, arguments) as context:
-        return cli.invoke(context)
+    try:
+        with cli.make_context(output.PROGRAM, arguments) as context:
+            return cli.invoke(context)
+    except click.exceptions.Exit as end:  # --help, --version
+        return end.exit_code
 
 
 def _is_interrupt(error: BaseException) -> bool:

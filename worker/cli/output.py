@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from worker.errors import SurroundingsError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
@@ -40,14 +42,16 @@ def is_terminal(stream: "TextIO | None") -> bool:
 
 
 def console() -> "Console":
-    """For people, on standard output."""
+    """For people, on standard output. Raises SurroundingsError where there is none."""
     from rich.console import Console
 
+    require()
     return Console(highlight=False, emoji=False, markup=False)
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON on standard output."""
+    """One line of JSON on standard output. Raises SurroundingsError where there is none."""
+    require()
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
@@ -59,7 +63,8 @@ def note(line: str) -> None:
 
 def note_lines(text: str) -> None:
     """A text of several lines on standard error, as it is: it is ours."""
-    sys.stderr.write(text.rstrip("\n") + "\n")
+    if sys.stderr is not None:
+        sys.stderr.write(text.rstrip("\n") + "\n")
 
 
 def complain(message: str) -> None:
@@ -89,6 +94,12 @@ def _runs(numbers: list[int]) -> Iterator[str]:
 def printable(text: str) -> str:
     """The text without what could move a terminal's cursor: reviews and ids are other people's."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def require() -> None:
+    """Raise SurroundingsError where the process was started without a standard output."""
+    if sys.stdout is None:
+        raise SurroundingsError("standard output is closed: pipe it somewhere")
 
 
 def flush() -> None:

@@ -1,13 +1,14 @@
 """The demo, and the embedded broker it runs on."""
 
 
-def run_demo(reviews: int | None, k: int, as_json: bool) -> int:
+def run_demo(reviews: int | None, k: int, as_json: bool, is_brief: bool = False) -> int:
     """Run the demo on standard output; return its exit code.
 
     Args:
         reviews: how many of the bundled ones; None: all.
         k: sentences in a summary.
         as_json: summary changes and closing figures as JSON lines.
+        is_brief: reviews that a slow processor does not get to in some seconds are left out, and it is told how many.
 
     Raises:
         CoversummError: something did not work; all processes and files are gone all the same.
@@ -15,5 +16,5 @@ def run_demo(reviews: int | None, k: int, as_json: bool) -> int:
     """
     from worker.demo.play import play
 
-    play(reviews, k, as_json)
+    play(reviews, k, as_json, is_brief)
     return 0

@@ -32,15 +32,21 @@ def closing_lines(console: Console, story: Story) -> Iterator[Text]:
         yield from map(Text, folded(step, console.width))
 
 
-def _outcome(story: Story) -> tuple[str, ...]:
+def _outcome(story: Story) -> Iterator[str]:
     seconds = f"{story.seconds(0.0):.0f} s"
-    return (
-        f"{in_words(story)} in {seconds}: each summary is the {story.k} sentences closest to the average of all of its stay's.",
-        f"Verified: the stored summaries of all {story.verified} stays equal brute force over all their sentences; "
-        f"{story.dead_letters:,} dead letters.",
-        "All of it ran here: an embedded broker, the real worker on it, its state in RocksDB; everything is removed again.",
-        f"{ATTRIBUTION}.",
+    yield (
+        f"{in_words(story)} in {seconds}: each summary is the {story.k} sentences closest to the average of all of its stay's."
     )
+    if story.left_out:
+        left_out = "1 review was" if story.left_out == 1 else f"{story.left_out:,} reviews were"
+        everything = f"--reviews {story.reviews + story.left_out} takes all"
+        yield f"This machine is busy or slow, so {left_out} left out to be brief: {everything}."
+    yield (
+        f"Verified: the stored summaries of all {story.verified} stays equal brute force over all their sentences; "
+        f"{story.dead_letters:,} dead letters."
+    )
+    yield "All of it ran here: an embedded broker, the real worker on it, its state in RocksDB; everything is removed again."
+    yield f"{ATTRIBUTION}."
 
 
 def in_words(story: Story) -> str:

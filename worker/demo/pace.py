@@ -9,6 +9,8 @@ GROWTH: Final = 1.0
 MOST_PER_SECOND: Final = 180.0
 HURRIED_PER_SECOND: Final = 60.0
 """From here on nobody can follow every review."""
+BRIEF_SECONDS: Final = 11.0
+"""So long the reviews of a brief demo arrive: a thousand on two processors that have nothing else to do."""
 
 _GROWING_SECONDS: Final = math.log(MOST_PER_SECOND / FIRST_PER_SECOND) / GROWTH
 _GROWING_REVIEWS: Final = (MOST_PER_SECOND - FIRST_PER_SECOND) / GROWTH

@@ -8,6 +8,7 @@ The reviews are sent a little ahead of the worker, so that what is shown is what
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import tempfile
@@ -52,7 +53,7 @@ _POLL_SECONDS: Final = 0.05
 _COUNTS_EVERY_SECONDS: Final = 0.2
 
 
-def play(reviews: int | None, k: int, as_json: bool) -> None:
+def play(reviews: int | None, k: int, as_json: bool, is_brief: bool = False) -> None:
     """Run the demo; arguments and errors as `worker.demo.run_demo` says."""
     chosen = bundled_reviews()[:reviews]
     story = Story(k=k, reviews=len(chosen), names=stay_names())
@@ -73,7 +74,7 @@ def play(reviews: int | None, k: int, as_json: bool) -> None:
         with display:
             play = Play(story, display, worker, stage.enter_context(Traffic(clients, settings, PARTITIONS)))
             play.wait_until_ready()
-            play.send_reviews(chosen)
+            play.send_reviews(chosen, pace.BRIEF_SECONDS if is_brief else math.inf)
             play.take_reviews_down()
             play.verify()
     display.close()
@@ -99,8 +100,8 @@ class Play:
             self._display.update()
             time.sleep(_POLL_SECONDS)
 
-    def send_reviews(self, reviews: list[Produced]) -> None:
-        """All reviews, never far ahead of the worker; where somebody looks on, slowly at first."""
+    def send_reviews(self, reviews: list[Produced], seconds: float) -> None:
+        """All reviews, never far ahead of the worker; where somebody looks on, slowly at first. After so many seconds no more."""
         story, is_watched = self._story, self._display.is_watched
         story.phase, story.started_at = Phase.ARRIVING, time.monotonic()
         ahead = AHEAD_WATCHED if is_watched else AHEAD
@@ -111,6 +112,9 @@ class Play:
                 self._watch_until(story.started_at + pace.due(number))
             while story.sent - story.processed >= ahead:
                 self._watch()
+            if time.monotonic() - story.started_at > seconds:
+                story.leave_out(len(reviews) - number)
+                break
             self._send(review)
         self._catch_up()
 

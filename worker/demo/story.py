@@ -30,6 +30,8 @@ class Story:
     k: int
     reviews: int
     """That will arrive."""
+    left_out: int = 0
+    """Reviews that there was no time for."""
     names: Names = field(default_factory=Names)
     phase: Phase = Phase.STARTING
     board: Board = field(default_factory=Board)
@@ -59,6 +61,11 @@ class Story:
     def take_change(self, value: bytes, now: float) -> Change:
         """A `summary.changed` from the output topic."""
         return self.board.take(value, now)
+
+    def leave_out(self, reviews: int) -> None:
+        """So many of the reviews will not arrive."""
+        self.reviews -= reviews
+        self.left_out += reviews
 
     @property
     def caught_up(self) -> bool:

@@ -7,8 +7,8 @@ from worker.operations.files.entries import Entry, Faulty
 
 TARGET_SECONDS = 0.4
 FIRST_BYTES = 4096
-LEAST_BYTES = 8192
-"""Of text, some 130 sentences: an engine that is given fewer at a time takes up to twice as long for each."""
+LEAST_BYTES = 10240
+"""Of text, some 160 sentences: an engine that is given fewer at a time takes up to twice as long for each."""
 MOST_GROWTH = 2.0
 MOST_RECORDS = 2000
 
