@@ -124,7 +124,15 @@ def test_the_app_listens_on_localhost_unless_told_otherwise(app: CoverSummApp) -
 def test_the_app_has_the_workers_pages_and_no_others(app: CoverSummApp) -> None:
     app.web.init_server()
     routes = {resource.canonical for resource in app.web.web_app.router.resources()}
-    assert routes == {"/", "/healthz", "/readyz", "/metrics", "/status", "/entities", "/entities/{id}/summary"}
+    assert routes == {
+        "/",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/status",
+        "/entities",
+        "/entities/{id}/summary",
+    }
     methods = {route.method for route in app.web.web_app.router.routes()}
     assert methods == {"GET", "HEAD"}
 
