@@ -62,8 +62,8 @@ class FakeState:
     def owner_of(self, entity_id):
         return self.owner
 
-    async def entities(self, search, limit, seconds):
-        self.searches.append((search, limit, seconds))
+    async def entities(self, partitions, search, limit, seconds):
+        self.searches.append((partitions, search, limit, seconds))
         return Page([ListedEntity("x", 3, 2, None, 0)], "x", 7)
 
     def others(self):
@@ -117,7 +117,7 @@ def test_status_is_answered_whether_ready_or_not(state):
 def test_a_page_of_entities(state):
     ((status, _, body),) = get(state, "/entities?prefix=a%2F%C3%A9&contains=x&after=%26&limit=7")
     assert status == 200
-    assert state.searches == [(Search("a/é", "x", "&"), 7, PAGE_SECONDS)]
+    assert state.searches == [([0, 1], Search("a/é", "x", "&"), 7, PAGE_SECONDS)]
     entity = {"entity_id": "x", "sentences": 3, "reviews": 2, "sequence": None, "partition": 0}
     assert body == {
         "entities": [entity],
@@ -127,7 +127,7 @@ def test_a_page_of_entities(state):
         "others": {ELSEWHERE: [2]},
     }
     get(state, "/entities")
-    assert state.searches[1:] == [(Search(), 100, PAGE_SECONDS)]
+    assert state.searches[1:] == [([0, 1], Search(), 100, PAGE_SECONDS)]
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "1001", "x", "", "1e3", "٣"])
@@ -144,7 +144,7 @@ def test_no_entities_while_not_ready_or_busy(state, monkeypatch):
         await asyncio.sleep(60)
 
     state.is_ready, state.entities = True, never
-    monkeypatch.setattr("worker.web.SUMMARY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("worker.web.ANSWER_SECONDS", 0.05)
     assert get(state, "/entities")[0][::2] == (503, {"error": "the worker is busy"})
 
 
@@ -230,7 +230,7 @@ def test_a_busy_worker_says_so(state, monkeypatch):
         await asyncio.sleep(60)
 
     state.summary = never
-    monkeypatch.setattr("worker.web.SUMMARY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("worker.web.ANSWER_SECONDS", 0.05)
     ((status, _, body),) = get(state, "/entities/x/summary")
     assert (status, body["error"]) == (503, "the worker is busy")
 

@@ -31,6 +31,7 @@ from worker.stream.client_log import hand_over_to
 from worker.stream.commit import Commit
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
+from worker.stream.entities import EntityLister
 from worker.stream.fatal import die
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
@@ -111,7 +112,7 @@ def assemble(
     )
     logs = Logs(
         InputLog(clients, settings.input_topic, settings.app_id, clock),
-        ChangelogLog(clients, changelog, ids, clock),
+        ChangelogLog(clients, changelog, settings.app_id, ids, clock),
         ids,
     )
     config = processor_config(settings, partitions, engine)
@@ -133,8 +134,8 @@ def assemble(
         contact=contact,
         logs=logs,
         assignment=assignment,
-        processor=processor_thread,
         summaries=SummaryReader(processor.summaries, databases, surroundings.threads, surroundings.die),
+        entities=EntityLister(databases, surroundings.threads, surroundings.die),
         producer=producer,
         dead_letters=dead_letters,
         takeover=Takeover(

@@ -38,9 +38,9 @@ from worker.stream.summaries import NotHere
 
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
-SUMMARY_TIMEOUT_SECONDS: Final = 20
+ANSWER_SECONDS: Final = 20
 PAGE_SECONDS: Final = 0.05
-"""How long the stream may wait for a page of entities."""
+"""How long a page of entities is looked for: it takes from the stream what both need of one processor."""
 METHODS: Final = ("GET", "HEAD")
 _INDEX: Final = "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/status\n/entities\n/entities/ID/summary\n"
 
@@ -57,8 +57,8 @@ class LiveWorker(Moment, Protocol):
     async def summary(self, entity_id: str) -> SummaryView | None:
         """The summary of an entity that is here, as of the last commit. Raises NotHere where it is going away."""
 
-    async def entities(self, search: Search, limit: int, seconds: float) -> Page:
-        """The next entities that are here; the stream waits for it at most so many seconds."""
+    async def entities(self, partitions: list[int], search: Search, limit: int, seconds: float) -> Page:
+        """The next entities of partitions that are here, looked for so many seconds at most. Raises NotHere."""
 
     def others(self) -> dict[str, list[int]]:
         """By URL the partitions that are not here."""
@@ -188,10 +188,12 @@ class Pages:
         partitions = sorted(self._worker.lag())
         try:
             page = await asyncio.wait_for(
-                self._worker.entities(search, limit, PAGE_SECONDS), SUMMARY_TIMEOUT_SECONDS
+                self._worker.entities(partitions, search, limit, PAGE_SECONDS), ANSWER_SECONDS
             )
         except TimeoutError:
             return _error(503, "the worker is busy")
+        except NotHere:
+            return _error(503, "a partition is being handed over")
         body = {**asdict(page), "partitions": partitions, "others": self._worker.others()}
         return web.Response(body=msgspec.json.encode(body), content_type="application/json", charset="utf-8")
 
@@ -211,7 +213,7 @@ class Pages:
             location = f"{url.rstrip('/')}{PREFIX}{quote(entity_id, safe='')}{SUFFIX}"
             return web.Response(status=307, headers={"Location": location})
         try:
-            view = await asyncio.wait_for(self._worker.summary(entity_id), SUMMARY_TIMEOUT_SECONDS)
+            view = await asyncio.wait_for(self._worker.summary(entity_id), ANSWER_SECONDS)
         except TimeoutError:
             return _error(503, "the worker is busy")
         except NotHere:

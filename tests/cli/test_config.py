@@ -155,7 +155,7 @@ class Authorized:
             AclBinding(
                 kind,
                 name,
-                ResourcePatternType.PREFIXED if kind is GROUP else ResourcePatternType.LITERAL,
+                ResourcePatternType.LITERAL,
                 f"User:{USER}",
                 "*",
                 operation,

@@ -127,6 +127,14 @@ def test_on_a_terminal(run, data_dir, terminal, monkeypatch):
     assert "go on with --after" in ended.out
 
 
+def test_only_a_search_says_how_many_were_looked_at(run, group, terminal):
+    """Of two workers each is asked for a page: that more came than were wanted is no news."""
+    terminal()
+    assert "\n3 entities, of partitions 0-1; go on" in run("entities", "--limit", "3", "--url", group).out
+    found = run("entities", "--contains", "-id-", "--url", group).out
+    assert f"\n1 entity among the {len(IDS)} looked at, of partitions 0-1\n" in found
+
+
 def test_nobody_there_and_nothing_stored(run, tmp_path):
     ended = run("entities", "--url", "http://127.0.0.1:9")
     assert (ended.code, ended.out) == (2, "")

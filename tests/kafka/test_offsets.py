@@ -116,7 +116,7 @@ def test_the_horizon_is_the_first_offset_younger_than_the_tombstones_life(
 ) -> None:
     clock = FakeClock()
     consumer.first_younger = {int(clock.now_s * 1000) - counted_ms: 11}
-    assert log_bounds(clients, "changelog", [0, 1], life_ms, clock) == {
+    assert log_bounds(clients, "group", "changelog", [0, 1], life_ms, clock) == {
         0: LogBounds(5, 20, 11),
         1: LogBounds(5, 20, 11),
     }
@@ -125,9 +125,9 @@ def test_the_horizon_is_the_first_offset_younger_than_the_tombstones_life(
 
 def test_the_bounds_are_an_uncommitted_readers(clients: FakeClients) -> None:
     """A committed reader's end lies before an open transaction: a restore up to it would miss its rows."""
-    log_bounds(clients, "changelog", [0], None)
+    log_bounds(clients, "group", "changelog", [0], None)
     assert [asked.isolation for asked in clients.asked] == ["read_uncommitted"]
 
 
 def test_a_log_without_a_young_record_has_its_horizon_at_the_end(clients: FakeClients) -> None:
-    assert log_bounds(clients, "changelog", [0], None) == {0: LogBounds(5, 20, 20)}
+    assert log_bounds(clients, "group", "changelog", [0], None) == {0: LogBounds(5, 20, 20)}

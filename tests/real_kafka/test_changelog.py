@@ -69,10 +69,10 @@ class Changelog:
 
     def bounds(self) -> tuple[int, int, int]:
         """Start, end and horizon."""
-        return log_bounds(self.clients, self.topic, [0], self.life_ms)[0]
+        return log_bounds(self.clients, "tests", self.topic, [0], self.life_ms)[0]
 
     def reader(self, start: int = 0) -> ChangelogReader:
-        return ChangelogReader(self.clients, self.topic, {0: start}, self._apply)
+        return ChangelogReader(self.clients, "tests", self.topic, {0: start}, self._apply)
 
     def _apply(self, partition: int, first: int, changes: Changes, last: int) -> None:
         assert partition == 0
@@ -302,7 +302,7 @@ def test_a_restored_log_goes_into_rocksdb_with_its_offsets(kafka: KafkaBroker, t
     changelog = Changelog(kafka, "tests-entities-changelog")
     parts = Parts(tmp_path)
     ids: Any = parts.logs.ids
-    parts.takeover._changelog = ChangelogLog(changelog.clients, changelog.topic, ids)
+    parts.takeover._changelog = ChangelogLog(changelog.clients, changelog.topic, "tests", ids)
     changelog.commit("one", a="1", b="1")
     changelog.commit("two", b=None, c="2")
     parts.assignment.begin({0}, set())

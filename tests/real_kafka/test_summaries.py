@@ -1,4 +1,4 @@
-"""The summary of an entity, asked for over HTTP: always there, always the last committed one, whatever the worker does."""
+"""Summaries and entities, asked for over HTTP: always there, always the last committed ones, whatever the worker does."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ def summary(worker: WorkerProcess, entity_id: str, timeout_s: float = 5) -> Any:
         return json.load(answer)
 
 
+def entities(worker: WorkerProcess) -> Any:
+    """What a worker says of the entities that it has."""
+    with worker.get("/entities") as answer:
+        return json.load(answer)["entities"]
+
+
 def review(number: int, text: str) -> Sent:
     """A review of one sentence, of the one entity."""
     body = {"type": "review.upserted", "entity_id": "hotel", "review_id": f"r{number}", "text": text}
@@ -44,11 +50,12 @@ def test_it_is_there_while_a_micro_batch_is_under_way(kafka: KafkaBroker, tmp_pa
         send(kafka.bootstrap_servers, site.input_topic, [review(0, "The room was clean.")])
         (worker,) = site.start()
         site.wait_caught_up()
-        before = summary(worker, "hotel")
+        before, listed = summary(worker, "hotel"), entities(worker)
         send(kafka.bootstrap_servers, site.input_topic, [review(1, "We had to wait an hour.")])
         wait_for(throttled.waiting_path(gate).exists, worker.log_end)
         for _ in range(50):
             assert summary(worker, "hotel") == before
+            assert entities(worker) == listed
         with worker.get("/healthz") as answer:
             assert "a micro-batch is being processed" in json.load(answer)["waiting_for"]
         gate.touch()
@@ -57,6 +64,10 @@ def test_it_is_there_while_a_micro_batch_is_under_way(kafka: KafkaBroker, tmp_pa
         assert [one["text"] for one in before["sentences"]] == ["The room was clean."]
         assert {one["review_id"] for one in after["sentences"]} == {"r0", "r1"}
         assert after["next_offset"] > before["next_offset"]
+        assert [(one["entity_id"], one["reviews"]) for one in (*listed, *entities(worker))] == [
+            ("hotel", 1),
+            ("hotel", 2),
+        ]
         site.stop()
 
 
@@ -65,18 +76,17 @@ def test_asking_all_the_time_while_partitions_come_and_go(kafka: KafkaBroker, tm
     with pipeline(kafka, "asking", tmp_path, settings=SETTINGS) as site:
         load = events(150)
         ids = sorted({one.key.decode() for one in load if one.key and one.key.isascii()})[:40]
+        paths = [f"/entities/{quote(entity_id, safe='')}/summary" for entity_id in ids] + ["/entities"] * 4
         feed(site, load)
         site.start(1)
         over, statuses = threading.Event(), Counter[int]()
 
         def ask(part: int) -> None:
             while not over.is_set():
-                for entity_id in ids[part::4]:
+                for path in paths[part::4]:
                     for worker in list(site.workers):
                         try:
-                            with worker.get(
-                                f"/entities/{quote(entity_id, safe='')}/summary", timeout_s=30
-                            ) as answer:
+                            with worker.get(path, timeout_s=30) as answer:
                                 statuses[answer.status] += 1
                         except urllib.error.HTTPError as refusal:
                             statuses[refusal.code] += 1

@@ -115,15 +115,15 @@ RULES = (
     Rule(
         "bounds as an uncommitted reader sees them",
         "worker/kafka/offsets.py",
-        'f"{topic}-bounds", "read_uncommitted"',
-        'f"{topic}-bounds", "read_committed"',
+        'clients.standalone_consumer(group, "read_uncommitted")',
+        'clients.standalone_consumer(group, "read_committed")',
         ("tests/kafka/test_offsets.py", "tests/real_kafka/test_changelog.py"),
     ),
     Rule(
         "restore and standby read committed rows alone",
         "worker/kafka/changelog.py",
-        'f"{topic}-reader", "read_committed"',
-        'f"{topic}-reader", "read_uncommitted"',
+        'clients.standalone_consumer(group, "read_committed", READ_TO_END)',
+        'clients.standalone_consumer(group, "read_uncommitted", READ_TO_END)',
         ("tests/real_kafka/test_changelog.py",),
     ),
     Rule(

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from tests.simulation.surroundings import Clients
 from worker.errors import Crash
 from worker.kafka import producer
+from worker.kafka.clients import READ_TO_END
 from worker.kafka.producer import TransactionalProducer
 from worker.processing import row_writer
 from worker.processing.partitions import Partitions
@@ -100,7 +101,7 @@ def stale_batches_taken() -> AbstractContextManager[Any]:
 def restore_of_uncommitted_rows() -> AbstractContextManager[Any]:
     """Restore and standby read what was never committed."""
 
-    return _isolation("-reader", "read_uncommitted")
+    return _isolation("read_committed", READ_TO_END, "read_uncommitted")
 
 
 def applied_offset_not_in_the_rows() -> AbstractContextManager[Any]:
@@ -138,7 +139,7 @@ def takeover_of_what_is_committed_by_then() -> AbstractContextManager[Any]:
 
     return _both(
         patch("tests.simulation.broker.Group.is_pending", lambda self, partitions: False),
-        _isolation("-bounds", "read_committed"),
+        _isolation("read_uncommitted", {}, "read_committed"),
     )
 
 
@@ -169,12 +170,13 @@ def doubtful_commits_retried() -> AbstractContextManager[Any]:
     return patch.object(TransactionalProducer, "commit", again)
 
 
-def _isolation(suffix: str, level: str) -> AbstractContextManager[Any]:
-    """Consumers of groups whose name ends so read at this level."""
+def _isolation(wanted: str, options: Any, level: str) -> AbstractContextManager[Any]:
+    """Consumers that are asked for at the wanted level with these options read at another."""
     standalone_consumer = Clients.standalone_consumer
 
-    def other(self: Any, group: str, isolation: str, options: Any = None) -> Any:
-        return standalone_consumer(self, group, level if group.endswith(suffix) else isolation, options)
+    def other(self: Any, group: str, isolation: str, given: Any = None) -> Any:
+        isolation = level if (isolation, given or {}) == (wanted, options) else isolation
+        return standalone_consumer(self, group, isolation, given or {})
 
     return patch.object(Clients, "standalone_consumer", other)
 

@@ -166,7 +166,12 @@ class Consumer:
 def app() -> Any:
     watch = SimpleNamespace(listen=lambda: None)
     return SimpleNamespace(
-        consumer=Consumer(), rebalancing=False, in_recovery=False, started=True, contact_watch=watch
+        consumer=Consumer(),
+        is_leaving=False,
+        rebalancing=False,
+        in_recovery=False,
+        started=True,
+        contact_watch=watch,
     )
 
 
@@ -208,7 +213,7 @@ def status(app: Any, assignment: Assignment, contact: Contact) -> WorkerStatus:
     worker: Any = SimpleNamespace(
         assignment=assignment,
         summaries=None,
-        processor=None,
+        entities=None,
         surroundings=surroundings,
         logs=logs,
         partitions=2,
@@ -228,6 +233,14 @@ def test_a_rebalance_hinders(status: WorkerStatus, app: Any) -> None:
     app.rebalancing = True
     assert "rebalancing" in (status.stall() or "")
     assert status.ready() == (False, "rebalancing")
+
+
+def test_a_worker_that_was_told_to_end_says_so(
+    status: WorkerStatus, app: Any, assignment: Assignment
+) -> None:
+    app.is_leaving = True
+    assignment.revoke()
+    assert status.ready() == (False, "stopping")
 
 
 def test_a_micro_batch_in_hand_hinders(status: WorkerStatus, assignment: Assignment) -> None:

@@ -69,8 +69,8 @@ def command(
     last changed the summary, the partition.
 
     From a running worker and all others of its group that can be reached; or from a data directory. The order is that of the
-    stored rows: shorter ids first, those of one length by their bytes. Only headers are read, which takes a running worker
-    little time. --contains looks at every id, on a terminal for ten seconds at most; the last line says where to go on.
+    stored rows: shorter ids first, those of one length by their bytes. A running worker reads them beside its stream, from
+    headers alone. --contains looks at every id, on a terminal for ten seconds at most; the last line says where to go on.
     """
     search, source = _asked(prefix, contains, after, url, data_dir)
     if limit is None and not as_json:
@@ -90,7 +90,7 @@ def command(
         if shown == limit or (contains and not as_json and time.monotonic() > give_up):
             break
     if not as_json:
-        _show(found, searched, source, goes_on_after)
+        _show(found, searched if contains else None, source, goes_on_after)
     for address, why in source.missing.items():
         output.note(f"not in this list: what the worker at {address} has: {why}")
 
@@ -124,7 +124,7 @@ def _print(entities: "list[ListedEntity]") -> None:
 
 def _show(
     found: "list[ListedEntity]",
-    searched: int,
+    searched: int | None,
     source: "ServedEntities | StoredEntities",
     goes_on_after: str | None,
 ) -> None:
@@ -141,7 +141,7 @@ def _show(
     if rows:
         show_table(COLUMNS, rows)
     of = f"partitions {output.ranges(source.partitions)}" if source.partitions else "no partition"
-    looked = f" among the {searched:,} looked at" if searched > len(found) else ""
+    looked = "" if searched is None else f" among the {searched:,} looked at"
     more = (
         ""
         if goes_on_after is None

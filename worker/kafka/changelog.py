@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 
 from worker.clock import Clock
 from worker.errors import Crash
 from worker.kafka.clients import READ_TO_END, Clients
+from worker.kafka.refusals import refusal
 from worker.state import Changes
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class ChangelogReader:
 
     Args:
         clients: make the consumer.
+        group: under whose name it asks.
         topic: the changelog topic.
         starts: by partition the first offset to apply.
         apply: writes rows and offset atomically.
@@ -42,18 +44,19 @@ class ChangelogReader:
     def __init__(
         self,
         clients: Clients,
+        group: str,
         topic: str,
         starts: Mapping[int, int],
         apply: Apply,
         clock: Clock = time,
     ) -> None:
-        self._topic = topic
+        self._group, self._topic = group, topic
         self._next = dict(starts)
         self._apply = apply
         self._clock = clock
         self._stop = threading.Event()
         self.rows_read = 0
-        self._consumer = clients.standalone_consumer(f"{topic}-reader", "read_committed", READ_TO_END)
+        self._consumer = clients.standalone_consumer(group, "read_committed", READ_TO_END)
 
     def stop(self) -> None:
         """Let the running loop end after the batch in hand."""
@@ -104,11 +107,11 @@ class ChangelogReader:
         passed: dict[int, int] = {}
         for message in self._consumer.consume(ROWS_PER_BATCH, 0.1):
             partition, offset, error = message.partition(), message.offset(), message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise refusal(error, self._group, self._topic)
             assert partition is not None
             assert offset is not None
             if error is not None:
-                if error.code() != KafkaError._PARTITION_EOF:
-                    raise KafkaException(error)
                 passed[partition] = offset  # the end, transaction markers and aborted rows included
                 continue
             key = message.key()

@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from worker.clock import Clock
 from worker.errors import Crash
 from worker.kafka.clients import READ_TO_END, Clients, Isolation
+from worker.kafka.refusals import refusal
 
 TIMEOUT_SECONDS = 30
 OPTIONS: Final[Mapping[str, Any]] = {
@@ -33,16 +34,24 @@ class FirstRow(NamedTuple):
 
 
 def first_rows(
-    clients: Clients, topic: str, partitions: Iterable[int], clock: Clock = time
+    clients: Clients, group: str, topic: str, partitions: Iterable[int], clock: Clock = time
 ) -> list[FirstRow]:
-    """The first row of each of these partitions that has any. Raises Crash where they are not read in time."""
-    committed, ends = _read(clients, topic, "read_committed", dict.fromkeys(partitions, 0), clock)
-    undecided, _ = _read(clients, topic, "read_uncommitted", ends, clock)
+    """The first row of each of these partitions that has any, asked for under the name of the group.
+
+    Raises Crash where they are not read in time, SurroundingsError where the broker does not allow it.
+    """
+    committed, ends = _read(clients, group, topic, "read_committed", dict.fromkeys(partitions, 0), clock)
+    undecided, _ = _read(clients, group, topic, "read_uncommitted", ends, clock)
     return committed + undecided
 
 
 def _read(
-    clients: Clients, topic: str, isolation: Isolation, starts: Mapping[int, int], clock: Clock
+    clients: Clients,
+    group: str,
+    topic: str,
+    isolation: Isolation,
+    starts: Mapping[int, int],
+    clock: Clock,
 ) -> tuple[list[FirstRow], dict[int, int]]:
     """The first rows from these offsets on, and by partition where it ends without any."""
     rows: dict[int, FirstRow] = {}
@@ -50,7 +59,7 @@ def _read(
     if not starts:
         return [], ends
     give_up = clock.monotonic() + TIMEOUT_SECONDS
-    consumer = clients.standalone_consumer(f"{topic}-first-rows", isolation, OPTIONS)
+    consumer = clients.standalone_consumer(group, isolation, OPTIONS)
     try:
         consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
         while missing := starts.keys() - rows.keys() - ends.keys():
@@ -60,10 +69,10 @@ def _read(
                 )
             for message in consumer.consume(len(missing), 0.1):
                 partition, offset, error = message.partition(), message.offset(), message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise refusal(error, group, topic)
                 assert partition is not None
                 assert offset is not None
-                if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    raise KafkaException(error)
                 if partition not in missing or partition in rows:
                     continue
                 if error is not None:

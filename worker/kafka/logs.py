@@ -27,26 +27,27 @@ class InputLog:
 
 
 class ChangelogLog:
-    """The changelog topic."""
+    """The changelog topic; whoever reads it asks under the name of the worker's group, joins nothing and commits nothing."""
 
-    def __init__(self, clients: Clients, topic: str, ids: TopicIds, clock: Clock = time) -> None:
+    def __init__(self, clients: Clients, topic: str, group: str, ids: TopicIds, clock: Clock = time) -> None:
         self.topic = topic
         self._clients = clients
+        self._group = group
         self._ids = ids
         self._clock = clock
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, LogBounds]:
         """See `log_bounds`."""
         life_ms = self._ids.tombstone_life_ms(self.topic)
-        return log_bounds(self._clients, self.topic, partitions, life_ms, self._clock)
+        return log_bounds(self._clients, self._group, self.topic, partitions, life_ms, self._clock)
 
     def reader(self, starts: Mapping[int, int], apply: Apply) -> ChangelogReader:
         """A reader of the partitions in `starts`, from the offsets there on."""
-        return ChangelogReader(self._clients, self.topic, starts, apply, self._clock)
+        return ChangelogReader(self._clients, self._group, self.topic, starts, apply, self._clock)
 
     def first_rows(self, partitions: Iterable[int]) -> list[FirstRow]:
         """See `worker.kafka.first_rows`."""
-        return first_rows(self._clients, self.topic, partitions, self._clock)
+        return first_rows(self._clients, self._group, self.topic, partitions, self._clock)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from worker.clock import Clock
 from worker.errors import Crash, SurroundingsError
 from worker.kafka.clients import Clients
+from worker.kafka.refusals import refusal
 from worker.kafka.retry import retry
 from worker.kafka.topics import DELETE_RETENTION_MS
 
@@ -67,6 +68,9 @@ def committed_starts(
         starts = {}
         for found in committed_offsets(consumer, topic, partitions, OFFSETS_TIMEOUT_SECONDS, clock):
             if found.error:
+                why = refusal(found.error, group, topic)
+                if isinstance(why, SurroundingsError):
+                    raise why
                 raise Crash(f"offsets of {topic}-{found.partition}: {found.error}")
             low, high = consumer.get_watermark_offsets(found, timeout=OFFSETS_TIMEOUT_SECONDS)
             committed = found.offset >= 0
@@ -84,12 +88,18 @@ def committed_starts(
 
 
 def log_bounds(
-    clients: Clients, topic: str, partitions: Iterable[int], life_ms: int | None, clock: Clock = time
+    clients: Clients,
+    group: str,
+    topic: str,
+    partitions: Iterable[int],
+    life_ms: int | None,
+    clock: Clock = time,
 ) -> dict[int, LogBounds]:
     """By partition, the bounds of a compacted topic now.
 
     Args:
         clients: make the consumer.
+        group: under whose name it asks.
         topic: which one.
         partitions: of the topic.
         life_ms: how long it keeps tombstones; None where the broker does not tell. At most `DELETE_RETENTION_MS` is counted on.
@@ -98,7 +108,7 @@ def log_bounds(
     Raises KafkaException where the broker does not answer.
     """
     partitions = list(partitions)
-    consumer = clients.standalone_consumer(f"{topic}-bounds", "read_uncommitted")
+    consumer = clients.standalone_consumer(group, "read_uncommitted")
     try:
         horizon_ms = int(clock.time() * 1000) - min(life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS)
         young = consumer.offsets_for_times(

@@ -145,20 +145,16 @@ class _Asked:
         )
 
     def group(self) -> Check:
-        """Whether the worker may join its group, and ask under the names that its readers have: all begin with the group's."""
+        """Whether the worker may join its group; its readers of the changelog ask under the same name."""
         name = self._settings.app_id
-        option = f"--group {name} --resource-pattern-type prefixed"
-        changelog = self._topics.specs["changelog"].name
-        readers = [f"{changelog}-{reader}" for reader in ("reader", "bounds", "first-rows")]
-        of, needed = f"group {name}", (AclOperation.READ,)
+        of = f"group {name}"
         try:
-            granted = [self._granted(group) for group in (name, *readers)]
+            granted = self._granted(name)
         except KafkaException as cause:
             return Check(of, "permissions", None, cause.args[0].str())
         except TimeoutError:
             return Check(of, "permissions", None, "no answer from the broker")
-        everywhere = granted[0] if all(granted) else ()
-        return self._allowed(of, needed, everywhere, option)
+        return self._allowed(of, (AclOperation.READ,), granted, f"--group {name}")
 
     def _granted(self, group: str) -> list[Any]:
         """What this client may do with a group."""

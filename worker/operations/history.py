@@ -50,7 +50,7 @@ def published_changes(settings: Settings, entity_id: str, limit: int) -> list[Pu
     They are in the partition of the entity's key; where its producers chose others, all are searched.
     """
     clients = reached(settings, KafkaClients(settings))
-    with TopicReader(clients, settings.output_topic, f"{settings.app_id}-history") as reader:
+    with TopicReader(clients, settings.output_topic, settings.app_id) as reader:
         usual = partition_of(entity_id, len(reader.partitions))
         others = [partition for partition in reader.partitions if partition != usual]
         for partitions in ([usual], others):

@@ -206,12 +206,6 @@ class Processor:
         stats.count_plan(planned.plan)
         return stats
 
-    # -- reading ---------------------------------------------------------------------------------------------
-
-    def rows(self, partition: int) -> Rows:
-        """The committed rows of a partition."""
-        return self._partitions[partition].rows
-
 
 @contextmanager
 def _no_collection() -> Iterator[None]:

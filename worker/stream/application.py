@@ -89,7 +89,7 @@ class _WithoutProducer(BootStrategy):
 
 
 class CoverSummApp(faust.App):
-    """A Faust app that is watched while it runs."""
+    """A Faust app that is watched while it runs; `is_leaving` from the signal that ends it on."""
 
     logger = FAUST_LOG
     BootStrategy = _WithoutProducer
@@ -100,6 +100,7 @@ class CoverSummApp(faust.App):
     status: WorkerStatus
     watchdog: Watchdog
     contact_watch: ContactWatch
+    is_leaving = False
 
     async def on_started(self) -> None:
         """Start watching when the app runs."""
@@ -111,6 +112,7 @@ class CoverSummApp(faust.App):
 
     def leave_off(self) -> None:
         """Begin nothing more: a commit under way is the last one. What else was fetched is read again by whoever comes next."""
+        self.is_leaving = True
         self.assignment.leave_off()
 
     async def on_stop(self) -> None:

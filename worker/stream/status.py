@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from worker import __version__
 from worker.kafka.contact import Silence
 from worker.kafka.partitioner import partition_of
-from worker.processing.processor import Processor
 from worker.state import SummaryView
-from worker.state.listing import Page, Search, read_page
+from worker.state.listing import Page, Search
 from worker.stream.assignment import Role
 from worker.stream.watchdog import BUSY
 from worker.stream.worker import StreamWorker
@@ -31,13 +30,13 @@ class WorkerStatus:
         self._app = app
         self._assignment = worker.assignment
         self._summaries = worker.summaries
+        self._entities = worker.entities
         self._databases = worker.surroundings.databases
         self._changelog_topic = worker.logs.changelog.topic
         self._partitions = worker.partitions
         self._contact = worker.contact
         self._outage_seconds = min(worker.contact.timeout_seconds, worker.settings.stall_timeout_ms / 2000)
         self._settings = worker.settings
-        self._processor = worker.processor
 
     def ready(self) -> tuple[bool, str]:
         """Whether the worker processes its partitions: joined, restored, not rebalancing; and in words why not.
@@ -45,6 +44,8 @@ class WorkerStatus:
         A worker that hears of no broker is not ready, however idle it is: it would not know of events, nor publish anything.
         """
         app = self._app
+        if app.is_leaving:
+            return False, "stopping"
         if silence := self._silence():
             return False, str(silence)
         if not app.started or self._assignment.membership is None:
@@ -153,15 +154,9 @@ class WorkerStatus:
             "others": self.others(),
         }
 
-    async def entities(self, search: Search, limit: int, seconds: float) -> Page:
-        """The next entities of the partitions that are here; the stream waits for it at most so many seconds."""
-
-        def read(processor: Processor) -> Page:
-            until = time.monotonic() + seconds
-            rows = {partition: processor.rows(partition) for partition in list(self._assignment.positions)}
-            return read_page(rows, search, limit, lambda: time.monotonic() < until)
-
-        return await self._processor.run(read)
+    async def entities(self, partitions: Iterable[int], search: Search, limit: int, seconds: float) -> Page:
+        """The next entities of partitions that are here, looked for so many seconds at most. Raises NotHere."""
+        return await self._entities.read(partitions, search, limit, seconds)
 
     def others(self) -> dict[str, list[int]]:
         """By URL the partitions that are not here, as the group has assigned them."""

@@ -12,7 +12,7 @@ from worker.stream.assignment import Assignment
 from worker.stream.commit import CommitMetrics
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
-from worker.stream.processor_thread import ProcessorThread
+from worker.stream.entities import EntityLister
 from worker.stream.summaries import SummaryReader
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
@@ -38,8 +38,8 @@ class StreamWorker:
     contact: Contact
     logs: Logs
     assignment: Assignment
-    processor: ProcessorThread
     summaries: SummaryReader
+    entities: EntityLister
     producer: TransactionalProducer
     dead_letters: DeadLetterLog
     takeover: Takeover
