@@ -150,8 +150,8 @@ RULES = (
     Rule(
         "changelog: a reader's error is raised",
         "worker/kafka/changelog.py",
-        "                if error.code() != KafkaError._PARTITION_EOF:\n",
-        "                if False:\n",
+        "            if error is not None and error.code() != KafkaError._PARTITION_EOF:\n",
+        "            if False:\n",
         ("tests/real_kafka/test_changelog.py",),
     ),
     Rule(
