@@ -12,7 +12,7 @@ from worker.kafka.clients import WORKER_LOG, KafkaClients
 from worker.kafka.connection_errors import ContactErrors
 from worker.kafka.contact import ADMIN, Contact
 from worker.kafka.logs import ChangelogLog, InputLog, Logs
-from worker.kafka.membership import check_group_metadata
+from worker.kafka.membership import check_group_access, check_group_metadata
 from worker.kafka.producer import TransactionalProducer
 from worker.kafka.provisioning import prepare_topics
 from worker.kafka.topic_ids import TopicIds
@@ -72,6 +72,7 @@ def build_app(settings: Settings) -> CoverSummApp:
     clients = KafkaClients(settings, WORKER_LOG)
     partitions = prepare_topics(settings, clients, die)
     check_group_metadata(clients, settings.app_id)
+    check_group_access(clients, settings.app_id)
     databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, die)
     metrics = Metrics()
     worker = assemble(

@@ -249,11 +249,18 @@ def test_permissions_are_those_that_a_worker_needs(
     assert worker.terminate() == 0, worker.log_end()
     assert PASSWORD not in worker.log_text()
 
+    ends = {f"group {site.name}", f"changelog topic {site.changelog_topic}"}
     for of, rules in needed.items():
         for rule in rules:
             authorized.change("delete_acls", [rule])
             ended = until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 1)
             assert failed(ended) == {of: f"permissions: missing: {rule[2].name}"}
+            if of in ends and rule[2] is AclOperation.READ:
+                assert worker.start().wait() == 2
+                last = worker.log_text().splitlines()[-1]
+                assert (
+                    f"allow it READ on the {of.replace('changelog ', '')}; `coversumm-worker config" in last
+                )
             authorized.change("create_acls", [rule])
             until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
 

@@ -5,7 +5,7 @@ from confluent_kafka import KafkaError, KafkaException
 from worker.errors import SurroundingsError
 
 
-def refusal(error: KafkaError, group: str, topic: str) -> Exception:
+def refusal(error: KafkaError, group: str, topic: str = "") -> Exception:
     """SurroundingsError that names the permission where one is missing; else KafkaException.
 
     A message with an error may have no partition and no offset, so the error is looked at first.
