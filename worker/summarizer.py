@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from worker.events import Message, Reason, Record, Rejected, SummaryChanged, decode
+from worker.events import Reason, Record, Rejected, SummaryChanged, decode
 from worker.events.bare import read_json
 from worker.processing.config import processor_config
-from worker.processing.processor import Processor
+from worker.processing.in_memory import PARTITION, ProcessorInMemory, Refusal
 from worker.settings import Settings
-from worker.state import MemoryRows, SummaryView
-from worker.state.entity import read_header
+from worker.state import SummaryView
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
 
@@ -90,9 +89,7 @@ class Summarizer:
         self.skipped: list[Skipped] = []
         """Reviews that `add` left out, in order."""
         self._config = processor_config(settings, 1, engine)
-        self._engine = engine
-        self._rows = MemoryRows()
-        self._processor = self._new_processor()
+        self._processor = ProcessorInMemory(self._config, engine)
         self._next = 0  # offset of the next review
         self._entities: dict[str, None] = {}
 
@@ -119,13 +116,16 @@ class Summarizer:
             if bad:
                 raise _error(bad, given)
         self._next = first + given
+        self._entities |= dict.fromkeys(record.key.decode() for record in records if record.key is not None)
         changes: list[SummaryChanged] = []
         for start in range(0, len(records), BLOCK):
-            for message in self._process(records[start : start + BLOCK]):
-                if message.topic != self._config.output_topic:
-                    bad.append(_skipped(message, first))
-                elif message.value is not None:
-                    changes.append(msgspec.json.decode(message.value, type=SummaryChanged))
+            for batch in self._processor.process(records[start : start + BLOCK]):
+                for message in batch.messages:
+                    if message.topic != self._config.output_topic:
+                        offset, reason, detail = Refusal.of(message)
+                        bad.append(Skipped(offset - first, reason, detail))
+                    elif message.value is not None:
+                        changes.append(msgspec.json.decode(message.value, type=SummaryChanged))
         if bad and not skip_bad:
             raise _error(bad, given)
         self.skipped += sorted(bad)
@@ -137,17 +137,14 @@ class Summarizer:
 
     def summary(self, entity_id: str) -> SummaryView:
         """An entity's summary now: its `sentences` in rank order, with counts. Raises KeyError for an unknown entity."""
-        view = self._processor.summary(0, entity_id)
+        view = self._processor.summary(entity_id)
         if view is None:
             raise KeyError(f"nothing is known of {entity_id!r}")
         return view
 
     def entities(self) -> list[str]:
         """The ids of all entities of which anything is known, in the order in which they came."""
-        return [name for name in self._entities if read_header(self._rows, name.encode()) is not None]
-
-    def _new_processor(self) -> Processor:
-        return Processor(self._config, lambda _partition: self._rows, self._engine)
+        return [name for name in self._entities if self._processor.knows(name)]
 
     def _records(self, reviews: Iterable[Mapping[str, object]]) -> tuple[list[Record], list[Skipped]]:
         """The reviews as records of Kafka, and those that JSON has no words for. Warns of values without a sure meaning."""
@@ -162,7 +159,9 @@ class Summarizer:
             except (TypeError, ValueError, OverflowError) as error:
                 bad.append(Skipped(position, Reason.BAD_JSON, str(error)))
             else:
-                records.append(Record(self._config.input_topic, 0, self._next + position, -1, *reading.line))
+                records.append(
+                    Record(self._config.input_topic, PARTITION, self._next + position, -1, *reading.line)
+                )
                 left_out += [(position, name, value) for name, value in reading.left_out.items()]
         if left_out:
             position, name, value = left_out[0]
@@ -181,24 +180,6 @@ class Summarizer:
             for record, one in checked
             if isinstance(one, Rejected)
         ]
-
-    def _process(self, records: Sequence[Record]) -> list[Message]:
-        """What follows from some records. An exception, Ctrl-C too, leaves the state of the last commit."""
-        messages: list[Message] = []
-        try:
-            while records:
-                batch = self._processor.process(records)
-                self._rows.write(batch.rows[0])
-                self._processor.committed(batch)
-                taken, records = records[: batch.taken], records[batch.taken :]
-                self._entities |= dict.fromkeys(
-                    record.key.decode() for record in taken if record.key is not None
-                )
-                messages += batch.messages
-        except BaseException:
-            self._processor = self._new_processor()
-            raise
-        return messages
 
 
 def _settings(k: int, dimension: int | None, *, distinct: bool, embeds: bool) -> Settings:
@@ -221,12 +202,6 @@ def _plain(value: object) -> Any:
     if plain is None:
         raise TypeError(f"a value of type {type(value).__name__} cannot be written as JSON")
     return plain()
-
-
-def _skipped(dead_letter: Message, first: int) -> Skipped:
-    """What a dead letter says, the first of these reviews having had the offset `first`."""
-    headers = {name: value.decode() for name, value in dead_letter.headers}
-    return Skipped(int(headers["dlq.source.offset"]) - first, headers["dlq.reason"], headers["dlq.detail"])
 
 
 def _error(bad: Sequence[Skipped], given: int) -> ReviewError:

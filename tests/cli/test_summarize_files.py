@@ -13,7 +13,7 @@ import pytest
 from tests.cli.events import lines, sample
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.events import Record, read_line
-from worker.operations.summarizing import LastChanges, Summarizer
+from worker.operations.summarizing import FileSummarizer, LastChanges
 from worker.settings import Settings
 
 COMMAND = [sys.executable, "-m", "worker", "summarize"]
@@ -212,7 +212,7 @@ def test_ctrl_c_keeps_what_is_whole(write, tmp_path, content, option):
 
 def test_results_do_not_depend_on_how_the_lines_are_cut(content):
     def changes(size):
-        summarizer = Summarizer(Settings.from_environment(k="3"), "file", None)
+        summarizer = FileSummarizer(Settings.from_environment(k="3"), "file", None)
         records = [Record("file", 0, i, -1, *read_line(line)) for i, line in enumerate(content)]
         parts = [summarizer.take(records[i : i + size]) for i in range(0, len(records), size)]
         return [change for part in parts for change in part.changes]

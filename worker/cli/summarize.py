@@ -21,7 +21,7 @@ from worker.text import embedders
 
 if TYPE_CHECKING:
     from worker.operations.files import Entry, ReviewFile
-    from worker.operations.summarizing import Change, Summarizer
+    from worker.operations.summarizing import Change, FileSummarizer
 
 COALESCED_LINES = 1000
 
@@ -176,7 +176,7 @@ class Run:
 
     def _process(self) -> None:
         from worker.operations.files import timely
-        from worker.operations.summarizing import Summarizer
+        from worker.operations.summarizing import FileSummarizer
 
         is_coalesced = self._settings.emit == "coalesced"
         with output.file_progress(self._reviews.size, self._reviews.unit) as progress:
@@ -185,11 +185,13 @@ class Run:
                 threads=self._settings.embedder_threads,
                 cache_dir=self._settings.model_cache_dir,
             )
-            summarizer = Summarizer(self._settings, self._reviews.topic, engine)
+            summarizer = FileSummarizer(self._settings, self._reviews.topic, engine)
             for batch in in_thousands(self._reviews) if is_coalesced else timely(self._reviews):
                 self._take(batch, summarizer, progress)
 
-    def _take(self, batch: "list[Entry]", summarizer: "Summarizer", progress: output.FileProgress) -> None:
+    def _take(
+        self, batch: "list[Entry]", summarizer: "FileSummarizer", progress: output.FileProgress
+    ) -> None:
         from worker.events import Record
         from worker.operations.files import Faulty
 

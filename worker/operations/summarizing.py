@@ -1,7 +1,4 @@
-"""Events in, summary changes out, without Kafka: the worker's processor over rows in memory.
-
-What comes out does not depend on how the records are cut into batches, unless changes are coalesced.
-"""
+"""The events of a file in, summary changes out, and counts of both."""
 
 from __future__ import annotations
 
@@ -12,12 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from worker.events import Message, Record
+from worker.events import Record
 from worker.operations.files.entries import Faulty
 from worker.processing.config import check_index, processor_config
-from worker.processing.processor import Processor
+from worker.processing.in_memory import ProcessorInMemory, Refusal
 from worker.settings import Settings
-from worker.state import MemoryRows
 from worker.text.engine import EmbeddingEngine
 
 
@@ -41,41 +37,30 @@ class Outcome:
     """Those that an event had an effect on."""
 
 
-class Summarizer:
+class FileSummarizer:
     """All entities of one file, in memory; the records' offsets must ascend."""
 
     def __init__(self, settings: Settings, topic: str, engine: EmbeddingEngine | None) -> None:
         """As the worker's own on an input topic of one partition. Raises SurroundingsError."""
         check_index(settings.index)
         config = replace(processor_config(settings, 1, engine), input_topic=topic)
-        self._output_topic = config.output_topic
-        self._rows = MemoryRows()
-        self._processor = Processor(config, lambda _partition: self._rows, engine)
+        self._processor = ProcessorInMemory(config, engine)
 
     def take(self, records: Sequence[Record]) -> Outcome:
         """What these records, the next ones, come to. Never raises for bad input."""
         outcome = Outcome(len(records))
-        while records:
-            batch = self._processor.process(records)
-            for changes in batch.rows.values():
-                self._rows.write(changes)
-            self._processor.committed(batch)
-            records = records[batch.taken :]
+        for batch in self._processor.process(records):
             outcome.entities.update(key.entity_id for key in batch.touched)
             for (_, name), count in batch.stats.outcomes.items():
                 if name.startswith("ignored:"):
                     outcome.ignored[name.removeprefix("ignored:")] += count
             for message in batch.messages:
-                if message.topic == self._output_topic:
+                if message.topic == self._processor.config.output_topic:
                     outcome.changes.append(Change((message.key or b"").decode(), message.value))
                 else:
-                    outcome.rejected.append(_rejected(message))
+                    offset, reason, detail = Refusal.of(message)
+                    outcome.rejected.append(Faulty(offset + 1, reason, detail))
         return outcome
-
-
-def _rejected(dead_letter: Message) -> Faulty:
-    headers = {name: value.decode() for name, value in dead_letter.headers}
-    return Faulty(int(headers["dlq.source.offset"]) + 1, headers["dlq.reason"], headers["dlq.detail"])
 
 
 class LastChanges:
