@@ -1,17 +1,14 @@
-"""Figures in sentences and the README's five numbers, from the records, each with the path that it measures."""
-
-import json
-from typing import Any
+"""The README's five numbers, from the records, each with the path that it measures."""
 
 from docs.build.tables import markdown
-from tests.bench.tables import RESULTS
+from tests.bench.tables import read_record
 
 STREAM = "LDA, 10,000 x 100"
 
 
 def numbers_table() -> str:
     """Five numbers: the algorithm twice, the worker twice, the fault suite."""
-    core, worker, faults = (_record(name) for name in ("core", "worker", "faults"))
+    core, worker, faults = (read_record(f"{name}.json") for name in ("core", "worker", "faults"))
     of = {row["contender"]: row["us_per_event"] for row in core["rows"] if row["stream"] == STREAM}
     found = ", ".join(
         f"{sum(row[what] for row in faults['rows']):,} {what}" for what in ("lost", "repeated", "wrong")
@@ -30,20 +27,3 @@ def numbers_table() -> str:
         (f"{faults['faults']:,} faults under {faults['events']:,} events, real Kafka", found),
     )
     return markdown(("path", "number"), rows)
-
-
-def soak_line() -> str:
-    """What the recorded soak did and found."""
-    record = _record("soak")
-    faults, verdict = record["faults"], record["verifier"]
-    found = "; ".join(f"{count} {what}" for what, count in verdict["differences"].items())
-    return (
-        f"{record['events']:,} events under {faults['kill']} `kill -9`, {faults['pause']} freezes and "
-        f"{faults['terminate']} SIGTERM: {found or 'nothing lost, nothing repeated, nothing wrong'}.\n\n"
-        f"Recorded {record['date'][:10]} on {record['machine']['cores']} cores ({record['machine']['cpu']})."
-    )
-
-
-def _record(name: str) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    return record

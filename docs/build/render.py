@@ -6,7 +6,8 @@ from pathlib import Path
 
 from docs.build import schemas
 from docs.build.limits import limits_table
-from docs.build.numbers import numbers_table, soak_line
+from docs.build.numbers import numbers_table
+from docs.build.soaks import outage_table, quiet_soak_line, soak_line
 from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.tables import core_table, paper_table, queries_table, worker_table
 from tests.harness.record import faults_table
@@ -24,6 +25,8 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "queries": queries_table,
         "faults": faults_table,
         "soak": soak_line,
+        "outage": outage_table,
+        "quiet_soak": quiet_soak_line,
         "paper": paper_table,
     },
 }

@@ -23,7 +23,7 @@ def core_table() -> str:
         "| " + " | ".join(("stream", *CONTENDERS.values(), "FAISS / bulk")) + " |",
         "|---" * (len(CONTENDERS) + 2) + "|",
     ]
-    core, large = _record("core.json"), _record(LARGE)
+    core, large = read_record("core.json"), read_record(LARGE)
     streams = list(dict.fromkeys(row["stream"] for row in core["rows"]))
     for rows, stream in [(core["rows"], one) for one in streams] + [
         (large["rows"], large["rows"][-1]["stream"])
@@ -37,13 +37,13 @@ def core_table() -> str:
             f"| {stream.replace(' x ', ' × ')} | {' | '.join(cells)} | "
             f"{of['FAISS flat, each event'] / of['ours, bulk']:.0f} |"
         )
-    machines = " and ".join(dict.fromkeys(_machine(record) for record in (core, large)))
+    machines = " and ".join(dict.fromkeys(machine_of(record) for record in (core, large)))
     return "\n".join(lines) + f"\n\nMeasured on {machines}."
 
 
 def worker_table() -> str:
     """What the whole worker does in a second, and how long it takes to start."""
-    record = _record("worker.json")
+    record = read_record("worker.json")
     lines = [
         "| the whole worker | measured |",
         "|---|---|",
@@ -52,12 +52,12 @@ def worker_table() -> str:
         f"| first touch of an entity with 100,000 sentences | {record['cold_entity']['cold_touch_s']:.1f} s |",
         f"| start to ready | {record['start']['start_to_ready_s']:.1f} s |",
     ]
-    return "\n".join(lines) + f"\n\nMeasured on {_machine(record)}."
+    return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}."
 
 
 def queries_table() -> str:
     """How long answers take under full load, and what they cost the stream."""
-    record = _record("queries.json")
+    record = read_record("queries.json")
     load, huge = record["under_load"], record["huge_cold_entity"]
     lines = ["| asked for, 20 times a second | median | 99 of 100 within |", "|---|---|---|"]
     named = {"hot": "entities of the backlog", "large": "the large ones", "cold": "entities out of memory"}
@@ -70,7 +70,7 @@ def queries_table() -> str:
     return "\n".join(lines) + (
         f"\n\nProcessor time of the worker for an event: {quiet:.0f} μs, and {asked:.0f} μs while it is asked. "
         f"An entity of 100,000 sentences out of memory: {first / 1000:.1f} s, and {again:.0f} ms when it is asked for again. "
-        f"Measured on {_machine(record)}."
+        f"Measured on {machine_of(record)}."
     )
 
 
@@ -79,13 +79,13 @@ PAPER = {"uniform": "uniform", "lda": "LDA", "adversarial": "drifting mean", "re
 
 def paper_table() -> str:
     """Microseconds an event and accuracy of every method on the paper's streams and on reviews."""
-    record = _record("paper.json")
+    record = read_record("paper.json")
     of = {(row["method"], row["stream"]): row for row in record["rows"]}
     lines = [f"| method | {' | '.join(PAPER.values())} |", "|---" * (len(PAPER) + 1) + "|"]
     for method in dict.fromkeys(row["method"] for row in record["rows"]):
         cells = [_paper_cell(of[method, stream]) for stream in PAPER]
         lines.append(f"| {method} | {' | '.join(cells)} |")
-    return "\n".join(lines) + f"\n\nMeasured on {_machine(record)}."
+    return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}."
 
 
 def _paper_cell(row: dict[str, Any]) -> str:
@@ -95,12 +95,14 @@ def _paper_cell(row: dict[str, Any]) -> str:
     return f"{time:,.0f} ({shown})" if time >= 20 else f"{time:.1f} ({shown})"
 
 
-def _record(name: str) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((RESULTS / name).read_text())
+def read_record(name: str) -> dict[str, Any]:
+    """A record of `tests/bench/results`."""
+    record: dict[str, Any] = json.loads((RESULTS / name).read_text(encoding="utf-8"))
     return record
 
 
-def _machine(record: dict[str, Any]) -> str:
+def machine_of(record: dict[str, Any]) -> str:
+    """Where and when it was measured."""
     machine = record["machine"]
     cpu = machine["cpu"].replace("(R)", "").removesuffix(" Processor")
     return f"{machine['cores']} shared cores ({cpu}, Python {machine['python']}, {record['date'][:10]})"

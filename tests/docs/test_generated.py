@@ -8,6 +8,7 @@ import pytest
 from docs.build.__main__ import main
 from docs.build.limits import LIMITS, limits_table
 from docs.build.render import ROOT, TABLES, filled
+from docs.build.soaks import quiet_soak
 from docs.build.tables import commands_table, metrics_table, settings_table
 from worker.limits import Limit
 from worker.metrics import Metrics
@@ -108,3 +109,26 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
         "completion SHELL",
     ]
     assert all(row.endswith(" |") and row.count("|") == 3 for row in rows[2:])
+
+
+def test_a_soak_that_was_loud_or_lost_something_says_so() -> None:
+    worker = {"loud": [], "info_lines_per_hour": 0.0}
+    quiet = {
+        "date": "2026-11-22T12:00:00+00:00",
+        "machine": {"cores": 2, "cpu": "a processor"},
+        "minutes": 60.1,
+        "events_sent": 180_000,
+        "workers": {"idle 1": worker, "busy": {"loud": [], "info_lines_per_hour": 30.0}},
+        "lost": 0,
+        "repeated": 0,
+        "wrong": 0,
+    }
+    assert quiet_soak(quiet).splitlines() == [
+        "60 minutes, 180,000 events: no lines at WARNING or above, at most 0 lines an hour at INFO from an idle worker; "
+        "nothing lost, nothing repeated, nothing wrong.",
+        "",
+        "Recorded 2026-11-22 on 2 cores (a processor).",
+    ]
+    loud = {**quiet, "workers": {"idle 1": {**worker, "loud": ["ERROR x: y"]}}, "repeated": 2}
+    assert " 1 line at WARNING or above," in quiet_soak(loud)
+    assert "; 2 repeated." in quiet_soak(loud)

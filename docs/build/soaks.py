@@ -1,0 +1,100 @@
+"""What the long runs found, from their records: under faults, without any, and without a broker."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from docs.build.tables import markdown
+from tests.bench.tables import RESULTS, read_record
+
+QUIET_SOAK = "quiet_soak.json"
+COUNTED = ("lost", "repeated", "wrong")
+
+
+def soak_line() -> str:
+    """What the recorded soak did and found."""
+    record = read_record("soak.json")
+    faults = record["faults"]
+    return (
+        f"{record['events']:,} events under {faults['kill']} `kill -9`, {faults['pause']} freezes and "
+        f"{faults['terminate']} SIGTERM: {_found(record['verifier']['differences'])}.\n\n{_recorded(record)}"
+    )
+
+
+def outage_table() -> str:
+    """What idle workers showed while the broker was away, and what became of the one under load."""
+    record = read_record("outage.json")
+    phases = record["phases"]
+    table = markdown(
+        (
+            "the broker",
+            "`/readyz` 503",
+            "`/healthz` 200",
+            "log lines of a worker",
+            "alert fires after",
+            "ready again after",
+        ),
+        (_idle(phase) for phase in phases),
+    )
+    busy = "; ".join(_busy(phase) for phase in phases)
+    return (
+        f"{table}\n\nThe busy one cannot do its work then, and was started again whenever it ended: {busy}. "
+        f"Of {record['events_sent']:,} events: {_found({what: record[what] for what in COUNTED})}.\n\n{_recorded(record)}"
+    )
+
+
+def quiet_soak_line() -> str:
+    """What workers logged on a healthy broker."""
+    if not (RESULTS / QUIET_SOAK).exists():
+        return "Not recorded yet."
+    return quiet_soak(read_record(QUIET_SOAK))
+
+
+def quiet_soak(record: dict[str, Any]) -> str:
+    """The same of this record."""
+    workers = record["workers"]
+    loud = sum(len(worker["loud"]) for worker in workers.values())
+    idle = max(worker["info_lines_per_hour"] for name, worker in workers.items() if name != "busy")
+    return (
+        f"{record['minutes']:.0f} minutes, {record['events_sent']:,} events: {loud or 'no'} line{'' if loud == 1 else 's'} "
+        f"at WARNING or above, at most {idle:.0f} lines an hour at INFO from an idle worker; "
+        f"{_found({what: record[what] for what in COUNTED})}.\n\n{_recorded(record)}"
+    )
+
+
+def _idle(phase: dict[str, Any]) -> Iterable[str]:
+    """A phase's cells, of the workers without load."""
+    looks = phase["looks"]
+    names = [name for name in phase["ready_again_after_s"] if name != "busy"]
+    seen = [look[name] for look in looks for name in names]
+    firing = [look["at_s"] for look in looks if all(look[name]["alert"] == "firing" for name in names)]
+    lines = max(sum(sum(look[name]["log_lines"].values()) for look in looks) for name in names)
+    return (
+        f"{phase['broker']} for {phase['seconds']} s",
+        f"{sum(one['readyz'].startswith('503') for one in seen)} of {len(seen)} looks",
+        f"{sum(one['healthz'].startswith('200') for one in seen)} of {len(seen)}",
+        f"{lines}",
+        f"{firing[0]:.0f} s" if firing else "-",
+        f"{max(phase['ready_again_after_s'][name] for name in names):.0f} s",
+    )
+
+
+def _busy(phase: dict[str, Any]) -> str:
+    """What became of the worker under load in a phase."""
+    ends = Counter(phase["exits"]["busy"])
+    codes = ", ".join(f"{code} ({count} times)" if count > 1 else f"{code}" for code, count in ends.items())
+    return (
+        f"{phase['broker']}, {f'exits with {codes}' if codes else 'no exit'}, "
+        f"ready {phase['ready_again_after_s']['busy']:.0f} s after the broker was back"
+    )
+
+
+def _found(differences: dict[str, int]) -> str:
+    """What a verifier found."""
+    found = "; ".join(f"{count} {what}" for what, count in differences.items() if count)
+    return found or "nothing lost, nothing repeated, nothing wrong"
+
+
+def _recorded(record: dict[str, Any]) -> str:
+    machine = record["machine"]
+    return f"Recorded {record['date'][:10]} on {machine['cores']} cores ({machine['cpu']})."
