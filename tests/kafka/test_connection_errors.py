@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 
+from tests.harness.fake_clients import FakeClock
 from worker.kafka.connection_errors import ContactErrors, ErrorLog, is_new
 from worker.kafka.contact import Contact
 from worker.kafka.diagnosis import plain
@@ -51,14 +51,6 @@ def test_errors_that_are_not_about_connections_are_logged(
     assert [(one.levelno, "why" in one.getMessage()) for one in caplog.records] == [(level, True)]
 
 
-class Clock:
-    """Far enough on."""
-
-    def monotonic(self) -> float:
-        self.at = getattr(self, "at", 0.0) + 100.0
-        return self.at
-
-
 @pytest.mark.parametrize(
     ("code", "text", "reason"),
     [
@@ -88,7 +80,8 @@ def test_an_error_about_a_connection_becomes_the_reason_of_the_contact(
     settings = Settings(
         security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="worker", sasl_password="MARKER"
     )
-    clock: Any = Clock()
+    clock = FakeClock()
+    clock.tick_s = 100.0
     contact = Contact(1.0, clock)
     contact.heard("admin")
     ContactErrors(settings, contact, "admin", LOG)(KafkaError(code, text))

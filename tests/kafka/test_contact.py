@@ -2,74 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from tests.harness.fake_clients import FakeClock
 from worker.kafka.contact import REPEAT_SECONDS, STREAK_SECONDS, Announcer, Contact
 
 
-class Now:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.at = 1000.0
-
-    def monotonic(self) -> float:
-        return self.at
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def now() -> Any:
-    return Now()
-
-
-@pytest.fixture
-def contact(now: Any) -> Contact:
-    made = Contact(10.0, now)
+def contact(clock: FakeClock) -> Contact:
+    made = Contact(10.0, clock)
     for client in ("consumer", "producer"):
         made.heard(client)
     return made
 
 
-def test_a_client_that_was_never_heard_of_is_not_missed(now: Any) -> None:
-    contact = Contact(10.0, now)
-    now.at += 1000
+def test_a_client_that_was_never_heard_of_is_not_missed(clock: FakeClock) -> None:
+    contact = Contact(10.0, clock)
+    clock.now_s += 1000
     assert contact.silence() is None
     assert contact.silent_seconds() == {}
 
 
-def test_contact_is_lost_when_nothing_was_heard_for_the_time_that_is_set(contact: Contact, now: Any) -> None:
-    now.at += 9.99
+def test_contact_is_lost_when_nothing_was_heard_for_the_time_that_is_set(
+    contact: Contact, clock: FakeClock
+) -> None:
+    clock.now_s += 9.99
     assert contact.silence() is None
-    now.at += 2.01
+    clock.now_s += 2.01
     silence = contact.silence()
     assert silence is not None
     assert (str(silence), silence.everywhere, silence.reason) == ("no broker for 12 s", True, "")
     assert contact.silence(60.0) is None
 
 
-def test_the_clients_that_hear_nothing_are_named_where_others_do(contact: Contact, now: Any) -> None:
-    now.at += 30
+def test_the_clients_that_hear_nothing_are_named_where_others_do(contact: Contact, clock: FakeClock) -> None:
+    clock.now_s += 30
     contact.heard("consumer")
     silence = contact.silence()
     assert silence is not None
     assert (str(silence), silence.everywhere) == ("no broker for 30 s for the producer", False)
 
 
-def test_an_older_answer_does_not_take_back_a_later_one(contact: Contact, now: Any) -> None:
+def test_an_older_answer_does_not_take_back_a_later_one(contact: Contact, clock: FakeClock) -> None:
     """Connections that were closed tell nothing any more."""
-    now.at += 30
+    clock.now_s += 30
     contact.heard("consumer")
-    contact.heard("consumer", at=now.at - 20)
+    contact.heard("consumer", at=clock.now_s - 20)
     assert contact.silent_seconds()["consumer"] == 0.0
 
 
-def test_the_reason_is_what_failed_since_the_last_answer(contact: Contact, now: Any) -> None:
+def test_the_reason_is_what_failed_since_the_last_answer(contact: Contact, clock: FakeClock) -> None:
     contact.failed("consumer", "an old one")
-    now.at += 1
+    clock.now_s += 1
     contact.heard("consumer")
-    now.at += 10
+    clock.now_s += 10
     assert contact.silence().reason == ""  # type: ignore[union-attr]
     contact.failed("producer", "Connection refused")
     assert contact.silence().reason == "Connection refused"  # type: ignore[union-attr]
@@ -80,11 +71,11 @@ def told(announcer: Announcer) -> list[str]:
     return [line for line in (announcer.lost(), announcer.back()) if line]
 
 
-def test_an_outage_is_told_once_once_a_minute_and_once_at_its_end(contact: Contact, now: Any) -> None:
-    announcer = Announcer(contact, now)
+def test_an_outage_is_told_once_once_a_minute_and_once_at_its_end(contact: Contact, clock: FakeClock) -> None:
+    announcer, began_s = Announcer(contact, clock), clock.now_s
     lines: list[tuple[float, str]] = []
     for second in range(200):
-        now.at = 1000.0 + second
+        clock.now_s = began_s + second
         contact.failed("consumer", "Connection refused")
         lines += [(second, line) for line in told(announcer)]
     assert [second for second, _ in lines] == [10, 10 + REPEAT_SECONDS, 10 + 2 * REPEAT_SECONDS, 190]
@@ -97,10 +88,10 @@ def test_an_outage_is_told_once_once_a_minute_and_once_at_its_end(contact: Conta
     assert told(announcer) == []
 
 
-def test_a_second_outage_is_told_like_the_first(contact: Contact, now: Any) -> None:
-    announcer = Announcer(contact, now)
+def test_a_second_outage_is_told_like_the_first(contact: Contact, clock: FakeClock) -> None:
+    announcer = Announcer(contact, clock)
     for _ in range(2):
-        now.at += 11
+        clock.now_s += 11
         assert told(announcer) == [
             "no broker for 11 s (no answer): not ready until one answers, nothing is lost meanwhile"
         ]
@@ -109,22 +100,24 @@ def test_a_second_outage_is_told_like_the_first(contact: Contact, now: Any) -> N
         assert told(announcer) == ["a broker answers again, after 11 s"]
 
 
-def test_a_short_silence_is_not_told(contact: Contact, now: Any) -> None:
+def test_a_short_silence_is_not_told(contact: Contact, clock: FakeClock) -> None:
     """A broker that restarts, among others or fast enough, is no news."""
-    announcer = Announcer(contact, now)
-    now.at += 9
+    announcer = Announcer(contact, clock)
+    clock.now_s += 9
     assert told(announcer) == []
     contact.heard("consumer")
     contact.heard("producer")
     assert told(announcer) == []
 
 
-def test_one_of_several_brokers_that_is_not_reached_is_told_once_a_minute(contact: Contact, now: Any) -> None:
+def test_one_of_several_brokers_that_is_not_reached_is_told_once_a_minute(
+    contact: Contact, clock: FakeClock
+) -> None:
     """Contact is kept, so nothing else would say so: aiokafka's own messages about connections are left out."""
-    announcer = Announcer(contact, now)
+    announcer = Announcer(contact, clock)
     lines: list[tuple[float, str | None]] = []
     for second in range(200):
-        now.at = 1000.0 + second
+        clock.now_s = 1000.0 + second
         contact.heard("consumer")
         contact.heard("producer")
         if second % 10 == 0:
@@ -139,27 +132,27 @@ def test_one_of_several_brokers_that_is_not_reached_is_told_once_a_minute(contac
 
 
 @pytest.mark.parametrize("pause", [STREAK_SECONDS + 1, 600.0])
-def test_failures_that_are_far_apart_are_no_trouble(contact: Contact, now: Any, pause: float) -> None:
+def test_failures_that_are_far_apart_are_no_trouble(contact: Contact, clock: FakeClock, pause: float) -> None:
     """Brokers close connections that are idle, and restart one after another."""
-    announcer = Announcer(contact, now)
+    announcer = Announcer(contact, clock)
     for _ in range(20):
-        now.at += pause
+        clock.now_s += pause
         contact.heard("consumer")
         contact.heard("producer")
         contact.failed("producer", "Disconnected")
         assert announcer.trouble() is None
 
 
-def test_an_outage_that_is_over_is_no_trouble(contact: Contact, now: Any) -> None:
-    announcer = Announcer(contact, now)
+def test_an_outage_that_is_over_is_no_trouble(contact: Contact, clock: FakeClock) -> None:
+    announcer = Announcer(contact, clock)
     for _ in range(150):
-        now.at += 1
+        clock.now_s += 1
         contact.failed("consumer", "Connection refused")
         told(announcer)
         assert announcer.trouble() is None  # the other lines say it
     contact.heard("consumer")
     contact.heard("producer")
     assert told(announcer) == ["a broker answers again, after 150 s"]
-    now.at += 1
+    clock.now_s += 1
     contact.failed("consumer", "Connection refused")
     assert announcer.trouble() is None

@@ -13,27 +13,23 @@ import aiokafka
 import pytest
 from aiokafka import errors
 
+from tests.harness.fake_clients import FakeClock
 from worker.kafka.contact import Contact
 from worker.stream.client_log import CONSEQUENCES, LOGGERS, ConnectionErrors, hand_over_to
 
 REFUSED = ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 9092)")
 
 
-class Clock:
+def far_apart() -> FakeClock:
     """Every question is asked a while after the last."""
-
-    def __init__(self) -> None:
-        self.at = 0.0
-
-    def monotonic(self) -> float:
-        self.at += 100.0
-        return self.at
+    clock = FakeClock()
+    clock.tick_s = 100.0
+    return clock
 
 
 @pytest.fixture
 def contact() -> Contact:
-    clock: Any = Clock()
-    made = Contact(1.0, clock)
+    made = Contact(1.0, far_apart())
     made.heard("consumer")
     return made
 
@@ -137,6 +133,5 @@ def test_the_loggers_are_those_of_the_installed_aiokafka() -> None:
 
 
 def test_a_second_worker_in_a_process_takes_the_place_of_the_first(log: logging.Logger) -> None:
-    clock: Any = Clock()
-    hand_over_to(Contact(1.0, clock))
+    hand_over_to(Contact(1.0, far_apart()))
     assert [isinstance(one, ConnectionErrors) for one in log.filters] == [True]

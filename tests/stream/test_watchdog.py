@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.fake_clients import FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash
 from worker.kafka.contact import Contact
@@ -175,24 +176,14 @@ def app() -> Any:
     )
 
 
-class Now:
-    """A clock that stands where it is put."""
-
-    def __init__(self) -> None:
-        self.at = 1000.0
-
-    def monotonic(self) -> float:
-        return self.at
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def now() -> Now:
-    return Now()
-
-
-@pytest.fixture
-def contact(now: Any) -> Contact:
-    made = Contact(10.0, now)
+def contact(clock: FakeClock) -> Contact:
+    made = Contact(10.0, clock)
     made.heard("consumer")
     made.heard("producer")
     return made
@@ -219,6 +210,7 @@ def status(app: Any, assignment: Assignment, contact: Contact) -> WorkerStatus:
         partitions=2,
         contact=contact,
         settings=SimpleNamespace(stall_timeout_ms=300_000),
+        processor=None,
     )
     return WorkerStatus(app, worker)
 
@@ -301,25 +293,27 @@ def test_the_databases_memory_is_told(status: WorkerStatus) -> None:
 # -- brokers that are away --------------------------------------------------------------------------------------------
 
 
-def test_without_a_broker_an_idle_worker_is_not_ready(status: WorkerStatus, now: Now) -> None:
-    now.at += 9.9
+def test_without_a_broker_an_idle_worker_is_not_ready(status: WorkerStatus, clock: FakeClock) -> None:
+    clock.now_s += 9.9
     assert status.ready()[0]
-    now.at += 2.1
+    clock.now_s += 2.1
     assert status.ready() == (False, "no broker for 12 s")
     assert status.broker_silent_seconds() == {"consumer": 12.0, "producer": 12.0}
 
 
-def test_one_client_without_a_broker_is_enough(status: WorkerStatus, contact: Contact, now: Now) -> None:
+def test_one_client_without_a_broker_is_enough(
+    status: WorkerStatus, contact: Contact, clock: FakeClock
+) -> None:
     """An idle producer whose connection froze could not publish what comes next."""
-    now.at += 12
+    clock.now_s += 12
     contact.heard("consumer")
     assert status.ready() == (False, "no broker for 12 s for the producer")
 
 
 def test_a_worker_is_ready_again_when_all_its_clients_hear(
-    status: WorkerStatus, contact: Contact, now: Now
+    status: WorkerStatus, contact: Contact, clock: FakeClock
 ) -> None:
-    now.at += 500
+    clock.now_s += 500
     contact.heard("consumer")
     assert not status.ready()[0]
     contact.heard("producer")
@@ -328,12 +322,12 @@ def test_a_worker_is_ready_again_when_all_its_clients_hear(
 
 @pytest.mark.parametrize("hindrance", ["lag", "rebalance"])
 def test_a_hindrance_without_a_broker_is_no_reason_to_end(
-    status: WorkerStatus, app: Any, contact: Contact, now: Now, hindrance: str
+    status: WorkerStatus, app: Any, contact: Contact, clock: FakeClock, hindrance: str
 ) -> None:
     """A restart would not bring the broker back; not being ready is the answer."""
     app.consumer.ends, app.rebalancing = {0: 17}, hindrance == "rebalance"
     assert status.stall() is not None
-    now.at += 10
+    clock.now_s += 10
     assert status.stall() is None
     contact.heard("consumer")
     contact.heard("producer")
@@ -341,9 +335,9 @@ def test_a_hindrance_without_a_broker_is_no_reason_to_end(
 
 
 def test_a_consumer_that_alone_hears_nothing_stands_still(
-    status: WorkerStatus, app: Any, contact: Contact, now: Now
+    status: WorkerStatus, app: Any, contact: Contact, clock: FakeClock
 ) -> None:
     app.consumer.ends = {0: 17}
-    now.at += 1000
+    clock.now_s += 1000
     contact.heard("producer")
     assert status.stall() == "there is lag and nothing arrives: {0: 7}"
