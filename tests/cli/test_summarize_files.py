@@ -67,6 +67,7 @@ def test_pretty_shows_nothing_that_moves_the_cursor(run, write):
     event["entity_id"] = "\x1b[2Jstay"
     event["sentences"][0]["text"] = "Clear \x1b[2J[bold]now"
     out = run("summarize", write("told.jsonl", lines([event])), "--pretty").out
+    assert " 1 review, 5 sentences\n" in out
     assert "\x1b" not in out
     assert "[bold]now" in out
 

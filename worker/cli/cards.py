@@ -29,7 +29,7 @@ def _print(console: Any, body: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    counts = f"{body['review_count']:,} reviews, {body['sentence_count']:,} sentences"
+    counts = ", ".join(output.many(body[f"{one}_count"], f"{one}s") for one in ("review", "sentence"))
     console.print(
         Text(output.printable(body["entity_id"]), style="bold", overflow="fold"), Text(counts, style="dim")
     )

@@ -147,6 +147,4 @@ def _show(
         if goes_on_after is None
         else f"; go on with --after {shlex.quote(output.printable(goes_on_after))}"
     )
-    output.console().print(
-        f"{len(found):,} {'entity' if len(found) == 1 else 'entities'}{looked}, of {of}{more}", soft_wrap=True
-    )
+    output.console().print(f"{output.many(len(found), 'entities')}{looked}, of {of}{more}", soft_wrap=True)

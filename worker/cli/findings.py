@@ -50,7 +50,7 @@ def warn_left_out(left_out: "Mapping[str, LeftOut]") -> None:
         "rating": "not a number",
     }
     for field, found in left_out.items():
-        reviews = "1 review" if found.count == 1 else f"{found.count:,} reviews"
+        reviews = output.many(found.count, "reviews")
         output.note(
             f"warning: {field} was left out of {reviews}: {wanted[field]}; first in line {found.first_line}: "
             f"{str(found.first_value)[:60]!r}"

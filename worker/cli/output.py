@@ -77,6 +77,16 @@ def cell(value: object) -> str:
     return "-" if value is None else printable(str(value))
 
 
+def many(count: int, plural: str) -> str:
+    """The count with its word.
+
+    >>> many(1, "entities"), many(2000, "lines")
+    ('1 entity', '2,000 lines')
+    """
+    singular = plural.removesuffix("ies") + "y" if plural.endswith("ies") else plural.removesuffix("s")
+    return f"{count:,} {singular if count == 1 else plural}"
+
+
 def ranges(numbers: list[int]) -> str:
     """Ascending numbers, neighbours put together: `0-3, 7`; `-` where there are none."""
     return ", ".join(_runs(numbers)) or "-"

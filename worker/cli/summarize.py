@@ -213,25 +213,15 @@ class Run:
             self._sink.write(part)
         warn_left_out(self._reviews.left_out)
         told = [
-            _many(self._lines, self._reviews.unit),
-            _many(len(self._entities), "entities"),
-            _many(self._changes, "changes"),
+            output.many(self._lines, self._reviews.unit),
+            output.many(len(self._entities), "entities"),
+            output.many(self._changes, "changes"),
             f"{time.monotonic() - self._started:.1f} s",
         ]
         if self._ignored:
             told.append(f"ignored: {counted(self._ignored)}")
         output.note(how + ", ".join(told))
         self._findings.complain(self._lines, self._reviews.unit)
-
-
-def _many(count: int, plural: str) -> str:
-    """The count with its word.
-
-    >>> _many(1, "entities"), _many(2000, "lines")
-    ('1 entity', '2,000 lines')
-    """
-    singular = plural.removesuffix("ies") + "y" if plural.endswith("ies") else plural.removesuffix("s")
-    return f"{count:,} {singular if count == 1 else plural}"
 
 
 def in_thousands(entries: "Iterable[Entry | None]") -> "Iterator[list[Entry]]":

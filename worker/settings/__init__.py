@@ -19,7 +19,6 @@ import socket
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ from worker.settings.fields import (
     Setting,
     settings_by_field,
 )
-from worker.settings.unknown import unknown_variables
+from worker.settings.unknown import misspelt, unknown_variables
 
 __all__ = [
     "HIDDEN",
@@ -190,7 +189,7 @@ def unknown_settings(environ: Mapping[str, str] = os.environ) -> str | None:
     unknown = [
         f"{placed(one.variable)} ({'is it ' + one.nearest + '?' if one.nearest else 'nothing is near'})"
         for one in unknown_variables(environ, known)
-        if not _misspelt(one.variable, known)
+        if not misspelt(one.variable, known)
     ]
     return f"ignored, for there are no such settings: {', '.join(unknown)}" if unknown else None
 
@@ -218,17 +217,10 @@ def _refuse_misspelt(environ: Mapping[str, str], known: Iterable[str]) -> None:
     """A misspelt variable would be ignored in silence. Near misses only: Kubernetes adds some of its own."""
     names = {*known, *RESERVED}
     for variable in environ:
-        if near := _misspelt(variable, names):
+        if near := misspelt(variable, names):
             raise SurroundingsError(
                 f"{placed(variable)}: there is no such setting; {near} is the nearest: rename or unset"
             )
-
-
-def _misspelt(variable: str, names: set[str]) -> str | None:
-    """The setting that is surely meant, None where that is not sure."""
-    if not variable.startswith(PREFIX) or variable in names:
-        return None
-    return next(iter(get_close_matches(variable, names, n=1, cutoff=0.93)), None)
 
 
 def _shown(text: str) -> str:

@@ -35,6 +35,8 @@ _ALIKE: Final = 0.6
 """From here on a name is near enough to be told."""
 _ALIKE_START: Final = 0.85
 """From here on a prefix, or a name for the brokers, is taken for a misspelt one of ours."""
+_SURE: Final = 0.93
+"""From here on a name cannot be another one's."""
 # What Kubernetes sets for every service of a namespace: NAME_SERVICE_HOST=10.0.0.1, NAME_PORT_80_TCP=tcp://10.0.0.1:80, ...
 _SERVICE: Final = re.compile(r".+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)")
 _SERVICE_PORT: Final = re.compile(r".+?_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?")
@@ -46,6 +48,13 @@ class Unknown(NamedTuple):
 
     variable: str
     nearest: str | None
+
+
+def misspelt(variable: str, known: set[str]) -> str | None:
+    """The setting that is surely meant by a variable that is none, None where that is not sure."""
+    if not variable.startswith(PREFIX) or variable in known:
+        return None
+    return next(iter(get_close_matches(variable, known, n=1, cutoff=_SURE)), None)
 
 
 def unknown_variables(environ: Mapping[str, str], known: Iterable[str]) -> list[Unknown]:

@@ -6,5 +6,7 @@ takeover     from an assignment to partitions processed         gate      the on
 delivery     a micro-batch through processor and commit         commit    transaction, local rows, caches
 assignment   what the group has assigned                        worker    these parts, as `worker.app` puts them together
 status       readiness, lag, owners                             watchdog  ends a worker that stands still
-surroundings, fatal  what is outside of a worker, and its end
+summaries    for whoever asks, beside the stream                group_fingerprint  refuses workers with other settings
+contact_watch  asks for brokers while nothing happens           client_log, faust_log  what they say that is no news
+journal, dead_letters  what the log tells of a worker's life    surroundings, fatal  what is outside of a worker, and its end
 """
