@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import re
 import sys
 import tempfile
@@ -21,19 +20,17 @@ import urllib.error
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.bench.machine import machine
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import HashedVectors, Sent, read_reviews, rounds, send
 from tests.harness.log_lines import by_level, parse
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.quiet_soak import PARTITIONS, QUIET
-from tests.harness.record import Row
+from tests.harness.record import Row, began, finish
 from tests.harness.scenario import judge
 from tests.harness.workers import RESTARTED, Pipeline, WorkerProcess, pipeline, wait_for
 
@@ -287,19 +284,10 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=50.0, help="events a second")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    record = {
-        "machine": machine(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", "-m", "tests.harness.outage", *sys.argv[1:]]),
-    }
+    record = began("tests.harness.outage")
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
         found = outage(broker, Path(scratch), given.seconds, given.frozen_seconds, given.rate)
-    faults = faults_of(found)
-    given.out.write_text(json.dumps(record | found | {"faults": faults}, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
-    for fault in faults:
-        print(fault, file=sys.stderr)
-    return 1 if faults else 0
+    return finish(given.out, record | found, faults_of(found))
 
 
 if __name__ == "__main__":

@@ -10,21 +10,18 @@ every change must have been published once (the verifier), and `coversumm-worker
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.bench.machine import machine
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import HashedVectors, Mix, Sent, read_reviews, rounds, send
 from tests.harness.log_lines import by_level, loud, parse
-from tests.harness.record import Row
+from tests.harness.record import Row, began, finish
 from tests.harness.scenario import judge
 from tests.harness.workers import WorkerProcess, pipeline
 
@@ -131,19 +128,10 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=50.0, help="events a second")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    record = {
-        "machine": machine(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", "-m", "tests.harness.quiet_soak", *sys.argv[1:]]),
-    }
+    record = began("tests.harness.quiet_soak")
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
         found = soak(broker, Path(scratch), given.minutes, given.rate)
-    faults = faults_of(found)
-    given.out.write_text(json.dumps(record | found | {"faults": faults}, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
-    for fault in faults:
-        print(fault, file=sys.stderr)
-    return 1 if faults else 0
+    return finish(given.out, record | found, faults_of(found))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ holds, so a scenario that fails on its way leaves a row that says so.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -132,6 +133,24 @@ class Recorder:
         rows = [fresh.get(old["fault"], Row(**old)) for old in record["rows"]]
         _write(path, record | total(rows) | {"rows": [row.as_json() for row in rows]})
         return [row.fault for row in rows if row.fault in fresh]
+
+
+def began(program: str) -> dict[str, Any]:
+    """What a record of `python -m program` begins with: where, when and how it was made."""
+    return {
+        "machine": machine(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["python", "-m", program, *sys.argv[1:]]),
+    }
+
+
+def finish(path: Path, record: Mapping[str, Any], faults: Sequence[str]) -> int:
+    """Write the record with what must not be, and tell both; the exit code."""
+    _write(path, {**record, "faults": list(faults)})
+    print(json.dumps(record, indent=1, ensure_ascii=False))
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:
