@@ -12,6 +12,7 @@ from worker.errors import SurroundingsError
 from worker.events import Record
 from worker.kafka.clients import READ_TO_END, Clients
 from worker.kafka.offsets import committed_offsets
+from worker.kafka.partitioner import partition_of
 
 TIMEOUT_SECONDS = 30
 # A partition that gives nothing for so long before its end counts as unreadable.
@@ -61,6 +62,11 @@ class TopicReader:
     def partitions(self) -> list[int]:
         """All of the topic."""
         return sorted(self._bounds)
+
+    def usual_first(self, entity_id: str) -> tuple[list[int], list[int]]:
+        """The partition that the entity's key belongs in, and all others: its producers may have chosen one of them."""
+        usual = partition_of(entity_id, len(self._bounds))
+        return [usual], [partition for partition in self.partitions if partition != usual]
 
     @property
     def group_metadata(self) -> Any:

@@ -10,7 +10,6 @@ import msgspec
 from worker.errors import SurroundingsError
 from worker.events.messages import timestamp
 from worker.kafka.clients import KafkaClients
-from worker.kafka.partitioner import partition_of
 from worker.kafka.reach import reached
 from worker.kafka.reader import Stored, TopicReader
 from worker.settings import Settings
@@ -51,9 +50,7 @@ def published_changes(settings: Settings, entity_id: str, limit: int) -> list[Pu
     """
     clients = reached(settings, KafkaClients(settings))
     with TopicReader(clients, settings.output_topic, settings.app_id) as reader:
-        usual = partition_of(entity_id, len(reader.partitions))
-        others = [partition for partition in reader.partitions if partition != usual]
-        for partitions in ([usual], others):
+        for partitions in reader.usual_first(entity_id):
             latest = deque(_changes(reader, partitions, entity_id.encode()), maxlen=limit)
             if latest:
                 return list(latest)

@@ -11,7 +11,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from worker.errors import SurroundingsError
 from worker.kafka.clients import KafkaClients
-from worker.kafka.partitioner import partition_of
 from worker.kafka.reader import TopicReader, broker_errors
 from worker.kafka.topics import Topics
 from worker.settings import Settings
@@ -90,9 +89,7 @@ class TopicWatch:
         It is in the partition of the entity's key; where its producers chose others, all are searched.
         """
         with TopicReader(self._clients, self.topic, self._group) as reader:
-            usual = partition_of(entity_id, len(reader.partitions))
-            others = [partition for partition in reader.partitions if partition != usual]
-            for partitions in ([usual], others):
+            for partitions in reader.usual_first(entity_id):
                 found = None
                 for count, message in enumerate(self._before(reader, partitions)):
                     progress(count)
