@@ -210,7 +210,6 @@ def status(app: Any, assignment: Assignment, contact: Contact) -> WorkerStatus:
         partitions=2,
         contact=contact,
         settings=SimpleNamespace(stall_timeout_ms=300_000),
-        processor=None,
     )
     return WorkerStatus(app, worker)
 
