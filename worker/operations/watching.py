@@ -49,7 +49,7 @@ class TopicWatch:
 
     def __init__(self, settings: Settings, *, from_beginning: bool = False) -> None:
         self.topic = settings.output_topic
-        self._group = f"{settings.app_id}-watch"
+        self._group = settings.app_id
         self._clients = KafkaClients(settings)
         if self.topic not in Topics(settings, self._clients).partitions:
             raise SurroundingsError(
