@@ -18,6 +18,7 @@ from worker.errors import SurroundingsError
 from worker.kafka.partitioner import partition_of
 from worker.operations.watching import Published
 
+APP_ID = "who-watches"
 PARTITIONS = 4
 FIRST = body(
     "stay", 1, {"a#0": "It was lovely.", "b#0": "Near the park."}, ["a#0", "b#0"], review="a", previous=None
@@ -170,6 +171,7 @@ def test_a_change_on_kafka_is_seen_and_nothing_else(kafka, monkeypatch, columns,
     kafka.create_topic(name, PARTITIONS)
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
     monkeypatch.setenv("COVERSUMM_OUTPUT_TOPIC", name)
+    monkeypatch.setenv("COVERSUMM_APP_ID", APP_ID)
     publish(kafka.bootstrap_servers, name, FIRST)
     with terminal_with("stay", columns=columns, rows=rows) as terminal:
         terminal.wait_for("waiting for a change of stay; Ctrl-C ends it")
@@ -187,7 +189,7 @@ def test_a_change_on_kafka_is_seen_and_nothing_else(kafka, monkeypatch, columns,
     assert "Loud." not in terminal.shown
     assert all(len(frame.split("\n")) <= rows for frame in terminal.frames())
     groups = kafka.admin().list_consumer_groups().result(PATIENCE_SECONDS)
-    assert not [group.group_id for group in groups.valid if group.group_id.endswith("-watch")]
+    assert APP_ID not in {group.group_id for group in groups.valid}
 
 
 @pytest.mark.kafka
