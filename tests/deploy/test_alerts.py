@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def test_without_an_address_the_usage_is_told(capsys: pytest.CaptureFixture[str]
     assert "RUNBOOK_URL=" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (of Prometheus) is not installed")
+@pytest.mark.promtool
 def test_the_rules_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
     cases = tmp_path / "cases.yml"
     cases.write_text(CASES.read_text().replace("RULES", str(SOURCE)))
