@@ -66,7 +66,7 @@ def refused(worker: WorkerProcess, *words: str) -> str:
 def found_first_rows(site: Pipeline) -> list[FirstRow]:
     """Of the changelog."""
     clients = KafkaClients(Settings(bootstrap_servers=site.broker.bootstrap_servers))
-    return first_rows(clients, site.app_id, site.changelog_topic, range(site.partitions))
+    return first_rows(clients, site.name, site.changelog_topic, range(site.partitions))
 
 
 # -- settings -----------------------------------------------------------------------------------------------------------
