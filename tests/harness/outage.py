@@ -117,6 +117,18 @@ class Watched:
             self.site.restart(self.worker)
 
 
+def catch_up(site: Pipeline, watched: list[Watched]) -> None:
+    """Return when all that was sent is committed; whoever ends meanwhile is started again, as before."""
+    targets = site.targets()
+
+    def caught_up() -> bool:
+        for one in watched:
+            one.keep_up()
+        return site.lag(targets) == 0
+
+    wait_for(caught_up, site.logs, every_s=1.0)
+
+
 def page(worker: WorkerProcess, path: str) -> str:
     """A page's status and body in one line; empty where nobody answers."""
     try:
@@ -242,7 +254,7 @@ def outage(broker: KafkaBroker, folder: Path, seconds: float, frozen: float, rat
         if frozen:
             phases.append(phase("frozen", watched, frozen, broker.pause, broker.resume))
         load.end()
-        busy.wait_caught_up()
+        catch_up(busy, watched)
         for site in (idle, busy):
             site.stop()
         row = Row("outage")

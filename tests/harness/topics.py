@@ -52,14 +52,25 @@ def producer(bootstrap_servers: str, **config: Any) -> Producer:
     )
 
 
+def _first_offset(reader: Consumer, partition: TopicPartition) -> int:
+    """Where it begins; a broker that has just come back does not lead its partitions yet."""
+    give_up_s = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            bounds: tuple[int, int] = reader.get_watermark_offsets(partition, timeout=PATIENCE_SECONDS)
+            return bounds[0]
+        except KafkaException as cause:
+            if cause.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > give_up_s:
+                raise
+            time.sleep(0.2)
+
+
 def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:
     """Every committed record of a topic as it is now, partition after partition in offset order."""
     reader = consumer(bootstrap_servers)
     try:
         starts = {
-            partition: reader.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=PATIENCE_SECONDS
-            )[0]
+            partition: _first_offset(reader, TopicPartition(topic, partition))
             for partition in partitions_of(reader, topic)
         }
         reader.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])

@@ -12,10 +12,11 @@ from typing import Any
 import aiokafka
 import pytest
 from aiokafka import errors
+from faust.tables import recovery
 
 from tests.harness.fake_clients import FakeClock
 from worker.kafka.contact import Contact
-from worker.stream.client_log import CONSEQUENCES, LOGGERS, ConnectionErrors, hand_over_to
+from worker.stream.client_log import CONSEQUENCES, LOGGERS, OVERTAKEN, ConnectionErrors, hand_over_to
 
 REFUSED = ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 9092)")
 
@@ -129,7 +130,18 @@ def test_the_loggers_are_those_of_the_installed_aiokafka() -> None:
         ):
             loaded = __import__(module.name, fromlist=["log"])
             made |= {loaded.log.name} if hasattr(loaded, "log") else set()
+    made.add(recovery.logger.name)
     assert set(LOGGERS) <= made
+    assert OVERTAKEN in Path(recovery.__file__).read_text()
+
+
+def test_a_rebalance_upon_a_rebalance_is_told_by_who_takes_over(
+    log: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    recovery.logger.warning("[^---Recovery]: Recovery rebalancing again app id 5 param 4")
+    assert caplog.records == []
+    recovery.logger.warning("[^---Recovery]: something else")
+    assert len(caplog.records) == 1
 
 
 def test_a_second_worker_in_a_process_takes_the_place_of_the_first(log: logging.Logger) -> None:

@@ -1,4 +1,4 @@
-"""aiokafka's messages that say no more than that a broker cannot be reached, or that the group is rebalancing.
+"""Messages of aiokafka and Faust that say no more than that a broker cannot be reached, or that the group is rebalancing.
 
 Its fetcher, coordinator and client each say so several times a second while it lasts. Here they become the reason in the one
 line that the worker's contact tells (`worker.stream.contact_watch`); a rebalance is told by who takes over. All of them are
@@ -17,6 +17,7 @@ LOGGERS: Final = (
     "aiokafka.conn",
     "aiokafka.consumer.fetcher",
     "aiokafka.consumer.group_coordinator",
+    "faust.tables.recovery",
 )
 CONNECTION_ERRORS: Final = (
     OSError,
@@ -53,6 +54,8 @@ CONSEQUENCES: Final = frozenset(
     }
 )
 """Messages without an error in them that only follow from a lost connection or a rebalance."""
+OVERTAKEN: Final = "Recovery rebalancing again"
+"""What Faust says, with numbers of its own behind it, where one rebalance comes upon another."""
 
 
 class ConnectionErrors(logging.Filter):
@@ -72,7 +75,7 @@ class ConnectionErrors(logging.Filter):
         for cause in found:
             if isinstance(cause, CAUSES) and str(cause):
                 self._contact.failed(CONSUMER, str(cause))
-        is_known = bool(found) or record.msg in CONSEQUENCES
+        is_known = bool(found) or record.msg in CONSEQUENCES or OVERTAKEN in str(record.msg)
         return not is_known or logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 
 
