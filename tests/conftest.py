@@ -15,7 +15,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.harness.broker import INSTALL, missing_tools
+from tests.harness.node import INSTALL, missing_tools
 
 NO_SKIP = os.environ.get("TESTS_NO_SKIP") == "1"
 _notice: list[str] = []

@@ -21,7 +21,8 @@ from confluent_kafka.admin import (
 )
 
 import worker.kafka.topics
-from tests.harness.broker import KafkaBroker, free_port
+from tests.harness.broker import KafkaBroker
+from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.workers import Pipeline
 from worker.settings import settings_by_field

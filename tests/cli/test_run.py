@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 
 from tests.cli.events import lines, sample
-from tests.harness.broker import free_port
+from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import read_topic
 from worker.kafka.topics import topic_specs

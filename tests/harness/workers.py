@@ -24,7 +24,8 @@ from typing import Any, Self
 from confluent_kafka import KafkaException, TopicPartition
 
 from tests.harness import armed as armed_launcher
-from tests.harness.broker import KafkaBroker, die_with_parent, free_port
+from tests.harness.broker import KafkaBroker
+from tests.harness.node import die_with_parent, free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import committed_offsets, consumer, read_topic
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from tests.harness.broker import free_port
+from tests.harness.node import free_port
 from worker.errors import SurroundingsError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.diagnosis import Diagnosis

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from tests.harness.broker import WITHOUT_TRANSACTIONS, BrokerError, KafkaBroker
+from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
+from tests.harness.node import BrokerError
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import read_topic
 

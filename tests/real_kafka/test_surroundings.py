@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker, free_port
+from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
+from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 from tests.real_kafka.test_exactly_once import SETTINGS, events, feed

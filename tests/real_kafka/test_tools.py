@@ -18,8 +18,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from rocksdict import Options, Rdict
 
-from tests.harness.broker import KafkaBroker, die_with_parent
+from tests.harness.broker import KafkaBroker
 from tests.harness.load import HashedVectors, Mix, Sent, Stream, read_reviews
+from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import Message, committed_offsets, producer, read_topic
 from tests.harness.workers import COMMAND, ROOT, Pipeline, WorkerProcess, clean_environment, pipeline
