@@ -17,7 +17,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -28,6 +29,7 @@ from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicParti
 from tests.harness.broker import SETTINGS, Kafka
 from tests.harness.node import BrokerError, KafkaNode, free_port, new_cluster_id
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.proxy import Proxy
 
 NODES = 3
 COORDINATORS = 6
@@ -43,7 +45,6 @@ REPLICATED = {
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": str(COORDINATORS),
     "inter.broker.listener.name": "INTERNAL",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
     # A node that is back gets its partitions back within seconds, not five minutes: leaders move twice at each fault.
     "auto.leader.rebalance.enable": "true",
     "leader.imbalance.check.interval.seconds": "5",
@@ -56,6 +57,8 @@ class KafkaCluster(Kafka):
     Args:
         directory: each node has a folder in it.
         settings: server properties over the defaults above, for every node.
+        clients: names of clients that are each behind a network of their own: a proxy to each node (`proxies`), at the
+            addresses of `servers_of`. Nodes talk to each other directly.
         session_ms: after so long without a heartbeat a broker counts as gone, and others lead what it led.
         heap_mib: of each node's Java.
     """
@@ -65,44 +68,63 @@ class KafkaCluster(Kafka):
         directory: Path,
         settings: Mapping[str, str] | None = None,
         *,
+        clients: Sequence[str] = (),
         session_ms: int = 6000,
         heap_mib: int = 400,
     ):
         self.directory = directory
-        cluster_id = new_cluster_id()
+        self.proxies: dict[str, list[Proxy]] = {client: [] for client in clients}
         voters = {number: free_port() for number in range(1, NODES + 1)}
+        names = ["PLAINTEXT", "INTERNAL", "CONTROLLER", *map(listener, clients)]
         shared = {
             **REPLICATED,
             "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{port}" for n, port in voters.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
             "broker.session.timeout.ms": str(session_ms),
             "broker.heartbeat.interval.ms": str(session_ms // 4),
             **(settings or {}),
         }
-        self.nodes = []
+        cluster_id = new_cluster_id()
+        self.nodes: list[KafkaNode] = []
         for number, controller_port in voters.items():
-            port = free_port()
-            listeners = f"PLAINTEXT://127.0.0.1:{port},INTERNAL://127.0.0.1:{free_port()}"
-            own = {
-                "node.id": str(number),
-                "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
-                "advertised.listeners": listeners,
-            }
-            node = KafkaNode(directory / f"node-{number}", shared | own, cluster_id, port, heap_mib=heap_mib)
-            self.nodes.append(node)
+            ports = {name: free_port() for name in names} | {"CONTROLLER": controller_port}
+            given = shared | {"node.id": str(number)} | self._listeners(ports)
+            place = directory / f"node-{number}"
+            self.nodes.append(KafkaNode(place, given, cluster_id, ports["PLAINTEXT"], heap_mib=heap_mib))
         self.bootstrap_servers = ",".join(node.address for node in self.nodes)
+        self._running = contextlib.ExitStack()
+
+    def _listeners(self, ports: Mapping[str, int]) -> dict[str, str]:
+        """A node's settings of where it listens, and where it says it does: a client's is a proxy, made here."""
+        said = {name: port for name, port in ports.items() if name != "CONTROLLER"}
+        for client, proxies in self.proxies.items():
+            proxies.append(Proxy(ports[listener(client)]))
+            said[listener(client)] = proxies[-1].port
+        return {
+            setting: ",".join(f"{name}://127.0.0.1:{port}" for name, port in listed.items())
+            for setting, listed in (("listeners", ports), ("advertised.listeners", said))
+        }
 
     def __enter__(self) -> Self:
-        try:
+        with contextlib.ExitStack() as stack:
+            for proxy in chain(*self.proxies.values()):
+                stack.enter_context(proxy)
+            for node in self.nodes:
+                stack.callback(node.kill)  # not in order: the last two would wait for a quorum that is gone
             self.start(*range(1, NODES + 1))
-        except BaseException:
-            self.__exit__()
-            raise
+            self._running = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Not in order: the last two would wait for a quorum that is gone.
-        for node in self.nodes:
-            node.kill()
+        self._running.close()
+
+    def servers_of(self, client: str) -> str:
+        """The bootstrap servers of one of `clients`: its proxies."""
+        return ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies[client])
+
+    def proxy(self, client: str, number: int) -> Proxy:
+        """The proxy between a client and the node of this number."""
+        return self.proxies[client][number - 1]
 
     def node(self, number: int) -> KafkaNode:
         """The node of this number, from 1."""
@@ -189,6 +211,11 @@ class KafkaCluster(Kafka):
             for number, partition in described.partitions.items()
             if len(partition.isrs) < len(partition.replicas)
         ]
+
+
+def listener(client: str) -> str:
+    """The name of a client's listener, as a broker wants it."""
+    return f"CLIENT_{client.upper()}"
 
 
 def java_hash(text: str) -> int:

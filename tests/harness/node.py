@@ -37,6 +37,7 @@ INSTALL = "apt-get install openjdk-17-jre-headless maven"
 
 _LIBC = ctypes.CDLL(None)  # loaded here: nothing may be loaded between fork and exec
 _PR_SET_PDEATHSIG = 1
+_GIVEN: set[int] = set()  # ports that somebody of this process has in mind, and may not listen on yet
 
 
 class BrokerError(RuntimeError):
@@ -79,15 +80,16 @@ def jars() -> Path:
 
 
 def free_port() -> int:
-    """A port nobody listens on, below the range that clients' sockets are given.
+    """A port nobody listens on, below the range that clients' sockets are given; each is given once.
 
     So nobody takes a stopped broker's port before it is back.
     """
-    for port in random.SystemRandom().sample(range(20_000, 32_000), 200):
+    for port in random.SystemRandom().sample(sorted(set(range(20_000, 32_000)) - _GIVEN), 200):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
+                _GIVEN.add(port)
                 return port
     raise BrokerError("no free port between 20000 and 32000")
 

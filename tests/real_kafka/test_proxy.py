@@ -1,0 +1,147 @@
+"""The proxies that faults of the network are made with; no Kafka is needed to look at them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.harness.node import free_port
+from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.proxy import Mode, Proxy
+from tests.harness.workers import wait_for
+
+QUIET_SECONDS = 0.3
+"""Nothing came for so long: nothing will."""
+
+
+class Echo:
+    """A server that sends back what it got, and keeps it."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self.got = b""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                talk, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._talk, args=(talk,), daemon=True).start()
+
+    def _talk(self, talk: socket.socket) -> None:
+        with talk:
+            try:
+                while some := talk.recv(1000):
+                    self.got += some
+                    talk.sendall(some)
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    with closing(Echo()) as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(echo: Echo) -> Iterator[Proxy]:
+    with Proxy(echo.port) as made:
+        yield made
+
+
+@pytest.fixture
+def client(proxy: Proxy) -> Iterator[socket.socket]:
+    with connect(proxy) as connected:
+        assert ask(connected, b"hello") == b"hello"
+        yield connected
+
+
+def connect(proxy: Proxy) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_SECONDS)
+
+
+def ask(client: socket.socket, question: bytes) -> bytes:
+    """The answer, as long as the question; empty where none came."""
+    client.sendall(question)
+    answer = b""
+    client.settimeout(QUIET_SECONDS)
+    try:
+        while len(answer) < len(question):
+            if not (some := client.recv(1000)):
+                break
+            answer += some
+    except TimeoutError:
+        pass
+    client.settimeout(PATIENCE_SECONDS)
+    return answer
+
+
+def test_what_is_passed_arrives(client: socket.socket, proxy: Proxy) -> None:
+    client.sendall(b"x" * 1_000_000)
+    came = 0
+    while came < 1_000_000:
+        came += len(client.recv(1 << 16))
+    assert (came, proxy.lost, proxy.connections) == (1_000_000, 0, 1)
+
+
+@pytest.mark.parametrize(("mode", "arrives"), [("swallow", b""), ("mute", b"lost?")])
+def test_open_and_new_connections_lose(
+    client: socket.socket, proxy: Proxy, echo: Echo, mode: Mode, arrives: bytes
+) -> None:
+    proxy.set(mode)
+    echo.got = b""
+    assert ask(client, b"lost?") == b""
+    assert echo.got == arrives
+    with connect(proxy) as another:
+        assert ask(another, b"lost?") == b""
+    assert echo.got == 2 * arrives
+    assert proxy.lost == 10
+
+
+@pytest.mark.parametrize("mode", ["swallow", "mute"])
+def test_a_stream_that_lost_bytes_never_goes_on(client: socket.socket, proxy: Proxy, mode: Mode) -> None:
+    with connect(proxy) as silent:
+        assert ask(silent, b"hello") == b"hello"
+        proxy.set(mode)
+        assert ask(client, b"lost") == b""
+        proxy.set("pass")
+        assert ask(client, b"behind a hole") == b""
+        assert ask(silent, b"lost nothing") == b"lost nothing"
+    with connect(proxy) as another:
+        assert ask(another, b"anew") == b"anew"
+
+
+def test_connections_are_reset_and_new_ones_too(client: socket.socket, proxy: Proxy) -> None:
+    proxy.set("reset")
+    with pytest.raises(ConnectionResetError):
+        client.recv(1)
+    with pytest.raises(ConnectionResetError), connect(proxy) as another:
+        another.recv(1)
+    proxy.set("pass")
+    with connect(proxy) as another:
+        assert ask(another, b"again") == b"again"
+
+
+def test_nobody_behind_it_is_a_reset() -> None:
+    with Proxy(free_port()) as proxy, pytest.raises(ConnectionResetError), connect(proxy) as client:
+        client.recv(1)
+
+
+def test_an_end_is_passed_on(proxy: Proxy) -> None:
+    """To the server when the client ends, and nothing stays open in between."""
+    with connect(proxy) as leaving:
+        assert ask(leaving, b"hello") == b"hello"
+    wait_for(lambda: not proxy._open, lambda: "connections stay open")
