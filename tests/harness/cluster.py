@@ -132,8 +132,16 @@ class KafkaCluster(Kafka):
 
     def start(self, *numbers: int) -> None:
         """Start these, together; return when each serves requests, for which most of the three must run."""
+        self.launch(*numbers)
+        self.wait_until_they_serve(*numbers)
+
+    def launch(self, *numbers: int) -> None:
+        """Start these and wait for nothing."""
         for number in numbers:
             self.node(number).launch()
+
+    def wait_until_they_serve(self, *numbers: int) -> None:
+        """Return when each of these serves requests."""
         for number in numbers:
             self.node(number).wait_until_it_serves()
 
@@ -192,15 +200,15 @@ class KafkaCluster(Kafka):
                 raise BrokerError(f"{partition}: {error}")
 
     def wait_until_whole(self, timeout_s: float = PATIENCE_SECONDS) -> None:
-        """Return when every replica of every partition is in sync."""
+        """Return when every replica of every partition is in sync, and each is led by its first: nothing is going to move."""
         deadline_s = time.monotonic() + timeout_s
-        while behind := self._out_of_sync():
+        while displaced := self._displaced():
             if time.monotonic() > deadline_s:
-                raise BrokerError(f"not in sync after {timeout_s:g} s: {behind}")
+                raise BrokerError(f"not whole after {timeout_s:g} s: {displaced}")
             time.sleep(0.2)
 
-    def _out_of_sync(self) -> list[str]:
-        """The partitions that lack a replica; all of them, unnamed, while no node answers."""
+    def _displaced(self) -> list[str]:
+        """The partitions that lack a replica, or are led by another than the first; a complaint while no node answers."""
         try:
             topics = self.admin().list_topics(timeout=5).topics
         except KafkaException as cause:
@@ -209,7 +217,7 @@ class KafkaCluster(Kafka):
             f"{topic}-{number}"
             for topic, described in topics.items()
             for number, partition in described.partitions.items()
-            if len(partition.isrs) < len(partition.replicas)
+            if len(partition.isrs) < len(partition.replicas) or partition.leader != partition.replicas[0]
         ]
 
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 import random
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -357,6 +358,56 @@ def send_in_transactions(
     return total
 
 
+class SteadyLoad:
+    """`events_per_s` of `events`, in a thread of its own, until `end`. `sent` counts those that were handed to the client.
+
+    What a partition's broker does not take waits in the client, up to five minutes, while the other partitions' events go on:
+    a broker that is away stops nobody else's load. The client looks for a new leader within seconds.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, topic: str, events: Iterable[Sent], events_per_s: float
+    ) -> None:
+        self.sent = 0
+        self._over = threading.Event()
+        self._fault: BaseException | None = None
+        self._sender = producer(bootstrap_servers, **_IN_ORDER, **_IMPATIENT)
+        arguments = (topic, iter(events), events_per_s)
+        self._thread = threading.Thread(target=self._send, args=arguments, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Send no more; AssertionError where sending failed, or what was sent is not in the log in time."""
+        self._over.set()
+        self._thread.join(PATIENCE_SECONDS)
+        assert not self._thread.is_alive(), "the load does not end"
+        assert self._fault is None, self._fault
+        _flush(self._sender, lambda: None)
+
+    def _send(self, topic: str, events: Iterator[Sent], events_per_s: float) -> None:
+        started_s = time.monotonic()
+        try:
+            for event in events:
+                if self._over.wait(max(0.0, self.sent / events_per_s - (time.monotonic() - started_s))):
+                    return
+                self._sender.produce(topic, key=event.key, value=event.value, on_delivery=self._delivered)
+                self._sender.poll(0)
+                self.sent += 1
+        except BaseException as fault:
+            self._fault = fault
+
+    def _delivered(self, error: Any, _: Any) -> None:
+        if error is not None:
+            self._fault = AssertionError(f"not sent: {error}")
+
+
+_IMPATIENT = {
+    "request.timeout.ms": 2000,
+    "socket.timeout.ms": 3000,
+    "socket.connection.setup.timeout.ms": 2000,
+    "reconnect.backoff.max.ms": 500,
+    "topic.metadata.refresh.interval.ms": 1000,
+}
 _IN_ORDER = {"enable.idempotence": True, "delivery.timeout.ms": 300_000}
 
 

@@ -60,19 +60,19 @@ def _java_major() -> int:
     return int(found[1]) if found else 0
 
 
-def jars() -> Path:
-    """The folder with the broker's jars; Maven fills it on the first call. A half-filled folder is never seen."""
-    folder = CACHE / hashlib.sha256(POM.read_bytes()).hexdigest()[:16]
+def jars(pom: Path = POM) -> Path:
+    """The folder with the jars that `pom` names; Maven fills it on the first call. A half-filled folder is never seen."""
+    folder = CACHE / hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
     if folder.is_dir():
         return folder
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="resolving-") as scratch:
         lib = Path(scratch) / "lib"
-        command = ["mvn", "-q", "-B", "-f", POM, "dependency:copy-dependencies"]
+        command = ["mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies"]
         command += [f"-DoutputDirectory={lib}", "-DincludeScope=runtime"]
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900)
-        if done.returncode or not any(lib.glob("kafka_*.jar")):
-            raise BrokerError(f"Maven could not resolve {POM}:\n{(done.stdout + done.stderr)[-4000:]}")
+        if done.returncode or not any(lib.glob("kafka*.jar")):
+            raise BrokerError(f"Maven could not resolve {pom}:\n{(done.stdout + done.stderr)[-4000:]}")
         # Another process may have been faster; its folder is as good.
         with contextlib.suppress(FileExistsError, OSError):
             lib.rename(folder)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.harness.patience import PATIENCE_SECONDS
+
+T = TypeVar("T")
 
 
 class Message(NamedTuple):
@@ -52,17 +55,35 @@ def producer(bootstrap_servers: str, **config: Any) -> Producer:
     )
 
 
-def _first_offset(reader: Consumer, partition: TopicPartition) -> int:
-    """Where it begins; a broker that has just come back does not lead its partitions yet."""
+_MOVING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._TRANSPORT,
+    KafkaError._DESTROY_BROKER,
+}
+"""What is answered while a leader or coordinator moves, or a broker that has just come back leads nothing yet; and what a client
+says whose connection to it is gone."""
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    """The answer, asked for again while who has to give it moves."""
     give_up_s = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            bounds: tuple[int, int] = reader.get_watermark_offsets(partition, timeout=PATIENCE_SECONDS)
-            return bounds[0]
+            return ask()
         except KafkaException as cause:
-            if cause.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > give_up_s:
+            if cause.args[0].code() not in _MOVING or time.monotonic() > give_up_s:
                 raise
             time.sleep(0.2)
+
+
+def _bounds(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """The first offset and the last stable one."""
+    return _patiently(lambda: reader.get_watermark_offsets(partition, timeout=PATIENCE_SECONDS))
 
 
 def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:
@@ -70,7 +91,7 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:
     reader = consumer(bootstrap_servers)
     try:
         starts = {
-            partition: _first_offset(reader, TopicPartition(topic, partition))
+            partition: _bounds(reader, TopicPartition(topic, partition))[0]
             for partition in partitions_of(reader, topic)
         }
         reader.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
@@ -103,9 +124,7 @@ def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
     reader = consumer(bootstrap_servers)
     try:
         return {
-            partition: reader.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=PATIENCE_SECONDS
-            )[1]
+            partition: _bounds(reader, TopicPartition(topic, partition))[1]
             for partition in partitions_of(reader, topic)
         }
     finally:
@@ -117,9 +136,8 @@ def committed_offsets(bootstrap_servers: str, topic: str, group: str) -> dict[in
     reader = consumer(bootstrap_servers, group)
     try:
         asked = [TopicPartition(topic, partition) for partition in partitions_of(reader, topic)]
-        return {
-            answer.partition: answer.offset for answer in reader.committed(asked, timeout=PATIENCE_SECONDS)
-        }
+        answers = _patiently(lambda: reader.committed(asked, timeout=PATIENCE_SECONDS))
+        return {answer.partition: answer.offset for answer in answers}
     finally:
         reader.close()
 
