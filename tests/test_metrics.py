@@ -173,3 +173,12 @@ def test_every_metric_is_among_the_families(metrics):
     exposed = {family.name for family in text_string_to_metric_families(metrics.page(Moment()).decode())}
     ours = {name for name in exposed if name.startswith("coversumm_")}
     assert ours == {one.name.removesuffix("_total") for one in metrics.families}
+
+
+def test_a_commit_in_doubt_counts_by_what_became_of_it(metrics):
+    name = "coversumm_commits_in_doubt_total"
+    assert (samples(metrics)[name, "committed"], samples(metrics)[name, "repeated"]) == (0, 0)
+    metrics.observe_doubt(committed=True)
+    metrics.observe_doubt(committed=False)
+    metrics.observe_doubt(committed=False)
+    assert (samples(metrics)[name, "committed"], samples(metrics)[name, "repeated"]) == (1, 2)

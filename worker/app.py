@@ -12,7 +12,7 @@ from worker.kafka.clients import WORKER_LOG, KafkaClients
 from worker.kafka.connection_errors import ContactErrors
 from worker.kafka.contact import ADMIN, Contact
 from worker.kafka.logs import ChangelogLog, InputLog, Logs
-from worker.kafka.membership import check_group_access, check_group_metadata
+from worker.kafka.membership import check_group_metadata
 from worker.kafka.producer import TransactionalProducer
 from worker.kafka.provisioning import prepare_topics
 from worker.kafka.topic_ids import TopicIds
@@ -38,6 +38,7 @@ from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.journal import Journal, tell_start
 from worker.stream.process import run, use_event_loop
 from worker.stream.processor_thread import ProcessorThread
+from worker.stream.settlement import Settlement
 from worker.stream.summaries import SummaryReader
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
@@ -71,8 +72,7 @@ def build_app(settings: Settings) -> CoverSummApp:
     )
     clients = KafkaClients(settings, WORKER_LOG)
     partitions = prepare_topics(settings, clients, die)
-    check_group_metadata(clients, settings.app_id)
-    check_group_access(clients, settings.app_id)
+    check_group_metadata(clients, settings.app_id, settings.group_instance_id)
     databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, die)
     metrics = Metrics()
     worker = assemble(
@@ -124,10 +124,25 @@ def assemble(
     dead_letters = DeadLetterLog(surroundings.threads)
     gate = Gate(changelog, assignment, databases, ids, surroundings.threads)
     producer = TransactionalProducer(
-        settings, clients, on_full=lambda: metrics.observe_limit(Limit.IN_FLIGHT), clock=clock
+        settings,
+        clients,
+        on_full=lambda: metrics.observe_limit(Limit.IN_FLIGHT),
+        clock=clock,
+        bounded=surroundings.threads.within,
     )
     group = GroupFingerprint(logs.changelog, config.fingerprint)
     commit = Commit(producer, logs, group, gate, processor, metrics, dead_letters, clock)
+    takeover = Takeover(
+        assignment,
+        logs,
+        gate,
+        processor_thread,
+        group,
+        producer.decide_open,
+        metrics.observe_restore,
+        surroundings,
+    )
+    settlement = Settlement(settings, assignment, producer, takeover, contact, surroundings)
     return StreamWorker(
         settings=settings,
         partitions=partitions,
@@ -139,11 +154,9 @@ def assemble(
         entities=EntityLister(databases, surroundings.threads, surroundings.die),
         producer=producer,
         dead_letters=dead_letters,
-        takeover=Takeover(
-            assignment, logs, gate, processor_thread, group, metrics.observe_restore, surroundings
-        ),
+        takeover=takeover,
         delivery=Delivery(
-            settings, assignment, processor_thread, commit, metrics.observe_limit, surroundings
+            settings, assignment, processor_thread, commit, settlement, metrics.observe_limit, surroundings
         ),
     )
 

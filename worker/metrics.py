@@ -32,6 +32,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0)
 _BATCH_SIZES: Final = (1, 3, 10, 30, 100, 300, 1000, 3000)
 _CERTIFICATES: Final = ("proved_gap", "proved_reservoir", "refilled")
+_OUTCOMES: Final = ("committed", "repeated")
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every counter, of no use here
 
@@ -123,6 +124,14 @@ class Metrics:
             "Committing a micro-batch: transaction and local rows",
             buckets=_SECONDS,
         )
+        self._doubts = self._add(
+            Counter,
+            "commits_in_doubt_total",
+            "Commits without an answer that could be relied on, by what was found out: committed, or not and repeated",
+            "outcome",
+        )
+        for outcome in _OUTCOMES:
+            self._doubts.labels(outcome)
         self._batch_events = self._add(
             Histogram, "batch_events", "Records in a micro-batch", buckets=_BATCH_SIZES
         )
@@ -196,6 +205,10 @@ class Metrics:
     def observe_commit(self, seconds: float) -> None:
         """A micro-batch's transaction and its local rows took so long."""
         self._commit_seconds.observe(seconds)
+
+    def observe_doubt(self, committed: bool) -> None:
+        """A commit was in doubt; whether it had happened."""
+        self._doubts.labels("committed" if committed else "repeated").inc()
 
     def observe_limit(self, limit: Limit) -> None:
         """A limit was hit outside of a micro-batch's processing."""

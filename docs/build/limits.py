@@ -78,7 +78,10 @@ LIMITS: Final = (
         "the gauge `coversumm_rocksdb_bytes`",
     ),
     LimitRow(
-        "commit", ("COMMIT_TIMEOUT_MS",), "the worker exits; the commit is done or not, as a whole", _EXIT
+        "commit",
+        ("COMMIT_TIMEOUT_MS",),
+        "the commit is in doubt: the worker finds out whether it happened, and goes on",
+        "the counter `coversumm_commits_in_doubt_total`, a line of the log",
     ),
     LimitRow("shutdown", ("SHUTDOWN_TIMEOUT_MS",), "the worker exits", _EXIT),
     LimitRow("stall", ("STALL_TIMEOUT_MS",), "the worker exits", _EXIT),

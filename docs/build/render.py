@@ -7,9 +7,11 @@ from pathlib import Path
 from docs.build import schemas
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
-from docs.build.soaks import outage_table, quiet_soak_line, soak_line
+from docs.build.soaks import outage_table, quiet_soak_line, restarts_table, soak_line
 from docs.build.tables import commands_table, metrics_table, settings_table
+from tests.bench.kafka_streams.table import streams_table
 from tests.bench.tables import core_table, paper_table, queries_table, worker_table
+from tests.harness.cluster_record import cluster_table
 from tests.harness.record import faults_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,8 +26,11 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "worker": worker_table,
         "queries": queries_table,
         "faults": faults_table,
+        "cluster": cluster_table,
+        "kafka_streams": streams_table,
         "soak": soak_line,
         "outage": outage_table,
+        "restarts": restarts_table,
         "quiet_soak": quiet_soak_line,
         "paper": paper_table,
     },

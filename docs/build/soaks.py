@@ -8,6 +8,7 @@ from docs.build.tables import markdown
 from tests.bench.tables import RESULTS, read_record
 
 QUIET_SOAK = "quiet_soak.json"
+RESTARTS = "restarts.json"
 COUNTED = ("lost", "repeated", "wrong")
 
 
@@ -41,6 +42,29 @@ def outage_table() -> str:
         f"{table}\n\nThe busy one cannot do its work then, and was started again whenever it ended: {busy}. "
         f"Of {record['events_sent']:,} events: {_found({what: record[what] for what in COUNTED})}.\n\n{_recorded(record)}"
     )
+
+
+def restarts_table() -> str:
+    """How long partitions stop when workers are started again, by kind of members and number of standbys."""
+    if not (RESULTS / RESTARTS).exists():
+        return "Not recorded yet."
+    record = read_record(RESTARTS)
+    by_what: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
+    for row in record["rows"]:
+        by_what.setdefault((row["event"], row["standbys"]), {})[row["members"]] = row
+    table = markdown(
+        ("what happens", "standbys", "dynamic: any", "its others", "static: any", "its others"),
+        (
+            (event, str(standbys), *_pauses(rows["dynamic"]), *_pauses(rows["static"]))
+            for (event, standbys), rows in by_what.items()
+        ),
+    )
+    times, found = record["rows"][0]["rounds"], _found({what: record[what] for what in COUNTED})
+    return f"{table}\n\n{record['events']:,} events, {times} rounds, medians: {found}.\n\n{_recorded(record)}"
+
+
+def _pauses(row: dict[str, Any]) -> tuple[str, str]:
+    return f"{row['any']:.1f} s", "-" if row["others"] is None else f"{row['others']:.1f} s"
 
 
 def quiet_soak_line() -> str:

@@ -257,7 +257,7 @@ def test_permissions_are_those_that_a_worker_needs(
             ended = until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 1)
             assert failed(ended) == {of: f"permissions: missing: {rule[2].name}"}
             if of in ends and rule[2] is AclOperation.READ:
-                assert worker.start().wait() == 2
+                assert worker.start().wait() == 2, worker.log_end()
                 last = worker.log_text().splitlines()[-1]
                 assert (
                     f"allow it READ on the {of.replace('changelog ', '')}; `coversumm-worker config" in last

@@ -3,9 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
+
+from worker.kafka.bounded import Hung
+
+T = TypeVar("T")
+
+
+class Bounded:
+    """Runs what may hang (`worker.kafka.bounded.Within`) at once; what is to hang is kept, for a test to run late."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []  # that each call was given
+        self.hangs_after: int | None = None  # so many calls that return
+        self.left: list[Callable[[], Any]] = []
+
+    def __call__(self, seconds: float, work: Callable[[], T], /) -> T:
+        self.seconds.append(seconds)
+        if self.hangs_after == 0:
+            self.left.append(work)
+            raise Hung
+        if self.hangs_after is not None:
+            self.hangs_after -= 1
+        return work()
+
+
+class Producers:
+    """Makes producers, and keeps them in order; `failures` are those of the ones to come."""
+
+    def __init__(self) -> None:
+        self.made: list[FakeProducer] = []
+        self.failures: dict[str, KafkaError] = {}
+
+    def __call__(self, config: Mapping[str, Any]) -> FakeProducer:
+        producer = FakeProducer(config)
+        producer.failures = dict(self.failures)
+        self.made.append(producer)
+        return producer
+
+    @property
+    def last(self) -> FakeProducer:
+        """The one in use."""
+        return self.made[-1]
 
 
 class Written:
@@ -32,6 +73,7 @@ class FakeProducer:
         self.offsets: list[tuple[str, int, int]] = []
         self.metadata = b""
         self.timeouts: set[float] = set()  # of the steps of a commit, in seconds
+        self.list_timeouts: list[float] = []
         self.failures: dict[str, KafkaError] = {}
         self.refused: dict[str, KafkaError] = {}  # by topic: what its delivery reports say
         self.unsent = 0
@@ -44,6 +86,7 @@ class FakeProducer:
             raise KafkaException(self.failures[name])
 
     def list_topics(self, topic: str | None, timeout: float) -> None:
+        self.list_timeouts.append(timeout)
         self._step("list")
 
     def init_transactions(self, timeout: float) -> None:
@@ -86,4 +129,5 @@ class FakeProducer:
         self._step("commit")
 
     def abort_transaction(self, timeout: float) -> None:
+        self.timeouts.add(timeout)
         self._step("abort")

@@ -14,10 +14,9 @@ import contextlib
 import re
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any
 import yaml
 
 from tests.harness.broker import KafkaBroker
-from tests.harness.load import HashedVectors, Sent, read_reviews, rounds, send
+from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds
 from tests.harness.log_lines import by_level, parse
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.quiet_soak import PARTITIONS, QUIET
@@ -140,46 +139,6 @@ def page(worker: WorkerProcess, path: str) -> str:
         return ""
 
 
-class Load:
-    """Events at a steady rate, in a thread of its own, until `end`; a broker that is away only delays them."""
-
-    def __init__(self, site: Pipeline, rate: float) -> None:
-        self._over = threading.Event()
-        self._fault: list[BaseException] = []
-        self.sent = 0
-        self._thread = threading.Thread(target=self._send, args=(site, rate), daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        """Send no more; AssertionError where sending failed."""
-        self._over.set()
-        self._thread.join(PATIENCE_SECONDS * 2)
-        assert not self._thread.is_alive(), "the load does not end"
-        assert not self._fault, self._fault
-
-    def _send(self, site: Pipeline, rate: float) -> None:
-        def events() -> Iterator[Sent]:
-            for event in rounds(read_reviews(), HashedVectors(), mix=QUIET):
-                if self._over.is_set():
-                    return
-                yield event
-
-        def tick(sent: int) -> None:
-            self.sent = sent
-
-        try:
-            send(
-                site.broker.bootstrap_servers,
-                site.input_topic,
-                events(),
-                chunk=max(1, round(rate / 2)),
-                events_per_s=rate,
-                tick=tick,
-            )
-        except BaseException as fault:
-            self._fault.append(fault)
-
-
 def phase(
     name: str,
     watched: list[Watched],
@@ -248,7 +207,8 @@ def outage(broker: KafkaBroker, folder: Path, seconds: float, frozen: float, rat
             Watched("idle 2", idle.start()[0], idle),
             Watched("busy", busy.start()[0], busy),
         ]
-        load = Load(busy, rate)
+        events = rounds(read_reviews(), HashedVectors(), mix=QUIET)
+        load = SteadyLoad(broker.bootstrap_servers, busy.input_topic, events, rate)
         time.sleep(LOOK_SECONDS)
         phases = [phase("stopped", watched, seconds, broker.stop, broker.start)]
         if frozen:

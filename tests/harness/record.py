@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from tests.bench.machine import machine
 
@@ -32,8 +32,19 @@ RESULTS = Path(__file__).parents[1] / "bench" / "results" / "faults.json"
 INVARIANTS = ("I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8")
 READY_SECONDS = 60.0
 """I7: the most that may pass between the last fault and all workers ready without lag."""
-ENOUGH_EVENTS, ENOUGH_FAULTS = 100_000, 50
-"""What a run must have had before its record means something."""
+
+
+class Enough(NamedTuple):
+    """What a run must have had before its record means something."""
+
+    events: int
+    faults: int
+
+
+ENOUGH = Enough(100_000, 50)
+
+
+R = TypeVar("R", bound="Row")
 
 
 @dataclass
@@ -56,6 +67,10 @@ class Row:
     def as_json(self) -> dict[str, Any]:
         """The row as it is recorded."""
         return {name: value for name, value in asdict(self).items() if name != "again" or value}
+
+    def measured(self) -> str:
+        """What was measured besides, in words, each after a comma."""
+        return "" if self.seconds_to_ready is None else f", ready after {self.seconds_to_ready} s"
 
     def judge(self, report: Mapping[str, Any]) -> None:
         """Take the verifier's verdict: the records it read, its differences, and what they say of what it checked."""
@@ -92,20 +107,22 @@ class Row:
         return [name for name, verdict in self.invariants.items() if verdict is False]
 
 
-class Recorder:
-    """The rows of one run."""
+class Recorder(Generic[R]):
+    """The rows of one run, all of a kind."""
 
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
+    def __init__(self, kind: type[R] = Row, enough: Enough = ENOUGH) -> None:
+        self.rows: list[R] = []
+        self.enough = enough
+        self._kind = kind
 
     @contextmanager
-    def row(self, fault: str, checks: Iterable[str] = INVARIANTS) -> Iterator[Row]:
+    def row(self, fault: str, checks: Iterable[str] = INVARIANTS) -> Iterator[R]:
         """A row for the scenario in the block, kept however the block ends.
 
         `checks` names the invariants that the block shows; AssertionError at its end when one of them is not shown to hold.
         """
         unproven = {name: False if name in set(checks) else None for name in INVARIANTS}
-        made = Row(fault, invariants=unproven)
+        made = self._kind(fault, invariants=unproven)
         self.rows.append(made)
         yield made
         assert not made.broken, f"invariants that do not hold, or were not shown to: {made}"
@@ -117,7 +134,7 @@ class Recorder:
             "machine": machine(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": command,
-            **total(self.rows),
+            **total(self.rows, self.enough),
             "rows": [row.as_json() for row in self.rows],
         }
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,8 +147,8 @@ class Recorder:
         fresh = {row.fault: row for row in self.rows}
         for row in fresh.values():
             row.again = f"{datetime.now(UTC).date().isoformat()} by `{command}`"
-        rows = [fresh.get(old["fault"], Row(**old)) for old in record["rows"]]
-        _write(path, record | total(rows) | {"rows": [row.as_json() for row in rows]})
+        rows = [fresh.get(old["fault"], self._kind(**old)) for old in record["rows"]]
+        _write(path, record | total(rows, self.enough) | {"rows": [row.as_json() for row in rows]})
         return [row.fault for row in rows if row.fault in fresh]
 
 
@@ -157,14 +174,14 @@ def _write(path: Path, record: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
-def total(rows: Iterable[Row]) -> dict[str, Any]:
+def total(rows: Iterable[Row], enough: Enough) -> dict[str, Any]:
     """The run as a whole: its events and faults, and whether they were enough."""
     listed = list(rows)
     events, faults = sum(row.events for row in listed), sum(row.faults for row in listed)
     return {
         "events": events,
         "faults": faults,
-        "enough": events >= ENOUGH_EVENTS and faults >= ENOUGH_FAULTS,
+        "enough": events >= enough.events and faults >= enough.faults,
     }
 
 
@@ -172,21 +189,32 @@ def faults_table(path: Path = RESULTS) -> str:
     """The record as a Markdown table, with what it was recorded on; says so when there is none."""
     if not path.exists():
         return "Not recorded yet: `make faults` does it."
+    return read_rows(path, Row, _table)
+
+
+def read_rows(path: Path, kind: type[R], table: Callable[[list[R]], list[str]]) -> str:
+    """A record as Markdown: what it was recorded on, the lines that `table` makes of its rows, and which were run again."""
     record = json.loads(path.read_text())
-    rows = [Row(**row) for row in record["rows"]]
+    rows = [kind(**row) for row in record["rows"]]
     renewed = [f"Run again {row.again}: {row.fault}." for row in rows if row.again]
     lines = [
         f"Recorded {record['date'][:10]} by `{record['command']}` on {record['machine']['cores']} cores "
         f"({record['machine']['cpu']}).",
         "",
-        "| fault | events | faults | lost | repeated | wrong | s to ready | " + " | ".join(INVARIANTS) + " |",
-        "|---" * (7 + len(INVARIANTS)) + "|",
-        *(_line(row) for row in rows),
-        _line(_sum(rows)),
+        *table(rows),
         *([""] if renewed else []),
         *renewed,
     ]
     return "\n".join(lines)
+
+
+def _table(rows: list[Row]) -> list[str]:
+    return [
+        "| fault | events | faults | lost | repeated | wrong | s to ready | " + " | ".join(INVARIANTS) + " |",
+        "|---" * (7 + len(INVARIANTS)) + "|",
+        *(_line(row) for row in rows),
+        _line(_sum(rows)),
+    ]
 
 
 def _sum(rows: list[Row]) -> Row:

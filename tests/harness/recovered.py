@@ -28,11 +28,12 @@ OFFSET_KEY = FAUST + b"\0offset__"
 
 
 class Commit(NamedTuple):
-    """One entry of the offsets topic. `by_hand` when it has metadata, which the worker's never have."""
+    """One entry of the offsets topic, and when it was written. `by_hand` when it has metadata, which the worker's never have."""
 
     partition: int
     offset: int
     by_hand: bool
+    at_ms: int = 0
 
 
 class Copy(NamedTuple):
@@ -56,7 +57,7 @@ def commits(messages: Iterable[Message], group: str, topic: str) -> list[Commit]
         assert version in (3, 4), f"offsets of version {version} are unknown here"
         # Version 3 counts the metadata's bytes in 16 bits, version 4 in a varint that is one more.
         length = struct.unpack_from(">h", value, 14)[0] if version == 3 else value[14] - 1
-        found.append(Commit(int.from_bytes(key[-4:], "big"), offset, length > 0))
+        found.append(Commit(int.from_bytes(key[-4:], "big"), offset, length > 0, message.timestamp_ms))
     return found
 
 

@@ -4,13 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from tests.harness.chaos import Chaos, Fault
-from tests.harness.load import EngineVectors, HashedVectors, NoVectors, Review, Sent, Vectors, send
-from tests.harness.record import Row
-from tests.harness.workers import Pipeline, WorkerError
+from tests.harness.cluster import KafkaCluster
+from tests.harness.cluster_record import ClusterRow
+from tests.harness.load import (
+    EngineVectors,
+    HashedVectors,
+    NoVectors,
+    Review,
+    Sent,
+    SteadyLoad,
+    Vectors,
+    read_reviews,
+    rounds,
+    send,
+)
+from tests.harness.pauses import APPENDED, read_pauses
+from tests.harness.record import Recorder, Row
+from tests.harness.ride import CLIENTS, ClusterFault, Ride
+from tests.harness.workers import Pipeline, WorkerError, pipeline
+
+EVENTS_PER_S = 40.0
+"""Of a steady load: every partition has something to commit several times a second, and two cores have time for it."""
+ROUND = 800
+"""Reviews of a round of a steady load: an entity gets some hundred sentences before the next ones come."""
 
 
 def vectors_for(kind: str, reviews: list[Review]) -> Vectors:
@@ -69,6 +91,54 @@ def under_faults(
     row.faults += sum(chaos.struck.values())
     judge(site, row, chaos.history)
     return chaos
+
+
+def ride_through(
+    cluster: KafkaCluster,
+    recorder: Recorder[ClusterRow],
+    fault: str,
+    directory: Path,
+    faults: Sequence[ClusterFault],
+    *,
+    proxied: bool = False,
+    **settings: str,
+) -> None:
+    """Two workers under a steady load, taken through `faults`, and judged: a row named `fault`, and an error where it is wrong.
+
+    It is wrong that a worker ends, too. Sessions and transactions have the workers' defaults; `settings` have no prefix. With
+    `proxied` each worker is behind its proxies, as it must be for faults of the network; else it talks to the nodes directly.
+    """
+    given = {
+        "COVERSUMM_EMBEDDER": "none",
+        "COVERSUMM_DIMENSION": str(HashedVectors().dimension),
+        **{f"COVERSUMM_{setting.upper()}": value for setting, value in settings.items()},
+    }
+    name = "-".join(re.findall(r"\w+", fault))
+    servers = [cluster.servers_of(client) if proxied else cluster.bootstrap_servers for client in CLIENTS]
+    with (
+        recorder.row(fault) as row,
+        pipeline(cluster, name, directory, settings=given, input_config=APPENDED, servers=servers) as site,
+    ):
+        site.restarted_codes.add(2)  # what a worker says that starts while no broker answers
+        for worker in [site.worker(client, instance_id=client).start() for client in CLIENTS]:
+            worker.wait_ready()
+        _ride(cluster, site, row, faults)
+    assert row.ends == 0, row.measured()
+
+
+def _ride(cluster: KafkaCluster, site: Pipeline, row: ClusterRow, faults: Sequence[ClusterFault]) -> None:
+    """Under a load, through `faults`, and judged."""
+    events = rounds(read_reviews()[:ROUND], HashedVectors())
+    load = SteadyLoad(cluster.bootstrap_servers, site.input_topic, events, EVENTS_PER_S)
+    ride = Ride(cluster, site)
+    try:
+        ride.through(faults)
+    finally:
+        load.end()
+        row.rode(ride.ridden, read_pauses(cluster.bootstrap_servers, site.name, site.input_topic))
+    ride.settle()
+    site.stop()
+    judge(site, row, [str(one) for one in ride.ridden])
 
 
 def judge(site: Pipeline, row: Row, history: Sequence[str] = ()) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import faust
 
+from worker.clock import Clock
 from worker.kafka.offsets import LogBounds, Start
 from worker.storage.databases import Databases
 from worker.stream.assignment import Assignment
@@ -22,6 +23,7 @@ from worker.stream.takeover import Takeover
 
 INPUT = "reviews"
 CHANGELOG = "tests-entities-changelog"
+GROUP, INSTANCE = "tests", "worker-0"
 
 
 class End(Exception):
@@ -139,15 +141,18 @@ class Parts:
     processor: Any = field(default_factory=NoProcessor)
     die: Callable[[BaseException], Any] = die
     group: Group = field(default_factory=Group)
+    is_doubtful: bool = False  # a transaction was left open
+    clock: Clock = time
 
     def __post_init__(self) -> None:
         self.databases = Databases(self.data_dir, 64 * 2**20, 2, lambda cause: self.die(cause))
         self.surroundings = Surroundings(
             clients=None,  # type: ignore[arg-type]
             databases=self.databases,
+            clock=self.clock,
             die=lambda cause: self.die(cause),
         )
-        self.assignment = Assignment(time, Journal(time, 2))
+        self.assignment = Assignment(self.clock, Journal(self.clock, 2))
         self.gate = Gate(CHANGELOG, self.assignment, self.databases, self.logs.ids, RealThreads())
         self.restores: list[tuple[int, int]] = []
         self.takeover = Takeover(
@@ -156,13 +161,22 @@ class Parts:
             self.gate,
             ProcessorThread(self.processor, self.surroundings.threads.in_order("delivery")),
             self.group,  # type: ignore[arg-type]
+            lambda: self.logs.calls.append("decide") if self.is_doubtful else None,
             lambda rows, remaining: self.restores.append((rows, remaining)),
             self.surroundings,
         )
 
     def worker(self, **settings: Any) -> Any:
         """A `StreamWorker` as consumer and transport look at it."""
-        chosen = {"input_topic": INPUT, "batch_linger_ms": 0, "batch_size": 10, **settings}
+        chosen = {
+            "input_topic": INPUT,
+            "app_id": GROUP,
+            "instance_id": INSTANCE,
+            "group_instance_id": INSTANCE,
+            "batch_linger_ms": 0,
+            "batch_size": 10,
+            **settings,
+        }
         return SimpleNamespace(
             settings=SimpleNamespace(**chosen),
             surroundings=self.surroundings,

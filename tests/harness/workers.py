@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +24,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaException, TopicPartition
 
 from tests.harness import armed as armed_launcher
-from tests.harness.broker import KafkaBroker
+from tests.harness.broker import Kafka
 from tests.harness.node import die_with_parent, free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import committed_offsets, consumer, read_topic
@@ -226,7 +226,7 @@ class WorkerProcess:
 class Pipeline:
     """One worker group on a broker: names, topics, workers, and the verifier over them."""
 
-    broker: KafkaBroker
+    broker: Kafka
     name: str
     directory: Path
     partitions: int = 4
@@ -236,6 +236,8 @@ class Pipeline:
     launcher: str | None = None
     """A module that stands in for the command: it changes something from outside, and goes on as the command does."""
     workers: list[WorkerProcess] = field(default_factory=list)
+    servers: Sequence[str] = ()
+    """The bootstrap servers of each worker where they are not the same: there may be a proxy between."""
     restarted_codes: set[int] = field(default_factory=lambda: set(RESTARTED))
 
     @property
@@ -281,6 +283,8 @@ class Pipeline:
         """A further worker, not started; `settings` are COVERSUMM_ variables without the prefix."""
         extra = {f"COVERSUMM_{variable.upper()}": value for variable, value in settings.items()}
         label = name or f"worker-{len(self.workers)}"
+        if self.servers:
+            extra["KAFKA_BOOTSTRAP_SERVERS"] = self.servers[len(self.workers)]
         environment = {**self.environment, **extra}
         self.workers.append(
             WorkerProcess(self.directory / label, environment, armed=self.armed, launcher=self.launcher)
@@ -428,7 +432,7 @@ class Pipeline:
 
 
 @contextlib.contextmanager
-def pipeline(broker: KafkaBroker, name: str, directory: Path, **options: Any) -> Iterator[Pipeline]:
+def pipeline(broker: Kafka, name: str, directory: Path, **options: Any) -> Iterator[Pipeline]:
     """A pipeline with its input topic; whatever happens, no worker outlives the block."""
     site = Pipeline(broker, name, directory, **options).create_input()
     try:

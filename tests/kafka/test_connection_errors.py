@@ -23,7 +23,8 @@ def record(facility: str) -> logging.LogRecord:
 
 
 @pytest.mark.parametrize(
-    ("facility", "new"), [("FAIL", False), ("REQTMOUT", False), ("FATAL", True), ("TXNERR", True)]
+    ("facility", "new"),
+    [("FAIL", False), ("REQTMOUT", False), ("FATAL", False), ("TXNERR", False), ("CONFWARN", True)],
 )
 def test_messages_about_connections_are_no_news_others_are(facility: str, new: bool) -> None:
     LOG.setLevel(logging.INFO)

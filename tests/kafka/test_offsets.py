@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.harness.fake_clients import FakeClients, FakeClock
-from worker.errors import Crash, SurroundingsError
+from worker.errors import Crash, SurroundingsError, Unanswered
 from worker.kafka.offsets import LogBounds, Start, committed_offsets, committed_starts, log_bounds
 from worker.kafka.topics import DELETE_RETENTION_MS
 
@@ -99,8 +99,12 @@ def test_offsets_that_cannot_be_read_are_not_taken_for_none(
     clients: FakeClients, consumer: FakeConsumer
 ) -> None:
     consumer.error = KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE)
-    with pytest.raises(Crash, match=r"offsets of in-0: .*COORDINATOR_NOT_AVAILABLE"):
+    with pytest.raises(Unanswered, match=r"offsets of in-0 are not told \(COORDINATOR_NOT_AVAILABLE"):
         committed_starts(clients, "group", "in", [0])
+    consumer.error = KafkaError(KafkaError.INVALID_GROUP_ID)
+    with pytest.raises(Crash, match=r"offsets of in-0: ") as crash:
+        committed_starts(clients, "group", "in", [0])
+    assert not isinstance(crash.value, Unanswered)
 
 
 @pytest.mark.parametrize(

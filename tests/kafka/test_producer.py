@@ -8,15 +8,25 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.harness.fake_clients import FakeClients, FakeClock
-from tests.harness.fake_producer import FakeProducer
-from worker.errors import Crash, Fenced, SurroundingsError
+from tests.harness.fake_producer import Bounded, Producers
+from worker.errors import Crash, Fenced, InDoubt, Overtaken, SurroundingsError, Unanswered
 from worker.events import Message
+from worker.kafka.clients import KafkaClients
 from worker.kafka.membership import Membership, group_metadata
-from worker.kafka.producer import TransactionalProducer
+from worker.kafka.passing import PASSING
+from worker.kafka.producer import (
+    ANSWER_SECONDS,
+    DECISION_SECONDS,
+    FENCED_AGAIN,
+    OVERTAKEN,
+    REFUSALS,
+    Patience,
+    TransactionalProducer,
+)
+from worker.kafka.transaction import FENCED, GRACE_SECONDS, RENEWAL_SECONDS
 from worker.settings import Settings
 
 MEMBER = Membership(7, "member-é")
-CLIENTS = FakeClients(producer=FakeProducer)
 TRANSACTION_TIMEOUT_S = 10.0
 SETTINGS = Settings(
     app_id="group",
@@ -33,8 +43,18 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def producer(clock: FakeClock) -> TransactionalProducer:
-    return TransactionalProducer(SETTINGS, CLIENTS, clock=clock)
+def producers() -> Producers:
+    return Producers()
+
+
+@pytest.fixture
+def bounded() -> Bounded:
+    return Bounded()
+
+
+@pytest.fixture
+def producer(clock: FakeClock, producers: Producers, bounded: Bounded) -> TransactionalProducer:
+    return TransactionalProducer(SETTINGS, FakeClients(producer=producers), clock=clock, bounded=bounded)
 
 
 def fake(producer: TransactionalProducer) -> Any:
@@ -74,6 +94,17 @@ def test_the_producer_is_transactional_and_places_keys_as_kafka_does(producer: T
     assert config["message.max.bytes"] == 2_000_000
 
 
+@pytest.mark.parametrize("timeout_ms", [1_000, 10_000, 900_000])
+def test_librdkafka_makes_a_producer_for_every_transaction_timeout_that_may_be_set(timeout_ms: int) -> None:
+    settings = Settings(
+        bootstrap_servers="127.0.0.1:1",
+        transaction_timeout_ms=timeout_ms,
+        commit_timeout_ms=timeout_ms + 1,
+        stall_timeout_ms=timeout_ms + 300_000,
+    )
+    TransactionalProducer(settings, KafkaClients(settings))
+
+
 def test_it_keeps_to_the_settings() -> None:
     settings = Settings(
         app_id="app",
@@ -85,7 +116,9 @@ def test_it_keeps_to_the_settings() -> None:
         in_flight_bytes=128 * 2**20 + 7 * 2**10,
     )
     full: list[str] = []
-    made = TransactionalProducer(settings, CLIENTS, on_full=lambda: full.append("full"))
+    made = TransactionalProducer(
+        settings, FakeClients(producer=Producers()), on_full=lambda: full.append("full"), bounded=Bounded()
+    )
     assert {
         "transactional.id": "app-3",
         "transaction.timeout.ms": 7_000,
@@ -96,74 +129,147 @@ def test_it_keeps_to_the_settings() -> None:
     fake(made).room = 4
     commit(made)
     assert fake(made).metadata == group_metadata("app", MEMBER)
-    assert fake(made).timeouts == {9.0}
+    assert fake(made).timeouts == {9.0, ANSWER_SECONDS}  # for all records, and for each step after them
     assert full == ["full"]
 
 
+# -- what a failure is ------------------------------------------------------------------------------------------------
+
+STEPS = ["begin", "produce", "flush", "offsets", "commit"]
+
+
 @pytest.mark.parametrize("topic", ["changelog", "out", "dlq"])
-def test_a_record_that_was_not_written_aborts_the_commit(producer: TransactionalProducer, topic: str) -> None:
+def test_a_record_that_was_not_written_leaves_the_commit_in_doubt(
+    producer: TransactionalProducer, topic: str
+) -> None:
     fake(producer).refused = {topic: KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)}
-    with pytest.raises(Crash, match="NOT_ENOUGH_REPLICAS"):
-        commit(producer)
-    assert "offsets" not in fake(producer).calls
-    assert "commit" not in fake(producer).calls
-
-
-def test_records_left_at_the_deadline_abort_the_commit(producer: TransactionalProducer) -> None:
-    fake(producer).unsent = 1
-    with pytest.raises(Crash, match="deadline"):
+    with pytest.raises(InDoubt, match="NOT_ENOUGH_REPLICAS"):
         commit(producer)
     assert fake(producer).calls[-1] == "flush"
 
 
-@pytest.mark.parametrize("step", ["begin", "produce", "flush", "offsets", "commit"])
+def test_records_left_at_the_deadline_leave_the_commit_in_doubt(producer: TransactionalProducer) -> None:
+    fake(producer).unsent = 1
+    with pytest.raises(InDoubt, match="deadline"):
+        commit(producer)
+    assert fake(producer).calls[-1] == "flush"
+
+
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(
     "code",
     [
         KafkaError._TIMED_OUT,
         KafkaError._STATE,
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.UNKNOWN,
         KafkaError.CONCURRENT_TRANSACTIONS,
         KafkaError._MSG_TIMED_OUT,
     ],
 )
-def test_a_failed_step_ends_the_commit_for_good(
+def test_a_failed_step_leaves_the_commit_in_doubt_and_is_not_sent_again(
     producer: TransactionalProducer, step: str, code: int
 ) -> None:
-    """Nothing is aborted, retried or asked again: whether it was committed may be unknown."""
     fake(producer).failures = {step: KafkaError(code)}
-    with pytest.raises(Crash) as crash:
+    with pytest.raises(InDoubt) as doubt:
         commit(producer)
-    assert crash.value.exit_code == 3
+    assert not isinstance(doubt.value, Overtaken)
     assert fake(producer).calls[-1] == step
+    assert fake(producer).calls.count("offsets") <= 1
 
 
-FENCED = [KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH]
+@pytest.mark.parametrize(("returning", "step"), [(0, "sending the offsets"), (1, "committing")])
+def test_a_call_that_hangs_leaves_the_commit_in_doubt(
+    producer: TransactionalProducer, bounded: Bounded, returning: int, step: str
+) -> None:
+    bounded.hangs_after = returning
+    with pytest.raises(InDoubt, match=f"{step} takes longer than 2 s"):
+        commit(producer)
+    assert bounded.seconds == [ANSWER_SECONDS + GRACE_SECONDS] * (returning + 1)
 
 
-@pytest.mark.parametrize("step", ["begin", "offsets", "commit"])
-@pytest.mark.parametrize("code", FENCED)
-def test_another_holder_of_the_transactional_id_is_told_from_a_crash(
-    producer: TransactionalProducer, clock: FakeClock, step: str, code: int
+@pytest.mark.parametrize("step", ["offsets", "commit"])
+@pytest.mark.parametrize("code", sorted(OVERTAKEN))
+def test_a_membership_that_is_over_is_overtaken(
+    producer: TransactionalProducer, step: str, code: int
 ) -> None:
     fake(producer).failures = {step: KafkaError(code)}
+    with pytest.raises(Overtaken):
+        commit(producer)
+
+
+@pytest.mark.parametrize("step", ["produce", "flush", "offsets", "commit"])
+@pytest.mark.parametrize("code", sorted(REFUSALS))
+def test_what_would_be_refused_again_ends_the_process(
+    producer: TransactionalProducer, step: str, code: int
+) -> None:
+    fake(producer).failures = {step: KafkaError(code)}
+    with pytest.raises(Crash, match="refused") as crash:
+        commit(producer)
+    assert not isinstance(crash.value, InDoubt)
+
+
+def test_what_passes_is_no_refusal() -> None:
+    assert not PASSING & REFUSALS
+    assert not (PASSING | REFUSALS) & (FENCED | OVERTAKEN)
+
+
+@pytest.mark.parametrize("step", ["offsets", "commit"])
+def test_another_process_with_the_instance_id_in_the_group_fences(
+    producer: TransactionalProducer, step: str
+) -> None:
+    fake(producer).failures = {step: KafkaError(KafkaError.FENCED_INSTANCE_ID)}
     with pytest.raises(Fenced, match="COVERSUMM_INSTANCE_ID") as fenced:
         commit(producer)
     assert fenced.value.exit_code == 4
 
 
-def test_a_fenced_delivery_report_is_a_fenced_producer(
-    producer: TransactionalProducer, clock: FakeClock
+def fenced_commit(producer: TransactionalProducer, code: int) -> None:
+    fake(producer).failures = {"offsets": KafkaError(code)}
+    commit(producer)
+
+
+@pytest.mark.parametrize("code", sorted(FENCED))
+def test_a_lost_transactional_id_is_a_doubt_until_it_is_lost_again_and_again(
+    producer: TransactionalProducer, code: int
 ) -> None:
+    """A broker that gave up on a paused worker, or a late call of a client before, is no other worker."""
+    for _ in range(FENCED_AGAIN - 1):
+        with pytest.raises(InDoubt):
+            fenced_commit(producer, code)
+        producer.decide()
+    with pytest.raises(Fenced, match="again and again"):
+        fenced_commit(producer, code)
+
+
+@pytest.mark.parametrize("between", ["a commit", "another failure"])
+def test_only_what_is_lost_in_a_row_counts(producer: TransactionalProducer, between: str) -> None:
+    for _ in range(FENCED_AGAIN):
+        for _ in range(FENCED_AGAIN - 1):
+            with pytest.raises(InDoubt):
+                fenced_commit(producer, KafkaError._FENCED)
+            producer.decide()
+        if between == "a commit":
+            commit(producer)
+        else:
+            with pytest.raises(InDoubt):
+                fenced_commit(producer, KafkaError._TIMED_OUT)
+            producer.decide()
+
+
+def test_a_fenced_delivery_report_is_a_lost_id(producer: TransactionalProducer) -> None:
+    for _ in range(FENCED_AGAIN - 1):
+        fake(producer).refused = {"changelog": KafkaError(KafkaError._FENCED)}
+        with pytest.raises(InDoubt):
+            commit(producer)
+        producer.decide()
     fake(producer).refused = {"changelog": KafkaError(KafkaError._FENCED)}
     with pytest.raises(Fenced):
         commit(producer)
 
 
-@pytest.mark.parametrize(("told", "ending"), [(KafkaError._FENCED, Fenced), (None, Crash)])
+@pytest.mark.parametrize(("told", "ending"), [(KafkaError.MSG_SIZE_TOO_LARGE, Crash), (None, InDoubt)])
 def test_a_fatal_error_that_flush_loses_is_asked_for(
-    producer: TransactionalProducer, clock: FakeClock, told: int | None, ending: type[Exception]
+    producer: TransactionalProducer, told: int | None, ending: type[Exception]
 ) -> None:
     broker = fake(producer)
     broker.failures = {} if told is None else {"abort": KafkaError(told)}
@@ -172,27 +278,153 @@ def test_a_fatal_error_that_flush_loses_is_asked_for(
         raise SystemError("returned NULL without setting an exception")
 
     broker.flush = flush
-    with pytest.raises(ending):
+    with pytest.raises(ending) as failed:
         commit(producer)
+    assert type(failed.value) is ending
 
 
-@pytest.mark.parametrize("code", FENCED)
-def test_fenced_after_the_transaction_timeout_is_the_broker_that_gave_up_on_us(
-    producer: TransactionalProducer, clock: FakeClock, code: int
+def test_a_check_that_gets_no_answer_leaves_the_commit_in_doubt(producer: TransactionalProducer) -> None:
+    """Brokers that are away: the next takeover checks again."""
+
+    def check() -> None:
+        raise Unanswered("the broker does not tell the ids")
+
+    with pytest.raises(InDoubt, match="does not tell the ids"):
+        producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, check)
+    assert fake(producer).calls[-1] == "flush"
+
+
+# -- patience ---------------------------------------------------------------------------------------------------------
+
+
+def test_patience_doubles_up_to_the_most_and_is_as_at_first_when_it_was_enough() -> None:
+    patience, seen = Patience(25.0), []
+    for _ in range(5):
+        seen.append(patience.seconds)
+        patience.was_short()
+    assert seen == [2.0, 4.0, 8.0, 16.0, 25.0]
+    patience.answered(0.01)
+    assert patience.seconds == ANSWER_SECONDS
+    patience.answered(3.0)  # as every time on a slow cluster
+    assert patience.seconds == 9.0
+    patience.answered(20.0)
+    assert patience.seconds == 25.0
+    assert Patience(2.0).seconds == 2.0
+
+
+def test_each_doubt_gives_the_next_commit_more_time_and_a_commit_takes_it_back(
+    producer: TransactionalProducer,
 ) -> None:
-    """A worker that was paused in a commit: nobody else has its id, a restart puts it right."""
-    broker = fake(producer)
-    broker.failures = {"offsets": KafkaError(code)}
-    flush = broker.flush
+    waited: list[set[float]] = []
+    for failures in ({"commit": KafkaError(KafkaError._TIMED_OUT)}, {}, {}):
+        client = fake(producer)
+        client.failures = failures
+        client.timeouts.clear()
+        if failures:
+            with pytest.raises(InDoubt):
+                commit(producer)
+            producer.decide()
+        else:
+            commit(producer)
+        waited.append(client.timeouts - {25.0})
+    assert waited == [{ANSWER_SECONDS}, {2 * ANSWER_SECONDS}, {ANSWER_SECONDS}]
 
-    def paused(timeout: float) -> int:
-        clock.now_s += TRANSACTION_TIMEOUT_S
-        return int(flush(timeout))
 
-    broker.flush = paused
-    with pytest.raises(Crash) as crash:
+# -- the decision -----------------------------------------------------------------------------------------------------
+
+
+def doubtful(producer: TransactionalProducer) -> None:
+    """A commit without an answer."""
+    fake(producer).failures = {"commit": KafkaError(KafkaError._TIMED_OUT)}
+    with pytest.raises(InDoubt):
         commit(producer)
-    assert crash.value.exit_code == 3
+
+
+def test_a_new_client_takes_the_id_over_and_goes_on(
+    producer: TransactionalProducer, producers: Producers, bounded: Bounded
+) -> None:
+    doubtful(producer)
+    producer.decide()
+    assert producers.last.calls == ["list", "init", "poll"]
+    assert bounded.seconds[-1] == RENEWAL_SECONDS + GRACE_SECONDS
+    assert producers.last.list_timeouts == [DECISION_SECONDS]
+    assert commit(producer) == {0: 102, 1: 103}
+
+
+@pytest.mark.parametrize("step", ["list", "init"])
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [
+        (KafkaError._TRANSPORT, Unanswered),
+        (KafkaError.CONCURRENT_TRANSACTIONS, Unanswered),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Crash),
+    ],
+)
+def test_an_id_that_is_not_taken_over_is_asked_for_again_unless_it_is_refused(
+    producer: TransactionalProducer, producers: Producers, step: str, code: int, ending: type[Exception]
+) -> None:
+    doubtful(producer)
+    producers.failures = {step: KafkaError(code)}
+    with pytest.raises(ending) as failed:
+        producer.decide()
+    assert type(failed.value) is ending
+    producers.failures = {}
+    producers.last.failures = {}
+    producer.decide()
+    commit(producer)
+
+
+def test_only_what_is_open_is_decided(producer: TransactionalProducer, producers: Producers) -> None:
+    commit(producer)
+    producer.decide_open()
+    assert len(producers.made) == 1
+    doubtful(producer)
+    producer.decide_open()
+    assert producers.last.calls == ["list", "init", "poll"]
+    producer.decide_open()
+    assert len(producers.made) == 2
+
+
+def test_whoever_may_yet_be_given_the_id_asks_again_himself(
+    producer: TransactionalProducer, producers: Producers
+) -> None:
+    """Another client would get it, and then be fenced by the late answer to the first."""
+    doubtful(producer)
+    producers.failures = {"init": KafkaError(KafkaError._TIMED_OUT)}
+    for _ in range(3):
+        with pytest.raises(Unanswered):
+            producer.decide()
+    asking = producers.last
+    assert len(producers.made) == 2
+    asking.failures = {}
+    producer.decide()
+    commit(producer)
+    assert asking.calls.count("init") == 4
+    assert len(producers.made) == 2
+
+
+def test_a_client_that_reaches_no_broker_asks_no_second_time(
+    producer: TransactionalProducer, producers: Producers
+) -> None:
+    """It may be confused for good, and has asked for no id."""
+    doubtful(producer)
+    producers.failures = {"list": KafkaError(KafkaError._TRANSPORT)}
+    for _ in range(2):
+        with pytest.raises(Unanswered):
+            producer.decide()
+    assert len(producers.made) == 3
+
+
+def test_a_takeover_of_the_id_that_hangs_is_asked_for_again(
+    producer: TransactionalProducer, bounded: Bounded
+) -> None:
+    doubtful(producer)
+    bounded.hangs_after = 0
+    with pytest.raises(Unanswered, match="taking over group-0 takes longer than"):
+        producer.decide()
+
+
+# -- what is checked --------------------------------------------------------------------------------------------------
 
 
 def test_the_topics_are_checked_between_the_written_rows_and_the_offsets(
@@ -208,8 +440,9 @@ def test_a_topic_made_anew_ends_the_commit(producer: TransactionalProducer) -> N
     def check() -> None:
         raise Crash("created again")
 
-    with pytest.raises(Crash, match="created again"):
+    with pytest.raises(Crash, match="created again") as crash:
         producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, check)
+    assert not isinstance(crash.value, InDoubt)
     assert fake(producer).calls[-1] == "flush"
 
 
@@ -242,7 +475,7 @@ def test_a_queue_that_does_not_drain_ends_the_commit(
 ) -> None:
     fake(producer).room, fake(producer).drains = 2, False
     clock.tick_s = 1.0
-    with pytest.raises(Crash, match="queue"):
+    with pytest.raises(InDoubt, match="deadline"):
         commit(producer)
     assert "flush" not in fake(producer).calls
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import weakref
+from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +15,9 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.harness.embedded import embedded_broker
 from tests.harness.fake_clients import FakeClients, FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.errors import Crash
+from worker.errors import Crash, Unanswered
 from worker.kafka.clients import KafkaClients
+from worker.kafka.passing import PASSING
 from worker.kafka.topic_ids import NO_ID, TopicIds
 from worker.settings import Settings
 from worker.state.errors import PartitionsChanged
@@ -25,7 +28,7 @@ __all__ = ["embedded_broker"]
 class FakeAdmin:
     """A broker's answers, one after the other; the last one is given again and again."""
 
-    def __init__(self, *answers: dict[str, str] | int) -> None:
+    def __init__(self, *answers: dict[str, str] | int | None) -> None:
         self.answers = list(answers)
         self.partitions = 4
 
@@ -39,15 +42,18 @@ class FakeAdmin:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         futures: dict[str, Future[Any]] = {name: Future() for name in topics.topic_names}
         for name, future in futures.items():
-            if isinstance(answer, int):
+            if answer is None:
+                future.set_exception(TimeoutError())  # as `result` raises it
+            elif isinstance(answer, int):
                 future.set_exception(KafkaException(KafkaError(answer)))
             else:
                 future.set_result(SimpleNamespace(topic_id=answer[name], partitions=[None] * self.partitions))
         return futures
 
 
-def asking(*answers: dict[str, str] | int) -> TopicIds:
-    clients = FakeClients(admin=lambda: FakeAdmin(*answers))
+def asking(*answers: dict[str, str] | int | None) -> TopicIds:
+    admin = FakeAdmin(*answers)
+    clients = FakeClients(admin=lambda: admin)
     return TopicIds(clients, ("in", "changelog"), {"in": 4}, 1.0, FakeClock())
 
 
@@ -61,6 +67,52 @@ def test_a_topic_that_was_made_anew_is_noticed() -> None:
         ids.check()
     with pytest.raises(Crash, match="changelog was deleted and created again"):
         ids.read()  # not by a takeover either: a worker may have lost its partitions when the topic went
+
+
+def test_an_answer_that_does_not_come_is_asked_for_over_new_connections() -> None:
+    """A commit waits for it; the connection on which it got lost may be silent for long."""
+    made: list[FakeAdmin] = []
+
+    def admin() -> FakeAdmin:
+        lost = [] if made else [KafkaError._TIMED_OUT]
+        made.append(FakeAdmin(*lost, {"in": "a", "changelog": "b"}))
+        return made[-1]
+
+    ids = TopicIds(FakeClients(admin=admin), ("in", "changelog"), {"in": 4}, 25.0, FakeClock())
+    ids.read()
+    assert ids.known("in") == "a"
+    assert len(made) == 2
+
+
+class Replaced(FakeAdmin):
+    """A client in whose place another one comes while it is asked, and whose questions end with it."""
+
+    def __init__(self, replace: Callable[[], None]) -> None:
+        super().__init__({"in": "a", "changelog": "b"})
+        self.replace = replace
+
+    def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Any]:
+        answers, me = super().describe_topics(topics, request_timeout), weakref.ref(self)
+        self.replace()
+
+        def result(future: Future[Any]) -> Any:
+            if me() is None:
+                raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+            return future.result()
+
+        return {
+            name: SimpleNamespace(result=lambda _, future=future: result(future))
+            for name, future in answers.items()
+        }
+
+
+def test_a_client_that_is_replaced_while_it_is_asked_is_kept_until_it_has_answered() -> None:
+    """librdkafka ends the questions of a client that is collected."""
+    ids: list[TopicIds] = []
+    clients = FakeClients(admin=lambda: Replaced(lambda: ids[0].suspect()))
+    ids.append(TopicIds(clients, ("in", "changelog"), {"in": 4}, 25.0, FakeClock()))
+    ids[0].read()
+    assert ids[0].known("in") == "a"
 
 
 def test_a_suspect_client_is_replaced_and_what_is_known_stays() -> None:
@@ -98,9 +150,21 @@ def test_a_broker_that_does_not_know_its_topics_yet_or_is_just_away_is_asked_aga
     ids.check()
 
 
-def test_a_broker_that_does_not_answer_is_a_crash() -> None:
-    with pytest.raises(Crash, match="does not tell the ids of in, changelog"):
-        asking(KafkaError._TIMED_OUT).read()
+@pytest.mark.parametrize("code", sorted(PASSING))
+def test_a_broker_that_is_away_for_longer_has_not_answered(code: int) -> None:
+    with pytest.raises(Unanswered, match="does not tell the ids of in, changelog"):
+        asking(code).read()
+
+
+def test_an_answer_that_does_not_come_at_all_is_none() -> None:
+    with pytest.raises(Unanswered, match="does not tell the ids of in, changelog"):
+        asking(None).read()
+
+
+def test_a_broker_that_refuses_to_tell_is_a_crash() -> None:
+    with pytest.raises(Crash, match="does not tell the ids of in, changelog") as crash:
+        asking(KafkaError.TOPIC_AUTHORIZATION_FAILED).read()
+    assert not isinstance(crash.value, Unanswered)
 
 
 def test_a_broker_older_than_ids_tells_none() -> None:

@@ -5,14 +5,26 @@ The order of the steps and the failure of each: `test_producer`, the worker's us
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.harness.fake_clients import FakeClients, FakeClock
-from tests.harness.fake_producer import FakeProducer
-from worker.kafka.transaction import FENCED, TransactionError, Transactions, UnwrittenError
+from tests.harness.fake_producer import Bounded, FakeProducer, Producers
+from tests.harness.patience import PATIENCE_SECONDS
+from worker.errors import SurroundingsError
+from worker.kafka.bounded import Hung
+from worker.kafka.transaction import (
+    ABORT_SECONDS,
+    FENCED,
+    GRACE_SECONDS,
+    RENEWAL_SECONDS,
+    TransactionError,
+    Transactions,
+    UnwrittenError,
+)
 
 RECORDS = [("in", 0, b"k", b"a", ()), ("in", 1, None, None, [("h", b"1")])]
 METADATA = object()  # of a consumer: handed on as it is
@@ -23,10 +35,11 @@ def made(abort_seconds: float | None = 30.0, clock: FakeClock | None = None) -> 
         FakeClients(producer=FakeProducer),
         "tool",
         timeout_ms=10_000,
-        deadline_seconds=25.0,
+        write_seconds=25.0,
         abort_seconds=abort_seconds,
         options={"message.max.bytes": 10**9},
         clock=clock or FakeClock(),
+        bounded=Bounded(),
     )
 
 
@@ -35,23 +48,9 @@ def fake(transactions: Transactions) -> Any:
 
 
 def commit(transactions: Transactions, **more: Any) -> None:
-    with transactions.transaction():
-        transactions.produce(RECORDS)
-        transactions.commit([TopicPartition("letters", 0, 5, "metadata")], METADATA, **more)
-
-
-class Producers:
-    """Hands out producers; `failures` are those of the ones to come."""
-
-    def __init__(self) -> None:
-        self.made: list[FakeProducer] = []
-        self.failures: dict[str, KafkaError] = {}
-
-    def __call__(self, config: Any) -> FakeProducer:
-        producer = FakeProducer(config)
-        producer.failures = dict(self.failures)
-        self.made.append(producer)
-        return producer
+    with transactions.transaction(3.0) as transaction:
+        transaction.produce(RECORDS)
+        transaction.commit([TopicPartition("letters", 0, 5, "metadata")], METADATA, **more)
 
 
 @pytest.fixture
@@ -59,22 +58,32 @@ def producers() -> Producers:
     return Producers()
 
 
-def over(producers: Producers) -> Transactions:
+@pytest.fixture
+def bounded() -> Bounded:
+    return Bounded()
+
+
+@pytest.fixture
+def transactions(producers: Producers, bounded: Bounded) -> Transactions:
+    """As the worker has them: what fails is decided by another client."""
     return Transactions(
         FakeClients(producer=producers),
         "id",
         timeout_ms=10_000,
-        deadline_seconds=25.0,
+        write_seconds=25.0,
         abort_seconds=None,
         options={},
         clock=FakeClock(),
+        bounded=bounded,
     )
 
 
+# -- a client that is suspect -----------------------------------------------------------------------------------------
+
+
 def test_a_suspect_client_is_replaced_by_the_next_question_and_takes_over_the_id(
-    producers: Producers,
+    transactions: Transactions, producers: Producers
 ) -> None:
-    transactions = over(producers)
     transactions.suspect()
     assert len(producers.made) == 1
     transactions.ask("t", 2.0)
@@ -89,8 +98,9 @@ def test_a_suspect_client_is_replaced_by_the_next_question_and_takes_over_the_id
     assert "begin" not in old.calls
 
 
-def test_a_suspect_client_is_replaced_before_the_next_transaction(producers: Producers) -> None:
-    transactions = over(producers)
+def test_a_suspect_client_is_replaced_before_the_next_transaction(
+    transactions: Transactions, producers: Producers
+) -> None:
     transactions.suspect()
     commit(transactions)
     old, new = producers.made
@@ -100,9 +110,8 @@ def test_a_suspect_client_is_replaced_before_the_next_transaction(producers: Pro
 
 @pytest.mark.parametrize("step", ["list", "init"])
 def test_a_suspect_client_stays_suspect_where_no_new_one_gets_an_answer(
-    producers: Producers, step: str
+    transactions: Transactions, producers: Producers, step: str
 ) -> None:
-    transactions = over(producers)
     transactions.suspect()
     producers.failures = {step: KafkaError(KafkaError._TIMED_OUT)}
     for _ in range(2):
@@ -110,21 +119,163 @@ def test_a_suspect_client_stays_suspect_where_no_new_one_gets_an_answer(
             transactions.ask("t", 2.0)
     with pytest.raises(TransactionError):
         commit(transactions)
-    assert len(producers.made) == 4
-    producers.failures = {}
+    assert len(producers.made) == {"list": 4, "init": 2}[step]
+    producers.failures = producers.last.failures = {}
     commit(transactions)
     assert "commit" in producers.made[-1].calls
 
 
-def test_a_client_is_not_replaced_under_an_open_transaction(producers: Producers) -> None:
-    transactions = over(producers)
-    with transactions.transaction():
+def test_a_client_is_not_replaced_under_an_open_transaction(
+    transactions: Transactions, producers: Producers
+) -> None:
+    with transactions.transaction(3.0) as transaction:
         transactions.suspect()
         transactions.ask("t", 2.0)
-        transactions.produce(RECORDS)
-        transactions.commit([TopicPartition("letters", 0, 5)], METADATA)
+        transaction.produce(RECORDS)
+        transaction.commit([TopicPartition("letters", 0, 5)], METADATA)
     (only,) = producers.made
     assert only.calls == ["begin", "list", "produce", "produce", "flush", "offsets", "commit"]
+
+
+# -- a transaction whose end is not known -----------------------------------------------------------------------------
+
+LEFT_OPEN = [
+    ("begin", KafkaError._STATE),
+    ("flush", KafkaError._TIMED_OUT),
+    ("offsets", KafkaError._TIMED_OUT),
+    ("commit", KafkaError.UNKNOWN),
+]
+
+
+def fail(transactions: Transactions, step: str, code: int) -> Any:
+    """A transaction that fails so; its client."""
+    client = fake(transactions)
+    client.failures = {step: KafkaError(code)}
+    with pytest.raises(TransactionError):
+        commit(transactions)
+    return client
+
+
+@pytest.mark.parametrize(("step", "code"), LEFT_OPEN)
+def test_a_new_client_decides_and_goes_on(
+    transactions: Transactions, producers: Producers, bounded: Bounded, step: str, code: int
+) -> None:
+    failed = fail(transactions, step, code)
+    calls = list(failed.calls)
+    assert calls[-1] == step  # neither aborted nor sent again
+    transactions.decide(5.0)
+    assert fake(transactions) is producers.last is not failed
+    assert fake(transactions).calls == ["list", "init", "poll"]
+    assert bounded.seconds[-1] == RENEWAL_SECONDS + GRACE_SECONDS
+    commit(transactions)
+    assert failed.calls == calls
+    assert len(producers.made) == 2
+
+
+@pytest.mark.parametrize(("step", "code"), LEFT_OPEN)
+def test_what_nobody_decided_is_decided_before_the_next_transaction(
+    transactions: Transactions, producers: Producers, step: str, code: int
+) -> None:
+    """A rebalance may go first: then the next micro-batch comes without a decision."""
+    failed = fail(transactions, step, code)
+    calls = list(failed.calls)
+    commit(transactions)
+    assert fake(transactions).calls[:2] == ["list", "init"]
+    assert failed.calls == calls
+
+
+@pytest.mark.parametrize("step", ["list", "init"])
+def test_a_decision_that_gets_no_answer_leaves_the_transaction_undecided(
+    transactions: Transactions, producers: Producers, step: str
+) -> None:
+    failed = fail(transactions, "commit", KafkaError._TIMED_OUT)
+    producers.failures = {step: KafkaError(KafkaError._TIMED_OUT)}
+    with pytest.raises(KafkaException, match="_TIMED_OUT"):
+        transactions.decide(5.0)
+    producers.failures = producers.last.failures = {}
+    commit(transactions)
+    assert len(producers.made) == {"list": 3, "init": 2}[step]
+    assert "begin" in producers.last.calls
+    assert failed.calls.count("begin") == 1
+
+
+def test_nobody_takes_over_the_id_between_a_failure_and_its_decision(
+    transactions: Transactions, producers: Producers
+) -> None:
+    failed = fail(transactions, "commit", KafkaError._TIMED_OUT)
+    transactions.suspect()
+    transactions.ask("t", 2.0)
+    assert producers.made == [failed]
+    assert failed.calls[-1] == "list"
+
+
+def test_the_contact_is_asked_for_while_a_decision_is_under_way(
+    transactions: Transactions, producers: Producers, bounded: Bounded
+) -> None:
+    """It asks over the client that there is, and neither waits nor makes one more."""
+    failed = fail(transactions, "commit", KafkaError._TIMED_OUT)
+
+    def asked_meanwhile(seconds: float, work: Any) -> Any:
+        asking = threading.Thread(target=transactions.ask, args=("t", 2.0))
+        asking.start()
+        asking.join(PATIENCE_SECONDS)
+        assert not asking.is_alive()
+        return Bounded.__call__(bounded, seconds, work)
+
+    transactions._bounded = asked_meanwhile
+    transactions.decide(5.0)
+    assert len(producers.made) == 2
+    assert failed.calls[-1] == "list"
+    assert producers.last.calls == ["list", "init", "poll"]
+
+
+@pytest.mark.parametrize("returning", [0, 1])
+def test_a_call_that_hangs_is_left_and_its_client_never_used_again(
+    transactions: Transactions, producers: Producers, bounded: Bounded, returning: int
+) -> None:
+    """Of the two steps of a commit; the late one is refused by the broker, which knows a newer client under the id."""
+    bounded.hangs_after = returning
+    with pytest.raises(Hung):
+        commit(transactions)
+    bounded.hangs_after = None
+    (hung,) = producers.made
+    assert bounded.seconds == [3.0 + GRACE_SECONDS] * (returning + 1)
+    (late,) = bounded.left
+    transactions.decide(5.0)
+    before = list(hung.calls)
+    late()
+    assert hung.calls == [*before, ["offsets", "commit"][returning]]  # and none after it
+    commit(transactions)
+    assert hung.calls.count("begin") == 1
+    assert producers.last.calls[-1] == "commit"
+
+
+def test_a_decision_that_hangs_decides_nothing(
+    transactions: Transactions, producers: Producers, bounded: Bounded
+) -> None:
+    fail(transactions, "commit", KafkaError._TIMED_OUT)
+    bounded.hangs_after = 0
+    with pytest.raises(Hung):
+        transactions.decide(5.0)
+    bounded.hangs_after = None
+    transactions.decide(5.0)
+    assert len(producers.made) == 3
+    assert fake(transactions) is producers.last
+
+
+def test_what_is_refused_by_a_check_is_aborted_at_once(transactions: Transactions) -> None:
+    """Nothing is in doubt, and readers need not wait for the broker's timeout."""
+
+    def check() -> None:
+        raise SurroundingsError("another fingerprint")
+
+    with pytest.raises(SurroundingsError):
+        commit(transactions, check=check)
+    assert fake(transactions).calls[-2:] == ["flush", "abort"]
+    assert ABORT_SECONDS in fake(transactions).timeouts
+
+
+# -- what the tools need ----------------------------------------------------------------------------------------------
 
 
 def test_records_and_offsets_go_together_under_the_metadata_of_any_consumer() -> None:
@@ -143,10 +294,10 @@ def test_records_and_offsets_go_together_under_the_metadata_of_any_consumer() ->
 def test_last_offsets_are_told_for_the_records_that_are_to_be_watched() -> None:
     transactions = made()
     last: dict[int, int] = {}
-    with transactions.transaction():
-        transactions.produce(RECORDS)
-        transactions.produce([*RECORDS, RECORDS[0]], last)
-        transactions.commit([], METADATA)
+    with transactions.transaction(3.0) as transaction:
+        transaction.produce(RECORDS)
+        transaction.produce([*RECORDS, RECORDS[0]], last)
+        transaction.commit([], METADATA)
     assert last == {0: 105, 1: 104}
 
 
@@ -230,9 +381,9 @@ def test_the_first_refusal_is_the_one_that_is_told() -> None:
     }
 
     def send() -> None:
-        with transactions.transaction():
-            transactions.produce([RECORDS[0], ("after", 0, b"k", b"b", ())])
-            transactions.commit([TopicPartition("letters", 0, 5, "metadata")], METADATA)
+        with transactions.transaction(3.0) as transaction:
+            transaction.produce([RECORDS[0], ("after", 0, b"k", b"b", ())])
+            transaction.commit([TopicPartition("letters", 0, 5, "metadata")], METADATA)
 
     with pytest.raises(TransactionError) as refused:
         send()

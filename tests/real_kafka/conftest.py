@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.harness.broker import KafkaBroker
-from tests.harness.record import ENOUGH_EVENTS, ENOUGH_FAULTS, RESULTS, Recorder, Row
+from tests.harness.cluster_record import CLUSTER_ENOUGH, CLUSTER_RESULTS, ClusterRow
+from tests.harness.record import RESULTS, Recorder, Row
+
+CLUSTER_SUITE = "tests/real_kafka/test_cluster_faults.py"
 
 _recorder = Recorder()
+_cluster_recorder = Recorder(ClusterRow, CLUSTER_ENOUGH)
 
 
 @pytest.fixture(scope="session")
@@ -26,28 +31,41 @@ def recorder() -> Recorder:
     return _recorder
 
 
+@pytest.fixture(scope="session")
+def cluster_recorder() -> Recorder[ClusterRow]:
+    """The same of those on a cluster."""
+    return _cluster_recorder
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
     """Show the rows; a whole run of `-m faults` also writes them, one of `-k WORDS` renews its own in the record."""
-    if not _recorder.rows:
-        return
-    terminalreporter.section("faults")
-    for row in _recorder.rows:
-        terminalreporter.write_line(_shown(row))
-    if exitstatus == pytest.ExitCode.INTERRUPTED or not _is_recorded(config):
-        return
-    if words := config.getoption("keyword"):
-        if RESULTS.exists():
-            renewed = _recorder.renew(RESULTS, f"make faults ONLY={words}")
-            terminalreporter.write_line(
-                f"renewed in {RESULTS}: {', '.join(renewed) or 'none'}; `make docs` shows it"
-            )
-        return
-    record = _recorder.write(RESULTS, "make faults")
-    verdict = "enough" if record["enough"] else f"TOO FEW: {ENOUGH_EVENTS:,} and {ENOUGH_FAULTS} are wanted"
-    terminalreporter.write_line(f"{record['events']:,} events, {record['faults']} faults: {verdict}")
-    terminalreporter.write_line(f"written to {RESULTS}; `make docs` puts it into docs/reference/results.md")
+    recorded = exitstatus != pytest.ExitCode.INTERRUPTED and _is_recorded(config)
+    for recorder, path in ((_recorder, RESULTS), (_cluster_recorder, CLUSTER_RESULTS)):
+        if not recorder.rows:
+            continue
+        terminalreporter.section(path.stem)
+        for row in recorder.rows:
+            terminalreporter.write_line(_shown(row))
+        words = config.getoption("keyword")
+        if recorded and (path.exists() or not words):
+            make = "make cluster-faults" if CLUSTER_SUITE in config.args else "make faults"
+            terminalreporter.write_line(_written(recorder, path, make, words))
+
+
+def _written(recorder: Recorder[Any], path: Path, make: str, words: str) -> str:
+    """Write a record, or renew the rows of a run of some words in the one that is there; what was done."""
+    if words:
+        renewed = recorder.renew(path, f"{make} ONLY={words}")
+        return f"renewed in {path}: {', '.join(renewed) or 'none'}; `make docs` shows it"
+    record = recorder.write(path, make)
+    least = f"{recorder.enough.events:,} and {recorder.enough.faults}"
+    verdict = "enough" if record["enough"] else f"TOO FEW: {least} are wanted"
+    return (
+        f"{record['events']:,} events, {record['faults']} faults: {verdict}; "
+        f"written to {path}; `make docs` puts it into docs/reference/results.md"
+    )
 
 
 def _is_recorded(config: pytest.Config) -> bool:
@@ -56,11 +74,10 @@ def _is_recorded(config: pytest.Config) -> bool:
         return False
     if float(config.getoption("--share")) != 1:
         return False
-    return all(Path(argument).is_dir() for argument in config.args)
+    return all(Path(argument).is_dir() or argument == CLUSTER_SUITE for argument in config.args)
 
 
 def _shown(row: Row) -> str:
     verdict = f"BROKEN {' '.join(row.broken)}" if row.broken else "holds"
-    seconds = "" if row.seconds_to_ready is None else f", ready after {row.seconds_to_ready} s"
     counts = f"lost {row.lost}, repeated {row.repeated}, wrong {row.wrong}"
-    return f"{row.fault}: {row.events:,} events, {row.faults} faults, {counts}{seconds}: {verdict}"
+    return f"{row.fault}: {row.events:,} events, {row.faults} faults, {counts}{row.measured()}: {verdict}"

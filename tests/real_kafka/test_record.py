@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.harness.cluster_record import CLUSTER_RESULTS, ClusterRow, cluster_table
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.record import INVARIANTS, RESULTS, Recorder, faults_table
+from tests.harness.pauses import Pause
+from tests.harness.record import INVARIANTS, RESULTS, Enough, Recorder, faults_table
+from tests.harness.ride import Ridden
 
 ROOT = Path(__file__).parents[2]
 TOPICS = ["I1", "I2", "I3", "I4", "I5", "I8"]
@@ -150,6 +153,37 @@ def test_the_record_that_is_kept_is_one_to_keep() -> None:
     for row in record["rows"]:
         assert not row["lost"] + row["repeated"] + row["wrong"], row
         assert False not in row["invariants"].values(), row
+
+
+def test_a_row_of_a_cluster_has_its_pauses_and_ends(tmp_path: Path) -> None:
+    """The longest pause of each partition during the faults; pauses between them are nobody's."""
+    recorder = Recorder(ClusterRow, Enough(100, 2))
+    pauses = [Pause(0, 0, 9000), Pause(0, 10_000, 14_000), Pause(1, 20_500, 26_000), Pause(1, 40_000, 90_000)]
+    ridden = [
+        Ridden("stop 1", 9500, 15_000, 1.0, ()),
+        Ridden("kill 2", 20_000, 30_000, 2.26, ("one with 3", "two with 3")),
+    ]
+    with recorder.row("both", checks=["I1", "I7"]) as row:
+        row.rode(ridden, pauses)
+        row.judge(report())
+    assert (row.faults, row.ends, row.pauses, row.pause) == (2, 2, {"0": 4.0, "1": 5.5}, 5.5)
+    assert row.seconds_to_ready == 2.3
+    assert [one["pause"] for one in row.each] == [4.0, 5.5]
+    path = tmp_path / "cluster.json"
+    assert "Not recorded" in cluster_table(path)
+    assert recorder.write(path, "make cluster-faults")["enough"]
+    assert cluster_table(path).splitlines()[-1] == "| both | 100 | 2 | 0 | 0 | 0 | 2 | 5.5 s |"
+
+
+def test_the_record_of_a_cluster_that_is_kept_is_one_to_keep() -> None:
+    """Enough, nothing lost, and no worker ended."""
+    if not CLUSTER_RESULTS.exists():
+        assert "Not recorded" in cluster_table()
+        return
+    record = json.loads(CLUSTER_RESULTS.read_text())
+    assert record["enough"]
+    for row in record["rows"]:
+        assert not row["lost"] + row["repeated"] + row["wrong"] + row["ends"], row
 
 
 SUITE = {

@@ -112,7 +112,7 @@ def test_entries_of_the_offsets_topic() -> None:
     """Both layouts, another group, another topic, a tombstone, a group's own entry."""
 
     def entry(key: bytes, value: bytes | None) -> Message:
-        return Message("__consumer_offsets", 0, 0, 0, key, value, ())
+        return Message("__consumer_offsets", 0, 0, 1234, key, value, ())
 
     def key(group: bytes, topic: bytes, partition: int) -> bytes:
         names = struct.pack(f">h{len(group)}sh{len(topic)}s", len(group), group, len(topic), topic)
@@ -130,7 +130,8 @@ def test_entries_of_the_offsets_topic() -> None:
         entry(key(b"g", b"in", 2), None),
         entry(b"\0\2" + key(b"g", b"in", 2)[2:], third),
     ]
-    assert commits(entries, "g", "in") == [Commit(2, 41, False), Commit(3, 42, False), Commit(2, 7, True)]
+    expected = [Commit(2, 41, False, 1234), Commit(3, 42, False, 1234), Commit(2, 7, True, 1234)]
+    assert commits(entries, "g", "in") == expected
 
 
 def test_copies_are_read_from_data_directories(tmp_path: Path) -> None:

@@ -153,6 +153,9 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
 
     first.terminate()
     feed(site, load[:40])
+    expected = status(site)  # until its session is over: it may come back
+    assert [one["ready"] for one in expected["workers"]] == [None]
+    wait_for(lambda: tool(site, "status").returncode == 1, lambda: str(status(site)), every_s=1)
     none = status(site, code=1)
     assert none["state"] == "empty"
     assert (none["workers"], none["problems"]) == ([], [f"no worker runs in the group {site.name}"])

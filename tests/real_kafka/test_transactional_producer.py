@@ -5,17 +5,19 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import committed_offsets, end_offsets, producer, read_topic
-from worker.errors import Crash, Fenced, SurroundingsError
+from worker.errors import Crash, InDoubt, Overtaken, SurroundingsError
 from worker.events import Message
 from worker.kafka.clients import KafkaClients
 from worker.kafka.membership import Membership, check_group_metadata, group_metadata
@@ -121,7 +123,7 @@ def test_the_group_metadata_of_a_joined_consumer_is_ours(site: Site) -> None:
     (generation,) = struct.unpack_from("<i", made, len(b"CGMDv2:"))
     assert generation >= 1
     assert made == group_metadata(site.name, Membership(generation, site.member.memberid()))
-    check_group_metadata(site.clients, site.name)
+    check_group_metadata(site.clients, site.name, "0")
 
 
 @pytest.mark.parametrize("wrong", ["generation before", "generation after", "another member"])
@@ -133,20 +135,20 @@ def test_a_zombies_commit_is_refused_and_nothing_of_it_is_visible(site: Site, wr
         "generation after": Membership(now.generation + 1, now.member_id),
         "another member": Membership(now.generation, "somebody-else"),
     }[wrong]
-    with pytest.raises(Crash) as crash:
-        site.commit(site.producer(), 7, membership)
-    assert crash.value.exit_code == 3
-    site.producer()  # its successor: takes over the id, which aborts what is open
+    zombie = site.producer()
+    with pytest.raises(Overtaken):
+        site.commit(zombie, 7, membership)
+    zombie.decide()
     site.assert_nothing_is_visible()
 
 
-def test_a_second_worker_with_the_same_instance_id_fences_the_first(site: Site) -> None:
+def test_a_second_worker_with_the_same_transactional_id_leaves_the_first_in_doubt(site: Site) -> None:
+    """Which of the two has to go is for the group to say."""
     first = site.producer()
     site.commit(first, 7)
     second = site.producer()
-    with pytest.raises(Fenced, match="COVERSUMM_INSTANCE_ID") as fenced:
+    with pytest.raises(InDoubt):
         site.commit(first, 8)
-    assert fenced.value.exit_code == 4
     site.commit(second, 9)
     assert committed_offsets(site.servers, site.input, site.name)[0] == 9
     assert [m.value for m in read_topic(site.servers, site.changelog) if m.key == b"a"] == [b"7", b"9"]
@@ -174,14 +176,96 @@ class Slow:
         return left
 
 
-def test_a_transaction_that_the_broker_gave_up_on_is_a_crash_and_no_fencing(site: Site) -> None:
-    """A restart puts it right; exit code 4 would say that another worker has the id."""
+def test_a_transaction_that_the_broker_gave_up_on_is_in_doubt_and_no_fencing(site: Site) -> None:
+    """Exit code 4 would say that another worker has the id."""
     by = site.producer(transaction_timeout_ms=1000)
     by._transactions._producer = Slow(by._transactions._producer, 4.0)  # type: ignore[assignment]
-    with pytest.raises(Crash) as crash:
+    with pytest.raises(InDoubt):
         site.commit(by, 7)
-    assert crash.value.exit_code == 3
+    by.decide()
     site.assert_nothing_is_visible()
+    site.commit(by, 7)
+
+
+class Unheard:
+    """A producer that never hears the answer to one step of a commit, which was sent or was not."""
+
+    def __init__(self, inner: Producer, step: str, sent: bool) -> None:
+        self._inner, self._step, self._sent = inner, step, sent
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._inner, name)
+        return partial(self._unheard, call) if name == self._step else call
+
+    def _unheard(self, call: Callable[..., None], *arguments: Any) -> None:
+        if self._sent:
+            call(*arguments)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+@pytest.mark.parametrize(
+    ("step", "sent", "happened"),
+    [
+        ("send_offsets_to_transaction", False, False),
+        ("send_offsets_to_transaction", True, False),
+        ("commit_transaction", False, False),
+        ("commit_transaction", True, True),
+    ],
+)
+def test_what_a_lost_answer_left_open_is_decided(site: Site, step: str, sent: bool, happened: bool) -> None:
+    by = site.producer()
+    by._transactions._producer = Unheard(by._transactions._producer, step, sent)  # type: ignore[assignment]
+    with pytest.raises(InDoubt):
+        site.commit(by, 7)
+    by.decide()
+    if happened:
+        assert committed_offsets(site.servers, site.input, site.name)[0] == 7
+        assert len(read_topic(site.servers, site.changelog)) == 3
+    else:
+        site.assert_nothing_is_visible()
+    site.commit(by, 8)
+    assert committed_offsets(site.servers, site.input, site.name)[0] == 8
+
+
+@pytest.mark.parametrize("step", ["send_offsets_to_transaction", "commit_transaction"])
+def test_a_call_that_comes_late_does_nothing(site: Site, step: str) -> None:
+    """It hung while a new client took over the id; the broker refuses it."""
+    by = site.producer()
+    hung = Late(by._transactions._producer, step)
+    by._transactions._producer = hung  # type: ignore[assignment]
+    with pytest.raises(InDoubt, match="takes longer"):
+        site.commit(by, 7)
+    by.decide()
+    with pytest.raises(KafkaException):
+        hung.go_on()
+    site.assert_nothing_is_visible()
+    site.commit(by, 8)
+    assert committed_offsets(site.servers, site.input, site.name)[0] == 8
+
+
+class Late:
+    """A producer of which one step hangs until it is told to go on."""
+
+    def __init__(self, inner: Producer, step: str) -> None:
+        self._inner, self._step = inner, step
+        self._released = threading.Event()
+        self._ended: Future[None] = Future()
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._inner, name)
+        return partial(self._hang, call) if name == self._step else call
+
+    def _hang(self, call: Callable[..., None], *arguments: Any) -> None:
+        self._released.wait(PATIENCE_SECONDS)
+        try:
+            self._ended.set_result(call(*arguments))
+        except KafkaException as refused:
+            self._ended.set_exception(refused)
+
+    def go_on(self) -> None:
+        """Do at last what it was asked for; raises what that raises."""
+        self._released.set()
+        self._ended.result(PATIENCE_SECONDS)
 
 
 def test_a_message_beyond_the_limit_ends_the_commit_and_nothing_is_visible(site: Site) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from tests.simulation.fibers import Fiber
+
 SESSION_SECONDS = 6.0
 TRANSACTION_SECONDS = 15.0
 DAY_SECONDS = 24 * 3600.0
@@ -41,8 +43,9 @@ class Clock:
     monotonic = time
 
     def sleep(self, seconds: float, /) -> None:
-        """Nobody sleeps: whoever must wait is parked."""
-        raise AssertionError
+        """Whoever must wait is parked."""
+        until = self.now + seconds
+        Fiber.wait_while(lambda: self.now < until)
 
 
 @dataclass(slots=True, eq=False)
@@ -156,11 +159,18 @@ class _Producer:
 
 
 class Group:
-    """The worker's consumer group: members, one generation after another, and committed offsets."""
+    """The worker's consumer group: static members, one generation after another, and committed offsets.
+
+    Attributes:
+        assigned: by instance id, what the present generation gave to it.
+        replaced: former members whose instance id another one has taken.
+    """
 
     def __init__(self) -> None:
         self.generation = 0
         self.members: dict[str, Any] = {}
+        self.assigned: dict[str, Any] = {}
+        self.replaced: set[str] = set()
         self.joined: set[str] | None = None
         """While the group rebalances: who has joined the next generation."""
         self.committed: dict[int, int] = {}
@@ -170,6 +180,8 @@ class Group:
         """What a broker checks before it takes offsets: nothing at all for a generation below 0."""
         if generation < 0:
             return
+        if member_id in self.replaced:
+            raise Refused(KafkaError.FENCED_INSTANCE_ID, "another member has this instance id")
         if member_id not in self.members:
             raise Refused(KafkaError.UNKNOWN_MEMBER_ID, "unknown member")
         if generation != self.generation:
@@ -195,12 +207,22 @@ class Group:
 
     # -- membership
 
-    def join(self, member_id: str, host: Any) -> None:
-        """A new member: everyone must join again."""
+    def join(self, member_id: str, host: Any) -> Any:
+        """A new member: everyone must join again, unless it takes the place of one with its instance id, and its assignment.
+
+        While the group rebalances it has no place yet to be taken.
+        """
+        former = [one for one, its_host in self.members.items() if its_host.name == host.name]
+        for one in former:
+            del self.members[one]
+            self.replaced.add(one)
         self.members[member_id] = host
+        if former and self.joined is None and host.name in self.assigned:
+            return self.assigned[host.name]
         self.rebalance()
         assert self.joined is not None
         self.joined.add(member_id)
+        return None
 
     def leave(self, member_id: str) -> None:
         """A member is gone, by its own will or not."""
@@ -225,6 +247,8 @@ class Broker:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.group = Group()
+        self.away: dict[str, float] = {}
+        """By what moves (`transactions`, `group`, `logs`, `controller`), until when nobody leads it."""
         self.decided: list[Transaction] = []
         """Committed transactions with offsets, in the order of their commits."""
         self._logs: dict[tuple[str, int], Log] = {}
@@ -236,6 +260,10 @@ class Broker:
         if found is None:
             found = self._logs[topic, partition] = Log(self.clock)
         return found
+
+    def is_away(self, *parts: str) -> bool:
+        """Whether nobody leads one of these at this moment."""
+        return any(self.clock.now < self.away.get(part, 0.0) for part in parts)
 
     # -- transactions
 

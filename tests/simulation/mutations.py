@@ -12,10 +12,11 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.surroundings import Clients
-from worker.errors import Crash
+from worker.errors import InDoubt
 from worker.kafka import producer
 from worker.kafka.clients import READ_TO_END
 from worker.kafka.producer import TransactionalProducer
+from worker.kafka.transaction import Transactions
 from worker.processing import row_writer
 from worker.processing.partitions import Partitions
 from worker.processing.processor import Processor
@@ -24,6 +25,8 @@ from worker.stream.commit import Commit
 from worker.stream.consumer import GuardedConsumer
 from worker.stream.delivery import Delivery
 from worker.stream.gate import OFFSET_KEY, Gate
+from worker.stream.settlement import Settlement
+from worker.stream.takeover import Takeover
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
@@ -32,10 +35,10 @@ def local_rows_before_the_transaction() -> AbstractContextManager[Any]:
     """The local batch is written before the transaction: a crash between leaves rows nobody else has."""
     commit = Commit.__call__
 
-    def early(self: Any, batch: Any, membership: Any) -> None:
+    def early(self: Any, batch: Any, tenure: Any) -> None:
         for partition, changes in batch.rows.items():
             self._gate._databases.write(partition, changes)
-        commit(self, batch, membership)
+        commit(self, batch, tenure)
 
     return patch.object(Commit, "__call__", early)
 
@@ -68,9 +71,9 @@ def every_jump_believed() -> AbstractContextManager[Any]:
     """A first record above the cursor counts as a gap of the log at once; nothing is read again."""
     guard = GuardedConsumer._guard
 
-    def believing(self: Any, fetched: Any, membership: Any) -> Any:
+    def believing(self: Any, fetched: Any, tenure: Any) -> Any:
         self._asked.update(self.cursors)
-        return guard(self, fetched, membership)
+        return guard(self, fetched, tenure)
 
     return _both(patch.object(GuardedConsumer, "_guard", believing), no_seek_back_after_a_dropped_fetch())
 
@@ -89,11 +92,11 @@ def membership_read_live() -> AbstractContextManager[Any]:
 
 
 def stale_batches_taken() -> AbstractContextManager[Any]:
-    """A micro-batch of a past assignment is delivered under the present one."""
+    """A micro-batch of a past tenure is delivered under the present one."""
     deliver = Delivery.deliver
 
     async def taking(self: Any, batch: Any) -> None:
-        await deliver(self, replace(batch, membership=self._assignment.held_membership))
+        await deliver(self, replace(batch, tenure=self._assignment.tenure))
 
     return patch.object(Delivery, "deliver", taking)
 
@@ -147,27 +150,83 @@ def failed_commits_passed_over() -> AbstractContextManager[Any]:
     """After a failed commit the worker aborts and goes on with the next micro-batch."""
     commit = Commit.__call__
 
-    def passing_over(self: Any, batch: Any, membership: Any) -> None:
+    def passing_over(self: Any, batch: Any, tenure: Any) -> None:
         try:
-            commit(self, batch, membership)
-        except Crash:
-            self._producer._transactions._producer.abort_transaction(1)
+            commit(self, batch, tenure)
+        except InDoubt:
             self._processor.committed(batch)
 
     return patch.object(Commit, "__call__", passing_over)
 
 
 def doubtful_commits_retried() -> AbstractContextManager[Any]:
-    """After a commit without an answer the worker commits the same once more."""
+    """After a commit without an answer the worker commits the same once more, without a look at what became of the first."""
     commit = TransactionalProducer.commit
 
     def again(self: Any, *arguments: Any) -> dict[int, int]:
         try:
             return commit(self, *arguments)
-        except Crash:
+        except InDoubt:
             return commit(self, *arguments)
 
     return patch.object(TransactionalProducer, "commit", again)
+
+
+def doubts_not_decided() -> AbstractContextManager[Any]:
+    """It is looked at what is committed while the transaction may still be: offsets and rows as of now, whoever holds the id."""
+    return _both(
+        patch.object(Transactions, "decide", lambda self, seconds: None),
+        takeover_of_what_is_committed_by_then(),
+    )
+
+
+def doubts_taken_for_failures() -> AbstractContextManager[Any]:
+    """What a commit in doubt would have committed is done again from where the worker was, not from where the group is."""
+    fetch_starts = Takeover.fetch_starts
+
+    async def as_before(self: Any) -> Any:
+        held = dict(self._assignment.positions) or getattr(self, "_held_before", {})
+        starts = await fetch_starts(self)
+        if self._assignment.doubt is not None:
+            starts = {p: start._replace(offset=held.get(p, start.offset)) for p, start in starts.items()}
+            self._assignment.starts = starts
+        return starts
+
+    def let_go(self: Any) -> Any:
+        self._held_before = dict(self._assignment.positions)
+        return original(self)
+
+    original = Takeover.let_go
+    return _both(
+        patch.object(Takeover, "fetch_starts", as_before),
+        patch.object(Takeover, "let_go", let_go),
+        patch.object(Partitions, "is_new", lambda self, record: True),
+    )
+
+
+def caches_kept_over_a_doubt() -> AbstractContextManager[Any]:
+    """What was processed and not committed is remembered as if it were."""
+    forget = Processor.forget
+
+    def keeping(self: Any, partitions: Any) -> None:
+        if not self.in_doubt:
+            forget(self, partitions)
+
+    settle = Settlement.settle
+
+    async def marking(self: Any, doubt: Any, next_offsets: Any) -> bool:
+        processor = self._takeover._processor._processor
+        processor.in_doubt = True
+        try:
+            return await settle(self, doubt, next_offsets)
+        finally:
+            processor.in_doubt = False
+
+    return _both(
+        patch.object(Processor, "in_doubt", False, create=True),
+        patch.object(Processor, "forget", keeping),
+        patch.object(Settlement, "settle", marking),
+    )
 
 
 def _isolation(wanted: str, options: Any, level: str) -> AbstractContextManager[Any]:
@@ -207,6 +266,9 @@ MUTATIONS: dict[str, Mutation] = {
         takeover_of_what_is_committed_by_then,
         failed_commits_passed_over,
         doubtful_commits_retried,
+        doubts_not_decided,
+        doubts_taken_for_failures,
+        caches_kept_over_a_doubt,
     )
 }
 
@@ -218,5 +280,8 @@ FOCUS = {
     "membership_read_live": "zombie",
     "failed_commits_passed_over": "arm",
     "doubtful_commits_retried": "arm",
+    "doubts_not_decided": "arm",
+    "doubts_taken_for_failures": "arm",
+    "caches_kept_over_a_doubt": "arm",
 }
 """The kind of step that brings a mutation to light the soonest: in plans full of it, tests need fewer seeds."""

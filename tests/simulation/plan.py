@@ -25,9 +25,21 @@ POINTS = {
     "committed": 1,
     "bounds": 1,
     "read": 4,
+    "ids": 1,
 }
 """Where a process can be struck, and how often it may pass there first."""
 WEIGHTS = {"commit": 4, "offsets": 3, "write": 4, "read": 2, "flush": 2, "fetch": 2}
+
+
+MOVES = (
+    ("transactions",),
+    ("group",),
+    ("logs",),
+    ("controller",),
+    ("transactions", "group"),
+    ("transactions", "group", "logs", "controller"),
+)
+"""What a broker may lead, and hand over when it goes; the last is a cluster that is not there."""
 
 
 class Step(NamedTuple):
@@ -183,6 +195,7 @@ class _Drawing:
             "rewind": 0.5,
             "replace": 0.7,
             "sleep": 0.4,
+            "move": 2.0,
         }
         return calm | {kind: weight * self._faults for kind, weight in faults.items()}
 
@@ -220,7 +233,11 @@ class _Drawing:
         (point,) = random.choices(list(POINTS), [WEIGHTS.get(point, 1) for point in POINTS])
         kind = random.choice(("kill", "kill", "park", "park", "fail", "freeze"))
         when = random.choice(("before", "after"))
-        return point, kind, when, random.randrange(POINTS[point]), random.choice((0, 0, 3, 8))
+        return point, kind, when, random.randrange(POINTS[point]), random.choice((0, 0, 1, 2, 3, 4, 8, 20))
+
+    def _move(self) -> tuple[Any, ...]:
+        parts = self._random.choice(MOVES)
+        return parts, self._random.choice((1, 1, 3, 8, 20))
 
     def _kill(self) -> tuple[Any, ...]:
         return (self._worker(),)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 import faust
+from confluent_kafka import KafkaError
 from faust.types import TP
 
 from tests.simulation.broker import Broker, Refused
@@ -21,7 +22,7 @@ from tests.simulation.fibers import Fiber, Killed, drive
 from tests.simulation.surroundings import Ended, surroundings_of
 from worker.app import assemble
 from worker.coversumm import Counters
-from worker.errors import SurroundingsError
+from worker.errors import Fenced, SurroundingsError
 from worker.limits import Limit
 from worker.processing.stats import Stats
 from worker.settings import Settings
@@ -33,6 +34,29 @@ BUFFERED = 2
 """Micro-batches that wait for the agent."""
 BACKGROUND = ("fetch", "standby")
 """Fibers that never end."""
+LED = {
+    "init": ("transactions",),
+    "begin": (),
+    "produce": ("logs",),
+    "offsets": ("transactions", "group"),
+    "commit": ("transactions",),
+    "abort": ("transactions",),
+    "committed": ("group",),
+    "bounds": ("logs",),
+    "read": ("logs",),
+    "ids": ("controller",),
+}
+"""What a call needs a leader of."""
+CODES = (
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.UNKNOWN,
+)
+"""With what a call fails, or is answered that nobody leads."""
+FATAL = ("fetch", "hand over")
+"""Calls that a cluster does not fail: where they do, the process may end."""
 T = TypeVar("T")
 
 
@@ -44,7 +68,7 @@ class Fault(NamedTuple):
     passes: int
     """How often the point is passed unharmed first."""
     seconds: float = 0.0
-    """How long a parked call takes at least."""
+    """How long a parked call takes at least; and with which of `CODES` one fails."""
 
 
 class DiskFullError(Exception):
@@ -111,6 +135,10 @@ class _Metrics:
     def observe_restore(self, rows: int, remaining: int) -> None:
         """Nobody looks."""
 
+    def observe_doubt(self, committed: bool) -> None:
+        """Count them."""
+        self._process.seen[f"doubts: {'it happened' if committed else 'it did not'}"] += 1
+
 
 class Process:
     """A worker from start to end.
@@ -120,7 +148,8 @@ class Process:
         fibers: its work under way.
         armed: the faults that wait at its points.
         dead: it runs no more; `end` is what ended it, None for a stop that was asked for.
-        excused: something was made to fail: it may end itself.
+        excused: something was made to fail that no cluster fails: it may end itself.
+        contested: there was, or is, another process with its instance id: one of the two may end.
         calm: nothing may happen to it any more.
         core: how the core decided the steps of each committed micro-batch.
     """
@@ -133,7 +162,7 @@ class Process:
         self.disk = disk
         self.fibers: list[Fiber] = []
         self.armed: dict[str, Fault] = {}
-        self.dead = self.frozen = self.excused = self.stopping = self.calm = False
+        self.dead = self.frozen = self.excused = self.stopping = self.calm = self.contested = False
         self.end: BaseException | None = None
         self.member_id = ""
         self.assignment: Assignment | None = None  # given, not taken yet
@@ -143,7 +172,7 @@ class Process:
         self.tell: Callable[[str], None] = lambda _: None
         self.buffer: deque[Any] = deque()
         self.core: list[Counters] = []
-        self._seen = seen
+        self.seen = seen
         self._suspended = True
         self._put_together(settings, partitions)
 
@@ -183,22 +212,25 @@ class Process:
             self.armed[point] = fault._replace(passes=fault.passes - 1)
             fault = None
         if fault is None:
-            return self._act(action)
+            return self._act(point, action)
         del self.armed[point]
-        self._seen[f"{fault.kind} {fault.when} {point}"] += 1
+        self.seen[f"{fault.kind} {fault.when} {point}"] += 1
         if fault.when == "before":
             self._suffer(fault, point)
-        result = self._act(action)
+        result = self._act(point, action)
         if fault.when == "after":
             self._suffer(fault, point)
         return result
 
-    def _act(self, action: Callable[[], T]) -> T:
+    def _act(self, point: str, action: Callable[[], T]) -> T:
         try:
+            if self.broker.is_away(*LED.get(point, ())):
+                raise Refused(
+                    CODES[int(self.broker.clock.now) % len(CODES)], f"nobody leads what {point} needs"
+                )
             return action()
         except Refused as refused:
-            self.excused = True
-            self._seen[f"refused: {refused.args[0].str()}"] += 1
+            self.seen[f"refused: {refused.args[0].str()}"] += 1
             raise
 
     def _suffer(self, fault: Fault, point: str) -> None:
@@ -208,8 +240,10 @@ class Process:
         if fault.kind == "kill":
             raise Killed
         if fault.kind == "fail":
-            self.excused = True
-            raise DiskFullError if point == "write" else Refused(-195, f"simulated failure of {point}")
+            if point == "write":
+                raise DiskFullError
+            self.excused |= point in FATAL
+            raise Refused(CODES[int(fault.seconds) % len(CODES)], f"simulated failure of {point}")
         self.frozen = fault.kind == "freeze"
         clock, until = self.broker.clock, self.broker.clock.now + fault.seconds
         Fiber.park()
@@ -287,6 +321,8 @@ class Process:
     async def _join(self) -> None:
         """Give up what is held and join the next generation."""
         group = self.broker.group
+        if self.member_id in group.replaced:
+            raise Ended(Fenced("what a heartbeat is answered whose instance id another member has"))
         if self.member_id not in group.members:
             self.thread.generation, self.thread.member_id = (
                 -1,
@@ -300,10 +336,9 @@ class Process:
 
     def enter(self) -> None:
         """Join the group as a new member."""
-        self._seen["joined"] += 1
-        self.member_id = f"{self.name}-{self._seen['joined']}"
-        self.assignment = None
-        self.broker.group.join(self.member_id, self)
+        self.seen["joined"] += 1
+        self.member_id = f"{self.name}-{self.seen['joined']}"
+        self.assignment = self.broker.group.join(self.member_id, self)
 
     async def _on_revoked(self, revoked: set[TP]) -> None:
         self.consumer.stop_flow()
@@ -335,7 +370,8 @@ class Process:
         )
         if self.held is not assignment or self.stopping:
             return  # Faust is rebalancing again, or stops
-        self.restored(self)
+        if self.worker.assignment.is_lasting:  # else the restore gave way to the group
+            self.restored(self)
         self.consumer.resume_partitions(self.thread.assigned)
         await self.consumer.perform_seek()
         self.consumer.resume_flow()
@@ -353,6 +389,7 @@ class Process:
         try:
             self.worker.producer.start()
         except SurroundingsError as cause:
+            self.excused = True  # nothing was begun: whoever starts it starts it again
             raise Ended(cause) from cause
         self.enter()
         self.spawn("fetch", lambda: self.consumer._drain_messages(SimpleNamespace(should_stop=False)))
@@ -380,10 +417,12 @@ class Process:
 
     @property
     def is_excused(self) -> bool:
-        """Whether its end was to be expected of what was done to it."""
+        """Whether its end was to be expected of what was done to it; a cluster that hands over what it leads excuses none."""
+        if self.contested and isinstance(self.end, Ended) and isinstance(self.end.cause, Fenced):
+            return True
         cause: BaseException | None = self.end
         while cause is not None:
-            if isinstance(cause, (Refused, DiskFullError, Killed)):
+            if isinstance(cause, (DiskFullError, Killed)):
                 return True
             cause = cause.cause if isinstance(cause, Ended) else cause.__cause__ or cause.__context__
         return self.excused

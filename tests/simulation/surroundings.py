@@ -12,7 +12,9 @@ from types import SimpleNamespace
 from typing import Any, NoReturn, TypeVar
 
 from tests.simulation import clients
+from tests.simulation.broker import Clock
 from tests.simulation.fibers import Fiber, Killed, drive
+from worker.kafka.bounded import Hung
 from worker.kafka.topics import DELETE_RETENTION_MS
 from worker.stream.surroundings import Surroundings
 
@@ -40,7 +42,7 @@ def surroundings_of(process: clients.Caller, databases: clients.Databases) -> Su
         clients=Clients(process),
         databases=databases,
         clock=process.broker.clock,
-        threads=Threads(),
+        threads=Threads(process.broker.clock),
         die=die,
     )
 
@@ -63,7 +65,7 @@ class Clients:
 
     def admin(self, on_error: Any = None) -> Any:
         """Tells of topics, which stay what they are."""
-        return Admin()
+        return Admin(self._process)
 
 
 class _Answer(SimpleNamespace):
@@ -73,6 +75,9 @@ class _Answer(SimpleNamespace):
 
 class Admin:
     """What the worker asks about its topics: each has an id, and keeps tombstones as long as it was created to."""
+
+    def __init__(self, process: clients.Caller) -> None:
+        self._process = process
 
     def poll(self, timeout: float) -> int:
         """Nothing to log."""
@@ -84,6 +89,7 @@ class Admin:
 
     def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, _Answer]:
         """The id of the one topic there is of a name; no partition is ever added."""
+        self._process.call("ids", lambda: None)
         return {
             name: _Answer(answer=SimpleNamespace(topic_id=f"the id of {name}", partitions=[None]))
             for name in topics.topic_names
@@ -129,14 +135,21 @@ class _Lock:
 
 
 class _InOrder:
-    """One thread: work waits until the work before it is done. No deadline passes: a call that takes long is parked."""
+    """One thread: work waits until the work before it is done."""
 
     def __init__(self) -> None:
         self._lock = _Lock()
 
-    async def run(self, work: Callable[[], T], seconds: float | None = None) -> T:
+    async def run(self, work: Callable[[], T]) -> T:
         with self._lock:
             return work()
+
+
+def _raising(error: BaseException) -> Callable[[], Any]:
+    def again() -> Any:
+        raise error
+
+    return again
 
 
 class _Thread:
@@ -153,6 +166,9 @@ class _Thread:
 class Threads:
     """Fibers in place of threads and tasks; see `worker.stream.surroundings`."""
 
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
     def lock(self) -> _Lock:
         """A lock that parks who waits for it."""
         return _Lock()
@@ -164,6 +180,26 @@ class Threads:
     def in_order(self, name: str) -> _InOrder:
         """Work that waits for the work before it."""
         return _InOrder()
+
+    def within(self, seconds: float, work: Callable[[], T], /) -> T:
+        """In a fiber of its own: one that is parked for longer is left there, and does its work when nobody waits for it."""
+        outcomes: list[Callable[[], T]] = []
+
+        def run() -> None:
+            try:
+                result = work()
+            except BaseException as raised:
+                outcomes.append(_raising(raised))
+            else:
+                outcomes.append(lambda: result)
+
+        assert Fiber.current is not None
+        until = self._clock.now + seconds
+        Fiber("call", run, Fiber.current.siblings).resume()
+        Fiber.wait_while(lambda: not outcomes and self._clock.now < until)
+        if not outcomes:
+            raise Hung
+        return outcomes[0]()
 
     async def beside(self, work: Callable[[], T]) -> T:
         """At once: whatever blocks in it parks the fiber."""

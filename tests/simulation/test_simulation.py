@@ -60,18 +60,21 @@ def test_a_run_silences_no_log_but_its_own() -> None:
 
 
 def test_a_zombie_that_wakes_in_its_commit_is_refused() -> None:
-    """One worker stops just before its commit; its successor waits until the broker aborts it, and goes on from there."""
+    """One worker stops just before its commit; its successor waits until the broker aborts it, and goes on from there.
+
+    Woken, it finds that its commit never happened, and takes over what the group gives it next, its successor's rows included.
+    """
     story = _zombie(seconds=16)
-    assert "w1 agent: commit" in story
-    assert any(
-        "w0 ended: Ended(Crash('the transaction of a micro-batch failed (_FENCED" in line for line in story
-    )
+    assert "w1 call: commit" in story
+    thawed = story.index("-- thaw()")
+    assert "w0 recovery: write" in story[thawed:]
+    assert not any(" ended" in line for line in story)
 
 
 def test_a_zombie_in_time_is_waited_for() -> None:
     """The same, but it wakes before its transaction runs out: it commits, and the successor has nothing left to do."""
     story = _zombie(seconds=0)
-    assert "w1 agent: commit" not in story
+    assert "w1 call: commit" not in story
     assert "w0 agent: write" in story
 
 

@@ -144,6 +144,7 @@ class World:
             self.broker.decide(transaction, COMMITTED)
         self._upstream.clear()
         self.armed.clear()
+        self.broker.away.clear()
         self._away.clear()
         for process in self._processes():
             process.frozen, process.calm = False, True
@@ -214,6 +215,7 @@ class World:
             process.restored = self._check_restored
             process.tell = self.tell
             self.workers[number] = process
+            process.contested = any(zombie.name == process.name for zombie in self.zombies)
             process.start()
             self._look_at(process)
         return process
@@ -317,6 +319,7 @@ class World:
                 if self.setup.standbys and len(members) > 1 and (owners[p] + 1) % len(members) == number
             )
             process.assignment = Assignment(group.generation, actives, standbys)
+            group.assigned[process.name] = process.assignment
             self.tell(f"{process.name} is given {process.assignment}")
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -351,6 +354,12 @@ class World:
     def step_hole(self, partition: int, offsets: int) -> None:
         """Offsets without records, as compaction leaves them."""
         self.broker.log(self.settings.input_topic, partition).end += offsets
+
+    def step_move(self, parts: tuple[str, ...], seconds: int) -> None:
+        """Brokers hand over what they lead; for so long nobody does."""
+        self.seen[f"moved: {' and '.join(parts)}"] += 1
+        for part in parts:
+            self.broker.away[part] = self.clock.now + seconds
 
     def step_tick(self, seconds: int) -> None:
         """Nothing happens for a while."""
@@ -411,6 +420,7 @@ class World:
         process = self.workers[worker]
         if process is not None and process.frozen and not process.dead:
             self.seen["replaced"] += 1
+            process.contested = True
             self.zombies.append(process)
             self.workers[worker] = None
             self.disks[worker] = {}

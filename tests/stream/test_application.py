@@ -17,6 +17,7 @@ from worker.settings import Settings
 from worker.storage.databases import Databases
 from worker.stream import application as module
 from worker.stream.application import CoverSummApp, check_faust, faust_app
+from worker.stream.assignor import StaticAssignor
 from worker.stream.consumer import GuardedConsumer
 from worker.stream.surroundings import Surroundings
 from worker.stream.table import CommittedTable
@@ -28,6 +29,7 @@ def app(tmp_path: Path) -> Iterator[CoverSummApp]:
         bootstrap_servers="one:9092, two:9093",
         input_topic="reviews",
         app_id="app",
+        instance_id="three",
         data_dir=tmp_path,
         embedder="none",
         batch_size=77,
@@ -69,6 +71,8 @@ def test_faust_is_set_up_so_that_nothing_is_lost(app: Any) -> None:
     assert str(conf.processing_guarantee.value) == "at_least_once"
     assert (conf.topic_partitions, conf.broker_max_poll_records, conf.broker_session_timeout) == (5, 77, 12.0)
     assert conf.table_standby_replicas == 1
+    assert conf.consumer_group_instance_id == "three"
+    assert conf.PartitionAssignor is StaticAssignor
     assert [str(url) for url in conf.broker] == ["kafka://one:9092", "kafka://two:9093"]
 
 

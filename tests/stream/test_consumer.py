@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from tests.harness.consumer_thread import ConsumerThread, Fetched
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import CHANGELOG as CHANGELOG_TOPIC
-from tests.harness.stream import INPUT, End, Parts, make_app
+from tests.harness.stream import INPUT, INSTANCE, End, Parts, make_app
 from worker.errors import Crash, SurroundingsError
 from worker.kafka.membership import Membership
 from worker.kafka.offsets import Start
-from worker.stream.consumer import FETCH_MAX_WAIT_MS, GuardedConsumer, GuardedTransport, _ConsumerThread
+from worker.stream.assignment import Tenure
+from worker.stream.consumer import GuardedConsumer, GuardedTransport
 from worker.stream.micro_batch import MicroBatch
 
 A, B, CHANGELOG = TP(INPUT, 0), TP(INPUT, 1), TP(CHANGELOG_TOPIC, 0)
@@ -118,6 +119,12 @@ class Rig:
         await self.consumer.perform_seek()
         self.consumer.resume_flow()
 
+    async def doubt(self, starts: dict[int, int]) -> None:
+        """A commit is in doubt, and settled: the partitions are taken over again, under the same membership."""
+        self.held.suspend("no answer")
+        self.held.end()
+        await self.seek(starts)
+
     async def join(self, starts: dict[int, int], *others: TP) -> None:
         await self.assign({TP(INPUT, p) for p in starts} | set(others))
         await self.seek(starts)
@@ -146,7 +153,7 @@ async def test_a_fetch_becomes_one_micro_batch_with_its_records_unchanged(app: A
         (INPUT, 1, 7, 1007, b"key", b"7"),
     )
     assert (batch.starts, batch.ends) == ({0: 3, 1: 7}, {0: 5, 1: 8})
-    assert batch.membership == rig.held.membership == Membership(2, "member")
+    assert batch.tenure == rig.held.tenure == Tenure(0, Membership(2, "member", INSTANCE))
     message = rig.consumer._as_message(batch)
     assert message.value is batch
     assert message.generation_id == 2
@@ -266,6 +273,52 @@ async def test_nothing_is_handed_over_when_the_membership_changed_during_the_fet
     assert offsets(await rig.poll()) == [
         *range(10, 15)
     ]  # read again, though no later record shows that they are missing
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("when", ["during", "after"])
+async def test_nothing_is_handed_over_that_was_fetched_before_a_doubt(app: Any, when: str) -> None:
+    """The group has not changed, and its membership is the same: only the epoch tells that everything was taken over again."""
+    rig = Rig(app, {A: [*range(15)], B: []})
+    await rig.join({0: 10})
+
+    async def doubt() -> None:
+        await rig.doubt({0: 10})
+
+    setattr(rig.thread, when, doubt)
+    assert await rig.poll() is None
+    batch = await rig.poll()
+    assert offsets(batch) == [*range(10, 15)]
+    assert batch.tenure == rig.held.tenure == Tenure(1, Membership(2, "member", INSTANCE))
+
+
+@pytest.mark.asyncio
+async def test_a_doubt_while_lingering_drops_the_fetch(app: Any) -> None:
+    rig = Rig(app, {A: [*range(5)], B: []})
+    await rig.join({0: 0})
+    rig.consumer._linger_seconds = 0.001
+
+    async def doubt() -> None:
+        async def later() -> None:
+            await rig.doubt({0: 2})
+
+        rig.thread.during = later  # of the second fetch
+
+    rig.thread.after = doubt
+    assert await rig.poll() is None
+    rig.consumer._linger_seconds = 0
+    assert offsets(await rig.poll()) == [2, 3, 4]
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_fetched_while_a_commit_is_in_doubt(app: Any) -> None:
+    rig = Rig(app, {A: [0], B: []})
+    await rig.join({0: 0})
+    rig.held.suspend("no answer")
+    assert await rig.poll() is None
+    assert rig.thread.fetched == []
+    await rig.doubt({0: 0})
+    assert offsets(await rig.poll()) == [0]
 
 
 @pytest.mark.asyncio
@@ -448,7 +501,20 @@ _OFFSETS = st.lists(st.integers(1, 4), min_size=1, max_size=40).map(
     lambda steps: [sum(steps[: i + 1]) for i in range(len(steps))]
 )
 _BENDS = st.tuples(st.sampled_from(["honest", "ahead", "stale", "empty", "short"]), st.integers(1, 12))
-_REBALANCES = st.sampled_from(["", "", "", "before", "during", "after", "revoked during", "revoked after"])
+_REBALANCES = st.sampled_from(
+    [
+        "",
+        "",
+        "",
+        "before",
+        "during",
+        "after",
+        "revoked during",
+        "revoked after",
+        "doubt during",
+        "doubt after",
+    ]
+)
 _TURNS = st.lists(
     st.tuples(_BENDS, _BENDS, _REBALANCES, st.booleans(), st.sampled_from([{A, B}, {A, B}, {A}, {B}])),
     max_size=25,
@@ -468,7 +534,7 @@ class Life:
     def commit(self) -> None:
         """The delivery's two checks, then the commit."""
         for batch in self.waiting:
-            if batch.membership == self.rig.held.membership:
+            if batch.tenure == self.rig.held.tenure:
                 for partition, start in batch.starts.items():
                     assert start == self.committed[partition], "the chain broke"
                 for one in batch.records:
@@ -480,27 +546,29 @@ class Life:
         await self.rig.revoke()
         await self.come_back()
 
+    async def doubt(self) -> None:
+        await self.rig.doubt({tp.partition: self.committed[tp.partition] for tp in self.assigned})
+
     async def come_back(self) -> None:
         await self.rig.join({tp.partition: self.committed[tp.partition] for tp in self.assigned})
 
     async def turn(self, bend_a: Any, bend_b: Any, rebalance: str, commit: bool, assigned: set[TP]) -> None:
         thread = self.rig.thread
         thread.bend = {A: bend_a, B: bend_b}
-        if rebalance:
+        kind, _, when = rebalance.rpartition(" ")
+        if rebalance and kind != "doubt":
             self.assigned = assigned
-        if rebalance == "before":
+        if when == "before":
             await self.rebalance()
-        elif rebalance:
-            what, when = (
-                (self.rig.revoke, rebalance.split()[1]) if " " in rebalance else (self.rebalance, rebalance)
-            )
+        elif when:
+            what = {"": self.rebalance, "revoked": self.rig.revoke, "doubt": self.doubt}[kind]
             setattr(thread, when, what)
         batch = await self.rig.poll()
         if batch is not None:
-            assert batch.membership == self.rig.held.membership
+            assert batch.tenure == self.rig.held.tenure
             self.waiting.append(batch)
         thread.during = thread.after = None
-        if " " in rebalance:
+        if kind == "revoked":
             await self.come_back()
         if commit:
             self.commit()
@@ -552,19 +620,31 @@ async def test_the_membership_is_captured_when_the_assignment_is_made_and_never_
     await rig.join({0: 0})
     rig.thread.generation, rig.thread.member_id = -1, ""  # what aiokafka has after a failed heartbeat
     batch = await rig.poll()
-    assert batch.membership == Membership(2, "member")
-    assert rig.held.membership == Membership(2, "member")
+    assert batch.tenure.membership == Membership(2, "member", INSTANCE)
+    assert rig.held.membership == Membership(2, "member", INSTANCE)
 
 
 @pytest.mark.asyncio
-async def test_a_membership_is_held_until_its_partitions_are_revoked(app: Any) -> None:
+async def test_a_takeover_that_gave_way_to_the_group_seeks_nothing(app: Any) -> None:
+    """The brokers that did not let it be done would not tell the offsets either."""
+    rig = Rig(app, {A: [0]})
+    await rig.join({0: 0})
+    await rig.consumer.on_partitions_revoked({A})
+    rig.parts.logs.input.starts = None  # to be asked by nobody
+    rig.held.starts = None
+    await rig.consumer.perform_seek()
+    assert not rig.held.is_flowing
+
+
+@pytest.mark.asyncio
+async def test_a_tenure_lasts_until_its_partitions_are_revoked(app: Any) -> None:
     """What is handed over later, or not committed by then, is read again after the next takeover."""
     rig = Rig(app, {A: [0], B: []})
-    assert rig.held.held_membership is None
+    assert rig.held.tenure is None
     await rig.join({0: 0})
-    assert rig.held.held_membership == Membership(2, "member")
+    assert rig.held.tenure == Tenure(0, Membership(2, "member", INSTANCE))
     await rig.consumer.on_partitions_revoked({A, B})
-    assert rig.held.held_membership is None
+    assert rig.held.tenure is None
 
 
 @pytest.mark.asyncio
@@ -599,23 +679,6 @@ async def test_faust_acknowledges_no_gap(app: Any) -> None:
     await rig.consumer._add_gap(A, 0, 50)
     assert not rig.consumer._gap.get(A)
     assert rig.consumer._new_offset(A) is None
-
-
-@pytest.mark.asyncio
-async def test_the_input_is_read_committed_and_never_reset(app: Any) -> None:
-    rig = Rig(app, {A: [], B: []})
-    thread = GuardedConsumer._new_consumer_thread(rig.consumer)
-    assert isinstance(thread, _ConsumerThread)
-    made = thread._create_worker_consumer(app.transport)
-    try:
-        assert made._isolation_level == "read_committed"
-        assert made._auto_offset_reset == "none"
-        assert made._enable_auto_commit is False
-        assert made._fetch_max_wait_ms == FETCH_MAX_WAIT_MS
-        assert rig.consumer.in_transaction is False  # Faust's own transactions stay off
-    finally:
-        await made.stop()
-        thread.thread_loop.close()
 
 
 # -- where to start ---------------------------------------------------------------------------------------------------

@@ -88,14 +88,75 @@ def test_ready_then_each_rebalance_once(held: Assignment, clock: FakeClock, told
     assert [line for line, _ in told()] == ["rebalanced in 0.00 s: had partitions 0-1, has none of 6"]
 
 
+@pytest.mark.parametrize(
+    ("happened", "outcome"), [(True, "it had happened"), (False, "it had not, and is done again")]
+)
+def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
+    held: Assignment,
+    clock: FakeClock,
+    told: Told,
+    caplog: pytest.LogCaptureFixture,
+    happened: bool,
+    outcome: str,
+) -> None:
+    take(held, {0, 1}, {2})
+    told()
+    held.suspend("_TIMED_OUT: no answer")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert told() == [
+        (
+            "a commit is in doubt (_TIMED_OUT: no answer): nothing is lost, it is being found out whether it happened",
+            {"doubt": "_TIMED_OUT: no answer", "partitions": [0, 1]},
+        )
+    ]
+    clock.now_s += 2.5
+    held.journal.restored(3, 2, 0.25)
+    held.end()
+    held.begin({0, 1}, {2})
+    held.positions = {0: 10, 1: 10}
+    held.journal.settled(happened)
+    held.flow()
+    ((line, facts),) = told()
+    assert line == (
+        f"goes on after 2.50 s with partitions 0-1 and a copy of 2: the commit in doubt is decided, {outcome}; "
+        "restored 3 rows of 2 partitions in 0.25 s"
+    )
+    assert (facts["doubt"], facts["committed"], facts["seconds"]) == ("_TIMED_OUT: no answer", happened, 2.5)
+    held.flow()
+    assert told() == []
+
+
+def test_a_rebalance_that_goes_before_a_decision_is_told_as_one(
+    held: Assignment, clock: FakeClock, told: Told
+) -> None:
+    take(held, {0, 1})
+    held.suspend("no answer")
+    clock.now_s += 2
+    held.revoke()
+    clock.now_s += 1
+    told()
+    take(held, {0})
+    ((line, facts),) = told()
+    assert line == "rebalanced in 1.00 s: had partitions 0-1, has 0 of 6"
+    assert "doubt" not in facts
+
+
+def test_a_doubt_after_a_rebalance_began_has_no_line(held: Assignment, told: Told) -> None:
+    take(held, {0, 1})
+    held.revoke()
+    told()
+    held.suspend("no answer")
+    assert told() == []
+
+
 def test_a_takeover_that_ends_after_a_signal_begins_nothing(held: Assignment, told: Told) -> None:
     """The group rebalances while the worker is told to stop: what it gives out is for whoever comes next."""
     take(held, {0, 1})
     held.leave_off()
-    assert held.held_membership is None
+    assert held.tenure is None
     told()
     take(held, {0, 1, 2})
-    assert held.held_membership is None
+    assert held.tenure is None
     assert not held.is_flowing
     assert told() == []
 

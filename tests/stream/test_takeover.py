@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
+from tests.harness.fake_clients import FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import INPUT, Parts
-from worker.errors import Crash, SurroundingsError
+from worker.errors import Crash, SurroundingsError, Unanswered
 from worker.kafka.membership import Membership
-from worker.kafka.offsets import Start
+from worker.kafka.offsets import LogBounds, Start
 from worker.state import FingerprintMismatch
 from worker.stream.assignment import Role
 from worker.stream.gate import CHANGELOG_ID_KEY, OFFSET_KEY
+from worker.stream.takeover import PAUSE_SECONDS
 
 START = Start(5, True, 9)
 
@@ -38,8 +41,8 @@ class FakeReader:
     def restore(self, goals: Mapping[int, int], on_progress: Callable[[int, int], None]) -> int:
         self.rig.log.append(("restore", self.starts, dict(goals)))
         on_progress(3, 2)
-        if self.rig.restore_failure:
-            raise self.rig.restore_failure
+        if self.rig.restore_failures:
+            raise self.rig.restore_failures.pop(0)
         if self.rig.restore_waits:
             self.rig.restoring.set()
             assert self.stop_called.wait(PATIENCE_SECONDS)
@@ -47,7 +50,10 @@ class FakeReader:
         if self.stopped:
             return 0
         for partition, start in self.starts.items():
-            self.apply(partition, start, {b"row": b"restored"}, goals[partition] - 1)
+            if start < goals[partition]:
+                self.apply(partition, start, {b"row": b"restored"}, goals[partition] - 1)
+        self.rig.at_restore()
+        on_progress(3, 0)
         return len(self.starts)
 
     def follow(self) -> None:
@@ -65,12 +71,15 @@ class Rig(Parts):
 
     def __init__(self, data_dir: Path) -> None:
         self.deaths: list[BaseException] = []
-        super().__init__(data_dir, die=self.deaths.append)
+        super().__init__(data_dir, die=self.deaths.append, clock=FakeClock())
         self.log = self.logs.calls
         self.readers: list[FakeReader] = []
-        self.restore_failure: Exception | None = None
+        self.restore_failures: list[Exception] = []  # of the next restores
+        self.at_restore: Callable[[], None] = lambda: None  # happens when one has applied its rows
         self.follow_failure: Exception | None = None
-        self.begin_failure: Exception | None = None
+        self.begin_failures: list[Exception] = []  # of the next looks at the state
+        self.sought: list[dict[int, int]] = []
+        self.takeover.seek = self._seek
         self.restore_waits = False
         self.restoring, self.following = threading.Event(), threading.Event()
         self.starts_wait: threading.Event | None = None
@@ -86,8 +95,13 @@ class Rig(Parts):
             assert self.starts_wait.wait(PATIENCE_SECONDS)
 
     def _begin(self) -> None:
-        if self.begin_failure:
-            raise self.begin_failure
+        if self.begin_failures:
+            raise self.begin_failures.pop(0)
+
+    async def _seek(self) -> None:
+        assert self.assignment.starts is not None
+        self.sought.append({p: start.offset for p, start in self.assignment.starts.items()})
+        self.assignment.flow()
 
     def assigned(self, *inputs: int, start: Start = START) -> None:
         """The group has assigned these."""
@@ -98,6 +112,19 @@ class Rig(Parts):
     async def recovered(self, actives: set[int], standbys: set[int] | None = None) -> None:
         self.assigned(*actives)
         await self.takeover.run(actives, standbys or set())
+
+    async def flowing(self, actives: set[int], standbys: set[int] | None = None) -> None:
+        """A takeover to its last step."""
+        await self.recovered(actives, standbys)
+        await self._seek()
+        self.sought.clear()
+
+    async def again(self) -> dict[int, int] | None:
+        """A takeover after a doubt; what it found, None where it found nothing out."""
+        found: list[dict[int, int]] = []
+        self.assignment.suspend("no answer")
+        await self.takeover.again(lambda starts: found.append(dict(starts)))
+        return found[0] if found else None
 
     def stored(self, partition: int = 0) -> tuple[dict[bytes, bytes], int]:
         rows = dict(self.databases.rows(partition).scan(b""))
@@ -125,6 +152,14 @@ async def test_offsets_first_then_the_end_of_the_log_then_the_restore_then_the_s
     assert rig.assignment.positions == {0: 5}
     assert rig.assignment.starts == {0: START}  # for the seek
     assert rig.deaths == []
+
+
+@pytest.mark.asyncio
+async def test_what_the_worker_left_open_is_decided_first(rig: Rig) -> None:
+    """The offsets would wait until the broker gives up on it."""
+    rig.is_doubtful = True
+    await rig.recovered({0})
+    assert rig.log[:2] == ["decide", "offsets"]
 
 
 @pytest.mark.asyncio
@@ -163,13 +198,154 @@ async def test_a_worker_without_partitions_takes_over_nothing(rig: Rig) -> None:
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("step", ["restore_failure", "begin_failure"])
-async def test_a_takeover_that_fails_ends_the_process(rig: Rig, step: str) -> None:
+@pytest.mark.parametrize("step", ["restore_failures", "begin_failures"])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        RuntimeError("disk full"),
+        Crash("not a row"),
+        SurroundingsError("another fingerprint"),
+        KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)),
+    ],
+)
+async def test_a_takeover_that_fails_ends_the_process(rig: Rig, step: str, failure: Exception) -> None:
     """Faust swallows what is raised here, and the worker would report ready."""
-    failure = RuntimeError("disk full")
-    setattr(rig, step, failure)
+    setattr(rig, step, [failure])
     await rig.recovered({0})
     assert rig.deaths == [failure]
+
+
+# -- brokers that do not answer ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("step", ["restore_failures", "begin_failures"])
+@pytest.mark.parametrize(
+    "failure",
+    [Unanswered("the restore stands still"), KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))],
+)
+async def test_a_takeover_begins_again_while_brokers_do_not_answer(
+    rig: Rig, step: str, failure: Exception
+) -> None:
+    """All of it: what one step found out may be of another time than what the next one does."""
+    setattr(rig, step, [failure] * 3)
+    began_s = rig.surroundings.clock.monotonic()
+    await rig.recovered({0})
+    assert rig.deaths == []
+    assert [entry for entry in rig.log if entry in ("offsets", "ids")] == ["offsets", "ids"] * 4
+    assert rig.surroundings.clock.monotonic() - began_s == 3 * PAUSE_SECONDS
+    assert rig.stored() == ({b"row": b"restored"}, 9)
+    assert rig.assignment.positions == {0: 5}
+
+
+@pytest.mark.asyncio
+async def test_offsets_that_are_not_told_are_asked_for_again(rig: Rig) -> None:
+    answer, failures = rig.logs.input.starts, [Unanswered("offsets are not told")] * 2
+
+    def starts(partitions: list[int]) -> Any:
+        if failures:
+            raise failures.pop()
+        return answer(partitions)
+
+    rig.logs.input.starts = starts
+    await rig.recovered({0})
+    assert rig.deaths == []
+    assert rig.assignment.positions == {0: 5}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("ending", ["let go", "revoked"])
+async def test_a_takeover_that_waits_for_brokers_ends_with_its_assignment(rig: Rig, ending: str) -> None:
+    """At a rebalance the group waits for it: brokers may take long."""
+    rig.restore_failures = [Unanswered("the restore stands still")] * 10_000
+    began = len(rig.restore_failures) - 3
+    sleep = rig.surroundings.clock.sleep
+    reached = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slept(seconds: float) -> None:
+        sleep(seconds)
+        if len(rig.restore_failures) == began:
+            if ending == "revoked":
+                rig.assignment.revoke()
+            loop.call_soon_threadsafe(reached.set)
+
+    rig.surroundings.clock.sleep = slept  # type: ignore[method-assign]
+    recovery = asyncio.ensure_future(rig.recovered({0}))
+    await asyncio.wait_for(reached.wait(), PATIENCE_SECONDS)
+    if ending == "let go":
+        await asyncio.wait_for(rig.takeover.let_go(), PATIENCE_SECONDS)
+    await asyncio.wait_for(recovery, PATIENCE_SECONDS)
+    assert rig.restore_failures, "it went on until brokers answered"
+    assert rig.deaths == []
+    assert rig.assignment.positions == {}
+
+
+# -- after a doubt ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_what_is_held_is_taken_over_again_with_everything_that_was_cached_forgotten(rig: Rig) -> None:
+    await rig.flowing({0}, {1})
+    tenure, reader = rig.assignment.tenure, rig.readers[0]
+    rig.log.clear()
+    rig.processor.forgotten.clear()
+    rig.logs.committed = {0: Start(7, True, 9)}  # the commit in doubt had happened
+    rig.processor.applied = {0: 7}
+    rig.logs.bounds = LogBounds(0, 14, 0)
+    assert await rig.again() == {0: 7}
+    assert rig.log[:4] == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 10}, {0: 14})]
+    assert rig.stored() == ({b"row": b"restored"}, 13)
+    assert rig.processor.forgotten == [[0], [0]]  # when it was let go of, and when it was restored
+    assert rig.sought == [{0: 7}]
+    assert rig.assignment.positions == {0: 7}
+    assert rig.assignment.roles == {0: Role.ACTIVE, 1: Role.STANDBY}
+    assert rig.assignment.tenure not in (None, tenure)
+    with pytest.raises(Crash):
+        reader.apply(0, 14, {b"late": b"1"}, 20)
+    await rig.takeover.let_go()
+
+
+@pytest.mark.asyncio
+async def test_a_commit_that_had_not_happened_is_read_again(rig: Rig) -> None:
+    await rig.flowing({0})
+    assert await rig.again() == {0: 5}
+    assert rig.sought == [{0: 5}]
+
+
+@pytest.mark.asyncio
+async def test_a_doubt_waits_for_brokers_like_any_takeover(rig: Rig) -> None:
+    await rig.flowing({0})
+    rig.restore_failures = [Unanswered("the restore stands still")] * 5
+    assert await rig.again() == {0: 5}
+    assert rig.assignment.is_flowing
+    assert rig.deaths == []
+
+
+@pytest.mark.asyncio
+async def test_a_group_that_takes_the_partitions_back_meanwhile_goes_first(rig: Rig) -> None:
+    """It waits for the end of it: the restore is not completed, and nothing is found out or read."""
+    await rig.flowing({0})
+    rig.logs.bounds = LogBounds(0, 14, 0)
+    rig.at_restore = rig.assignment.revoke
+    assert await rig.again() is None
+    assert rig.readers[-1].stopped
+    assert rig.sought == []
+    assert rig.assignment.positions == {}
+    assert rig.deaths == []
+
+
+@pytest.mark.asyncio
+async def test_a_commit_alone_is_progress_after_a_doubt(rig: Rig) -> None:
+    """Else the watchdog would never end a worker whose every commit is in doubt."""
+    await rig.flowing({0})
+    rig.assignment.suspend("no answer")
+    rig.assignment.progress.at = 0.0
+    await rig.takeover.begin_processing({0: START})
+    assert rig.assignment.progress.at == 0.0
+    rig.assignment.doubt = None
+    await rig.takeover.begin_processing({0: START})
+    assert rig.assignment.progress.at > 0
 
 
 # -- rebalances -------------------------------------------------------------------------------------------------------

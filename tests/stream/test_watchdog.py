@@ -226,6 +226,32 @@ def test_a_rebalance_hinders(status: WorkerStatus, app: Any) -> None:
     assert status.ready() == (False, "rebalancing")
 
 
+def test_a_commit_in_doubt_hinders_until_it_is_settled(status: WorkerStatus, assignment: Assignment) -> None:
+    assignment.suspend("no answer")
+    with assignment.progress.busy():
+        assert status.stall() == "a commit is in doubt: no answer"
+    assert status.ready() == (False, "finding out whether a commit happened")
+    assert status.partitions() == (0, 2)
+    assignment.flow()
+    assert status.stall() is None
+    assert status.ready()[0]
+
+
+def test_a_commit_in_doubt_without_a_broker_is_no_reason_to_end(
+    status: WorkerStatus, assignment: Assignment, clock: FakeClock
+) -> None:
+    assignment.suspend("no answer")
+    clock.now_s += 1000
+    assert status.stall() is None
+    assert status.ready() == (False, "no broker for 1000 s")
+
+
+def test_a_takeover_hinders_until_it_is_over(status: WorkerStatus, assignment: Assignment) -> None:
+    """One that begins again and again, because brokers do not answer, is ended by the watchdog."""
+    assignment.is_flowing = False
+    assert status.stall() == "partitions are being taken over"
+
+
 def test_a_worker_that_was_told_to_end_says_so(
     status: WorkerStatus, app: Any, assignment: Assignment
 ) -> None:
@@ -276,7 +302,7 @@ def test_before_the_first_fetch_lag_is_unknown_and_nothing_hinders(
     assert status.lag() == {0: None}
     assert status.stall() is None
     app.consumer.ends, assignment.is_flowing = {0: 17}, False
-    assert status.stall() is None
+    assert status.stall() == "partitions are being taken over"
     assert status.ready() == (False, "restoring the state from the changelog")
 
 

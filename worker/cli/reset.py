@@ -34,7 +34,8 @@ def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: boo
     again. All three make it read and publish everything once more: give the new run its own COVERSUMM_EPOCH and
     COVERSUMM_OUTPUT_TOPIC, or consumers get every change a second time.
 
-    Refuses while a worker is running: with --local the one of this data directory, else any of the group. The data directories of
+    Refuses while a worker is running: with --local the one of this data directory, else any of the group, once the sessions of
+    those that were stopped (COVERSUMM_SESSION_TIMEOUT_MS) are over. The data directories of
     other machines need no reset: their workers see that the changelog is another one.
 
     Tells what goes and what follows from it, then asks; exit code 1 where the answer is no.
@@ -46,7 +47,7 @@ def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: boo
 
     if not (local or offsets or changelog):
         local = offsets = changelog = True
-    steps = planned(settings, local=local, offsets=offsets, changelog=changelog)
+    steps = planned(settings, local=local, offsets=offsets, changelog=changelog, on_wait=output.note)
     plan = [step.facts() for step in steps]
     _tell(plan, as_json)
     output.note(_consequence(offsets=offsets, changelog=changelog))

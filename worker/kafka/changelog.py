@@ -3,7 +3,8 @@
 Both are one loop over a librdkafka consumer (several times faster than Faust's own recovery; it neither swallows errors
 nor applies aborted rows): read committed rows, apply them with their offset in one atomic batch. A restore ends when its
 *position* has passed the high watermark that an uncommitted reader saw at its start: by then every open transaction below is
-decided. A standby never ends.
+decided. A standby never ends; a consumer that has heard nothing for long gets a successor, because a broker's absence may have
+confused it for good.
 """
 
 import logging
@@ -11,11 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, TopicPartition
 
 from worker.clock import Clock
-from worker.errors import Crash
+from worker.errors import Crash, Unanswered
 from worker.kafka.clients import READ_TO_END, Clients
+from worker.kafka.passing import passes
 from worker.kafka.refusals import refusal
 from worker.state import Changes
 
@@ -25,8 +27,11 @@ log = logging.getLogger(__name__)
 Apply = Callable[[int, int, Changes, int], None]
 
 ROWS_PER_BATCH = 2_000
-# A restore that does not move for so long waits for something that will not come.
-STALLED_SECONDS = 120
+# A restore that does not move for so long has a confused consumer, or no leader to read from: it begins again where it is.
+STALLED_SECONDS = 20.0
+# A standby that has read nothing for so long begins again, too: where nothing was written, that costs one question a minute.
+IDLE_SECONDS = 60.0
+PAUSE_SECONDS = 1.0
 
 
 class ChangelogReader:
@@ -50,13 +55,16 @@ class ChangelogReader:
         apply: Apply,
         clock: Clock = time,
     ) -> None:
-        self._group, self._topic = group, topic
+        self._clients, self._group, self._topic = clients, group, topic
         self._next = dict(starts)
         self._apply = apply
         self._clock = clock
         self._stop = threading.Event()
         self.rows_read = 0
-        self._consumer = clients.standalone_consumer(group, "read_committed", READ_TO_END)
+        self._consumer = self._new_consumer()
+
+    def _new_consumer(self) -> Consumer:
+        return self._clients.standalone_consumer(self._group, "read_committed", READ_TO_END)
 
     def stop(self) -> None:
         """Let the running loop end after the batch in hand."""
@@ -70,7 +78,7 @@ class ChangelogReader:
     def restore(self, goals: Mapping[int, int], on_progress: Callable[[int, int], None]) -> int:
         """Apply rows until every partition's position has reached its goal; return the number of rows.
 
-        `on_progress(rows read, offsets remaining)` is called after each batch. Raises Crash when the restore stalls.
+        `on_progress(rows read, offsets remaining)` is called whenever it has moved. Raises Unanswered when it stands still.
         """
         open_partitions = {p for p, start in self._next.items() if start < goals[p]}
         moved_at = self._clock.monotonic()
@@ -80,23 +88,41 @@ class ChangelogReader:
                 before = dict(self._next)
                 self._step()
                 open_partitions -= {p for p in open_partitions if self._next[p] >= goals[p]}
-                on_progress(self.rows_read, sum(max(0, goals[p] - self._next[p]) for p in open_partitions))
                 if before != self._next:
                     moved_at = self._clock.monotonic()
+                    on_progress(
+                        self.rows_read, sum(max(0, goals[p] - self._next[p]) for p in open_partitions)
+                    )
                 elif self._clock.monotonic() - moved_at > STALLED_SECONDS:
-                    raise Crash(f"the restore of {self._topic} {sorted(open_partitions)} stands still")
+                    raise Unanswered(f"the restore of {self._topic} {sorted(open_partitions)} stands still")
             return self.rows_read
         finally:
             self._consumer.close()
 
     def follow(self) -> None:
         """Apply rows as they are committed, until `stop`."""
+        while not self._stop.is_set():
+            try:
+                self._follow_for_a_while()
+            except Exception as cause:
+                if not passes(cause):
+                    raise
+                log.debug("following anew: %s", cause)
+                self._clock.sleep(PAUSE_SECONDS)
+            finally:
+                self._consumer.close()
+            if not self._stop.is_set():
+                self._consumer = self._new_consumer()
+
+    def _follow_for_a_while(self) -> None:
+        """Until `stop`, or until nothing has come for long."""
         self._assign(set(self._next))
-        try:
-            while not self._stop.is_set():
-                self._step()
-        finally:
-            self._consumer.close()
+        moved_at = self._clock.monotonic()
+        while not self._stop.is_set() and self._clock.monotonic() - moved_at <= IDLE_SECONDS:
+            before = dict(self._next)
+            self._step()
+            if before != self._next:
+                moved_at = self._clock.monotonic()
 
     def _assign(self, partitions: set[int]) -> None:
         self._consumer.assign([TopicPartition(self._topic, p, self._next[p]) for p in sorted(partitions)])

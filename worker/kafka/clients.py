@@ -24,6 +24,17 @@ READ_TO_END: Final[Mapping[str, Any]] = {
 }
 """For a consumer that reads partitions to their end: the end is reported, and an offset outside the log is an error."""
 
+PATIENCE: Final[Mapping[str, Any]] = {
+    # Nothing that is asked here may take a broker longer: what waits (a fetch, a replica) waits for less. At librdkafka's 60 s,
+    # a request that a frozen broker holds is asked of its successor only long after there is one.
+    "socket.timeout.ms": 10_000,
+    # From TCP to the end of the login. At 30 s, one frozen broker among three holds up a new client for so long.
+    "socket.connection.setup.timeout.ms": 5_000,
+    "api.version.request.timeout.ms": 5_000,
+    # A broker is back from a restart within seconds; at 10 s whoever needs it might find out only 10 s later.
+    "reconnect.backoff.max.ms": 2_000,
+}
+"""How long brokers are waited for, against a session of 10 s and a transaction of as many."""
 WORKER_LOG: Final = logging.getLogger("librdkafka")
 """For the clients of the worker; that no broker is reached is for its contact to say."""
 WORKER_LOG.addFilter(is_new)
@@ -58,6 +69,7 @@ class KafkaClients:
 
     def __init__(self, settings: Settings, log: logging.Logger = SILENT) -> None:
         self._config: dict[str, Any] = {
+            **PATIENCE,
             **settings.kafka_client_config(),
             "logger": log,
             "error_cb": ErrorLog(log),

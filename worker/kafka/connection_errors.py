@@ -25,9 +25,12 @@ CODES: Final = frozenset(
     }
 )
 """Errors about reaching a broker."""
-FACILITIES: Final = frozenset({"FAIL", "REQTMOUT", "GETPID"})
-"""What librdkafka calls its messages about a connection that failed, requests that timed out with it, and a transactional id that
-a coordinator does not give out yet: what lasts of that is raised by `init_transactions`."""
+FACILITIES: Final = frozenset(
+    {"FAIL", "FATAL", "REQTMOUT", "GETPID", "TXNERR", "ADDPARTS", "ADDOFFSETS", "ENDTXN"}
+)
+"""What librdkafka calls its messages about a connection that failed, requests that timed out with it, a transactional id that a
+coordinator does not give out yet, and steps of a transaction that failed, for good where another client took its id: whoever
+called is told, and tells it."""
 
 
 def is_new(record: logging.LogRecord) -> bool:

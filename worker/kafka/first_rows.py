@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, TopicPartition
 
 from worker.clock import Clock
-from worker.errors import Crash
+from worker.errors import Unanswered
 from worker.kafka.clients import READ_TO_END, Clients, Isolation
 from worker.kafka.refusals import refusal
 
@@ -38,7 +38,7 @@ def first_rows(
 ) -> list[FirstRow]:
     """The first row of each of these partitions that has any, asked for under the name of the group.
 
-    Raises Crash where they are not read in time, SurroundingsError where the broker does not allow it.
+    Raises Unanswered where they are not read in time, SurroundingsError where the broker does not allow it.
     """
     committed, ends = _read(clients, group, topic, "read_committed", dict.fromkeys(partitions, 0), clock)
     undecided, _ = _read(clients, group, topic, "read_uncommitted", ends, clock)
@@ -64,7 +64,7 @@ def _read(
         consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
         while missing := starts.keys() - rows.keys() - ends.keys():
             if clock.monotonic() > give_up:
-                raise Crash(
+                raise Unanswered(
                     f"the first rows of {topic} {sorted(missing)} were not read in {TIMEOUT_SECONDS} s"
                 )
             for message in consumer.consume(len(missing), 0.1):

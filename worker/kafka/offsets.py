@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from worker.clock import Clock
 from worker.errors import Crash, SurroundingsError
 from worker.kafka.clients import Clients
+from worker.kafka.passing import PASSING, unanswered
 from worker.kafka.refusals import refusal
 from worker.kafka.retry import retry
 from worker.kafka.topics import DELETE_RETENTION_MS
@@ -61,7 +62,8 @@ def committed_starts(
 
     Raises:
         SurroundingsError: a committed offset lies outside the log.
-        Crash: the broker does not tell the offset of a partition.
+        Unanswered, KafkaException: brokers do not tell.
+        Crash: the broker refuses to tell the offset of a partition.
     """
     consumer = clients.standalone_consumer(group, "read_committed")
     try:
@@ -71,6 +73,8 @@ def committed_starts(
                 why = refusal(found.error, group, topic)
                 if isinstance(why, SurroundingsError):
                     raise why
+                if found.error.code() in PASSING:
+                    raise unanswered(f"offsets of {topic}-{found.partition} are not told", found.error)
                 raise Crash(f"offsets of {topic}-{found.partition}: {found.error}")
             low, high = consumer.get_watermark_offsets(found, timeout=OFFSETS_TIMEOUT_SECONDS)
             committed = found.offset >= 0

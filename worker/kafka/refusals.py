@@ -5,6 +5,11 @@ from confluent_kafka import KafkaError, KafkaException
 from worker.errors import SurroundingsError
 
 
+def group_refused(group: str) -> Exception:
+    """The same for a client that may not join its group, which another library found out."""
+    return refusal(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), group)
+
+
 def refusal(error: KafkaError, group: str, topic: str = "") -> Exception:
     """SurroundingsError that names the permission where one is missing; else KafkaException.
 

@@ -14,8 +14,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from worker.clock import Clock
-from worker.errors import Crash
+from worker.errors import Crash, Unanswered
 from worker.kafka.clients import Clients, OnError
+from worker.kafka.passing import PASSING, passes, unanswered
 from worker.kafka.retry import retry
 from worker.state.errors import PartitionsChanged
 
@@ -23,22 +24,10 @@ log = logging.getLogger(__name__)
 
 # What brokers older than ids answer: sixteen zero bytes.
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+# A commit waits for this answer, which usually takes milliseconds; one that got lost on the way is asked for again.
+QUESTION_SECONDS = 3.0
 # A broker that has just started may not know of all topics for a moment.
 MISSING_SECONDS = 3.0
-# What a broker or its client answers while the broker restarts: asking again does no harm.
-PASSING = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-        KafkaError._RESOLVE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NOT_CONTROLLER,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.BROKER_NOT_AVAILABLE,
-    }
-)
 
 
 class TopicIds:
@@ -48,7 +37,7 @@ class TopicIds:
         clients: make the client that asks.
         topics: their names.
         partitions: of topics whose partition count must stay as it is.
-        timeout_seconds: for one answer.
+        timeout_seconds: for an answer, however often that takes a question.
         clock: limits how long a broker that does not answer is asked again.
         on_error: gets the errors of the client that asks.
     """
@@ -69,13 +58,14 @@ class TopicIds:
         self._topics = topics
         self._partitions = partitions
         self._timeout_seconds = timeout_seconds
+        self._question_seconds = min(QUESTION_SECONDS, timeout_seconds)
         self._has_controller = False  # which answers what is asked here; it may still have to be elected
         self._known: dict[str, str] = {}
 
     def read(self) -> None:
         """Learn the ids, for `known` and `check`.
 
-        Raises Crash where a topic is gone or is another one, or no broker answers, and PartitionsChanged as `check` does.
+        Raises Crash where a topic is gone or is another one, Unanswered where no broker tells, and PartitionsChanged as `check`.
         """
         if self._known:
             self.check()
@@ -97,10 +87,11 @@ class TopicIds:
 
     def ask(self, timeout_seconds: float) -> None:
         """Ask any broker for a topic over this client's own connections. Raises KafkaException where none answers."""
+        admin = self._admin
         try:
-            self._admin.list_topics(self._topics[-1], timeout=timeout_seconds)
+            admin.list_topics(self._topics[-1], timeout=timeout_seconds)
         finally:
-            self._admin.poll(0)  # calls the error callback, and lets the client log
+            admin.poll(0)  # calls the error callback, and lets the client log
 
     def suspect(self) -> None:
         """It has heard of no broker for long: what comes next goes over new connections (see `Transactions.suspect`)."""
@@ -110,11 +101,12 @@ class TopicIds:
         """The topic's delete.retention.ms; None where the broker does not tell it (to this client)."""
         if not self._has_controller:
             return None
-        asked = self._admin.describe_configs(
-            [ConfigResource(ConfigResource.Type.TOPIC, topic)], request_timeout=self._timeout_seconds
+        admin = self._admin  # one that is replaced meanwhile is kept until it has answered
+        asked = admin.describe_configs(
+            [ConfigResource(ConfigResource.Type.TOPIC, topic)], request_timeout=self._question_seconds
         )
         try:
-            (config,) = [future.result(self._timeout_seconds + 1) for future in asked.values()]
+            (config,) = [future.result(self._question_seconds + 1) for future in asked.values()]
             return int(config["delete.retention.ms"].value)
         except (KafkaException, TimeoutError) as cause:
             log.warning("the broker does not tell delete.retention.ms of %s: %r", topic, cause)
@@ -125,25 +117,39 @@ class TopicIds:
         patience = dict.fromkeys(PASSING, self._timeout_seconds)
         patience[KafkaError.UNKNOWN_TOPIC_OR_PART] = min(MISSING_SECONDS, self._timeout_seconds)
         try:
-            return retry(self._ask_once, patience, self._clock)
+            return retry(self._ask_anew, patience, self._clock)
+        except TimeoutError as cause:
+            raise Unanswered(f"the broker does not tell the ids of {self._names}") from cause
         except KafkaException as cause:
             error = cause.args[0]
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise Crash(f"a topic is gone: one of {self._names}") from cause
+            if error.code() in PASSING:
+                raise unanswered(f"the broker does not tell the ids of {self._names}", error) from cause
             raise Crash(f"the broker does not tell the ids of {self._names} ({error.str()})") from cause
 
+    def _ask_anew(self) -> dict[str, str]:
+        """Ask once; where no answer comes, the next question goes over new connections."""
+        try:
+            return self._ask_once()
+        except (KafkaException, TimeoutError) as cause:
+            if isinstance(cause, TimeoutError) or passes(cause):
+                self.suspect()
+            raise
+
     def _ask_once(self) -> dict[str, str]:
-        self._admin.poll(0)  # lets the client log
+        admin = self._admin  # one that is replaced meanwhile is kept until it has answered
+        admin.poll(0)  # lets the client log
         if not self._has_controller:
-            metadata = self._admin.list_topics(timeout=self._timeout_seconds)
+            metadata = admin.list_topics(timeout=self._question_seconds)
             # Such requests go to the controller; the embedded broker has none, and they would wait for it in vain.
             self._has_controller = metadata.controller_id in metadata.brokers
         if not self._has_controller:
             return dict.fromkeys(self._topics, "")
-        asked = self._admin.describe_topics(
-            TopicCollection(list(self._topics)), request_timeout=self._timeout_seconds
+        asked = admin.describe_topics(
+            TopicCollection(list(self._topics)), request_timeout=self._question_seconds
         )
-        answers = {topic: future.result(self._timeout_seconds + 1) for topic, future in asked.items()}
+        answers = {topic: future.result(self._question_seconds + 1) for topic, future in asked.items()}
         for topic, stored in self._partitions.items():
             if (found := len(answers[topic].partitions)) > stored:
                 raise PartitionsChanged(topic, stored, found)

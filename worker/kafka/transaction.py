@@ -2,6 +2,9 @@
 
 The producer has a stable transactional id: a second process that takes it over fences this one. The offsets are committed under
 the group metadata of any consumer, a member of its group or a standalone one.
+
+A transaction whose end is not known is decided by `Transactions.decide`: a new client takes over the same transactional id. That
+aborts what is open, waits for what is about to be committed, and fences the client before it, wherever that still hangs.
 """
 
 import threading
@@ -13,18 +16,25 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from worker.clock import Clock
-from worker.errors import Crash, SurroundingsError
+from worker.errors import SurroundingsError
+from worker.kafka.bounded import Hung, Within, within
 from worker.kafka.clients import Clients
+from worker.kafka.passing import passes
 
 Outgoing = tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
 """A record: topic, partition, key, value, headers."""
 
 FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 """What broker and client answer when another producer took over the transactional id."""
+SOCKET_TIMEOUT_MS = 6_000
+"""Rows that a frozen leader holds are written to its successor before the transaction's time is over. No longer than that time:
+librdkafka makes no such producer."""
 ABORT_SECONDS = 1.0
 """For an abort at the end of a process: the client tells an error it has lost, and readers need not wait for the timeout."""
 RENEWAL_SECONDS = 10.0
 """For a new client to take over the transactional id, once a broker answers it."""
+GRACE_SECONDS = 0.5
+"""So long past its own timeout a call of the client is waited for."""
 
 
 class TransactionError(Exception):
@@ -50,130 +60,47 @@ class UnwrittenError(Exception):
     """Records of a transaction were not written before its deadline."""
 
 
-class Transactions:
-    """The transactions of one producer, one after the other.
+class Transaction:
+    """A transaction of one client, from `begin` to its end.
+
+    Attributes:
+        answered_seconds: how long the slower of its steps was waited for that coordinators answered.
 
     Args:
-        clients: make the producer.
-        transactional_id: another producer that takes it over fences this one.
-        timeout_ms: after it the broker aborts a transaction that is still open; committed readers wait that long.
-        deadline_seconds: for each step of a commit.
-        abort_seconds: for the abort that follows a failure; None where a failure ends the process, which aborts nothing.
-        options: more of librdkafka's for the producer.
+        producer: librdkafka's, with its transactional id taken over.
+        write_seconds: for writing all records.
+        answer_seconds: for the answer to each of the steps after it, which are small.
         on_full: called when a record waits for room in the producer's queue.
-        clock: measures how long a transaction takes.
+        clock: measures waiting for room.
+        bounded: runs the steps that may hang.
     """
 
     def __init__(
         self,
-        clients: Clients,
-        transactional_id: str,
-        *,
-        timeout_ms: int,
-        deadline_seconds: float,
-        abort_seconds: float | None,
-        options: Mapping[str, Any],
-        on_full: Callable[[], None] = lambda: None,
-        clock: Clock = time,
+        producer: Any,
+        write_seconds: float,
+        answer_seconds: float,
+        on_full: Callable[[], None],
+        clock: Clock,
+        bounded: Within,
     ) -> None:
-        self.transactional_id = transactional_id
-        self._deadline_seconds = deadline_seconds
-        self._abort_seconds = abort_seconds
+        self._producer = producer
+        self._write_seconds = write_seconds
+        self._answer_seconds = answer_seconds
         self._on_full = on_full
         self._clock = clock
+        self._bounded = bounded
         self._refused: KafkaError | None = None
-        self._in_transaction = threading.Lock()
-        self._is_suspect = False
-        self._clients = clients
-        self._options = {
-            "transactional.id": transactional_id,
-            "transaction.timeout.ms": timeout_ms,
-            "compression.type": "lz4",
-            "allow.auto.create.topics": False,  # a topic that is gone is not made again by who asks for it
-            **options,
-        }
-        self._producer = clients.producer(self._options)
+        self.answered_seconds = 0.0
 
-    def take_over(self, timeout_seconds: float) -> None:
-        """Take over the transactional id: fences its last holder and waits for the end of its transaction.
-
-        Raises KafkaException where the broker does not grant it in time.
-        """
-        self._producer.init_transactions(timeout_seconds)
-
-    def suspect(self) -> None:
-        """It has heard of no broker for long: the next question and the next transaction go over new connections.
-
-        librdkafka does not always find back by itself. A broker that was away may at first tell of no brokers at all, its own
-        name included, and then it is not asked again; a group's coordinator that left the list is waited for without end. Nothing
-        is open between transactions, so a new client may take over the transactional id, as after a restart.
-        """
-        self._is_suspect = True
-
-    def ask(self, topic: str, timeout_seconds: float) -> None:
-        """Ask any broker for a topic over this producer's own connections, from any thread.
-
-        Raises KafkaException where none answers.
-        """
-        is_idle = self._in_transaction.acquire(blocking=False)
-        try:
-            if is_idle and self._is_suspect:
-                self._renew(topic, timeout_seconds)
-            else:
-                self._producer.list_topics(topic, timeout=timeout_seconds)
-        finally:
-            # What the client has to tell of its connections piles up until it is polled; in a transaction that is done anyway,
-            # and delivery reports are called in the thread that polls.
-            if is_idle:
-                self._producer.poll(0)
-                self._in_transaction.release()
-
-    def _renew(self, topic: str | None, timeout_seconds: float) -> None:
-        """A new client in place of the suspect one. Raises KafkaException, and then all is as before."""
-        fresh = self._clients.producer(self._options)
-        try:
-            fresh.list_topics(
-                topic, timeout=timeout_seconds
-            )  # fails sooner than the takeover where no broker answers
-            fresh.init_transactions(RENEWAL_SECONDS)
-        finally:
-            fresh.poll(0)
-        self._producer = fresh
-        self._is_suspect = False
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """One transaction: `produce` into it, then `commit` it.
-
-        Raises TransactionError for what the broker or the client refuses; any other exception passes through unchanged.
-        """
-        with self._in_transaction:
-            yield from self._attempt()
-
-    def _attempt(self) -> Iterator[None]:
-        """The body of `transaction`."""
-        began = self._clock.monotonic()
-        self._refused = None
-        try:
-            if self._is_suspect:
-                self._renew(None, RENEWAL_SECONDS)
-            self._producer.begin_transaction()
-            yield
-        except BaseException as cause:
-            told = self._abort(cause)
-            if isinstance(cause, KafkaException):
-                # A fenced producer may get another error first, and the true one when it aborts.
-                error = told if told is not None and told.code() in FENCED else cause.args[0]
-            elif isinstance(cause, SystemError):
-                error = told or KafkaError(KafkaError._FAIL)
-            else:
-                raise
-            raise TransactionError(error, self._clock.monotonic() - began) from cause
+    def begin(self) -> None:
+        """Open it. Raises KafkaException."""
+        self._producer.begin_transaction()
 
     def produce(self, records: Iterable[Outgoing], last_offsets: dict[int, int] | None = None) -> None:
         """Hand records to the producer; `last_offsets` gets the last offset of each partition as they are written.
 
-        Raises Crash where the producer's queue stays full.
+        Raises UnwrittenError where the producer's queue stays full.
         """
 
         def on_delivery(error: KafkaError | None, message: Any) -> None:
@@ -195,16 +122,43 @@ class Transactions:
         """Write all records, then commit them with the offsets of a group.
 
         `check` is called when all records are written and nothing is committed: what it raises ends the transaction.
-        `group_metadata` is a consumer's, or bytes in its form. Raises UnwrittenError where the deadline passes before the check.
+        `group_metadata` is a consumer's, or bytes in its form.
+
+        Raises:
+            UnwrittenError: the deadline passed before the check.
+            KafkaException: what the broker or the client refuses.
+            Hung: the client does not return; what it was asked for may yet happen, until another has the transactional id.
         """
         # Records first: accepted offsets then imply that all records are below the high watermarks.
-        if self._producer.flush(self._deadline_seconds):
+        if self._producer.flush(self._write_seconds):
             raise UnwrittenError
         if self._refused is not None:
             raise KafkaException(self._refused)
         check()
-        self._producer.send_offsets_to_transaction(list(offsets), group_metadata, self._deadline_seconds)
-        self._producer.commit_transaction(self._deadline_seconds)
+        producer, seconds = self._producer, self._answer_seconds
+        self._ask(
+            "sending the offsets",
+            lambda: producer.send_offsets_to_transaction(list(offsets), group_metadata, seconds),
+        )
+        self._ask("committing", lambda: producer.commit_transaction(seconds))
+
+    def _ask(self, step: str, call: Callable[[], None]) -> None:
+        """A step that a coordinator answers. Raises KafkaException and Hung."""
+        asked = self._clock.monotonic()
+        try:
+            self._bounded(self._answer_seconds + GRACE_SECONDS, call)
+        except Hung:
+            raise Hung(f"{step} takes longer than {self._answer_seconds:g} s") from None
+        self.answered_seconds = max(self.answered_seconds, self._clock.monotonic() - asked)
+
+    def abort(self, seconds: float) -> KafkaError | None:
+        """Abort it; the error that this meets, if any."""
+        try:
+            self._producer.abort_transaction(seconds)
+        except KafkaException as told:
+            error: KafkaError = told.args[0]
+            return error
+        return None
 
     def _enqueue(self, record: Outgoing, on_delivery: Callable[[KafkaError | None, Any], None]) -> None:
         topic, partition, key, value, headers = record
@@ -217,13 +171,181 @@ class Transactions:
                 return
             except BufferError:  # librdkafka's queue is full: let it drain
                 if give_up is None:
-                    give_up = self._clock.monotonic() + self._deadline_seconds
+                    give_up = self._clock.monotonic() + self._write_seconds
                     self._on_full()
                 elif self._clock.monotonic() > give_up:
-                    raise Crash("the producer's queue did not drain before the commit deadline") from None
+                    raise UnwrittenError from None
                 self._producer.poll(0.1)
 
-    def _abort(self, cause: BaseException) -> KafkaError | None:
+
+class Transactions:
+    """The transactions of one transactional id, one after the other.
+
+    Args:
+        clients: make the producer.
+        transactional_id: another producer that takes it over fences this one.
+        timeout_ms: after it the broker aborts a transaction that is still open; committed readers wait that long.
+        write_seconds: for writing the records of a transaction.
+        abort_seconds: for the abort that follows a failure; None where `decide` or the end of the process follows.
+        options: more of librdkafka's for the producer.
+        on_full: called when a record waits for room in the producer's queue.
+        clock: measures how long a transaction takes.
+        bounded: runs calls that may hang.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        transactional_id: str,
+        *,
+        timeout_ms: int,
+        write_seconds: float,
+        abort_seconds: float | None,
+        options: Mapping[str, Any],
+        on_full: Callable[[], None] = lambda: None,
+        clock: Clock = time,
+        bounded: Within = within,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self._write_seconds = write_seconds
+        self._abort_seconds = abort_seconds
+        self._on_full = on_full
+        self._clock = clock
+        self._bounded = bounded
+        self._renewing = threading.Lock()
+        self._open: Transaction | None = None  # also one whose end is not known, until it is decided
+        self._is_suspect = False
+        self._candidate: Any = None  # a client that has asked for the id, and has no answer yet
+        self._clients = clients
+        self._options = {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "socket.timeout.ms": min(SOCKET_TIMEOUT_MS, timeout_ms),
+            "compression.type": "lz4",
+            "allow.auto.create.topics": False,  # a topic that is gone is not made again by who asks for it
+            **options,
+        }
+        self._producer = clients.producer(self._options)
+
+    def take_over(self, timeout_seconds: float) -> None:
+        """Take over the transactional id: fences its last holder and waits for the end of its transaction.
+
+        Raises KafkaException where the broker does not grant it in time.
+        """
+        self._producer.init_transactions(timeout_seconds)
+
+    def decide(self, timeout_seconds: float) -> None:
+        """Take over the transactional id from the client before: when this returns, its transactions are decided.
+
+        Whatever it was still asked for is refused from here on. Raises KafkaException and Hung where nothing is decided yet.
+        """
+        with self._renewing:
+            self._renew(None, timeout_seconds)
+            self._open = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction whose end is not known, or not there yet."""
+        return self._open is not None
+
+    def suspect(self) -> None:
+        """It has heard of no broker for long: the next question and the next transaction go over new connections.
+
+        librdkafka does not always find back by itself. A broker that was away may at first tell of no brokers at all, its own
+        name included, and then it is not asked again; a group's coordinator that left the list is waited for without end. Nothing
+        is open between transactions, so a new client may take over the transactional id, as after a restart.
+        """
+        self._is_suspect = True
+
+    def ask(self, topic: str, timeout_seconds: float) -> None:
+        """Ask any broker for a topic over this producer's own connections, from any thread.
+
+        Raises KafkaException and Hung where none answers.
+        """
+        if self._is_suspect and self._renewing.acquire(blocking=False):
+            try:
+                if self._open is None:
+                    self._renew(topic, timeout_seconds)
+            finally:
+                self._renewing.release()
+        producer = self._producer
+        try:
+            producer.list_topics(topic, timeout=timeout_seconds)
+        finally:
+            self._let_log(producer)
+
+    def _let_log(self, producer: Any) -> None:
+        """What a client has to tell of its connections piles up until it is polled.
+
+        In a transaction that is done anyway, and delivery reports are called in the thread that polls.
+        """
+        if self._renewing.acquire(blocking=False):
+            try:
+                if self._open is None:
+                    producer.poll(0)
+            finally:
+                self._renewing.release()
+
+    def _renew(self, topic: str | None, timeout_seconds: float) -> None:
+        """A new client in place of the present one. Raises KafkaException and Hung, and then all is as before."""
+        fresh, self._candidate = self._candidate or self._clients.producer(self._options), None
+        try:
+            # Fails sooner than the takeover where no broker answers.
+            fresh.list_topics(topic, timeout=timeout_seconds)
+            self._take_over_with(fresh)
+        finally:
+            fresh.poll(0)
+        self._producer = fresh
+        self._is_suspect = False
+
+    def _take_over_with(self, fresh: Any) -> None:
+        try:
+            self._bounded(RENEWAL_SECONDS + GRACE_SECONDS, lambda: fresh.init_transactions(RENEWAL_SECONDS))
+        except KafkaException as cause:
+            if passes(cause):
+                # It may yet be given the id, and by that fence whoever got it meanwhile: so the next attempt is its own.
+                self._candidate = fresh
+            raise
+        except Hung:
+            raise Hung(
+                f"taking over {self.transactional_id} takes longer than {RENEWAL_SECONDS:g} s"
+            ) from None
+
+    @contextmanager
+    def transaction(self, answer_seconds: float) -> Iterator[Transaction]:
+        """One transaction: `produce` into it, then `commit` it. `answer_seconds`: see `Transaction`.
+
+        Raises TransactionError for what the broker or the client refuses; any other exception passes through unchanged.
+        """
+        began = self._clock.monotonic()
+        transaction = None
+        try:
+            transaction = self._next(answer_seconds)
+            transaction.begin()
+            yield transaction
+            self._open = None
+        except BaseException as cause:
+            told = None if transaction is None else self._abort(transaction, cause)
+            if isinstance(cause, KafkaException):
+                # A fenced producer may get another error first, and the true one when it aborts.
+                error = told if told is not None and told.code() in FENCED else cause.args[0]
+            elif isinstance(cause, SystemError):
+                error = told or KafkaError(KafkaError._FAIL)
+            else:
+                raise
+            raise TransactionError(error, self._clock.monotonic() - began) from cause
+
+    def _next(self, answer_seconds: float) -> Transaction:
+        """The next transaction, over a client that is not suspect and has none that was left open; not begun yet."""
+        with self._renewing:
+            if self._is_suspect or self._open is not None:
+                self._renew(None, RENEWAL_SECONDS)
+            self._open = transaction = Transaction(
+                self._producer, self._write_seconds, answer_seconds, self._on_full, self._clock, self._bounded
+            )
+        return transaction
+
+    def _abort(self, transaction: Transaction, cause: BaseException) -> KafkaError | None:
         """Abort after a failure, where that is wanted; the error that the abort itself meets, if any.
 
         After a SystemError it is always wanted: confluent-kafka's `flush` and `poll` lose a fatal error (they return nothing and
@@ -234,9 +356,7 @@ class Transactions:
             if not isinstance(cause, (SystemError, SurroundingsError)):
                 return None
             seconds = ABORT_SECONDS
-        try:
-            self._producer.abort_transaction(seconds)
-        except KafkaException as told:
-            error: KafkaError = told.args[0]
-            return error
-        return None
+        told = transaction.abort(seconds)
+        if told is None:
+            self._open = None
+        return told

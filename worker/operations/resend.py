@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from worker.errors import Crash, Fenced, SurroundingsError
 from worker.events import Record
+from worker.kafka.bounded import Hung
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.reach import reached
 from worker.kafka.reader import TIMEOUT_SECONDS, TopicReader, broker_errors
@@ -171,7 +172,7 @@ class LetterProducer:
             clients,
             self._id,
             timeout_ms=settings.transaction_timeout_ms,
-            deadline_seconds=TIMEOUT_SECONDS,
+            write_seconds=TIMEOUT_SECONDS,
             abort_seconds=TIMEOUT_SECONDS,  # readers of the input topic need not wait for the broker's timeout
             options={"message.max.bytes": MAX_MESSAGE_BYTES},
         )
@@ -184,10 +185,10 @@ class LetterProducer:
         Raises Fenced, and Crash where it failed in any other way: then the next run knows whether it was committed.
         """
         try:
-            with self._transactions.transaction():
-                self._transactions.produce((self._topic, r.partition, r.key, r.value, ()) for r in records)
-                self._transactions.commit([sent], self._letters.group_metadata)
-        except UnwrittenError:
+            with self._transactions.transaction(TIMEOUT_SECONDS) as transaction:
+                transaction.produce((self._topic, r.partition, r.key, r.value, ()) for r in records)
+                transaction.commit([sent], self._letters.group_metadata)
+        except (UnwrittenError, Hung):
             raise Crash(
                 f"the broker took too long for dead letters of partition {sent.partition}; send again"
             ) from None

@@ -10,6 +10,8 @@ safe; the offsets alone change nothing, since the state remembers.
 """
 
 import shutil
+import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +19,7 @@ from typing import Any, Protocol
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from worker.clock import Clock
 from worker.errors import SurroundingsError
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.reach import reached
@@ -28,6 +31,9 @@ from worker.settings import Settings
 from worker.storage.lock import held, refuse_running
 from worker.storage.snapshot import databases
 
+POLL_SECONDS = 0.5
+EXPIRY_SECONDS = 2.0
+"""A broker notices so late, at most, that a session is over."""
 REMOVED = ".removed"
 """A database's name ends with it from the moment it counts as removed until its files are gone."""
 
@@ -42,10 +48,18 @@ class Removal(Protocol):
         """Throw it away."""
 
 
-def planned(settings: Settings, *, local: bool, offsets: bool, changelog: bool) -> list[Removal]:
+def planned(
+    settings: Settings,
+    *,
+    local: bool,
+    offsets: bool,
+    changelog: bool,
+    on_wait: Callable[[str], None] = lambda _: None,
+) -> list[Removal]:
     """The steps in their order; nothing is made or changed by planning them.
 
-    Raises SurroundingsError where a worker is running. Asks no broker for `local` alone.
+    Workers that were stopped are members of their group until their sessions are over: that is waited for, once `on_wait` was
+    told why. Raises SurroundingsError where a worker is running. Asks no broker for `local` alone.
     """
     steps: list[Removal] = []
     if local:
@@ -54,7 +68,7 @@ def planned(settings: Settings, *, local: bool, offsets: bool, changelog: bool) 
     if offsets or changelog:
         clients = reached(settings, KafkaClients(settings))
         admin = clients.admin()
-        refuse_members(admin, settings.app_id)
+        refuse_members(admin, settings.app_id, settings.session_timeout_ms / 1000, on_wait)
         steps += [GroupOffsets(admin, settings.app_id)] if offsets else []
         steps += [ChangelogTopic(settings, clients, admin)] if changelog else []
     return steps
@@ -65,15 +79,32 @@ def kept_out(data_dir: Path) -> AbstractContextManager[None]:
     return held(data_dir) if data_dir.exists() else nullcontext()
 
 
-def refuse_members(admin: AdminClient, group: str) -> None:
-    """Raise SurroundingsError, with their names, where the group has members."""
+def refuse_members(
+    admin: AdminClient,
+    group: str,
+    session_seconds: float,
+    on_wait: Callable[[str], None],
+    clock: Clock = time,
+) -> None:
+    """Wait for the sessions of workers that were stopped; raise SurroundingsError, with their names, where members stay."""
+    give_up = clock.monotonic() + session_seconds + EXPIRY_SECONDS
+    names = _members(admin, group)
+    if names:
+        on_wait(f"waiting up to {session_seconds:g} s for the end of the sessions of {names}")
+    while names and clock.monotonic() < give_up:
+        clock.sleep(POLL_SECONDS)
+        names = _members(admin, group)
+    if names:
+        raise _in_use(group, names)
+
+
+def _members(admin: AdminClient, group: str) -> str:
+    """The members' names, in order; empty where there is none."""
     with broker_errors(f"the broker does not describe the group {group}"):
         described = retry(
             lambda: admin.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[group].result()
         )
-    if described.members:
-        names = ", ".join(sorted(f"{member.client_id} on {member.host}" for member in described.members))
-        raise _in_use(group, names)
+    return ", ".join(sorted(f"{member.client_id} on {member.host}" for member in described.members))
 
 
 def _in_use(group: str, names: str) -> SurroundingsError:

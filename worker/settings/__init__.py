@@ -141,6 +141,11 @@ class Settings(Fields):
         """Of this worker's transactions: stable over restarts, unique among running workers."""
         return f"{self.app_id}-{self.instance_id}"
 
+    @property
+    def group_instance_id(self) -> str | None:
+        """Under which name this worker is a static member of its group; None: a member for as long as it runs."""
+        return self.instance_id
+
     def kafka_client_config(self) -> dict[str, Any]:
         """Addresses and security for librdkafka."""
         config = {

@@ -103,7 +103,7 @@ class Fields:
     instance_id: str = setting(
         "",
         kinds.name(200),
-        "Makes the transactional id: stable over restarts, unique among running workers",
+        "Names this worker in its group and makes its transactional id: stable over restarts, unique among running workers",
         instead="host name and hash of the data directory",
     )
     batch_size: int = setting(1000, kinds.integer(1, MAX_BATCH_EVENTS), "Most events in a micro-batch")
@@ -198,7 +198,9 @@ class Fields:
         0, kinds.integer(0, 16), "Workers that keep a warm copy of a partition's state"
     )
     session_timeout_ms: int = setting(
-        10_000, kinds.integer(6000, 1_800_000), "A worker silent for so long loses its partitions"
+        10_000,
+        kinds.integer(6000, 1_800_000),
+        "A worker silent or away for so long loses its partitions; who is back before finds them as they were",
     )
     broker_timeout_ms: int = setting(
         10_000, kinds.milliseconds(), "No answer of any broker for so long: the worker is not ready"
@@ -207,7 +209,9 @@ class Fields:
         10_000, kinds.integer(1000, 900_000), "A dead worker's open transaction is aborted after it"
     )
     commit_timeout_ms: int = setting(
-        25_000, kinds.milliseconds(), "Deadline of a commit; past it the worker exits"
+        25_000,
+        kinds.milliseconds(),
+        "Deadline for writing a commit's records, and the longest wait for an answer; past it the commit is in doubt",
     )
     shutdown_timeout_ms: int = setting(
         20_000, kinds.milliseconds(), "Deadline of an orderly stop; past it the worker exits"

@@ -8,5 +8,6 @@ assignment   what the group has assigned                        worker    these 
 status       readiness, lag, owners                             watchdog  ends a worker that stands still
 summaries    for whoever asks, beside the stream                group_fingerprint  refuses workers with other settings
 contact_watch  asks for brokers while nothing happens           client_log, faust_log  what they say that is no news
+settlement   a commit in doubt, decided and gone on from
 journal, dead_letters  what the log tells of a worker's life    surroundings, fatal  what is outside of a worker, and its end
 """

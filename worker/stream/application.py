@@ -17,6 +17,7 @@ from worker.kafka.contact import ADMIN, PRODUCER
 from worker.settings import Settings
 from worker.state import TABLE_NAME
 from worker.stream.assignment import Assignment
+from worker.stream.assignor import StaticAssignor
 from worker.stream.consumer import GuardedConsumer, GuardedTransport
 from worker.stream.contact_watch import ContactWatch, IdleClient
 from worker.stream.dead_letters import DeadLetterLog
@@ -50,8 +51,18 @@ FAUST_NAMES = {
         "_consumer",
         "_create_worker_consumer",
         "_ensure_consumer",
+        "on_start",
         "on_thread_stop",
         "seek",
+    ),
+    "aiokafka.client:AIOKafkaClient": ("_get_conn", "_get_conn_lock", "coordinator_lookup", "send"),
+    "aiokafka.consumer.group_coordinator:GroupCoordinator": ("_push_error_to_user", "request_rejoin"),
+    "aiokafka.conn:AIOKafkaConnection": ("close", "send"),
+    "faust.assignor.partition_assignor:PartitionAssignor": (
+        "_compress",
+        "_decompress",
+        "_url",
+        "on_assignment",
     ),
     "faust.tables.table:Table": (
         "_new_store_by_url",
@@ -179,6 +190,7 @@ def _configured(settings: Settings, partitions: int) -> CoverSummApp:
         topic_allow_declare=False,
         topic_disable_leader=True,
         table_standby_replicas=settings.standby_replicas,
+        PartitionAssignor=StaticAssignor,
         recovery_consistency_check=False,
         consumer_auto_offset_reset="none",  # offsets outside the log are stopped at, never skipped
         broker_max_poll_records=settings.batch_size,
@@ -186,6 +198,7 @@ def _configured(settings: Settings, partitions: int) -> CoverSummApp:
         consumer_metadata_max_age_ms=min(settings.broker_timeout_ms // 4, LONGEST_METADATA_AGE_MS),
         broker_max_poll_interval=MAX_POLL_SECONDS,
         broker_commit_interval=5.0,
+        consumer_group_instance_id=settings.group_instance_id,
         broker_session_timeout=settings.session_timeout_ms / 1000,
         broker_heartbeat_interval=settings.session_timeout_ms / 10_000,
         stream_buffer_maxsize=2,  # micro-batches
@@ -219,6 +232,7 @@ def check_faust() -> None:
         holder = getattr(import_module(module), owner, None)
         missing = [name for name in names if not hasattr(holder, name)]
         if missing:
+            library = "aiokafka" if module.startswith("aiokafka") else "faust-streaming"
             raise SurroundingsError(
-                f"the installed faust-streaming has no {owner}.{missing[0]}: install the version that pyproject.toml pins"
+                f"the installed {library} has no {owner}.{missing[0]}: install the version that pyproject.toml pins"
             )

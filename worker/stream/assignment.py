@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from typing import NamedTuple
 
 from worker.clock import Clock
 from worker.kafka.membership import Membership
@@ -17,6 +18,18 @@ class Role(StrEnum):
     """It processes the partition."""
     STANDBY = "standby"
     """It keeps a copy that follows the owner."""
+
+
+class Tenure(NamedTuple):
+    """Under what partitions are held from one takeover to the next.
+
+    Attributes:
+        epoch: of the assignment; it goes on with each takeover, also where the group has not changed.
+        membership: of the consumer group.
+    """
+
+    epoch: int
+    membership: Membership
 
 
 class Progress:
@@ -50,13 +63,14 @@ class Assignment:
     """An assignment from its beginning to its end, and then the next one.
 
     Attributes:
-        epoch: counts assignments: a takeover or a reader of an earlier one may write nothing more.
+        epoch: counts takeovers: one of an earlier one, or a reader, may write nothing more.
         membership: of the consumer group, captured when the group assigned.
         inputs: partitions of the input topic that are assigned.
         roles: by partition, from the takeover on.
         starts: where the input is read from; known from the takeover's first step to the seek.
         positions: by partition the next source offset to commit, from the end of the takeover on.
-        is_flowing: between the seek that ends a takeover and the next revocation.
+        is_flowing: between the seek that ends a takeover and the next revocation, or a commit in doubt.
+        doubt: why the last commit is in doubt, until that is settled.
         progress: when the worker last got on with it.
         journal: tells the log of it.
     """
@@ -69,20 +83,37 @@ class Assignment:
         self.starts: dict[int, Start] | None = None
         self.positions: dict[int, int] = {}
         self.is_flowing = False
+        self.doubt: str | None = None
         self.progress = Progress(clock)
         self.journal = journal
         self._is_over = False
+        self._is_revoked = True
 
     @property
-    def held_membership(self) -> Membership | None:
-        """The membership under which micro-batches may be committed; None from a revocation to the end of the next takeover."""
-        return self.membership if self.is_flowing else None
+    def tenure(self) -> Tenure | None:
+        """Under what micro-batches may be committed; None from a revocation, or a doubt, to the end of the next takeover."""
+        return Tenure(self.epoch, self.membership) if self.is_flowing and self.membership else None
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the group has not taken the partitions back since it assigned them, and the worker goes on."""
+        return not (self._is_revoked or self._is_over)
 
     def revoke(self) -> None:
         """The group takes the partitions back: nothing more is handed over, a commit under way ends under the membership."""
-        if self.is_flowing:
+        if self.is_flowing or self.doubt is not None:
             self.journal.left(self._held())
         self.is_flowing = False
+        self._is_revoked = True
+        self.doubt = None
+
+    def suspend(self, doubt: str) -> None:
+        """Nothing more is handed over until it is known whether the last commit happened."""
+        if not self.is_flowing:
+            return  # the group was faster
+        self.journal.doubted(doubt, self._held())
+        self.is_flowing = False
+        self.doubt = doubt
 
     def leave_off(self) -> None:
         """Hand nothing more over, whatever the group still assigns: the worker ends."""
@@ -91,7 +122,7 @@ class Assignment:
 
     def assign(self, membership: Membership, inputs: frozenset[int]) -> None:
         """The group has assigned these partitions of the input; where they are read from is for the takeover to find out."""
-        self.is_flowing = False
+        self.is_flowing = self._is_revoked = False
         self.starts = None
         self.membership = membership
         self.inputs = inputs
@@ -102,9 +133,10 @@ class Assignment:
 
     def flow(self) -> None:
         """Every partition's input is at its place: micro-batches may be handed over."""
-        if self._is_over:
+        if not self.is_lasting:
             return
         self.is_flowing = True
+        self.doubt = None
         self.journal.took(self._held())
 
     def _held(self) -> Held:

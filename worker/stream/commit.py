@@ -4,10 +4,10 @@ from typing import Protocol
 
 from worker.clock import Clock
 from worker.kafka.logs import Logs
-from worker.kafka.membership import Membership
 from worker.kafka.producer import TransactionalProducer
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.processing.stats import Stats
+from worker.stream.assignment import Tenure
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
@@ -21,6 +21,9 @@ class CommitMetrics(Protocol):
 
     def observe_commit(self, seconds: float) -> None:
         """A transaction took so long."""
+
+    def observe_doubt(self, committed: bool) -> None:
+        """A commit was in doubt; whether it had happened."""
 
 
 class Commit:
@@ -57,8 +60,12 @@ class Commit:
         self._dead_letters = dead_letters
         self._clock = clock
 
-    def __call__(self, batch: ProcessedBatch, membership: Membership) -> None:
-        """Commit under a membership. Raises Fenced, Crash; then the process must end."""
+    def __call__(self, batch: ProcessedBatch, tenure: Tenure) -> None:
+        """Commit under a tenure.
+
+        Raises InDoubt: then nothing was stored or remembered, and the caches are ahead. Raises Fenced and Crash, which are
+        the end of the process.
+        """
         started = self._clock.monotonic()
         last_offsets = self._producer.commit(
             batch.messages,
@@ -66,7 +73,7 @@ class Commit:
             batch.rows,
             self._logs.input.topic,
             batch.next_offsets,
-            membership,
+            tenure.membership,
             self._check,
         )
         self._group.agreed()
@@ -75,6 +82,16 @@ class Commit:
                 self._gate.write(partition, changes, last_offsets[partition])
         self._processor.committed(batch)
         self._metrics.observe_commit(self._clock.monotonic() - started)
+        self._count(batch)
+
+    def settled(self, batch: ProcessedBatch, happened: bool) -> None:
+        """It was in doubt whether it is committed, and now it is known."""
+        self._metrics.observe_doubt(happened)
+        if happened:
+            self._count(batch)
+
+    def _count(self, batch: ProcessedBatch) -> None:
+        """It is committed: its events and dead letters count."""
         self._metrics.observe_batch(batch.stats)
         self._dead_letters.count(batch.stats)
 

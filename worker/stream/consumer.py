@@ -28,49 +28,13 @@ from yarl import URL
 from worker.errors import Crash
 from worker.events import Record
 from worker.kafka.membership import Membership
+from worker.stream.assignment import Tenure
+from worker.stream.consumer_thread import ConsumerThread
 from worker.stream.faust_log import FAUST_LOG
 from worker.stream.micro_batch import MicroBatch
 from worker.stream.worker import StreamWorker
 
 log = logging.getLogger(__name__)
-
-# How long the broker may hold a fetch that finds nothing.
-FETCH_MAX_WAIT_MS = 100
-# For leaving the group: a courtesy, which a broker that does not answer cannot take.
-GOODBYE_SECONDS = 5.0
-
-
-class _ConsumerThread(driver.AIOKafkaConsumerThread):
-    """Faust's consumer thread, reading committed records only."""
-
-    logger = FAUST_LOG
-
-    async def on_thread_stop(self) -> None:
-        """Leave the group, and end, whether a broker answers or not.
-
-        aiokafka waits for the answer for as long as for any other, and where a fetch has just failed, its end is a cancellation
-        that would end this thread without a word to whoever waits for it. Nothing is lost either way: offsets are committed with
-        what was made of them, and a member that says nothing more is expected by the group.
-        """
-        leaving = asyncio.ensure_future(super().on_thread_stop())
-        await asyncio.wait({leaving}, timeout=GOODBYE_SECONDS)
-        if leaving.done() and not leaving.cancelled():
-            leaving.result()
-            return
-        log.info("left the group without a broker's answer")
-        leaving.cancel()
-        if self._consumer is not None:
-            await asyncio.wait({asyncio.ensure_future(self._consumer._client.close())}, timeout=1.0)
-
-    def _create_worker_consumer(self, transport: Any) -> Any:
-        self.consumer.in_transaction = True  # the only switch Faust has for isolation_level=read_committed
-        try:
-            consumer = super()._create_worker_consumer(transport)
-            # Faust says 1.5 s: a partition without news would hold back the next fetch of its neighbours for so long.
-            consumer._fetch_max_wait_ms = FETCH_MAX_WAIT_MS
-            return consumer
-        finally:
-            self.consumer.in_transaction = False
 
 
 class GuardedConsumer(driver.Consumer):
@@ -87,13 +51,15 @@ class GuardedConsumer(driver.Consumer):
         worker = self.transport.worker
         self._held = worker.assignment
         self._takeover = worker.takeover
+        self._takeover.seek = self.perform_seek
         self._input_topic = worker.settings.input_topic
+        self._instance_id = worker.settings.group_instance_id
         self._linger_seconds = worker.settings.batch_linger_ms / 1000
         self._batch_events = worker.settings.batch_size
         self._die = worker.surroundings.die
 
-    def _new_consumer_thread(self) -> _ConsumerThread:
-        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+    def _new_consumer_thread(self) -> ConsumerThread:
+        return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     # -- assignment ---------------------------------------------------------------------------------------------------
 
@@ -107,11 +73,15 @@ class GuardedConsumer(driver.Consumer):
         self.cursors.clear()
         self._asked.clear()
         coordinator = self._thread._ensure_consumer()._coordinator
-        membership = Membership(coordinator.generation, coordinator.member_id)
+        membership = Membership(coordinator.generation, coordinator.member_id, self._instance_id)
         if membership.generation < 0 or not membership.member_id:
             self._die(Crash("the group coordinator assigned partitions without a membership"))
         self._held.assign(membership, frozenset(tp.partition for tp in assigned if self._is_input(tp)))
         await super().on_partitions_assigned(assigned, generation_id)
+
+    def join_again(self) -> None:
+        """Let the group rebalance, with what this member now says of itself."""
+        self._thread._ensure_consumer()._coordinator.request_rejoin()
 
     def _is_input(self, tp: TP) -> bool:
         return bool(tp.topic == self._input_topic)
@@ -120,11 +90,14 @@ class GuardedConsumer(driver.Consumer):
         """Set every cursor: the last step of a takeover, after the restore."""
         held = self._held
         held.is_flowing = False
+        if held.starts is None and not held.is_lasting:
+            return  # the takeover gave way to the group, and the next one seeks
         try:
             starts = held.starts if held.starts is not None else await self._takeover.fetch_starts()
         except Exception as cause:
             self._die(cause)
         held.starts = None
+        self._asked.clear()
         for partition, start in starts.items():
             await self.seek(TP(self._input_topic, partition), start.offset)
             self.cursors[partition] = start.offset
@@ -165,14 +138,14 @@ class GuardedConsumer(driver.Consumer):
             self._die(cause)
 
     async def _next_micro_batch(self) -> MicroBatch | None:
-        membership = self._held.membership
+        tenure = self._held.tenure
         fetched, more = await self._fetch(timeout_seconds=1.0), {}
         if fetched and self._linger_seconds and _count(fetched) < self._batch_events:
             await self.sleep(self._linger_seconds)
             more = await self._fetch(timeout_seconds=0.0)
-        if fetched and self._held.is_flowing and self.flow_active and membership == self._held.membership:
+        if fetched and tenure is not None and self.flow_active and tenure == self._held.tenure:
             self._merge(fetched, more)
-            return self._guard(fetched, membership)
+            return self._guard(fetched, tenure)
         self._read_again(fetched | more)
         return None
 
@@ -208,9 +181,8 @@ class GuardedConsumer(driver.Consumer):
             else:
                 before.extend(fresh)
 
-    def _guard(self, fetched: Mapping[TP, list[Any]], membership: Membership | None) -> MicroBatch | None:
+    def _guard(self, fetched: Mapping[TP, list[Any]], tenure: Tenure) -> MicroBatch | None:
         """Apply rules 2 to 4 to a fetch; no `await`, so that nothing moves meanwhile."""
-        assert membership is not None
         handed: list[Record] = []
         starts: dict[int, int] = {}
         ends: dict[int, int] = {}
@@ -230,7 +202,7 @@ class GuardedConsumer(driver.Consumer):
             )
             starts[tp.partition] = cursor
             ends[tp.partition] = self.cursors[tp.partition] = fresh[-1].offset + 1
-        return MicroBatch(tuple(handed), starts, ends, membership) if handed else None
+        return MicroBatch(tuple(handed), starts, ends, tenure) if handed else None
 
     def _as_message(self, batch: MicroBatch) -> Any:
         """One Faust message for the whole micro-batch: per-record work in asyncio would be most of the cost of an event."""
@@ -249,7 +221,7 @@ class GuardedConsumer(driver.Consumer):
             0,
             0,
             tp,
-            generation_id=batch.membership.generation,
+            generation_id=batch.tenure.membership.generation,
         )
 
     # -- what Faust may not do here -----------------------------------------------------------------------------------

@@ -98,8 +98,12 @@ class ContactWatch(threading.Thread):
             log.warning("%s", line)
 
     def _suspect(self) -> None:
-        """Whoever has lost contact begins again: a client that a broker's absence has confused would never find back."""
-        silence = self._contact.silence()
+        """Whoever is about to lose contact begins again.
+
+        One that a broker's absence has confused would never find back, and one that asks a frozen broker among several would go
+        on asking that one: over new connections it may find one that answers, before it counts as lost.
+        """
+        silence = self._contact.silence(self._contact.timeout_seconds / 2)
         for name in silence.clients if silence else ():
             if name in self._idle:
                 self._idle[name].suspect()

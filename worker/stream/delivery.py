@@ -1,6 +1,6 @@
 """Exactly once, one micro-batch at a time: the commit protocol.
 
-1. *Guard*: a micro-batch of a past assignment is dropped (it will be read again); one of this assignment must begin where the
+1. *Guard*: a micro-batch of a past tenure is dropped (it will be read again); one of this tenure must begin where the
    last one ended.
 2. *Process*: records and rows in, rows and messages out; nothing is visible yet.
 3. *Transaction*: messages, changelog rows and source offsets become visible together, or not at all; and only while
@@ -9,22 +9,23 @@
    never runs ahead of the log, and a crash between 3 and 4 is mended by the restore.
 5. *Caches*: entity caches may count the rows as stored.
 
-Any failure, and a commit that outlasts its deadline, ends the process. Steps 2 to 5 run in one thread of their own, off the
-event loop, which goes on heartbeating and serving HTTP; 3 to 5 are `worker.stream.commit`.
+A transaction whose outcome is not known is decided (`worker.stream.settlement`); any other failure ends the process. Steps 2 to
+5 run in one thread of their own, off the event loop, which goes on heartbeating and serving HTTP; 3 to 5 are
+`worker.stream.commit`.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
 
-from worker.errors import Crash
+from worker.errors import Crash, InDoubt
 from worker.events import Record
-from worker.kafka.membership import Membership
 from worker.limits import Limit
 from worker.settings import Settings
-from worker.stream.assignment import Assignment
+from worker.stream.assignment import Assignment, Tenure
 from worker.stream.commit import Commit
 from worker.stream.micro_batch import MicroBatch
 from worker.stream.processor_thread import ProcessorThread
+from worker.stream.settlement import Settlement
 from worker.stream.surroundings import Surroundings
 
 
@@ -32,10 +33,11 @@ class Delivery:
     """Takes micro-batches from the consumer through processor and commit, in order, one at a time.
 
     Args:
-        settings: how large a part of a micro-batch may be, and how long a commit may take.
+        settings: how large a part of a micro-batch may be.
         assignment: under which micro-batches are delivered.
         processor: step 2, and the thread of steps 2 to 5.
         commit: steps 3 to 5.
+        settlement: of commits in doubt.
         on_limit: is told of each limit that is hit.
         surroundings: the end of the process, for whatever fails.
     """
@@ -46,16 +48,17 @@ class Delivery:
         assignment: Assignment,
         processor: ProcessorThread,
         commit: Commit,
+        settlement: Settlement,
         on_limit: Callable[[Limit], None],
         surroundings: Surroundings,
     ) -> None:
         self._input_topic = settings.input_topic
         self._batch_events = settings.batch_size
         self._batch_bytes = settings.batch_bytes
-        self._deadline_seconds = settings.commit_timeout_ms / 1000
         self._assignment = assignment
         self._processor = processor
         self._commit = commit
+        self._settlement = settlement
         self._on_limit = on_limit
         self._die = surroundings.die
 
@@ -66,22 +69,29 @@ class Delivery:
                 return
             self._check_chain(batch)
             with self._assignment.progress.busy():
-                for part in self._within_limits(batch):
-                    remaining = part
-                    while remaining:
-                        if self._is_past(batch):
-                            return
-                        remaining = remaining[await self._deliver(remaining, batch.membership) :]
-                        self._assignment.progress.made()
-                self._assignment.positions.update(batch.ends)
+                if await self._deliver_all(batch):
+                    self._assignment.positions.update(batch.ends)
         except asyncio.CancelledError:
             raise  # the app is stopping: what is under way commits or not, as a whole
         except BaseException as cause:
             self._die(cause)
 
+    async def _deliver_all(self, batch: MicroBatch) -> bool:
+        """Process and commit a micro-batch in parts; False where its tenure ended before all of it was committed."""
+        for part in self._within_limits(batch):
+            remaining = part
+            while remaining:
+                if self._is_past(batch):
+                    return False
+                taken = await self._deliver(remaining, batch.tenure)
+                if taken is None:
+                    return False
+                remaining = remaining[taken:]
+        return True
+
     def _is_past(self, batch: MicroBatch) -> bool:
         """Whether its assignment is over or about to end: what of it is not committed will be read again."""
-        return batch.membership != self._assignment.held_membership
+        return batch.tenure != self._assignment.tenure
 
     def _check_chain(self, batch: MicroBatch) -> None:
         for partition, start in batch.starts.items():
@@ -112,12 +122,18 @@ class Delivery:
             return Limit.BATCH_EVENTS
         return Limit.BATCH_BYTES if size > self._batch_bytes else None
 
-    async def _deliver(self, records: tuple[Record, ...], membership: Membership) -> int:
-        """Process and commit the first of these records; how many they were."""
+    async def _deliver(self, records: tuple[Record, ...], tenure: Tenure) -> int | None:
+        """Process and commit the first of these records; how many they were, None where the commit was in doubt.
+
+        That ended the tenure: where the next one begins says what was committed, and all that was not is read again.
+        """
         processed = await self._processor.run(lambda processor: processor.process(records))
         try:
-            # librdkafka has been seen to block past its own timeouts after a broker was killed.
-            await self._processor.run(lambda _: self._commit(processed, membership), self._deadline_seconds)
-        except TimeoutError:
-            raise Crash(f"a commit took longer than {self._deadline_seconds:g} s") from None
+            await self._processor.run(lambda _: self._commit(processed, tenure))
+        except InDoubt as doubt:
+            happened = await self._settlement.settle(doubt, processed.next_offsets)
+            self._commit.settled(processed, happened)
+            return None
+        self._settlement.nothing_open()
+        self._assignment.progress.made()
         return processed.taken

@@ -1,8 +1,8 @@
 """The end of the process, on purpose: what cannot be put right inside is put right by a restart.
 
-A transaction in doubt, a partition that cannot be restored or an unexpected exception must not be retried with cursors and
-caches already ahead. `os._exit` leaves at once: the broker aborts the open transaction, RocksDB replays its own log,
-and the next start takes up from the last commit.
+A state that does not fit, an error that does not pass or an unexpected exception must not be gone on from: cursors and caches are
+already ahead. Only a commit in doubt is, once it is decided (`worker.stream.settlement`). `os._exit` leaves at once: the broker
+aborts the open transaction, RocksDB replays its own log, and the next start takes up from the last commit.
 """
 
 import logging

@@ -1,4 +1,5 @@
-"""What the log tells of a worker's life: its start, when it is ready, each rebalance, its stop. One line each, and none between.
+"""What the log tells of a worker's life: its start, when it is ready, each rebalance, its stop. One line each, and none between;
+a commit in doubt has two, because what it waits for may take long.
 
 Every line has its facts as fields beside it (`extra={"facts": ...}`), for logs in JSON.
 """
@@ -82,12 +83,27 @@ class Journal:
         self._partitions = partitions
         self._since: float | None = clock.monotonic() if started is None else started
         self._had: Held | None = None  # nothing before the first assignment
+        self._doubt: str | None = None
+        self._happened: bool | None = None
         self._restored: tuple[int, int, float] | None = None
         self._committed: Mapping[int, int] = {}
 
     def left(self, had: Held) -> None:
         """A rebalance begins: the worker stops to process what it had."""
-        self._since, self._had = self._clock.monotonic(), had
+        self._since, self._had, self._doubt = self._clock.monotonic(), had, None
+
+    def doubted(self, why: str, had: Held) -> None:
+        """A commit is in doubt: the worker stops until it knows whether it happened."""
+        self._since, self._had, self._doubt, self._happened = self._clock.monotonic(), had, why, None
+        log.warning(
+            "a commit is in doubt (%s): nothing is lost, it is being found out whether it happened",
+            why,
+            extra={"facts": {"doubt": why, "partitions": had.processed}},
+        )
+
+    def settled(self, happened: bool) -> None:
+        """It is known whether the commit in doubt happened."""
+        self._happened = happened
 
     def restored(self, rows: int, partitions: int, seconds: float) -> None:
         """The state of so many partitions was brought up to the changelog's end."""
@@ -108,7 +124,11 @@ class Journal:
             rows, count, restore_seconds = self._restored
             restored = f"; restored {rows} rows of {count} partitions in {restore_seconds:.2f} s"
             facts |= {"restored_rows": rows, "restore_seconds": round(restore_seconds, 3)}
-        if self._had is None:
+        if self._doubt is not None:
+            outcome = "it had happened" if self._happened else "it had not, and is done again"
+            line = f"goes on after {seconds:.2f} s with partitions {has}: the commit in doubt is decided, {outcome}"
+            facts |= {"doubt": self._doubt, "committed": bool(self._happened)}
+        elif self._had is None:
             line = f"ready after {seconds:.2f} s: processes partitions {has} of {self._partitions}"
         else:
             line = (
@@ -116,7 +136,7 @@ class Journal:
             )
             facts |= {"had_partitions": self._had.processed, "had_standbys": self._had.standby}
         _tell(line + restored, **facts)
-        self._since = self._restored = None
+        self._since = self._restored = self._doubt = None
 
     def ended(self, committed: Mapping[int, int]) -> None:
         """An assignment is over; by partition the next source offset that was not committed."""

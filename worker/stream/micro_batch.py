@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from worker.events import Record
-from worker.kafka.membership import Membership
+from worker.stream.assignment import Tenure
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,9 +12,10 @@ class MicroBatch:
     """One fetch over all partitions: the unit that is processed and committed.
 
     `starts` and `ends` are, per partition, the cursor before the first record and after the last: a gap between them is proven.
+    `tenure` is the one under which it was fetched.
     """
 
     records: tuple[Record, ...]
     starts: Mapping[int, int]
     ends: Mapping[int, int]
-    membership: Membership
+    tenure: Tenure

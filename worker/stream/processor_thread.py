@@ -16,6 +16,6 @@ class ProcessorThread:
         self._processor = processor
         self._thread = thread
 
-    async def run(self, work: Callable[[Processor], T], seconds: float | None = None) -> T:
-        """What `work` makes of the processor, when its turn has come. Raises TimeoutError past `seconds`."""
-        return await self._thread.run(lambda: work(self._processor), seconds)
+    async def run(self, work: Callable[[Processor], T]) -> T:
+        """What `work` makes of the processor, when its turn has come."""
+        return await self._thread.run(lambda: work(self._processor))

@@ -50,6 +50,8 @@ class WorkerStatus:
             return False, str(silence)
         if not app.started or self._assignment.membership is None:
             return False, "starting: not yet a member of the consumer group"
+        if self._assignment.doubt is not None:
+            return False, "finding out whether a commit happened"
         if app.rebalancing:
             return False, "rebalancing"
         if app.in_recovery or not self._assignment.is_flowing:
@@ -107,11 +109,16 @@ class WorkerStatus:
         outage = self._silence(self._outage_seconds)
         if outage is not None and outage.everywhere:
             return None
+        assignment = self._assignment
+        if assignment.doubt is not None:
+            return f"a commit is in doubt: {assignment.doubt}"
         if app.rebalancing:
             return "the group is rebalancing"
-        if self._assignment.progress.is_busy:
+        if assignment.progress.is_busy:
             return BUSY
-        behind = {p: lag for p, lag in self.lag().items() if lag} if self._assignment.is_flowing else {}
+        if assignment.membership is not None and not assignment.is_flowing:
+            return "partitions are being taken over"
+        behind = {p: lag for p, lag in self.lag().items() if lag}
         return f"there is lag and nothing arrives: {behind}" if behind else None
 
     @property

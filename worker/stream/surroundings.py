@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from worker.clock import Clock
+from worker.kafka.bounded import within
 from worker.kafka.clients import Clients
 from worker.storage.databases import PartitionDatabases
 from worker.stream.fatal import die
@@ -31,8 +32,8 @@ class Joinable(Protocol):
 class InOrder(Protocol):
     """One thread that does one piece of work after another."""
 
-    async def run(self, work: Callable[[], T], seconds: float | None = None) -> T:
-        """The result of `work`, once it was its turn. Raises TimeoutError where that takes longer than `seconds`."""
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of `work`, once it was its turn."""
 
 
 class Threads(Protocol):
@@ -46,6 +47,9 @@ class Threads(Protocol):
 
     def in_order(self, name: str) -> InOrder:
         """A thread for one piece of work after another."""
+
+    def within(self, seconds: float, work: Callable[[], T], /) -> T:
+        """See `worker.kafka.bounded.Within`."""
 
     async def beside(self, work: Callable[[], T]) -> T:
         """The result of work that may block, in any thread."""
@@ -74,6 +78,10 @@ class RealThreads:
         """See `Threads`."""
         return _OneThread(ThreadPoolExecutor(1, thread_name_prefix=name))
 
+    def within(self, seconds: float, work: Callable[[], T], /) -> T:
+        """See `Threads`."""
+        return within(seconds, work)
+
     async def beside(self, work: Callable[[], T]) -> T:
         """See `Threads`."""
         return await asyncio.to_thread(work)
@@ -91,10 +99,8 @@ class _OneThread:
     def __init__(self, executor: ThreadPoolExecutor) -> None:
         self._executor = executor
 
-    async def run(self, work: Callable[[], T], seconds: float | None = None) -> T:
-        return await asyncio.wait_for(
-            asyncio.get_running_loop().run_in_executor(self._executor, work), seconds
-        )
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
 @dataclass(frozen=True)

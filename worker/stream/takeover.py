@@ -1,5 +1,6 @@
 """Takeover: from partitions that the group has assigned to partitions that are processed, in this order.
 
+0. What this worker itself left open, when a rebalance came upon a commit in doubt, is decided.
 1. The group's committed offsets, which waits until the predecessor's transaction is decided; then the ids of input and changelog.
 2. The changelog's end as an uncommitted reader sees it: everything below it belongs to a transaction that is decided soon.
 3. The restore with a committed reader until its position passes that end.
@@ -7,16 +8,21 @@
 5. The seek of the input to the offsets of step 1 (`GuardedConsumer.perform_seek`), by Faust, after `Takeover.run` returns.
 
 A rebalance may come at any moment: `let_go` waits until nothing of the former assignment is under way, and the assignment's
-epoch keeps whatever is late from writing.
+epoch keeps whatever is late from writing. Brokers may be away or hand over what they lead: then it all begins again, over new
+connections, until it is done or the watchdog finds that it takes too long.
+
+A commit in doubt ends in the same steps, without the group (`again`).
 """
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from worker.errors import SurroundingsError
 from worker.kafka.changelog import ChangelogReader
 from worker.kafka.logs import Logs
 from worker.kafka.offsets import Start
+from worker.kafka.passing import passes
 from worker.processing.processor import Processor
 from worker.state import Changes
 from worker.stream.assignment import Assignment, Role
@@ -25,9 +31,17 @@ from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.processor_thread import ProcessorThread
 from worker.stream.surroundings import Joinable, Surroundings
 
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 1.0
+"""Before a takeover begins again that brokers did not answer."""
+
 
 class Takeover:
     """Takes over what the group assigns, and lets go of it.
+
+    Attributes:
+        seek: step 5; whoever reads the input sets it.
 
     Args:
         assignment: what the worker holds; this object begins and ends it.
@@ -35,6 +49,7 @@ class Takeover:
         gate: where restored rows go.
         processor: continues from the restored state.
         group: what the group's state was made with.
+        decide_open: step 0. Raises Unanswered.
         on_restore: called with rows read and changelog offsets to go.
         surroundings: clock, threads, and the end of the process, for whatever fails.
     """
@@ -46,6 +61,7 @@ class Takeover:
         gate: Gate,
         processor: ProcessorThread,
         group: GroupFingerprint,
+        decide_open: Callable[[], None],
         on_restore: Callable[[int, int], None],
         surroundings: Surroundings,
     ) -> None:
@@ -56,10 +72,12 @@ class Takeover:
         self._gate = gate
         self._processor = processor
         self._group = group
+        self._decide_open = decide_open
         self._on_restore = on_restore
         self._clock = surroundings.clock
         self._threads = surroundings.threads
         self._die = surroundings.die
+        self.seek: Callable[[], Awaitable[None]] | None = None
         self._running: Any = None  # the takeover under way
         self._reader: ChangelogReader | None = None
         self._follower: Joinable | None = None
@@ -89,6 +107,23 @@ class Takeover:
         self._running = self._threads.task(self._take_over(actives, standbys))
         await self._threads.ended(self._running)
 
+    async def again(self, found: Callable[[Mapping[int, int]], None]) -> None:
+        """Take over what is held already, as if the group had just assigned it: nothing that is cached of it can be trusted.
+
+        `found` is told by partition where the input is read on. A rebalance that comes meanwhile goes first.
+        """
+        roles = dict(self._assignment.roles)
+        actives, standbys = (
+            {partition for partition, held in roles.items() if held is role}
+            for role in (Role.ACTIVE, Role.STANDBY)
+        )
+        await self.let_go()
+        await self.run(actives, standbys)
+        if self._assignment.is_lasting and self._assignment.positions.keys() == actives:
+            found(self._assignment.positions)
+            assert self.seek is not None
+            await self.seek()
+
     async def fetch_starts(self) -> dict[int, Start]:
         """Where the assigned partitions of the input are read from: the first step.
 
@@ -100,22 +135,39 @@ class Takeover:
         return starts
 
     async def _take_over(self, actives: set[int], standbys: set[int]) -> None:
-        epoch = self._assignment.epoch
         try:
-            starts = await self.fetch_starts()
-            await self._threads.beside(self._topic_ids.read)
-            if starts.keys() != actives:
-                return  # the next assignment is there already, and its own takeover follows
-            standbys -= actives
-            self._assignment.begin(actives, standbys)
-            complete = await self._threads.beside(lambda: self._restore(epoch, sorted(actives)))
-            if not complete:
-                return  # overtaken by a rebalance
-            await self.begin_processing(starts)
-            if standbys and epoch == self._assignment.epoch:
-                self._follow(epoch, sorted(standbys))
+            while not await self._has_taken_over(actives, standbys - actives):
+                await self._threads.beside(lambda: self._clock.sleep(PAUSE_SECONDS))
+                if self._leaving or not self._assignment.is_lasting:
+                    return
         except BaseException as cause:
             self._die(cause)
+
+    async def _has_taken_over(self, actives: set[int], standbys: set[int]) -> bool:
+        """All steps once; False where brokers did not answer, and they are to be done again."""
+        try:
+            await self._attempt(actives, standbys)
+        except Exception as cause:
+            if not passes(cause):
+                raise
+            log.info("taking over again, because brokers do not answer as they should: %s", cause)
+            return False
+        return True
+
+    async def _attempt(self, actives: set[int], standbys: set[int]) -> None:
+        epoch = self._assignment.epoch
+        await self._threads.beside(self._decide_open)
+        starts = await self.fetch_starts()
+        await self._threads.beside(self._topic_ids.read)
+        if starts.keys() != actives:
+            return  # the next assignment is there already, and its own takeover follows
+        self._assignment.begin(actives, standbys)
+        complete = await self._threads.beside(lambda: self._restore(epoch, sorted(actives)))
+        if not complete:
+            return  # overtaken by a rebalance
+        await self.begin_processing(starts)
+        if standbys and epoch == self._assignment.epoch:
+            self._follow(epoch, sorted(standbys))
 
     # -- the changelog -----------------------------------------------------------------------------------------------------
 
@@ -127,14 +179,17 @@ class Takeover:
         bounds = self._changelog.bounds(partitions)
         starts = {p: self._gate.restore_start(p, bounds[p]) for p in partitions}
         reader = self._open_reader(Role.ACTIVE, epoch, starts)
-        rows = reader.restore({p: bounds[p].end for p in partitions}, self._restored)
+
+        def on_progress(rows: int, remaining: int) -> None:
+            self._assignment.progress.made()
+            self._on_restore(rows, remaining)
+            if not self._assignment.is_lasting:
+                reader.stop()  # after a doubt the group waits for it
+
+        rows = reader.restore({p: bounds[p].end for p in partitions}, on_progress)
         seconds = self._clock.monotonic() - started
         self._assignment.journal.restored(rows, len(partitions), seconds)
         return epoch == self._assignment.epoch and self._reader is reader and not reader.stopped
-
-    def _restored(self, rows: int, remaining: int) -> None:
-        self._assignment.progress.made()  # a restore that stands still ends by itself
-        self._on_restore(rows, remaining)
 
     def _follow(self, epoch: int, partitions: list[int]) -> None:
         bounds = self._changelog.bounds(partitions)
@@ -179,7 +234,8 @@ class Takeover:
 
         await self._processor.run(check)
         self._assignment.positions = {partition: start.offset for partition, start in starts.items()}
-        self._assignment.progress.made()
+        if self._assignment.doubt is None:
+            self._assignment.progress.made()  # else only a commit is
 
     def _check_topic(self, processor: Processor, partition: int, topic_id: str) -> None:
         """Offsets of one topic say nothing about another of its name, however long its log is."""

@@ -1,0 +1,179 @@
+"""What a reader of the changelog does when nothing comes, or an error does (what it reads: tests/real_kafka)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from tests.harness.fake_clients import FakeClients, FakeClock
+from worker.errors import Crash, Unanswered
+from worker.kafka.changelog import IDLE_SECONDS, PAUSE_SECONDS, STALLED_SECONDS, ChangelogReader
+
+TOPIC = "changelog"
+ENOUGH = 50
+"""Reads after which a follower is stopped whatever it does."""
+
+
+class Row:
+    """A record of partition 0, or an error in its place."""
+
+    def __init__(self, offset: int, error: KafkaError | None = None) -> None:
+        self._offset, self._error = offset, error
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def key(self) -> bytes:
+        return b"key"
+
+    def value(self) -> bytes:
+        return b"%d" % self._offset
+
+
+class FakeConsumer:
+    """One of those that a reader makes one after another; `Rig` says what it reads."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self.assigned: dict[int, int] = {}
+        self.is_open = True
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.assigned = {one.partition: one.offset for one in partitions}
+
+    def assignment(self) -> list[TopicPartition]:
+        return []
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return partitions
+
+    def consume(self, number: int, timeout: float) -> list[Row]:
+        assert self.is_open
+        return self._rig.read()
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+class Rig:
+    """A reader from offset 5 on; `reads` are what its next reads bring, and after them nothing does."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.consumers: list[FakeConsumer] = []
+        self.reads: list[list[Row] | BaseException] = []
+        self.applied: list[tuple[int, int]] = []
+        self.progress: list[tuple[int, int]] = []
+        self.at_read: Callable[[], None] = lambda: None
+        self._count = 0
+        clients = FakeClients(consumer=self._consumer)
+        self.reader = ChangelogReader(clients, "group", TOPIC, {0: 5}, self._apply, self.clock)
+
+    def _consumer(self) -> Any:
+        self.consumers.append(FakeConsumer(self))
+        return self.consumers[-1]
+
+    def _apply(self, partition: int, first: int, changes: Any, last: int) -> None:
+        self.applied.append((first, last))
+
+    def read(self) -> list[Row]:
+        self.clock.now_s += 1
+        self._count += 1
+        self.at_read()
+        if self._count == ENOUGH:
+            self.reader.stop()
+        found = self.reads.pop(0) if self.reads else []
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def restore(self, goal: int = 9) -> int:
+        return self.reader.restore({0: goal}, lambda rows, left: self.progress.append((rows, left)))
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+# -- restore ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_restore_that_stands_still_may_be_begun_again(rig: Rig) -> None:
+    began_s = rig.clock.now_s
+    rig.reads = [[Row(5), Row(6)]]
+    with pytest.raises(Unanswered, match=r"restore of changelog \[0\] stands still"):
+        rig.restore()
+    assert 1 + STALLED_SECONDS < rig.clock.now_s - began_s <= 3 + STALLED_SECONDS  # since it last moved
+    assert rig.applied == [(5, 6)]
+    assert not rig.consumers[0].is_open
+
+
+def test_only_a_restore_that_moves_tells_of_progress(rig: Rig) -> None:
+    """The watchdog must not take standing still for work."""
+    rig.reads = [[], [Row(5)], [], [], [Row(6), Row(8)]]
+    assert rig.restore() == 3
+    assert rig.progress == [(1, 3), (3, 0)]
+
+
+def test_a_restore_that_is_stopped_is_known_to_be_incomplete(rig: Rig) -> None:
+    rig.at_read = rig.reader.stop
+    rig.restore()
+    assert rig.reader.stopped
+
+
+# -- the standby ------------------------------------------------------------------------------------------------------
+
+
+def test_a_standby_that_hears_nothing_for_long_goes_on_with_a_new_consumer(rig: Rig) -> None:
+    """A broker's absence may have confused the one before for good."""
+    rig.clock.tick_s = IDLE_SECONDS / 4
+    rig.reads = [[Row(5), Row(6)]]
+    rig.reader.follow()
+    assert len(rig.consumers) > 2
+    assert [one.assigned for one in rig.consumers[:2]] == [{0: 5}, {0: 7}]  # where it was
+    assert not any(one.is_open for one in rig.consumers)
+
+
+def test_a_standby_that_hears_now_and_then_keeps_its_consumer(rig: Rig) -> None:
+    rig.clock.tick_s = IDLE_SECONDS / 10
+    rig.reads = [[Row(offset)] for offset in range(5, 5 + ENOUGH)]
+    rig.reader.follow()
+    assert len(rig.consumers) == 1
+
+
+@pytest.mark.parametrize("raised", [True, False])
+def test_a_standby_follows_anew_after_an_error_that_passes(rig: Rig, raised: bool) -> None:
+    error = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
+    rig.reads = [[Row(5)], KafkaException(error) if raised else [Row(0, error)], [Row(6)]]
+    began_s = rig.clock.now_s
+    rig.reader.follow()
+    assert rig.applied == [(5, 5), (6, 6)]
+    assert [one.assigned for one in rig.consumers] == [{0: 5}, {0: 6}]
+    assert rig.clock.now_s - began_s >= ENOUGH + PAUSE_SECONDS  # and not at once
+
+
+@pytest.mark.parametrize(
+    "failure", [RuntimeError("disk full"), Crash("not a row"), KafkaException(KafkaError(KafkaError._FENCED))]
+)
+def test_a_standby_ends_with_any_other_error(rig: Rig, failure: Exception) -> None:
+    rig.reads = [failure]
+    with pytest.raises(type(failure)):
+        rig.reader.follow()
+    assert [one.is_open for one in rig.consumers] == [False]
+
+
+def test_a_standby_that_is_stopped_makes_no_more_consumers(rig: Rig) -> None:
+    rig.reads = [KafkaException(KafkaError(KafkaError._TRANSPORT))]
+    rig.at_read = rig.reader.stop
+    rig.reader.follow()
+    assert [one.is_open for one in rig.consumers] == [False]

@@ -1,0 +1,55 @@
+"""A worker rides through what a cluster of three does every week: nothing lost, repeated or wrong, and no worker ends.
+
+How long it pauses is measured by `make cluster-faults`, all faults with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.cluster import KafkaCluster
+from tests.harness.cluster_faults import each_node, freeze, kill, network, stop
+from tests.harness.cluster_record import ClusterRow
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.record import Recorder
+from tests.harness.ride import ALL, CLIENTS, ClusterFault
+from tests.harness.scenario import ride_through
+from tests.harness.topics import committed_offsets, producer
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    with KafkaCluster(tmp_path_factory.mktemp("cluster"), clients=CLIENTS) as made:
+        yield made
+
+
+def test_leaders_go_where_they_are_sent_and_coordinators_are_known(cluster: KafkaCluster) -> None:
+    """What faults are aimed by."""
+    cluster.create_topic("led", 3)
+    sender = producer(cluster.bootstrap_servers, **{"transactional.id": "aimed"})
+    sender.init_transactions(PATIENCE_SECONDS)
+    cluster.lead({("led", 0): 3, ("led", 1): 1, ("led", 2): 3})
+    assert cluster.leaders("led") == {0: 3, 1: 1, 2: 3}
+    assert cluster.transaction_coordinator("aimed") in ALL
+    committed_offsets(cluster.bootstrap_servers, "led", "some group")  # or there are no groups yet
+    admin = cluster.admin()  # its futures are never done once it is collected
+    group = admin.describe_consumer_groups(["some group"])["some group"].result(PATIENCE_SECONDS)
+    assert group.coordinator.id == cluster.group_coordinator("some group")
+
+
+def test_each_broker_is_stopped_in_turn(cluster: KafkaCluster, tmp_path: Path) -> None:
+    ride_through(cluster, Recorder(ClusterRow), "each broker stopped", tmp_path, each_node(stop, (4, 4, 4)))
+
+
+def test_coordinators_die_and_freeze_and_answers_are_lost(cluster: KafkaCluster, tmp_path: Path) -> None:
+    faults = [
+        ClusterFault("kill", 4, (kill("transaction coordinator"),)),
+        ClusterFault("freeze", 9, (freeze("group coordinator"),)),
+        ClusterFault("mute", 12, (network("mute", CLIENTS[0], "transaction coordinator"),)),
+    ]
+    ride_through(cluster, Recorder(ClusterRow), "coordinators", tmp_path, faults, proxied=True)
