@@ -1,0 +1,102 @@
+"""The worker and Kafka Streams under the same faults of the same cluster, in turns: who pauses longer? `make bench-streams`.
+
+    python -m tests.bench.kafka_streams [--rounds 3] [--contenders NAME ...] [--standbys N ...] [--out FILE]
+
+A turn is one contender, three instances over six partitions on three brokers with replication 3 and a session of 6 s, under a
+steady load of `--rate` events a second; one fault follows the other, each once all is well again. What counts is the longest
+pause of any partition (`tests.harness.pauses`) in the span of each fault, and the instances that ended without being told to.
+Each round gives every contender a turn without standbys under all faults, and one with a standby of each partition under the
+faults of instances. Contenders:
+
+    worker            settings as they come: session 10 s, no standbys unless said
+    streams           Kafka Streams, exactly_once_v2; session 10 s, static members: as those run it who restart it often
+    streams-defaults  Kafka Streams, exactly_once_v2 and nothing else: session 45 s, dynamic members
+
+The last one waits out its session at each fault of an instance: it has one turn alone, in the first round. On two cores a round
+of the other two takes nine minutes without standbys, and three more with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.bench.kafka_streams.application import INSTALL, compiled, missing_tools
+from tests.bench.kafka_streams.comparison import FAULTS, RUNNING, faults_of, rows, take, turns
+from tests.bench.kafka_streams.contenders import CONTENDERS, PARTITIONS
+from tests.bench.kafka_streams.faults import BALANCED
+from tests.bench.kafka_streams.table import RESULTS, streams_table
+from tests.harness.cluster import KafkaCluster
+from tests.harness.record import began, finish
+
+
+def show(done: dict[str, Any]) -> None:
+    """A turn, as soon as it is over."""
+    print(
+        f"round {done['round'] + 1}, {done['contender']}, standbys {done['standbys']}: {done['events']} events in "
+        f"{done['seconds']} s, lost {done['lost']}, repeated {done['repeated']}, wrong {done['wrong']}"
+    )
+    for fault, one in done["faults"].items():
+        ended = ", ".join(one["ends"]) or "none"
+        print(
+            f"  {fault:44} {one['longest_pause_s']:6.2f} s {one['each_s']}, took {one['seconds']} s, ended: {ended}"
+        )
+    sys.stdout.flush()
+
+
+@contextmanager
+def scratch_folder(keep: Path | None) -> Iterator[Path]:
+    """A folder for everything, that is removed unless it has a name."""
+    if keep is not None:
+        keep.mkdir(parents=True)
+        yield keep
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        yield Path(scratch)
+
+
+def main() -> int:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
+    )
+    parser.add_argument("--standbys", type=int, nargs="+", choices=FAULTS, default=list(FAULTS), metavar="N")
+    parser.add_argument("--rate", type=float, default=60.0, help="events a second")
+    parser.add_argument("--keep", type=Path, help="a folder for all data and logs; else they are removed")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    contenders = [CONTENDERS[name] for name in given.contenders]
+    if missing := missing_tools():
+        print(f"needs {' and '.join(missing)}: {INSTALL}", file=sys.stderr)
+        return 2
+    record = began("tests.bench.kafka_streams")
+    done = []
+    with scratch_folder(given.keep) as folder, KafkaCluster(folder / "kafka", BALANCED) as cluster:
+        classpath = compiled(folder / "classes")
+        for turn in turns(given.rounds, contenders, given.standbys):
+            done.append(take(turn, cluster, folder, classpath, given.rate))
+            show(done[-1])
+    record |= {
+        "events_per_s": given.rate,
+        "instances": RUNNING,
+        "partitions": PARTITIONS,
+        "kafka_streams": {one.name: one.config for one in contenders if one.config is not None},
+        "rows": rows(done),
+        "turns": done,
+    }
+    code = finish(given.out, record, faults_of(done))
+    print(streams_table(given.out))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

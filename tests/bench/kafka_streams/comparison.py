@@ -1,0 +1,117 @@
+"""Turns of the contenders, what is measured in each, and what they make together."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.bench.kafka_streams.application import Verdict
+from tests.bench.kafka_streams.contenders import CONTENDERS, DEFAULTS, Contender, many_entities
+from tests.bench.kafka_streams.faults import BROKERS, INSTANCES
+from tests.harness.cluster import KafkaCluster
+from tests.harness.load import SteadyLoad
+from tests.harness.pauses import Pause, longest, read_pauses
+from tests.harness.ride import Ridden, Ride
+
+RUNNING = 3
+"""Instances of a contender."""
+FAULTS = {0: {**BROKERS, **INSTANCES}, 1: INSTANCES}
+"""By the number of standbys."""
+
+
+class Turn(NamedTuple):
+    """One contender at work, with so many standbys, in this round."""
+
+    round: int
+    contender: Contender
+    standbys: int
+
+    @property
+    def name(self) -> str:
+        """Of its group, unlike all others on the cluster."""
+        return f"{self.contender.name}-{self.round}-{self.standbys}"
+
+
+def turns(rounds: int, contenders: list[Contender], standbys: list[int]) -> Iterator[Turn]:
+    """Every round the contenders in the other order; the slow one once, without standbys if those are asked for."""
+    for number in range(rounds):
+        for contender in contenders[:: -1 if number % 2 else 1]:
+            once = contender is DEFAULTS
+            for count in standbys[:1] if once else standbys:
+                if not (once and number):
+                    yield Turn(number, contender, count)
+
+
+def take(turn: Turn, cluster: KafkaCluster, folder: Path, classpath: str, rate: float) -> dict[str, Any]:
+    """One turn: pauses and ends for each fault, and whether anything was lost."""
+    began_s = time.monotonic()
+    with turn.contender.open(cluster, turn.name, folder / turn.name, classpath, turn.standbys) as site:
+        ride = Ride(cluster, site)
+        load = SteadyLoad(cluster.bootstrap_servers, site.input_topic, many_entities(), rate)
+        turn.contender.start(site, RUNNING)
+        ride.through([*chain(*FAULTS[turn.standbys].values())])
+        load.end()
+        site.wait_caught_up()
+        site.stop()
+        verdict = turn.contender.judge(site)
+        found = read_pauses(cluster.bootstrap_servers, turn.name, site.input_topic)
+    ridden = iter(ride.ridden)
+    return {
+        "round": turn.round,
+        "contender": turn.contender.name,
+        "standbys": turn.standbys,
+        "faults": {
+            name: became([*islice(ridden, len(faults))], found)
+            for name, faults in FAULTS[turn.standbys].items()
+        },
+        "events": load.sent,
+        **verdict._asdict(),
+        "seconds": round(time.monotonic() - began_s),
+    }
+
+
+def became(strikes: Sequence[Ridden], found: Sequence[Pause]) -> dict[str, Any]:
+    """The longest pause of any partition at each strike of a fault and of all, and the instances that ended."""
+    each = [
+        round(max(longest(found, one.since_ms, one.until_ms).values(), default=0.0), 2) for one in strikes
+    ]
+    return {
+        "longest_pause_s": max(each),
+        "each_s": each,
+        "ends": [end for one in strikes for end in one.ends],
+        "seconds": round((strikes[-1].until_ms - strikes[0].since_ms) / 1000),
+    }
+
+
+def rows(done: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each fault, with and without standbys, what every contender that took part showed."""
+    found = []
+    for standbys, faults in FAULTS.items():
+        mine = [turn for turn in done if turn["standbys"] == standbys]
+        shown = {name: [turn for turn in mine if turn["contender"] == name] for name in CONTENDERS}
+        for fault in faults if mine else ():
+            measured = {name: _measured(fault, turns) for name, turns in shown.items() if turns}
+            found.append({"fault": fault, "standbys": standbys, **measured})
+    return found
+
+
+def _measured(fault: str, turns: list[dict[str, Any]]) -> dict[str, Any]:
+    """Round by round the longest pause, their median, and all ends together."""
+    shown = [turn["faults"][fault] for turn in turns]
+    pauses = [one["longest_pause_s"] for one in shown]
+    ends = sum(len(one["ends"]) for one in shown)
+    return {"longest_pauses_s": pauses, "median_s": statistics.median(pauses), "ends": ends}
+
+
+def faults_of(done: list[dict[str, Any]]) -> list[str]:
+    """What must not be, of whomever."""
+    return [
+        f"{turn['contender']}, round {turn['round'] + 1}: {turn[what]} {what}"
+        for turn in done
+        for what in Verdict._fields
+        if turn[what]
+    ]
