@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.cluster import KafkaCluster
-from tests.harness.cluster_faults import each_node, freeze, kill, network, stop
+from tests.harness.cluster_faults import freeze, kill, network, stop
 from tests.harness.cluster_record import ClusterRow
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.record import Recorder
@@ -42,12 +42,9 @@ def test_leaders_go_where_they_are_sent_and_coordinators_are_known(cluster: Kafk
     assert group.coordinator.id == cluster.group_coordinator("some group")
 
 
-def test_each_broker_is_stopped_in_turn(cluster: KafkaCluster, tmp_path: Path) -> None:
-    ride_through(cluster, Recorder(ClusterRow), "each broker stopped", tmp_path, each_node(stop, (4, 4, 4)))
-
-
-def test_coordinators_die_and_freeze_and_answers_are_lost(cluster: KafkaCluster, tmp_path: Path) -> None:
+def test_coordinators_stop_die_and_freeze_and_answers_are_lost(cluster: KafkaCluster, tmp_path: Path) -> None:
     faults = [
+        ClusterFault("stop", 4, (stop("group coordinator"),)),
         ClusterFault("kill", 4, (kill("transaction coordinator"),)),
         ClusterFault("freeze", 9, (freeze("group coordinator"),)),
         ClusterFault("mute", 12, (network("mute", CLIENTS[0], "transaction coordinator"),)),
