@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -236,6 +237,17 @@ async def test_a_takeover_begins_again_while_brokers_do_not_answer(
     assert rig.surroundings.clock.monotonic() - began_s == 3 * PAUSE_SECONDS
     assert rig.stored() == ({b"row": b"restored"}, 9)
     assert rig.assignment.positions == {0: 5}
+
+
+@pytest.mark.asyncio
+async def test_that_a_takeover_begins_again_is_told_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """Brokers may be away for hours, and their absence is told by whoever watches them."""
+    caplog.set_level(logging.INFO)
+    rig.begin_failures = [Unanswered("no broker")] * 5
+    await rig.recovered({0})
+    assert [one.getMessage() for one in caplog.records if "taking over again" in one.getMessage()] == [
+        "taking over again, because brokers do not answer as they should: no broker"
+    ]
 
 
 @pytest.mark.asyncio

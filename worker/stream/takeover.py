@@ -135,24 +135,26 @@ class Takeover:
         return starts
 
     async def _take_over(self, actives: set[int], standbys: set[int]) -> None:
+        level = logging.INFO  # once; that brokers are away for long is for the contact to say
         try:
-            while not await self._has_taken_over(actives, standbys - actives):
+            while (cause := await self._what_passes(actives, standbys - actives)) is not None:
+                log.log(level, "taking over again, because brokers do not answer as they should: %s", cause)
+                level = logging.DEBUG
                 await self._threads.beside(lambda: self._clock.sleep(PAUSE_SECONDS))
                 if self._leaving or not self._assignment.is_lasting:
                     return
         except BaseException as cause:
             self._die(cause)
 
-    async def _has_taken_over(self, actives: set[int], standbys: set[int]) -> bool:
-        """All steps once; False where brokers did not answer, and they are to be done again."""
+    async def _what_passes(self, actives: set[int], standbys: set[int]) -> Exception | None:
+        """All steps once; the error where brokers did not answer, and they are to be done again."""
         try:
             await self._attempt(actives, standbys)
         except Exception as cause:
             if not passes(cause):
                 raise
-            log.info("taking over again, because brokers do not answer as they should: %s", cause)
-            return False
-        return True
+            return cause
+        return None
 
     async def _attempt(self, actives: set[int], standbys: set[int]) -> None:
         epoch = self._assignment.epoch
