@@ -352,15 +352,6 @@ def test_what_else_an_abort_is_told_does_not_hide_the_failure() -> None:
     assert failed.value.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
-def test_a_failure_tells_how_long_the_transaction_took() -> None:
-    clock = FakeClock()
-    transactions = made(clock=clock)
-    fake(transactions).failures = {"offsets": KafkaError(KafkaError._FENCED)}
-    with pytest.raises(TransactionError) as failed:
-        commit(transactions, check=lambda: clock.sleep(7.0))
-    assert failed.value.seconds == 7.0
-
-
 def test_a_refused_record_does_not_fail_the_next_transaction() -> None:
     transactions = made()
     fake(transactions).refused = {"in": KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)}

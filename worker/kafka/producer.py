@@ -7,7 +7,6 @@ id; then what is committed says whether it happened (`worker.stream.settlement`)
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -30,10 +29,6 @@ ANSWER_SECONDS = 2.0
 get it asks anew over new connections; each time this was not enough it is doubled, up to COVERSUMM_COMMIT_TIMEOUT_MS."""
 ANSWERS = 3
 """So many times what the last answer took is waited for at least."""
-CLIENT_OPTIONS: Final[Mapping[str, Any]] = {
-    "partitioner": "murmur2_random",  # as every Kafka client but librdkafka's default
-    "linger.ms": 1,  # a batch is produced at once and flushed: waiting longer only adds latency
-}
 OVERTAKEN = frozenset(
     {KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS}
 )
@@ -87,7 +82,8 @@ class TransactionalProducer:
             write_seconds=settings.commit_timeout_ms / 1000,
             abort_seconds=None,
             options={
-                **CLIENT_OPTIONS,
+                "partitioner": "murmur2_random",  # as every Kafka client but librdkafka's default
+                "linger.ms": 1,  # a batch is produced at once and flushed: waiting longer only adds latency
                 "queue.buffering.max.messages": settings.in_flight_messages,
                 "queue.buffering.max.kbytes": settings.in_flight_bytes // 1024,
                 "message.max.bytes": settings.max_message_bytes,
@@ -153,9 +149,7 @@ class TransactionalProducer:
                 transaction.commit(offsets, group_metadata(self._group, membership), check_topics)
         except UnwrittenError:
             raise InDoubt("not all rows and messages were written before the commit deadline") from None
-        except Hung as cause:
-            raise InDoubt(str(cause)) from cause
-        except Unanswered as cause:
+        except (Hung, Unanswered) as cause:
             raise InDoubt(str(cause)) from cause
         except TransactionError as cause:
             raise self._failure(cause) from cause

@@ -42,13 +42,11 @@ class TransactionError(Exception):
 
     Attributes:
         error: of the broker or the client.
-        seconds: from the transaction's beginning to the failure.
     """
 
-    def __init__(self, error: KafkaError, seconds: float) -> None:
+    def __init__(self, error: KafkaError) -> None:
         super().__init__(f"{error.name()}: {error.str()}")
         self.error = error
-        self.seconds = seconds
 
     @property
     def fenced(self) -> bool:
@@ -189,7 +187,7 @@ class Transactions:
         abort_seconds: for the abort that follows a failure; None where `decide` or the end of the process follows.
         options: more of librdkafka's for the producer.
         on_full: called when a record waits for room in the producer's queue.
-        clock: measures how long a transaction takes.
+        clock: measures what is waited for.
         bounded: runs calls that may hang.
     """
 
@@ -317,7 +315,6 @@ class Transactions:
 
         Raises TransactionError for what the broker or the client refuses; any other exception passes through unchanged.
         """
-        began = self._clock.monotonic()
         transaction = None
         try:
             transaction = self._next(answer_seconds)
@@ -333,7 +330,7 @@ class Transactions:
                 error = told or KafkaError(KafkaError._FAIL)
             else:
                 raise
-            raise TransactionError(error, self._clock.monotonic() - began) from cause
+            raise TransactionError(error) from cause
 
     def _next(self, answer_seconds: float) -> Transaction:
         """The next transaction, over a client that is not suspect and has none that was left open; not begun yet."""
