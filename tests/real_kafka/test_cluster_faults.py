@@ -87,25 +87,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
         yield made
 
 
-@pytest.mark.parametrize(("row", "faults"), NODES_AWAY, ids=[row for row, _ in NODES_AWAY])
-def test_of_brokers(
+ROWS = [(*row, False) for row in NODES_AWAY] + [(*row, True) for row in NETWORK + BOTH]
+
+
+@pytest.mark.parametrize(("row", "faults", "proxied"), ROWS, ids=[row for row, *_ in ROWS])
+def test_of_a_cluster(
     cluster: KafkaCluster,
     tmp_path: Path,
     cluster_recorder: Recorder[ClusterRow],
     row: str,
     faults: Sequence[ClusterFault],
+    proxied: bool,
 ) -> None:
-    """The workers talk to the brokers directly."""
-    ride_through(cluster, cluster_recorder, row, tmp_path, faults)
-
-
-@pytest.mark.parametrize(("row", "faults"), NETWORK + BOTH, ids=[row for row, _ in NETWORK + BOTH])
-def test_of_the_network(
-    cluster: KafkaCluster,
-    tmp_path: Path,
-    cluster_recorder: Recorder[ClusterRow],
-    row: str,
-    faults: Sequence[ClusterFault],
-) -> None:
-    """Each worker is behind proxies of its own."""
-    ride_through(cluster, cluster_recorder, row, tmp_path, faults, proxied=True)
+    """The workers talk to the brokers directly, or each through proxies of its own."""
+    ride_through(cluster, cluster_recorder, row, tmp_path, faults, proxied=proxied)
