@@ -23,8 +23,11 @@ Kind = Literal["kill", "pause", "terminate", "stop broker", "kill broker"]
 KINDS: tuple[Kind, ...] = ("kill", "kill", "pause", "terminate")
 BROKER = ("stop broker", "kill broker")
 
-TRIGGER_SECONDS = 12.0
-"""How long one rebalance may take to lead a worker to a step of it; then comes another."""
+GONE_SECONDS = 8.0
+"""How long a neighbour is gone that is to make a rebalance: longer than a session (6 s here), for a static member that is back
+within its own takes its place as if nothing had been."""
+TRIGGER_SECONDS = 20.0
+"""How long one rebalance may take to lead a worker to a step of it, the neighbour's absence counted; then comes another."""
 
 
 class Fault(NamedTuple):
@@ -250,7 +253,7 @@ class Chaos:
     def _trigger(self, fault: Fault) -> None:
         """A rebalance, where the step is one of it: the neighbour goes and comes back."""
         if STEPS[fault.step or ""] == "rebalance":
-            self._strike(Fault(0, "terminate", (fault.worker + 1) % len(self.site.workers), seconds=1))
+            self._strike(Fault(0, "terminate", (fault.worker + 1) % len(self.site.workers), GONE_SECONDS))
 
     def _trigger_again(self) -> None:
         for armed in self._armed.values():
