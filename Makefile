@@ -52,7 +52,7 @@ test: setup-dev ## Everything; what needs a real Kafka is skipped, and said so, 
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest -m "not faults and not sentence_transformers and not hnsw"
+	@$(BIN)/pytest -m "not faults and not sentence_transformers and not hnsw" -n 2 --dist loadfile
 
 test-sentence-transformers: $(ST)/.ready ## The default engine against the reference one; torch goes into .venv-st
 	@$(ST)/bin/python -m pytest -m sentence_transformers tests/text

@@ -37,7 +37,12 @@ INSTALL = "apt-get install openjdk-17-jre-headless maven"
 
 _LIBC = ctypes.CDLL(None)  # loaded here: nothing may be loaded between fork and exec
 _PR_SET_PDEATHSIG = 1
-_GIVEN: set[int] = set()  # ports that somebody of this process has in mind, and may not listen on yet
+_SHARE = (
+    int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]),
+    int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+)
+_PORTS = set(range(20_000, 32_000)[_SHARE[0] :: _SHARE[1]])  # each process of a test run has its own
+_GIVEN: set[int] = set()  # those that somebody of this process has in mind, and may not listen on yet
 
 
 class BrokerError(RuntimeError):
@@ -84,7 +89,7 @@ def free_port() -> int:
 
     So nobody takes a stopped broker's port before it is back.
     """
-    for port in random.SystemRandom().sample(sorted(set(range(20_000, 32_000)) - _GIVEN), 200):
+    for port in random.SystemRandom().sample(sorted(_PORTS - _GIVEN), 200):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
