@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 class EmbedderForm(NamedTuple):
-    """One form. `load` takes the groups of `pattern`, `threads` and `cache_dir`."""
+    """One form. `load` takes the groups of `pattern`, `threads` and `cache_dir`; `packages` compute its vectors."""
 
     form: str
     pattern: str
     meaning: str
     load: Callable[..., EmbeddingEngine | None]
+    packages: tuple[str, ...] = ()
 
 
 def _load_default(*, threads: int, cache_dir: Path | None) -> EmbeddingEngine:
@@ -55,15 +56,21 @@ def _load_none(*, threads: int, cache_dir: Path | None) -> None:
     return None
 
 
+_ONNX: Final = ("numpy", "onnxruntime", "tokenizers")
+_REFERENCE: Final = ("numpy", "sentence-transformers", "tokenizers", "torch", "transformers")
+
 EMBEDDERS: Final = (
-    EmbedderForm("onnx", "onnx", "all-MiniLM-L6-v2", _load_default),
-    EmbedderForm("onnx:FOLDER", "onnx:(?!hub:)(.+)", "a model exported to ONNX", _load_folder),
-    EmbedderForm("onnx:hub:OWNER/NAME@REVISION", "onnx:hub:(.+)", "one of the Hugging Face hub", _load_hub),
+    EmbedderForm("onnx", "onnx", "all-MiniLM-L6-v2", _load_default, _ONNX),
+    EmbedderForm("onnx:FOLDER", "onnx:(?!hub:)(.+)", "a model exported to ONNX", _load_folder, _ONNX),
+    EmbedderForm(
+        "onnx:hub:OWNER/NAME@REVISION", "onnx:hub:(.+)", "one of the Hugging Face hub", _load_hub, _ONNX
+    ),
     EmbedderForm(
         "sentence-transformers:NAME_OR_FOLDER",
         "sentence-transformers:(.+)",
         "that library, an extra",
         _load_reference,
+        _REFERENCE,
     ),
     EmbedderForm("none", "none", "every event carries its embeddings", _load_none),
 )
@@ -108,6 +115,11 @@ def load_engine(
         if given := re.fullmatch(one.pattern, spec):
             return one.load(*given.groups(), threads=threads or available_cores(), cache_dir=cache_dir)
     raise EngineError(f"unknown embedder {spec!r}: must be {FORMS}")
+
+
+def packages_of(spec: str) -> tuple[str, ...]:
+    """The packages that compute the vectors of the engine that `spec` names."""
+    return next((one.packages for one in EMBEDDERS if re.fullmatch(one.pattern, spec)), ())
 
 
 def available_cores() -> int:

@@ -1,0 +1,99 @@
+"""Engines of one identity give the same bits; whatever else gives others has another identity."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.harness.patience import PATIENCE_SECONDS
+from worker.text import identity as told
+from worker.text.embedders import EMBEDDERS, load_engine, packages_of
+from worker.text.identity import DIGEST_BYTES, PROBES, engine_identity, machine_type, software
+
+
+class Engine:
+    model = "model@1"
+    dimension = 2
+
+    def __init__(self, bit: int = 0) -> None:
+        self.bit = bit
+
+    def embed(self, texts):
+        vectors = np.array([[len(text), 0.1] for text in texts], np.float32)
+        vectors[-1].view(np.uint32)[1] ^= self.bit
+        return vectors
+
+
+def test_the_same_engine_is_the_same():
+    one = engine_identity("onnx", Engine())
+    assert one == engine_identity("onnx", Engine())
+    assert len(one.digest) == DIGEST_BYTES
+    assert one.digest == engine_identity("onnx", Engine()).digest
+    assert (one.model, one.dimension) == ("model@1", 2)
+    assert "onnxruntime " in one.software
+    assert one.machine == machine_type()
+
+
+def test_another_bit_of_one_vector_is_another_engine():
+    assert engine_identity("onnx", Engine()).digest != engine_identity("onnx", Engine(bit=1)).digest
+
+
+@pytest.mark.parametrize("field", ["model", "dimension", "machine", "software", "probe"])
+def test_everything_is_in_the_digest(field):
+    one = engine_identity("onnx", Engine())
+    assert one._replace(**{field: 3 if field == "dimension" else "other"}).digest != one.digest
+
+
+def test_threads_and_processes_do_not_matter():
+    """Of the real engine."""
+    program = (
+        "from worker.text.embedders import load_engine; from worker.text.identity import engine_identity;"
+        "print(engine_identity('onnx', load_engine('onnx', threads=2)).digest.hex())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert ended.stdout.strip() == engine_identity("onnx", load_engine("onnx", threads=1)).digest.hex()
+
+
+def test_probes_are_of_many_lengths():
+    lengths = [len(text.split()) for text in PROBES]
+    assert len(set(lengths)) == len(PROBES)
+    assert min(lengths) == 1
+    assert max(lengths) > 100
+
+
+@pytest.mark.parametrize(
+    ("text", "machine"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu sse2 avx avx2 vme fma\nflags : other", "m avx avx2 fma sse2"),
+        ("Features\t: fp asimd evtstrm sve i8mm\n", "m asimd i8mm sve"),
+        ("nothing of the kind", "m"),
+        (None, "m"),
+    ],
+)
+def test_the_type_of_a_machine(monkeypatch, tmp_path, text, machine):
+    path = tmp_path / "cpuinfo"
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setattr(told, "_CPUINFO", path)
+    monkeypatch.setattr(told.platform, "machine", lambda: "m")
+    assert machine_type() == machine
+
+
+def test_software_has_the_versions():
+    assert software(["numpy", "no-such-package"]) == f"no-such-package unknown, numpy {np.__version__}"
+
+
+def test_every_engine_tells_what_computes_its_vectors():
+    assert {one.form for one in EMBEDDERS if not one.packages} == {"none"}
+    assert packages_of("onnx:/a/folder") == packages_of("onnx")
+    assert "torch" in packages_of("sentence-transformers:x")
+    assert packages_of("none") == ()

@@ -1,0 +1,73 @@
+"""Vectors that were made once, by engine and exact text: where they lie in a vector store, and what is in a row.
+
+    E | engine              what the engine is, in JSON, for people
+    V | engine | text       a vector
+
+`engine` and `text` are digests of 16 bytes. A vector's value is `format u8 | check 16 | dimension * int16`, little-endian;
+`check` is a digest of format, vector and the text itself, keyed by the engine. So a vector is there only for the very text and
+engine it was made for, bit for bit: a damaged row, or another text or engine of the same digest, is none.
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+ENGINE: Final = b"E"
+VECTOR: Final = b"V"
+FORMAT: Final = b"\x01"
+DIGEST_BYTES: Final = 16
+_HEAD_BYTES: Final = len(FORMAT) + DIGEST_BYTES
+_DTYPE: Final = np.dtype("<i2")
+
+
+class VectorRows:
+    """The rows of one engine, whose vectors have `dimension` components; `engine` is the digest of its identity."""
+
+    __slots__ = ("_dimension", "_engine", "_prefix")
+
+    def __init__(self, engine: bytes, dimension: int) -> None:
+        assert len(engine) == DIGEST_BYTES
+        self._engine = engine
+        self._dimension = dimension
+        self._prefix = VECTOR + engine
+
+    @property
+    def engine_key(self) -> bytes:
+        """Key of the row that says what the engine is."""
+        return ENGINE + self._engine
+
+    def key(self, text: str) -> bytes:
+        """Key of a text's vector."""
+        return self._prefix + blake2b(_bytes(text), digest_size=DIGEST_BYTES).digest()
+
+    def encode(self, text: str, vector: NDArray[np.int16]) -> bytes:
+        """The value for a text's vector (dimension,)."""
+        assert vector.shape == (self._dimension,)
+        data = vector.astype(_DTYPE, copy=False).tobytes()
+        return FORMAT + self._check(text, data) + data
+
+    def decode(self, text: str, value: bytes) -> NDArray[np.int16] | None:
+        """The vector (dimension,), read-only; None where the value is not what `encode` made for this text."""
+        data = value[_HEAD_BYTES:]
+        if value[: len(FORMAT)] != FORMAT or len(data) != _DTYPE.itemsize * self._dimension:
+            return None
+        if value[len(FORMAT) : _HEAD_BYTES] != self._check(text, data):
+            return None
+        return np.frombuffer(data, dtype=_DTYPE).astype(np.int16, copy=False)
+
+    def _check(self, text: str, data: bytes) -> bytes:
+        check = blake2b(FORMAT, digest_size=DIGEST_BYTES, key=self._engine)
+        check.update(data)  # as long for every row of this engine, so where the text begins is no question
+        check.update(_bytes(text))
+        return check.digest()
+
+
+def engine_of(key: bytes) -> bytes:
+    """The engine's digest in a key of either kind."""
+    return key[1 : 1 + DIGEST_BYTES]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
