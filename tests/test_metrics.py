@@ -109,6 +109,19 @@ def test_only_batches_that_embed_are_timed_as_such(metrics):
     assert found["coversumm_embedded_sentences_total"] == 8
 
 
+def test_lookups_in_the_vector_store(metrics):
+    metrics.observe_batch(stats())
+    found = samples(metrics)
+    assert found["coversumm_vector_store_lookups_total", "hit"] == 0
+    assert found["coversumm_vector_store_bytes"] == 0
+    metrics.observe_batch(stats(vectors_found=5, vectors_missed=2, vector_store_bytes=77))
+    metrics.observe_batch(stats(vectors_found=1, vectors_missed=1, vector_store_bytes=99))
+    found = samples(metrics)
+    assert found["coversumm_vector_store_lookups_total", "hit"] == 6
+    assert found["coversumm_vector_store_lookups_total", "miss"] == 3
+    assert found["coversumm_vector_store_bytes"] == 99
+
+
 def test_commits_and_restores(metrics):
     metrics.observe_commit(0.02)
     metrics.observe_restore(500, 20)

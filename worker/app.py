@@ -25,6 +25,7 @@ from worker.processing.processor import Processor
 from worker.settings import Settings, unknown_settings
 from worker.storage.databases import Databases
 from worker.storage.lock import lock_data_dir
+from worker.storage.vectors import open_vector_store
 from worker.stream.application import CoverSummApp, check_faust, faust_app
 from worker.stream.assignment import Assignment
 from worker.stream.client_log import hand_over_to
@@ -73,10 +74,11 @@ def build_app(settings: Settings) -> CoverSummApp:
     clients = KafkaClients(settings, WORKER_LOG)
     partitions = prepare_topics(settings, clients, die)
     check_group_metadata(clients, settings.app_id, settings.group_instance_id)
+    vectors = open_vector_store(settings, engine)
     databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, die)
     metrics = Metrics()
     worker = assemble(
-        settings, partitions, engine, metrics, Surroundings(clients, databases, started=started)
+        settings, partitions, engine, metrics, Surroundings(clients, databases, vectors, started=started)
     )
     worker.producer.start()
     hand_over_to(worker.contact)
@@ -119,7 +121,7 @@ def assemble(
     config = processor_config(settings, partitions, engine)
     assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
     pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made)
-    processor = Processor(config, databases.rows, engine, pace)
+    processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)
     processor_thread = ProcessorThread(processor, surroundings.threads.in_order("delivery"))
     dead_letters = DeadLetterLog(surroundings.threads)
     gate = Gate(changelog, assignment, databases, ids, surroundings.threads)

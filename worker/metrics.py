@@ -33,6 +33,7 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 _BATCH_SIZES: Final = (1, 3, 10, 30, 100, 300, 1000, 3000)
 _CERTIFICATES: Final = ("proved_gap", "proved_reservoir", "refilled")
 _OUTCOMES: Final = ("committed", "repeated")
+_LOOKUPS: Final = ("hit", "miss")
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every counter, of no use here
 
@@ -115,6 +116,14 @@ class Metrics:
         self._embed_seconds = self._add(
             Histogram, "embed_seconds", "Embedding the new sentences of a micro-batch", buckets=_SECONDS
         )
+        self._lookups = self._add(
+            Counter,
+            "vector_store_lookups_total",
+            "Distinct new texts of micro-batches that were looked up in the vector store: hit, or miss and embedded",
+            "result",
+        )
+        for result in _LOOKUPS:
+            self._lookups.labels(result)
         self._process_seconds = self._add(
             Histogram, "process_seconds", "Processing a micro-batch, embedding included", buckets=_SECONDS
         )
@@ -142,6 +151,7 @@ class Metrics:
             self._limits.labels(limit.value)
         self._cache_bytes = self._add(Gauge, "cache_bytes", "Memory of the entities in use")
         self._cache_entities = self._add(Gauge, "cache_entities", "Entities in use")
+        self._vector_store_bytes = self._add(Gauge, "vector_store_bytes", "Disk of the vector store")
         self._restored = self._add(Gauge, "restore_rows", "Changelog rows read by the last restore")
         self._to_restore = self._add(Gauge, "restore_remaining", "Changelog offsets the restore has to go")
 
@@ -195,6 +205,10 @@ class Metrics:
         if stats.sentences_embedded:
             self._embedded.inc(stats.sentences_embedded)
             self._embed_seconds.observe(stats.embed_seconds)
+        self._lookups.labels("hit").inc(stats.vectors_found)
+        self._lookups.labels("miss").inc(stats.vectors_missed)
+        if stats.vector_store_bytes is not None:
+            self._vector_store_bytes.set(stats.vector_store_bytes)
         self._process_seconds.observe(stats.process_seconds)
         self._batch_events.observe(stats.records)
         for limit, hits in stats.limits.items():

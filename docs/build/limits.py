@@ -78,6 +78,12 @@ LIMITS: Final = (
         "the gauge `coversumm_rocksdb_bytes`",
     ),
     LimitRow(
+        "vector_store_bytes",
+        ("VECTOR_STORE_BYTES",),
+        "the oldest vectors go, and are made again when needed",
+        "the gauge `coversumm_vector_store_bytes`",
+    ),
+    LimitRow(
         "commit",
         ("COMMIT_TIMEOUT_MS",),
         "the commit is in doubt: the worker finds out whether it happened, and goes on",

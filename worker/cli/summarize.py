@@ -4,6 +4,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -177,15 +178,19 @@ class Run:
     def _process(self) -> None:
         from worker.operations.files import timely
         from worker.operations.summarizing import FileSummarizer
+        from worker.storage.vectors import open_vector_store
 
         is_coalesced = self._settings.emit == "coalesced"
-        with output.file_progress(self._reviews.size, self._reviews.unit) as progress:
+        with output.file_progress(self._reviews.size, self._reviews.unit) as progress, ExitStack() as ending:
             engine = embedders.load_engine(
                 self._settings.embedder,
                 threads=self._settings.embedder_threads,
                 cache_dir=self._settings.model_cache_dir,
             )
-            summarizer = FileSummarizer(self._settings, self._reviews.topic, engine)
+            vectors = open_vector_store(self._settings, engine)
+            if vectors is not None:
+                ending.callback(vectors.close)
+            summarizer = FileSummarizer(self._settings, self._reviews.topic, engine, vectors)
             for batch in in_thousands(self._reviews) if is_coalesced else timely(self._reviews):
                 self._take(batch, summarizer, progress)
 

@@ -13,6 +13,7 @@ from worker.events import Record
 from worker.operations.files.entries import Faulty
 from worker.processing.config import check_index, processor_config
 from worker.processing.in_memory import ProcessorInMemory, Refusal
+from worker.processing.vector_store import VectorStore
 from worker.settings import Settings
 from worker.text.engine import EmbeddingEngine
 
@@ -40,11 +41,17 @@ class Outcome:
 class FileSummarizer:
     """All entities of one file, in memory; the records' offsets must ascend."""
 
-    def __init__(self, settings: Settings, topic: str, engine: EmbeddingEngine | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        topic: str,
+        engine: EmbeddingEngine | None,
+        vectors: VectorStore | None = None,
+    ) -> None:
         """As the worker's own on an input topic of one partition. Raises SurroundingsError."""
         check_index(settings.index)
         config = replace(processor_config(settings, 1, engine), input_topic=topic)
-        self._processor = ProcessorInMemory(config, engine)
+        self._processor = ProcessorInMemory(config, engine, vectors)
 
     def take(self, records: Sequence[Record]) -> Outcome:
         """What these records, the next ones, come to. Never raises for bad input."""

@@ -1,5 +1,10 @@
-"""Embedding: the distinct new texts of a whole micro-batch, in one call of the engine or in parts of a few seconds each."""
+"""Embedding: the distinct new texts of a whole micro-batch, in one call of the engine or in parts of a few seconds each.
 
+A text whose vector is in the store is not new: it is looked up when its record is planned, so that it counts for nothing where a
+micro-batch is cut by how long embedding will take.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +14,7 @@ from worker.coversumm import quantize_rows
 from worker.events import Reason, Rejected
 from worker.processing.pace import Pace
 from worker.processing.plan import Plan
+from worker.processing.vector_store import VectorStore
 from worker.text.engine import EmbeddingEngine
 
 
@@ -18,8 +24,26 @@ class Embedder:
 
     engine: EmbeddingEngine | None
     pace: Pace
+    store: VectorStore | None = None
     vectors: dict[str, NDArray[np.int16] | None] = field(default_factory=dict)
+    given: int = 0
+    """Texts that the engine was given."""
+    found: int = 0
+    """Texts whose vectors the store had."""
     seconds: float = 0.0
+    _not_stored: set[str] = field(default_factory=set)
+
+    def missing(self, texts: Sequence[str]) -> Sequence[str]:
+        """Those of the texts that the engine has still to be given."""
+        missing = [text for text in texts if text not in self.vectors]
+        if self.store is None:
+            return missing
+        if asked := [text for text in missing if text not in self._not_stored]:
+            found = self.store.find(asked)
+            self.vectors |= found
+            self.found += len(found)
+            self._not_stored |= set(asked) - found.keys()
+        return [text for text in missing if text not in self.vectors]
 
     def fill_in(self, plan: Plan) -> dict[int, Rejected]:
         """Give every planned sentence its vector; records for which that cannot be, by index."""
@@ -36,20 +60,22 @@ class Embedder:
         return rejected
 
     def _embed(self, texts: list[str]) -> dict[str, NDArray[np.int16] | None]:
+        self.given += len(texts)
         if self.engine is None:
             return dict.fromkeys(texts)
-        found: dict[str, NDArray[np.int16] | None] = {}
+        made: dict[str, NDArray[np.int16] | None] = {}
         for part in self.pace.parts(texts):
             started = self.pace.clock.monotonic()
             vectors, invalid = quantize_rows(self.engine.embed(part))
             seconds = self.pace.clock.monotonic() - started
             self.pace.embedded(part, seconds)
             self.seconds += seconds
-            found |= {
-                text: None if bad else vector
-                for text, vector, bad in zip(part, vectors, invalid.tolist(), strict=True)
-            }
-        return found
+            new = dict(zip(part, vectors, strict=True))
+            bad = {text for text, is_bad in zip(part, invalid.tolist(), strict=True) if is_bad}
+            made |= new | dict.fromkeys(bad)
+            if self.store is not None:
+                self.store.add({text: vector for text, vector in new.items() if text not in bad})
+        return made
 
     def _refusal(self, sentence_id: bytes) -> Rejected:
         name = sentence_id.decode()

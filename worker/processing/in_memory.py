@@ -9,6 +9,7 @@ from typing import NamedTuple
 from worker.events import Message, Record
 from worker.processing.config import ProcessorConfig
 from worker.processing.processor import ProcessedBatch, Processor
+from worker.processing.vector_store import VectorStore
 from worker.state import MemoryRows, SummaryView
 from worker.state.entity import read_header
 from worker.text.engine import EmbeddingEngine
@@ -33,10 +34,13 @@ class Refusal(NamedTuple):
 class ProcessorInMemory:
     """The entities of one partition. The records' offsets must ascend, from one call to the next too."""
 
-    def __init__(self, config: ProcessorConfig, engine: EmbeddingEngine | None) -> None:
+    def __init__(
+        self, config: ProcessorConfig, engine: EmbeddingEngine | None, vectors: VectorStore | None = None
+    ) -> None:
         """No entity yet. Raises IndexUnavailable."""
         self.config = config
         self._engine = engine
+        self._vectors = vectors
         self._rows = MemoryRows()
         self._processor = self._begin()
 
@@ -65,4 +69,4 @@ class ProcessorInMemory:
         return read_header(self._rows, entity_id.encode()) is not None
 
     def _begin(self) -> Processor:
-        return Processor(self.config, lambda _partition: self._rows, self._engine)
+        return Processor(self.config, lambda _partition: self._rows, self._engine, vectors=self._vectors)

@@ -12,7 +12,7 @@ A dead letter is a property of its record alone, whatever is stored. Two reasons
 """
 
 import sys
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -135,10 +135,10 @@ class Plan:
         limits: Limits,
         find: Callable[[EntityKey], CachedEntity | None],
         create: Callable[[EntityKey, int], CachedEntity],
-        embedded: Container[str] = (),
+        missing: Callable[[Sequence[str]], Sequence[str]] = lambda texts: texts,
     ) -> None:
-        """`find` gives an entity with rows, `create` a new one whose incarnation is a source offset; texts in `embedded`
-        have been given to the engine already."""
+        """`find` gives an entity with rows, `create` a new one whose incarnation is a source offset; `missing` those of
+        distinct texts that the engine has still to be given."""
         self.changes: list[EntityChanges] = []
         """In the order of their first events; an entity deleted in between has several."""
         self.unembedded: dict[str, list[tuple[int, Sentence]]] = {}
@@ -154,7 +154,7 @@ class Plan:
         self._max_sentences = min(limits.max_sentences_per_entity, max_sentences(limits.dimension))
         self._find = find
         self._create = create
-        self._embedded = embedded
+        self._missing = missing
         self._open: dict[EntityKey, EntityChanges | None] = {}
 
     def take(self, index: int, record: Record, event: Event) -> Outcome:
@@ -323,15 +323,17 @@ class Plan:
     def _need_vectors(self, index: int, unembedded: list[Sentence], stored: Review | None) -> None:
         """Take over the vectors of an edited review's unchanged sentences, if the engine made them; note the others."""
         known = {s.text: s.vector for s in stored.sentences} if stored is not None and stored.embedded else {}
+        new: list[str] = []
         for sentence in unembedded:
             vector = known.get(sentence.text)
             if vector is not None:
                 sentence.vector = vector
                 continue
             waiting = self.unembedded.setdefault(sentence.text, [])
-            if not waiting and sentence.text not in self._embedded:
-                self.new_characters += characters(sentence.text)
+            if not waiting:
+                new.append(sentence.text)
             waiting.append((index, sentence))
+        self.new_characters += sum(map(characters, self._missing(new)))
 
 
 def _version(given: int | None, stored: Review | None) -> int:

@@ -37,6 +37,7 @@ from worker.processing.publish import Outbox, publish, publish_dead_letters
 from worker.processing.row_writer import RowWriter
 from worker.processing.stats import UNREADABLE, Stats
 from worker.processing.summaries import Summaries
+from worker.processing.vector_store import VectorStore
 from worker.state import Rows, SummaryView
 from worker.text.engine import EmbeddingEngine
 
@@ -74,12 +75,14 @@ class Processor:
         rows: Callable[[int], Rows],
         engine: EmbeddingEngine | None,
         pace: Pace | None = None,
+        vectors: VectorStore | None = None,
     ) -> None:
         """`rows` gives the committed rows of a partition, `pace` bounds how long micro-batches take; without one they take
-        as long as they do. Raises IndexUnavailable."""
+        as long as they do. Texts that are in `vectors` are not embedded again. Raises IndexUnavailable."""
         self.config = config
         self._pace = pace or Pace()
         self._engine = engine
+        self._vectors = vectors
         self._partitions = Partitions(rows, config.fingerprint)
         self._entities = Entities(config, self._partitions)
         self._row_writer = RowWriter(config, self._partitions)
@@ -125,7 +128,7 @@ class Processor:
         Raises StateError; never for bad input.
         """
         started = self._pace.clock.monotonic()
-        embedder = Embedder(self._engine, self._pace)
+        embedder = Embedder(self._engine, self._pace, self._vectors)
         cuts: Counter[Limit] = Counter()
         records = records[: self._max_records]
         is_slow = len(records) > (likely := self._pace.most_records())
@@ -180,7 +183,7 @@ class Processor:
         for i, event in events.items():
             types[i] = UNREADABLE if isinstance(event, Rejected) else EVENT_TYPES[type(event)]
         while True:
-            plan = Plan(limits, entities.find, entities.create, embedder.vectors)
+            plan = Plan(limits, entities.find, entities.create, embedder.missing)
             for i, event in events.items():
                 outcomes[i] = event if isinstance(event, Rejected) else plan.take(i, records[i], event)
                 load.check_plan(plan.sentences, plan.new_characters, i)
@@ -200,7 +203,10 @@ class Processor:
         return outbox.messages()
 
     def _count(self, planned: _Planned, messages: Sequence[Message], embedder: Embedder) -> Stats:
-        stats = Stats(sentences_embedded=len(embedder.vectors), embed_seconds=embedder.seconds)
+        stats = Stats(sentences_embedded=embedder.given, embed_seconds=embedder.seconds)
+        if self._vectors is not None:
+            stats.vectors_found, stats.vectors_missed = embedder.found, embedder.given
+            stats.vector_store_bytes = self._vectors.disk_bytes
         stats.count_outcomes(planned.types, planned.outcomes)
         stats.count_messages(messages, self.config.output_topic)
         stats.count_plan(planned.plan)

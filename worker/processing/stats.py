@@ -24,6 +24,12 @@ class Stats:
     sentences_embedded: int = 0
     """Distinct texts the engine was given."""
     embed_seconds: float = 0.0
+    vectors_found: int = 0
+    """Distinct texts whose vectors the vector store had."""
+    vectors_missed: int = 0
+    """Distinct texts that it did not have."""
+    vector_store_bytes: int | None = None
+    """On disk; None without a store."""
     process_seconds: float = 0.0
     core: CoreCounters = field(default_factory=CoreCounters)
     """How steps were decided, and refills."""

@@ -69,8 +69,9 @@ class Settings(Fields):
 
     def __post_init__(self) -> None:
         """Fill in the defaults that are found out at start, then check."""
-        for name in ("data_dir", "model_cache_dir"):
-            object.__setattr__(self, name, getattr(self, name).expanduser().absolute())
+        for name in ("data_dir", "model_cache_dir", "vector_store_dir"):
+            if (folder := getattr(self, name)) is not None:
+                object.__setattr__(self, name, folder.expanduser().absolute())
         for name, value in self._found_out().items():
             object.__setattr__(self, name, getattr(self, name) or value)
         for complaint in complaints(self):

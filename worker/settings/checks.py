@@ -26,6 +26,11 @@ def _check_names(settings: Fields) -> Iterator[str]:
         )
     if settings.instance_id == "dlq":
         yield "COVERSUMM_INSTANCE_ID: dlq would take the transactional id of `coversumm-worker dlq send`: choose another"
+    if settings.vector_store_dir == settings.data_dir:
+        yield (
+            f"COVERSUMM_VECTOR_STORE_DIR: {settings.vector_store_dir} is COVERSUMM_DATA_DIR, which belongs to one worker: name "
+            "another folder, it may be one in there"
+        )
     if settings.embedder == "onnx" and settings.dimension != DEFAULT_MODEL_DIMENSION:
         yield (
             f"COVERSUMM_DIMENSION: {settings.dimension} is not the {DEFAULT_MODEL_DIMENSION} of "

@@ -100,6 +100,17 @@ class Fields:
         kinds.folder(),
         "Models of the hub, and the default one where it is not installed",
     )
+    vector_store_dir: Path | None = setting(  # noqa: RUF009 - it is a field
+        None,
+        kinds.folder(),
+        "Vectors by text, kept for whoever embeds the same again: a folder that several workers, replays and summaries of this "
+        "machine may share; one of them writes, all read",
+    )
+    vector_store_bytes: int = setting(
+        2 * 2**30,
+        kinds.size(16 * 2**20, 2**36),
+        "Most bytes of it on disk; past it the oldest vectors go",
+    )
     instance_id: str = setting(
         "",
         kinds.name(200),

@@ -1,4 +1,4 @@
-"""A data directory belongs to one process at a time: the lock that a worker holds for as long as it lives."""
+"""A folder that one process at a time may write: a data directory, for as long as its worker lives, or a vector store."""
 
 import errno
 import fcntl
@@ -51,16 +51,28 @@ def is_running(data_dir: Path) -> bool:
         os.close(file)
 
 
-def _file(data_dir: Path) -> int:
+def try_lock(folder: Path, variable: str) -> int | None:
+    """Hold a folder until the file that is returned is closed; None where another process does.
+
+    Raises SurroundingsError, under the name of `variable`, where it cannot be written.
+    """
+    file = _file(folder, variable)
+    if _lock(file, fcntl.LOCK_EX):
+        return file
+    os.close(file)
+    return None
+
+
+def _file(folder: Path, variable: str = "COVERSUMM_DATA_DIR") -> int:
     """The lock file, opened; made where it is not there, and its directories with it."""
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        file = os.open(data_dir / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        folder.mkdir(parents=True, exist_ok=True)
+        file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
         os.truncate(file, 0)
     except OSError as cause:
         what_to_do = "make room" if cause.errno in FULL else "name a directory that this user may write"
         raise SurroundingsError(
-            f"COVERSUMM_DATA_DIR={data_dir} cannot be written ({cause.strerror}): {what_to_do}"
+            f"{variable}={folder} cannot be written ({cause.strerror}): {what_to_do}"
         ) from cause
     return file
 

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from worker.clock import Clock
 from worker.kafka.bounded import within
 from worker.kafka.clients import Clients
+from worker.processing.vector_store import VectorStore
 from worker.storage.databases import PartitionDatabases
 from worker.stream.fatal import die
 
@@ -110,6 +111,7 @@ class Surroundings:
     Attributes:
         clients: reach its Kafka.
         databases: of its partitions.
+        vectors: that were made before, of its engine; None: each is made again.
         clock: what it measures and waits by.
         threads: what runs beside its event loop.
         die: ends its process.
@@ -118,6 +120,7 @@ class Surroundings:
 
     clients: Clients
     databases: PartitionDatabases
+    vectors: VectorStore | None = None
     clock: Clock = time
     threads: Threads = field(default_factory=RealThreads)
     die: Callable[[BaseException], NoReturn] = die

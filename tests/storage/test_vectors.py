@@ -1,0 +1,246 @@
+"""The vector store: what is kept is found again, by several processes, within its bytes, and whatever happens to its files."""
+
+import logging
+import multiprocessing
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from tests.harness.drive import FakeEngine
+from worker.errors import SurroundingsError
+from worker.settings import Settings
+from worker.storage import vectors as stored
+from worker.storage.vectors import (
+    DATABASE,
+    DamagedStore,
+    StoredVectors,
+    contents,
+    disk_bytes,
+    open_vector_store,
+)
+from worker.text.identity import EngineIdentity
+
+IDENTITY = EngineIdentity("model@1", 4, "x86_64 avx2", "onnxruntime 1", "probe")
+OTHERS = [
+    IDENTITY._replace(model="model@2"),
+    IDENTITY._replace(machine="x86_64 avx512"),
+    IDENTITY._replace(software="onnxruntime 2"),
+    IDENTITY._replace(probe="other bits"),
+]
+MIB = 2**20
+
+
+def vector(number, dimension=4):
+    return np.arange(number, number + dimension, dtype=np.int16)
+
+
+def opened(folder, identity=IDENTITY, max_bytes=16 * MIB, **options):
+    return StoredVectors(folder, max_bytes, identity, **options)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = opened(tmp_path)
+    yield store
+    store.close()
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+def as_lists(found):
+    return {text: one.tolist() for text, one in found.items()}
+
+
+def test_what_is_added_is_found(store):
+    store.add({"a": vector(1), "b": vector(2)})
+    assert as_lists(store.find(["b", "c", "a"])) == {"a": [1, 2, 3, 4], "b": [2, 3, 4, 5]}
+    assert store.find(["c"]) == {}
+
+
+def test_it_is_found_by_the_next_process(store, tmp_path):
+    store.add({"a": vector(1)})
+    store.close()
+    again = opened(tmp_path)
+    assert as_lists(again.find(["a"])) == {"a": [1, 2, 3, 4]}
+    again.close()
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_engine_finds_nothing(store, tmp_path, other):
+    store.add({"a": vector(1)})
+    reader = opened(tmp_path, other)
+    assert not reader.is_writer
+    assert reader.find(["a"]) == {}
+    reader.close()
+    store.close()
+    writer = opened(tmp_path, other)
+    assert writer.find(["a"]) == {}
+    writer.add({"a": vector(9)})
+    writer.close()
+    again = opened(tmp_path)
+    assert as_lists(again.find(["a"])) == {"a": [1, 2, 3, 4]}
+    again.close()
+
+
+def test_a_reader_sees_what_is_written_later_and_keeps_nothing(store, tmp_path):
+    clock = Clock()
+    reader = opened(tmp_path, clock=clock)
+    store.add({"a": vector(1)})
+    reader.add({"mine": vector(5)})
+    assert reader.find(["a", "mine"]) == {}
+    clock.now += stored.LOOK_SECONDS
+    assert list(reader.find(["a", "mine"])) == ["a"]
+    assert store.find(["mine"]) == {}
+    reader.close()
+
+
+def test_a_reader_writes_when_the_writer_has_ended(store, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    clock = Clock()
+    reader = opened(tmp_path, clock=clock)
+    assert not reader.is_writer
+    store.add({"a": vector(1)})
+    store.close()
+    for _ in range(3):
+        clock.now += stored.LOOK_SECONDS
+        assert list(reader.find(["a"])) == ["a"]
+    assert reader.is_writer
+    reader.add({"b": vector(2)})
+    assert list(reader.find(["b"])) == ["b"]
+    reader.close()
+    told = [line.rpartition(": this process ")[2] for line in caplog.messages if "this process" in line]
+    assert told == ["reads it, another one writes: what it embeds is not kept", "writes it"]
+
+
+def _write(folder, ready, go_on):
+    store = opened(folder)
+    store.add({f"text {i}": vector(i) for i in range(500)})
+    ready.set()
+    go_on.wait()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _read(folder, results):
+    store = opened(folder)
+    found = as_lists(store.find([f"text {i}" for i in range(501)]))
+    results.put((store.is_writer, found))
+    store.close()
+
+
+def test_processes_share_it_and_a_killed_writer_leaves_it_readable(tmp_path):
+    spawn = multiprocessing.get_context("spawn")
+    ready, go_on, results = spawn.Event(), spawn.Event(), spawn.Queue()
+    writer = spawn.Process(target=_write, args=(tmp_path, ready, go_on))
+    writer.start()
+    expected = {f"text {i}": vector(i).tolist() for i in range(500)}
+    assert ready.wait(60)
+    for is_writer in (False, True):
+        reader = spawn.Process(target=_read, args=(tmp_path, results))
+        reader.start()
+        assert results.get(timeout=60) == (is_writer, expected)
+        reader.join()
+        go_on.set()
+        writer.join()
+    assert writer.exitcode == -signal.SIGKILL
+
+
+def test_it_stays_within_its_bytes_and_the_oldest_go(tmp_path):
+    identity, dimension = IDENTITY._replace(dimension=2000), 2000
+    bound = 16 * MIB
+    store = opened(tmp_path, identity, bound)
+    noise = np.random.default_rng(1)
+    largest = 0
+    for i in range(0, 12_000, 50):
+        store.add({f"text {i + j}": noise.integers(-9999, 9999, dimension, np.int16) for j in range(50)})
+        largest = max(largest, disk_bytes(tmp_path / DATABASE))
+    assert bound / 2 < largest <= bound  # 48 MB were written
+    kept = [i for i in range(12_000) if store.find([f"text {i}"])]
+    assert 2000 < len(kept) < 4500
+    assert kept[-1] == 11_999
+    assert kept[0] > 7000
+    (held,) = contents(tmp_path)
+    assert held.vectors == len(kept)
+    assert held.engine["model"] == "model@1", "what an engine is does not go with its oldest vectors"
+    store.close()
+
+
+def test_a_damaged_row_is_absent_told_once_and_made_again(store, caplog):
+    store.add({"a": vector(1), "b": vector(2), "c": vector(3)})
+    for text in "ab":
+        key = store._rows.key(text)
+        store._database[key] = store._database[key][:-1] + b"?"
+    assert list(store.find(["a", "b", "c"])) == ["c"]
+    assert list(store.find(["a"])) == []
+    assert len(caplog.messages) == 1
+    store.add({"a": vector(1)})
+    assert list(store.find(["a"])) == ["a"]
+
+
+def _damage(folder):
+    """Tables and manifest are not what they were."""
+    for path in (folder / DATABASE).iterdir():
+        if path.name.startswith(("MANIFEST", "CURRENT")):
+            path.write_bytes(b"nonsense\n")
+
+
+def settings(folder, **changes):
+    return Settings(vector_store_dir=folder, **changes)
+
+
+def test_a_damaged_store_is_told_in_a_line_and_not_used(tmp_path, store, caplog):
+    store.add({"a": vector(1)})
+    store.close()
+    _damage(tmp_path)
+    with pytest.raises(DamagedStore, match="delete the folder: it is only a cache"):
+        opened(tmp_path)
+    assert open_vector_store(settings(tmp_path), FakeEngine()) is None
+    (line,) = caplog.messages
+    assert f"COVERSUMM_VECTOR_STORE_DIR={tmp_path} cannot be used" in line
+    assert "\n" not in line
+    assert line.endswith("going on without it")
+
+
+def test_damage_that_is_met_later_ends_its_use(store, tmp_path, caplog):
+    """A table is cut short under the running process; a bloom filter that was not read yet is gone with it."""
+    store.add({f"text {i}": vector(i) for i in range(2000)})
+    store._database.flush()
+    store.close()
+    (table,) = (tmp_path / DATABASE).glob("*.sst")
+    again = opened(tmp_path)
+    data = bytearray(table.read_bytes())
+    data[:40_000] = os.urandom(40_000)
+    table.write_bytes(data)
+    assert again.find([f"text {i}" for i in range(2000)]) == {}
+    again.add({"a": vector(1)})
+    assert again.find(["a"]) == {}
+    (line,) = caplog.messages
+    assert line.endswith("going on without it")
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(SurroundingsError, match=r"COVERSUMM_VECTOR_STORE_DIR=.*cannot be written"):
+        open_vector_store(settings(tmp_path / "file" / "store"), FakeEngine())
+
+
+def test_it_is_opened_where_it_is_set_and_there_is_an_engine(tmp_path):
+    assert open_vector_store(Settings(), FakeEngine()) is None
+    assert open_vector_store(settings(tmp_path), None) is None
+    store = open_vector_store(settings(tmp_path), FakeEngine())
+    store.add({"a": vector(1, FakeEngine.dimension)})
+    (held,) = contents(tmp_path)
+    assert (held.vectors, held.engine["model"], held.engine["dimension"]) == (1, "fake", 3)
+    assert store.disk_bytes > 0
+    store.close()
+
+
+def test_contents_of_nothing(tmp_path):
+    with pytest.raises(SurroundingsError, match="there is no vector store"):
+        contents(tmp_path)

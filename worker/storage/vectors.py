@@ -1,0 +1,307 @@
+"""The vector store: vectors by engine and exact text in a RocksDB database that several processes of a machine share.
+
+One process writes: whoever holds the folder's lock. The others read, each a view of its own that it opens anew now and then,
+and when the writer has ended one of them becomes it. What a reader's engine makes is not kept.
+
+It is bounded by RocksDB's FIFO compaction: tables are never merged, the oldest go when all of them together pass the bound.
+It is a cache: what is damaged, dropped or not there is embedded again, with the same bits. So whatever goes wrong while the
+worker runs is told in one line, and the store has no vectors from then on.
+"""
+
+import json
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    DBCompactionStyle,
+    DBCompressionType,
+    FifoCompactOptions,
+    Options,
+    Rdict,
+    WriteBatch,
+)
+
+from worker.clock import Clock
+from worker.errors import SurroundingsError
+from worker.settings import Settings
+from worker.state.vector_rows import ENGINE, VECTOR, VectorRows, engine_of
+from worker.storage.lock import try_lock
+from worker.text.engine import EmbeddingEngine
+from worker.text.identity import EngineIdentity, engine_identity
+
+log = logging.getLogger(__name__)
+
+VARIABLE: Final = "COVERSUMM_VECTOR_STORE_DIR"
+DATABASE: Final = "vectors.db"
+LOOK_SECONDS: Final = 10.0
+"""How often a reader looks for what is new, and how old the number of bytes may be."""
+
+TABLES: Final = 64
+"""In how many tables the bound is divided: a lookup may ask them all, and the oldest one goes as a whole."""
+MAX_TABLE: Final = 64 * 2**20
+"""One is made in memory, with another one waiting to be written; beyond 4 GiB there are more tables instead."""
+BESIDE: Final = 5
+"""What there may be besides tables, in tables: the logs of two write buffers, the table that is being written, small files."""
+BLOOM_BITS: Final = 10
+BLOCK_BYTES: Final = 16 * 2**10
+"""A block is twenty vectors or so: the smaller they are, the more memory the tables' indexes take."""
+TRIES, TRY_SECONDS = 5, 0.05
+"""How often a view is opened before the store counts as damaged."""
+INFO_LOGS, INFO_LOG_BYTES = 2, 64 * 2**10
+
+
+class DamagedStore(SurroundingsError):
+    """RocksDB cannot use the store's files. The message is one line: which, and what to do."""
+
+    def __init__(self, folder: Path, error: Exception) -> None:
+        problem = " ".join(str(error).split("\n")[0].split()).rstrip(".")
+        super().__init__(
+            f"the vector store {VARIABLE}={folder} cannot be used ({problem}): make room if the disk is full, else delete the "
+            "folder: it is only a cache, and fills again"
+        )
+
+
+def open_vector_store(settings: Settings, engine: EmbeddingEngine | None) -> "StoredVectors | None":
+    """The settings' vector store for this engine, which is asked who it is; None where there is none to use.
+
+    A damaged one is told in a line of the log and not used: nothing depends on it but time.
+
+    Raises:
+        SurroundingsError: its folder cannot be written.
+    """
+    if settings.vector_store_dir is None or engine is None:
+        return None
+    identity = engine_identity(settings.embedder, engine)
+    try:
+        return StoredVectors(settings.vector_store_dir, settings.vector_store_bytes, identity)
+    except DamagedStore as error:
+        log.warning("%s; going on without it", error)
+        return None
+
+
+class StoredVectors:
+    """The vectors of one engine; see `worker.processing.vector_store.VectorStore`. For one thread at a time."""
+
+    def __init__(self, folder: Path, max_bytes: int, identity: EngineIdentity, clock: Clock = time) -> None:
+        """Opened to write, or to read where another process writes. Raises SurroundingsError, DamagedStore."""
+        self._folder = folder
+        self._path = folder / DATABASE
+        self._max_bytes = max_bytes
+        self._rows = VectorRows(identity.digest, identity.dimension)
+        self._description = json.dumps(identity._asdict()).encode()
+        self._clock = clock
+        self._lock: int | None = None
+        self._database: Any = None
+        self._is_damage_told = False
+        self._told = ""
+        self._open()
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether what is added is kept."""
+        return self._lock is not None
+
+    @property
+    def disk_bytes(self) -> int:
+        """See `VectorStore`."""
+        return self._disk_bytes
+
+    # -- as the processor uses it ----------------------------------------------------------------------------
+
+    def find(self, texts: Sequence[str]) -> dict[str, NDArray[np.int16]]:
+        """See `VectorStore`."""
+        try:
+            self._look_again()
+            return self.read(texts)
+        except SurroundingsError as error:
+            self._give_up(error)
+            return {}
+
+    def add(self, vectors: Mapping[str, NDArray[np.int16]]) -> None:
+        """See `VectorStore`."""
+        if self.is_writer and vectors:
+            try:
+                self.write(vectors)
+            except SurroundingsError as error:
+                self._give_up(error)
+
+    def _give_up(self, error: SurroundingsError) -> None:
+        log.warning("%s; going on without it", error)
+        self.close()
+        self._looks_again_at = float("inf")
+
+    # -- rows ------------------------------------------------------------------------------------------------
+
+    def read(self, texts: Sequence[str]) -> dict[str, NDArray[np.int16]]:
+        """The vectors of those texts that have one here. Raises DamagedStore."""
+        if self._database is None:
+            return {}
+        try:
+            values = self._database.get([self._rows.key(text) for text in texts])
+        except Exception as error:
+            raise DamagedStore(self._folder, error) from error
+        found = {}
+        for text, value in zip(texts, values, strict=True):
+            if value is None:
+                continue
+            vector = self._rows.decode(text, value)
+            if vector is not None:
+                found[text] = vector
+            elif not self._is_damage_told:
+                self._is_damage_told = True
+                log.warning(
+                    "vector store %s: a row is not what was written; it and any other such row count as absent",
+                    self._folder,
+                )
+        return found
+
+    def write(self, vectors: Mapping[str, NDArray[np.int16]]) -> None:
+        """Keep these: all, or none. Raises DamagedStore, also where the disk is full."""
+        batch = WriteBatch(raw_mode=True)
+        for text, vector in vectors.items():
+            batch.put(self._rows.key(text), self._rows.encode(text, vector))
+        # Each time: the first one goes with the oldest table.
+        batch.put(self._rows.engine_key, self._description)
+        try:
+            self._database.write(batch)
+        except Exception as error:
+            raise DamagedStore(self._folder, error) from error
+        if self._clock.monotonic() >= self._looks_again_at:
+            self._measure()
+
+    # -- the database ----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let others write."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _open(self) -> None:
+        """To write where nobody does, else to read; without a database where there is none to read yet."""
+        self._lock = try_lock(self._folder, VARIABLE)
+        try:
+            if self._lock is not None:
+                self._database = Rdict(str(self._path), _options(self._max_bytes))
+            else:
+                self._database = _view(self._path)
+        except Exception as error:
+            self.close()
+            raise DamagedStore(self._folder, error) from error
+        self._measure()
+        role = "writes it" if self.is_writer else "reads it, another one writes: what it embeds is not kept"
+        if role != self._told:
+            self._told = role
+            log.info("vector store %s: this process %s", self._folder, role)
+
+    def _look_again(self) -> None:
+        """As a reader: see what was written since, or become the writer if there is none any more."""
+        if not self.is_writer and self._clock.monotonic() >= self._looks_again_at:
+            self.close()
+            self._open()
+
+    def _measure(self) -> None:
+        self._disk_bytes = disk_bytes(self._path)
+        self._looks_again_at = self._clock.monotonic() + LOOK_SECONDS
+
+
+class Contents(NamedTuple):
+    """What a vector store holds of one engine; `engine` says what that is, as far as it is known."""
+
+    engine: dict[str, Any]
+    vectors: int
+
+
+def contents(folder: Path) -> list[Contents]:
+    """By engine; reads every key, while whoever writes goes on. Raises SurroundingsError."""
+    database = _view(folder / DATABASE)
+    if database is None:
+        raise SurroundingsError(
+            f"there is no vector store in {VARIABLE}={folder}: nothing was kept there yet"
+        )
+    try:
+        engines = {engine_of(key): json.loads(database[key]) for key in _keys(database, ENGINE)}
+        counts = Counter(engine_of(key) for key in _keys(database, VECTOR))
+    except Exception as error:
+        raise DamagedStore(folder, error) from error
+    finally:
+        database.close()
+    return [Contents(engines.get(engine, {}), count) for engine, count in sorted(counts.items())]
+
+
+def disk_bytes(path: Path) -> int:
+    """What the files of a folder take; those that go meanwhile count for nothing."""
+    total = 0
+    try:
+        for entry in os.scandir(path):
+            try:
+                total += entry.stat().st_size
+            except FileNotFoundError:
+                continue
+    except FileNotFoundError:
+        return total
+    return total
+
+
+def _view(path: Path) -> Any:
+    """The database as it is now, to read; None where there is none yet. Raises what RocksDB raises."""
+    tries = TRIES
+    while (path / "CURRENT").exists():
+        try:
+            return Rdict(
+                str(path), _read_options(), access_type=AccessType.read_only(error_if_log_file_exist=False)
+            )
+        except Exception:  # a table may have gone between being named and being opened
+            if not (tries := tries - 1):
+                raise
+            time.sleep(TRY_SECONDS)
+    return None
+
+
+def _keys(database: Any, prefix: bytes) -> Iterator[bytes]:
+    iterator = database.iter()
+    iterator.seek(prefix)
+    while iterator.valid() and (key := iterator.key()).startswith(prefix):
+        yield key
+        iterator.next()
+    iterator.status()  # raises what ended the iteration early
+
+
+def _read_options() -> Options:
+    blocks = BlockBasedOptions()
+    blocks.set_bloom_filter(BLOOM_BITS, block_based=False)
+    blocks.set_block_size(BLOCK_BYTES)
+    options = Options(raw_mode=True)
+    options.set_block_based_table_factory(blocks)
+    options.set_compaction_style(DBCompactionStyle.fifo())
+    options.set_max_open_files(-1)  # all at once: those that the writer removes stay readable
+    options.set_keep_log_file_num(INFO_LOGS)
+    options.set_max_log_file_size(INFO_LOG_BYTES)
+    return options
+
+
+def _options(max_bytes: int) -> Options:
+    table = min(max_bytes // TABLES, MAX_TABLE)
+    drop = FifoCompactOptions()
+    drop.max_table_files_size = max_bytes - BESIDE * table
+    options = _read_options()
+    options.create_if_missing(True)
+    options.set_fifo_compaction_options(drop)
+    options.set_write_buffer_size(table)
+    options.set_max_write_buffer_number(2)
+    options.set_compression_type(DBCompressionType.none())  # vectors are as good as noise
+    options.set_level_zero_slowdown_writes_trigger(2**30)  # all tables are in level zero, and stay there
+    options.set_level_zero_stop_writes_trigger(2**30)
+    return options
