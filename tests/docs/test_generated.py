@@ -97,6 +97,8 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
         "topics",
         "run",
         "send FILE",
+        "vectors info",
+        "vectors import DATA_DIR",
         "status",
         "entities [PREFIX]",
         "watch [ENTITY]",

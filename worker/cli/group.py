@@ -32,6 +32,7 @@ from worker.cli import (
     status,
     summarize,
     topics,
+    vectors,
     verify,
     watch,
 )
@@ -41,7 +42,7 @@ from worker.settings import environment_file, unknown_settings
 
 SECTIONS = {
     "To try it": (demo, summarize),
-    "To run it": (config, topics, run, send),
+    "To run it": (config, topics, run, send, vectors),
     "To look at it": (status, entities, watch, inspect, verify),
     "When something went wrong": (dlq, reset),
     "Around it": (completion,),

@@ -48,6 +48,8 @@ class StoredPartition:
     """Of the input topic."""
     topic: str
     """The input topic."""
+    model: str
+    """Of the engine, `processing.config.NO_MODEL` where there was none."""
 
 
 def databases(data_dir: Path) -> dict[int, Path]:
@@ -94,6 +96,7 @@ def stored_partition(number: int, path: Path) -> Iterator[StoredPartition | None
             made.distinct,
             made.partitions,
             made.topic,
+            made.model,
         )
 
 

@@ -14,6 +14,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -49,8 +50,9 @@ TABLES: Final = 64
 """In how many tables the bound is divided: a lookup may ask them all, and the oldest one goes as a whole."""
 MAX_TABLE: Final = 64 * 2**20
 """One is made in memory, with another one waiting to be written; beyond 4 GiB there are more tables instead."""
-BESIDE: Final = 5
-"""What there may be besides tables, in tables: the logs of two write buffers, the table that is being written, small files."""
+BESIDE: Final = 8
+"""What there may be besides tables that stay, in tables: the logs of two write buffers, those of both that were just written, as
+tables, and are still to be removed, the oldest table, small files. Measured: four; more where the machine is busy."""
 BLOOM_BITS: Final = 10
 BLOCK_BYTES: Final = 16 * 2**10
 """A block is twenty vectors or so: the smaller they are, the more memory the tables' indexes take."""
@@ -97,6 +99,8 @@ class StoredVectors:
         self._path = folder / DATABASE
         self._max_bytes = max_bytes
         self._rows = VectorRows(identity.digest, identity.dimension)
+        # A write buffer takes a whole batch, however full it is: small ones keep tables to their size.
+        self._at_once = max(1, _table_bytes(max_bytes) // (8 * identity.dimension))
         self._description = json.dumps(identity._asdict()).encode()
         self._clock = clock
         self._lock: int | None = None
@@ -165,16 +169,18 @@ class StoredVectors:
         return found
 
     def write(self, vectors: Mapping[str, NDArray[np.int16]]) -> None:
-        """Keep these: all, or none. Raises DamagedStore, also where the disk is full."""
-        batch = WriteBatch(raw_mode=True)
-        for text, vector in vectors.items():
-            batch.put(self._rows.key(text), self._rows.encode(text, vector))
-        # Each time: the first one goes with the oldest table.
-        batch.put(self._rows.engine_key, self._description)
-        try:
-            self._database.write(batch)
-        except Exception as error:
-            raise DamagedStore(self._folder, error) from error
+        """Keep these. Raises DamagedStore, also where the disk is full; then some of them may be kept."""
+        rows = iter(vectors.items())
+        while part := list(islice(rows, self._at_once)):
+            batch = WriteBatch(raw_mode=True)
+            for text, vector in part:
+                batch.put(self._rows.key(text), self._rows.encode(text, vector))
+            # Each time: the first one goes with the oldest table.
+            batch.put(self._rows.engine_key, self._description)
+            try:
+                self._database.write(batch)
+            except Exception as error:
+                raise DamagedStore(self._folder, error) from error
         if self._clock.monotonic() >= self._looks_again_at:
             self._measure()
 
@@ -292,8 +298,12 @@ def _read_options() -> Options:
     return options
 
 
+def _table_bytes(max_bytes: int) -> int:
+    return min(max_bytes // TABLES, MAX_TABLE)
+
+
 def _options(max_bytes: int) -> Options:
-    table = min(max_bytes // TABLES, MAX_TABLE)
+    table = _table_bytes(max_bytes)
     drop = FifoCompactOptions()
     drop.max_table_files_size = max_bytes - BESIDE * table
     options = _read_options()
