@@ -2,15 +2,21 @@
 
 import gzip
 import json
+import re
+import time
+import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.cli.test_run import worker
 from tests.cli.test_stored import _store
 from tests.harness.drive import config, record
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.operations import vector_import
 from worker.processing.processor import Processor
+from worker.settings import Settings
 from worker.state import MemoryRows
 from worker.state.keys import ENTITY, VECTORS, parse_entity_key
 from worker.state.rows import decode_vectors, encode_vectors
@@ -18,6 +24,8 @@ from worker.storage.vectors import StoredVectors, contents
 from worker.text.embedders import load_engine
 from worker.text.identity import engine_identity, machine_type
 from worker.text.onnx import OnnxEngine
+
+__all__ = ["worker"]
 
 REVIEWS = Path(__file__).parents[2] / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
 COUNT = 12
@@ -126,6 +134,33 @@ def test_the_sample_is_random(run, data_dir, folder, embedded, monkeypatch):
         samples.append(tuple(embedded[-1]))
     assert {len(sample) for sample in samples} == {5}
     assert len(set(samples)) > 1
+
+
+def test_a_worker_keeps_what_it_embeds(run, folder, worker, tmp_path, embedded):
+    """Killed, it leaves a store with all of it; and its state and the store are of one engine."""
+    path = tmp_path / "reviews.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in reviews()))
+    assert run("send", path).code == 0
+    entity, count = reviews()[0]["entity_id"], len(reviews())
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while json.loads(run("inspect", entity).out or "{}").get("review_count") != count:
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+    with urllib.request.urlopen(f"http://127.0.0.1:{Settings.from_environment().web_port}/metrics") as page:
+        metrics = dict(re.findall(r"^(coversumm_vector\S+) (\S+)$", page.read().decode(), re.M))
+    made = contents(folder)[0].vectors
+    assert float(metrics['coversumm_vector_store_lookups_total{result="miss"}']) == made > 30
+    assert float(metrics['coversumm_vector_store_lookups_total{result="hit"}']) == 0
+    assert "vector store" in (tmp_path / "worker.log").read_text()
+    ended = run("summarize", path)
+    assert ended.code == 0
+    assert "another process writes the vector store" in ended.err
+    assert len(embedded) == 1, "only to find out which engine it is"
+    worker.kill()
+    worker.wait()
+    told = json.loads(run("vectors", "import", tmp_path / "data").out)
+    assert (told["added"], told["known"]) == (0, told["sentences"])
+    assert contents(folder)[0].vectors == made
 
 
 def test_vectors_that_events_brought_are_left_out(run, data_dir, folder, engine):

@@ -4,11 +4,14 @@ import logging
 import multiprocessing
 import os
 import signal
+import threading
+import time
 
 import numpy as np
 import pytest
 
 from tests.harness.drive import FakeEngine
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 from worker.storage import vectors as stored
@@ -117,6 +120,44 @@ def test_a_reader_writes_when_the_writer_has_ended(store, tmp_path, caplog):
     reader.close()
     told = [line.rpartition(": this process ")[2] for line in caplog.messages if "this process" in line]
     assert told == ["reads it, another one writes: what it embeds is not kept", "writes it"]
+
+
+def test_a_reader_beside_a_writer_that_drops_tables(tmp_path, caplog):
+    """It opens a new view for every lookup, while tables come and go all the time."""
+    identity = IDENTITY._replace(dimension=2000)
+    writer = opened(tmp_path, identity)
+    clock = Clock()
+    reader = opened(tmp_path, identity, clock=clock)
+    stop = threading.Event()
+    written = [0]
+
+    def write():
+        while not stop.is_set():
+            first = written[0]
+            writer.add({f"text {i}": vector(i % 9999, 2000) for i in range(first, first + 50)})
+            written[0] += 50
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        looks = found_last = 0
+        while (written[0] < 20_000 or looks < 30) and time.monotonic() < give_up:
+            last = written[0] - 1
+            clock.now += stored.LOOK_SECONDS
+            found = reader.find([f"text {i}" for i in range(max(0, last - 4), last + 1)])
+            for text, one in found.items():
+                assert one.tolist() == vector(int(text[5:]) % 9999, 2000).tolist()
+            found_last += f"text {last}" in found
+            looks += 1
+    finally:
+        stop.set()
+        thread.join()
+        writer.close()
+        reader.close()
+    assert looks >= 30
+    assert found_last > looks // 4  # where no view can be had in time, the last one serves
+    assert not [line for line in caplog.messages if "going on without it" in line]
 
 
 def _write(folder, ready, go_on):

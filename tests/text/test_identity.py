@@ -73,8 +73,8 @@ def test_probes_are_of_many_lengths():
 @pytest.mark.parametrize(
     ("text", "machine"),
     [
-        ("processor\t: 0\nflags\t\t: fpu sse2 avx avx2 vme fma\nflags : other", "m avx avx2 fma sse2"),
-        ("Features\t: fp asimd evtstrm sve i8mm\n", "m asimd i8mm sve"),
+        ("processor\t: 0\nflags\t\t: fpu sse2 avx avx2 smep sme fma\nflags : other", "m avx avx2 fma sse2"),
+        ("Features\t: fp asimd evtstrm sve i8mm sme\n", "m asimd i8mm sme sve"),
         ("nothing of the kind", "m"),
         (None, "m"),
     ],

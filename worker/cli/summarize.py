@@ -190,6 +190,10 @@ class Run:
             vectors = open_vector_store(self._settings, engine)
             if vectors is not None:
                 ending.callback(vectors.close)
+                if not vectors.is_writer:
+                    output.note(
+                        "warning: another process writes the vector store: what is embedded here is not kept"
+                    )
             summarizer = FileSummarizer(self._settings, self._reviews.topic, engine, vectors)
             for batch in in_thousands(self._reviews) if is_coalesced else timely(self._reviews):
                 self._take(batch, summarizer, progress)

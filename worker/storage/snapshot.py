@@ -118,15 +118,15 @@ def _open(path: Path) -> Any:
     read_only = AccessType.read_only(error_if_log_file_exist=False)
     give_up = time.monotonic() + OPEN_SECONDS
     while True:
-        before = _manifest(path)
+        before = manifest(path)
         try:
             database = Rdict(str(path), options, access_type=read_only)
         except Exception as error:  # a file may have gone between being named and being opened
-            tries -= _manifest(path) == before
+            tries -= manifest(path) == before
             if not tries:
                 raise explained(path, error) from error
         else:
-            if _manifest(path) == before:
+            if manifest(path) == before:
                 return database
             database.close()
         if time.monotonic() > give_up:
@@ -136,8 +136,8 @@ def _open(path: Path) -> Any:
             )
 
 
-def _manifest(path: Path) -> tuple[str, int] | None:
-    """Name and size of the present manifest, which only ever grows; None where there is none at this moment."""
+def manifest(path: Path) -> tuple[str, int] | None:
+    """Name and size of a database's present manifest, which only ever grows; None where there is none at this moment."""
     try:
         name = (path / "CURRENT").read_text().strip()
         return name, (path / name).stat().st_size

@@ -14,6 +14,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -36,6 +37,7 @@ from worker.errors import SurroundingsError
 from worker.settings import Settings
 from worker.state.vector_rows import ENGINE, VECTOR, VectorRows, engine_of
 from worker.storage.lock import try_lock
+from worker.storage.snapshot import manifest
 from worker.text.engine import EmbeddingEngine
 from worker.text.identity import EngineIdentity, engine_identity
 
@@ -56,8 +58,10 @@ tables, and are still to be removed, the oldest table, small files. Measured: fo
 BLOOM_BITS: Final = 10
 BLOCK_BYTES: Final = 16 * 2**10
 """A block is twenty vectors or so: the smaller they are, the more memory the tables' indexes take."""
-TRIES, TRY_SECONDS = 5, 0.05
-"""How often a view is opened before the store counts as damaged."""
+TRIES: Final = 5
+"""How often a view may fail to open, the manifest standing still, before the store counts as damaged."""
+OPEN_SECONDS: Final = 1.0
+"""How long a view of a store that changes meanwhile is tried; each try takes some thousandths of a second."""
 INFO_LOGS, INFO_LOG_BYTES = 2, 64 * 2**10
 
 
@@ -69,6 +73,16 @@ class DamagedStore(SurroundingsError):
         super().__init__(
             f"the vector store {VARIABLE}={folder} cannot be used ({problem}): make room if the disk is full, else delete the "
             "folder: it is only a cache, and fills again"
+        )
+
+
+class BusyStore(SurroundingsError):
+    """Its writer drops tables faster than a view can be opened."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"the vector store {VARIABLE}={folder} could not be read at one moment within {OPEN_SECONDS:g} s, so fast it is "
+            "written: try again when its writer is less busy"
         )
 
 
@@ -188,21 +202,23 @@ class StoredVectors:
 
     def close(self) -> None:
         """Let others write."""
-        if self._database is not None:
-            self._database.close()
-            self._database = None
+        self._replace(None)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def _open(self) -> None:
-        """To write where nobody does, else to read; without a database where there is none to read yet."""
+        """To write where nobody does, else to read: without a database where there is none to read yet."""
         self._lock = try_lock(self._folder, VARIABLE)
         try:
             if self._lock is not None:
-                self._database = Rdict(str(self._path), _options(self._max_bytes))
+                self._replace(Rdict(str(self._path), _options(self._max_bytes)))
             else:
-                self._database = _view(self._path)
+                with suppress(BusyStore):  # what was seen before is as good, until the next look
+                    self._replace(_view(self._folder))
+        except DamagedStore:
+            self.close()
+            raise
         except Exception as error:
             self.close()
             raise DamagedStore(self._folder, error) from error
@@ -212,10 +228,14 @@ class StoredVectors:
             self._told = role
             log.info("vector store %s: this process %s", self._folder, role)
 
+    def _replace(self, database: Any) -> None:
+        if self._database is not None:
+            self._database.close()
+        self._database = database
+
     def _look_again(self) -> None:
         """As a reader: see what was written since, or become the writer if there is none any more."""
         if not self.is_writer and self._clock.monotonic() >= self._looks_again_at:
-            self.close()
             self._open()
 
     def _measure(self) -> None:
@@ -232,7 +252,7 @@ class Contents(NamedTuple):
 
 def contents(folder: Path) -> list[Contents]:
     """By engine; reads every key, while whoever writes goes on. Raises SurroundingsError."""
-    database = _view(folder / DATABASE)
+    database = _view(folder)
     if database is None:
         raise SurroundingsError(
             f"there is no vector store in {VARIABLE}={folder}: nothing was kept there yet"
@@ -261,18 +281,20 @@ def disk_bytes(path: Path) -> int:
     return total
 
 
-def _view(path: Path) -> Any:
-    """The database as it is now, to read; None where there is none yet. Raises what RocksDB raises."""
-    tries = TRIES
-    while (path / "CURRENT").exists():
+def _view(folder: Path) -> Any:
+    """The database as it is now, to read; None where there is none yet. Raises DamagedStore, BusyStore."""
+    path, tries, give_up = folder / DATABASE, TRIES, time.monotonic() + OPEN_SECONDS
+    while (before := manifest(path)) is not None:
         try:
             return Rdict(
                 str(path), _read_options(), access_type=AccessType.read_only(error_if_log_file_exist=False)
             )
-        except Exception:  # a table may have gone between being named and being opened
-            if not (tries := tries - 1):
-                raise
-            time.sleep(TRY_SECONDS)
+        except Exception as error:  # a table may have gone between being named and being opened
+            tries -= manifest(path) == before
+            if not tries:
+                raise DamagedStore(folder, error) from error
+            if time.monotonic() > give_up:
+                raise BusyStore(folder) from error
     return None
 
 

@@ -29,8 +29,11 @@ PROBES: Final = (
 )
 """Sentences of 3 to 145 tokens or so: products of matrices take other ways by their shapes."""
 _CPUINFO: Final = Path("/proc/cpuinfo")
-_INSTRUCTION_SETS: Final = ("amx", "avx", "bf16", "f16c", "fma", "i8mm", "asimd", "sme", "sse", "ssse", "sve")
-"""What the names begin with of instruction sets that compute with vectors."""
+_INSTRUCTION_SETS: Final = {
+    "flags": ("amx", "avx", "f16c", "fma", "sse", "ssse"),
+    "Features": ("asimd", "bf16", "i8mm", "sme", "sve"),
+}
+"""By the line that lists them, what the names begin with of instruction sets that compute with vectors."""
 
 
 class EngineIdentity(NamedTuple):
@@ -64,12 +67,12 @@ def machine_type() -> str:
         lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    flags = next(
-        (line.partition(":")[2] for line in lines if line.lower().startswith(("flags", "features"))), ""
-    )
-    return " ".join(
-        [platform.machine(), *sorted({flag for flag in flags.split() if flag.startswith(_INSTRUCTION_SETS)})]
-    )
+    for line in lines:
+        name, _, listed = line.partition(":")
+        if begins := _INSTRUCTION_SETS.get(name.strip()):
+            sets = {one for one in listed.split() if one.startswith(begins)}
+            return " ".join([platform.machine(), *sorted(sets)])
+    return platform.machine()
 
 
 def software(packages: Iterable[str]) -> str:
