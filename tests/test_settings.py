@@ -114,6 +114,9 @@ BAD = [
     ("COVERSUMM_MAX_SENTENCES_PER_ENTITY", "2700001"),
     ("COVERSUMM_MAX_SENTENCES_PER_DELETION", "0"),
     ("COVERSUMM_ROCKSDB_BYTES", "15MiB"),
+    ("COVERSUMM_VECTOR_STORE_BYTES", "15MiB"),
+    ("COVERSUMM_VECTOR_STORE_BYTES", "65GiB"),
+    ("COVERSUMM_VECTOR_STORE_DIR", "~nobody-of-this-name/vectors"),
     ("COVERSUMM_WEB_PORT", "65536"),
     ("COVERSUMM_WEB_PORT", "tcp://10.0.0.1:8080"),
     ("COVERSUMM_WEB_BIND", "a b"),
@@ -151,6 +154,15 @@ def test_what_is_not_accepted_is_one_line_that_names_variable_and_value(variable
 def test_an_instance_is_not_named_as_a_tool() -> None:
     with pytest.raises(SurroundingsError, match="COVERSUMM_INSTANCE_ID: dlq"):
         Settings(instance_id="dlq")
+
+
+def test_a_vector_store_is_not_a_data_directory(tmp_path: Path) -> None:
+    """It may be in there: `reset --local` removes databases, and nothing else."""
+    environ = {"COVERSUMM_DATA_DIR": str(tmp_path), "COVERSUMM_VECTOR_STORE_DIR": str(tmp_path / "vectors")}
+    assert Settings.from_environment(environ).vector_store_dir == tmp_path / "vectors"
+    assert Settings.from_environment({}).vector_store_dir is None
+    with pytest.raises(SurroundingsError, match=r"COVERSUMM_VECTOR_STORE_DIR: .* is COVERSUMM_DATA_DIR"):
+        Settings.from_environment({**environ, "COVERSUMM_VECTOR_STORE_DIR": str(tmp_path)})
 
 
 def test_topics_differ() -> None:

@@ -18,8 +18,8 @@ from worker.operations import vector_import
 from worker.processing.processor import Processor
 from worker.settings import Settings
 from worker.state import MemoryRows
-from worker.state.keys import ENTITY, VECTORS, parse_entity_key
-from worker.state.rows import decode_vectors, encode_vectors
+from worker.state.keys import APPLIED, ENTITY, VECTORS, parse_entity_key
+from worker.state.rows import decode_applied, decode_vectors, encode_applied, encode_vectors
 from worker.storage.vectors import StoredVectors, contents
 from worker.text.embedders import load_engine
 from worker.text.identity import engine_identity, machine_type
@@ -287,6 +287,18 @@ def test_import_on_a_terminal(run, data_dir, folder, terminal):
     shown = run("vectors", "import", data_dir).out
     assert " vectors added, " in shown
     assert "in 1 partition; " in shown
+
+
+def test_a_copy_in_the_middle_of_a_commit_is_refused(run, data_dir, folder, rows):
+    """Everything of the commit is there but its last row, which says how far the copy is."""
+    applied = decode_applied(APPLIED, rows[APPLIED])
+    behind = encode_applied(APPLIED, applied._replace(next_offset=applied.next_offset - 2))
+    _store(data_dir, 0, {APPLIED: behind})
+    ended = run("vectors", "import", data_dir)
+    assert (ended.code, ended.out) == (2, "")
+    assert "partition 0" in ended.err
+    assert "in the middle of a commit" in ended.err
+    assert contents_or_none(run) is None
 
 
 def test_a_review_between_two_rows_of_a_commit_is_left_out(rows, engine):

@@ -7,6 +7,7 @@ machine: that is found out, by embedding a random sample of its texts again. One
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -56,11 +57,26 @@ class Imported:
     """Texts that had one already, or came up before."""
 
 
+@contextmanager
+def partitions(data_dir: Path) -> Iterator[list[StoredPartition]]:
+    """The partitions of a data directory that have rows, each as of one moment: what is checked is what is taken.
+
+    Raises SurroundingsError where there is no state, StateError.
+    """
+    with ExitStack() as views:
+        found = [
+            views.enter_context(stored_partition(number, path))
+            for number, path in some_databases(data_dir).items()
+        ]
+        yield [part for part in found if part is not None]
+
+
 @dataclass(slots=True)
 class VectorImport:
-    """One import. `engine` is the one that the target is for."""
+    """One import from the partitions of a data directory. `engine` is the one that the target is for."""
 
     data_dir: Path
+    parts: list[StoredPartition]
     engine: EmbeddingEngine
     target: Target
     outcome: Imported = field(default_factory=Imported)
@@ -69,8 +85,11 @@ class VectorImport:
         """Count the sentences, compare with what is in the target, and embed a sample again.
 
         Raises:
-            SurroundingsError: there is no state, or it is another engine's or another type of machine's.
+            SurroundingsError: it is another engine's or another type of machine's state, or one in the middle of a commit.
         """
+        self.outcome.partitions = len(self.parts)
+        for part in self.parts:
+            self._refuse_other_model(part)
         sample: list[Pair] = []
         for block in self._blocks():
             self._known(block)
@@ -133,15 +152,18 @@ class VectorImport:
 
     def _pairs(self) -> Iterator[Pair]:
         """Text and vector of every live sentence whose vector the engine made."""
-        self.outcome.partitions = 0
-        for number, path in some_databases(self.data_dir).items():
-            with stored_partition(number, path) as part:
-                if part is None:
-                    continue
-                self._refuse_other_model(part)
-                self.outcome.partitions += 1
-                for snapshot in read_snapshots(part.rows, part.dimension):
-                    yield from engines_own(snapshot)
+        for part in self.parts:
+            for snapshot in read_snapshots(part.rows, part.dimension):
+                self._refuse_torn(part, snapshot)
+                yield from engines_own(snapshot)
+
+    def _refuse_torn(self, part: StoredPartition, snapshot: Snapshot) -> None:
+        """A copy that follows its owner may have some rows of a commit: a new text beside an old vector."""
+        if snapshot.published is not None and snapshot.published.sequence >= part.next_offset:
+            raise SurroundingsError(
+                f"partition {part.number} in {self.data_dir} is a copy that stands in the middle of a commit; nothing more was "
+                "imported: name the directory of the worker that owned it"
+            )
 
     def _refuse_other_model(self, part: StoredPartition) -> None:
         if (part.model, part.dimension) != (self.engine.model, self.engine.dimension):

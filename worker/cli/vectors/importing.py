@@ -41,7 +41,7 @@ def import_vectors(data_dir: Path, as_json: bool) -> None:
     so it may be interrupted and run again.
     """
     settings, folder = store_settings()
-    from worker.operations.vector_import import VectorImport
+    from worker.operations.vector_import import VectorImport, partitions
     from worker.storage.vectors import StoredVectors
     from worker.text.identity import engine_identity
 
@@ -54,12 +54,15 @@ def import_vectors(data_dir: Path, as_json: bool) -> None:
     output.note(
         f"{data_dir} must have been made on this type of machine: {identity.machine}; {identity.software}"
     )
-    with closing(StoredVectors(folder, settings.vector_store_bytes, identity)) as store:
+    with (
+        partitions(data_dir) as parts,
+        closing(StoredVectors(folder, settings.vector_store_bytes, identity)) as store,
+    ):
         if not store.is_writer:
             raise SurroundingsError(
                 f"COVERSUMM_VECTOR_STORE_DIR={folder} is being written by another process: stop it first, or wait for its end"
             )
-        _Import(VectorImport(data_dir, engine, store)).run(as_json)
+        _Import(VectorImport(data_dir, parts, engine, store)).run(as_json)
 
 
 class _Import:
