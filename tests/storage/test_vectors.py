@@ -4,8 +4,11 @@ import logging
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -263,6 +266,34 @@ def test_damage_that_is_met_later_ends_its_use(store, tmp_path, caplog):
     assert again.find(["a"]) == {}
     (line,) = caplog.messages
     assert line.endswith("going on without it")
+
+
+def test_a_disk_that_takes_no_more_ends_its_use_and_not_the_worker(tmp_path, caplog):
+    """Files may not grow past a size, which fails writes as a full disk does."""
+    program = (
+        "import resource, signal, sys, numpy as np\n"
+        "from tests.storage.test_vectors import opened, vector\n"
+        "from pathlib import Path\n"
+        "store = opened(Path(sys.argv[1]))\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
+        "for i in range(1000): store.add({f'text {i} {j}': vector(j) for j in range(10)})\n"
+        "assert not store.is_writer and store.find(['text 0 0']) == {}\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        cwd=Path(__file__).parents[2],
+    )
+    assert ended.returncode == 0, ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert "cannot be used (IO error: " in line
+    assert line.endswith("going on without it")
+    again = opened(tmp_path)
+    assert list(again.find(["text 0 0"])) == ["text 0 0"], "what was written before is there"
+    again.close()
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):

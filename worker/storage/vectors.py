@@ -230,7 +230,8 @@ class StoredVectors:
 
     def _replace(self, database: Any) -> None:
         if self._database is not None:
-            self._database.close()
+            with suppress(Exception):  # after a write that failed, closing fails for the same reason
+                self._database.close()
         self._database = database
 
     def _look_again(self) -> None:
