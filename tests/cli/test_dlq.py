@@ -7,6 +7,7 @@ from confluent_kafka import Producer
 
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.terminal import CONTROL
+from tests.view.changes import body
 from worker.events import Reason, Record, Rejected, dead_letter_message
 from worker.kafka.partitioner import partition_of
 from worker.settings import Settings
@@ -150,22 +151,9 @@ def test_show_on_a_terminal(run, letters, terminal):
     assert "null value" in run("dlq", "show", "1:1").out
 
 
-def _change(sequence, previous, added, **more):
-    body = {
-        "type": "summary.changed",
-        "entity_id": "e",
-        "epoch": 1,
-        "sequence": sequence,
-        "previous_sequence": previous,
-        "sentences": [{"sentence_id": one, "text": f"Text of {one}."} for one in [*added, "z#0"][:2]],
-        "added": added,
-        "removed": [],
-        "review_count": 3,
-        "sentence_count": 9,
-        "cause": {"type": "review.upserted", "review_id": "r-1"},
-        "occurred_at": None,
-    }
-    return json.dumps(body | more).encode()
+def _change(sequence, previous, added):
+    shown = {one: f"Text of {one}." for one in [*added, "z#0"][:2]}
+    return body("e", sequence, shown, added, review="r-1", previous=previous)
 
 
 @pytest.fixture
@@ -191,7 +179,7 @@ def test_history(run, published):
     assert [row["incomplete"] for row in rows] == [False, True, False, False]
     assert [row["tombstone"] for row in rows] == [False, False, True, False]
     assert rows[1]["added"] == ["b#0", "c#0"]
-    assert (rows[1]["sentences"], rows[1]["sentence_count"], rows[1]["review_count"]) == (2, 9, 3)
+    assert (rows[1]["sentences"], rows[1]["sentence_count"], rows[1]["review_count"]) == (2, 20, 2)
     assert "compacted" in ended.err
     ended = run("inspect", "e", "--history", "1")
     assert [json.loads(line)["sequence"] for line in ended.out.splitlines()] == [50]

@@ -93,6 +93,8 @@ def test_usage(run, arguments):
         ["reset"],
         ["inspect", "e", "--reviews"],
         ["inspect", "e", "--history"],
+        ["history", "e"],
+        ["compare", "one", "other"],
     ],
 )
 def test_bad_settings(run, monkeypatch, command):

@@ -103,6 +103,8 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
         "entities [PREFIX]",
         "watch [ENTITY]",
         "inspect ENTITY",
+        "history ENTITY",
+        "compare A B",
         "verify",
         "dlq list",
         "dlq show PARTITION:OFFSET",

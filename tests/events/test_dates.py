@@ -1,12 +1,12 @@
 """Dates of bare reviews: one meaning or none."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.events.dates import to_timestamp
+from worker.events.dates import milliseconds, to_timestamp
 from worker.events.fields import is_timestamp
 
 
@@ -74,3 +74,30 @@ def test_all_forms_of_a_moment_mean_it(moment: datetime) -> None:
     )
     for form in (*map(moment.strftime, forms), seconds, str(seconds), seconds * 1000):
         assert to_timestamp(form) == meant, form
+
+
+@given(
+    st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),
+    st.integers(-23 * 60, 23 * 60),
+)
+def test_milliseconds_are_those_of_the_instant(moment: datetime, minutes: int) -> None:
+    """Whatever the offset it is written with, and however many decimals."""
+    instant = moment.replace(tzinfo=UTC)
+    local = instant.astimezone(timezone(timedelta(minutes=minutes)))
+    wanted = (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    assert milliseconds(local.isoformat()) == wanted
+    assert milliseconds(local.isoformat().lower()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("1970-01-01T00:00:00.0019999999999z", 1),
+        ("2016-12-31T23:59:60Z", 1_483_228_799_000),
+        ("0000-01-01T00:00:00Z", None),
+        ("2026-02-31T00:00:00Z", None),
+        (None, None),
+    ],
+)
+def test_milliseconds_of_the_odd_ones(written: str | None, meant: int | None) -> None:
+    assert milliseconds(written) == meant

@@ -15,15 +15,16 @@ def body(
     previous=0,
     occurred_at=None,
     k=5,
+    ratings=None,
 ):
-    """A change to these texts by sentence id, in rank order."""
+    """A change to these texts by sentence id, in rank order; `ratings` by sentence id."""
     sentences = [
         SummarySentence(
             rank=rank,
             sentence_id=identifier,
             review_id=identifier.rpartition("#")[0],
             text=text,
-            rating=None,
+            rating=(ratings or {}).get(identifier),
             distance=0.5,
             support=1,
         )

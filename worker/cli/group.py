@@ -19,11 +19,13 @@ import click
 from worker import __version__
 from worker.cli import (
     INTERRUPTED,
+    compare,
     completion,
     config,
     demo,
     dlq,
     entities,
+    history,
     inspect,
     output,
     reset,
@@ -43,7 +45,7 @@ from worker.settings import environment_file, unknown_settings
 SECTIONS = {
     "To try it": (demo, summarize),
     "To run it": (config, topics, run, send, vectors),
-    "To look at it": (status, entities, watch, inspect, verify),
+    "To look at it": (status, entities, watch, inspect, history, compare, verify),
     "When something went wrong": (dlq, reset),
     "Around it": (completion,),
 }

@@ -82,6 +82,22 @@ class TopicReader:
         """Offsets of the partition: its start, and its end for a committed reader, when the reader was constructed."""
         return self._bounds[partition]
 
+    def offsets_at(self, moment_ms: int) -> dict[int, int]:
+        """By partition the offset of the first message whose timestamp (ms since 1970) is at or past the moment.
+
+        Where there is none it is the partition's end.
+        """
+        # A negative moment would ask the broker for something else: -1 is the end, -2 the start.
+        asked = [TopicPartition(self.topic, partition, max(moment_ms, 0)) for partition in self.partitions]
+        with broker_errors(f"offsets by time of {self.topic} cannot be read"):
+            answers = self._consumer.offsets_for_times(asked, timeout=TIMEOUT_SECONDS)
+            for answer in answers:
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
+        ends = {partition: bounds.stop for partition, bounds in self._bounds.items()}
+        found = {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+        return {partition: min(found.get(partition, end), end) for partition, end in ends.items()}
+
     def committed(self, *, wait: bool = True) -> dict[int, tuple[int, str]]:
         """By partition the group's committed offset and its metadata, where there is one.
 

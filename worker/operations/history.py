@@ -1,18 +1,50 @@
-"""What was published about an entity, as far as the output topic still holds it: `inspect --history`."""
+"""How an entity's summary came about: its changes one by one, as far as a topic or a file still has them."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
+from msgspec import structs
 
-from worker.errors import SurroundingsError
+from worker.events import SummaryChanged, SummarySentence
 from worker.events.messages import timestamp
-from worker.kafka.clients import KafkaClients
-from worker.kafka.reach import reached
-from worker.kafka.reader import Stored, TopicReader
-from worker.settings import Settings
+from worker.operations.published import Publication
+
+
+class Step(NamedTuple):
+    """A publication, and the summary before it."""
+
+    publication: Publication
+    before: SummaryChanged | None
+    """None where there was none, or where it is not known."""
+    incomplete: bool
+    """Changes between `before` and this one are not known: compaction keeps the last of an entity for certain, no other."""
+
+    @property
+    def sentences(self) -> list[SummarySentence]:
+        """Of the summary after it."""
+        body = self.publication.body
+        return [] if body is None else body.sentences
+
+
+def steps(publications: Iterable[Publication]) -> Iterator[Step]:
+    """The publications of one entity, each with the one before it; what another partition has is another story."""
+    before: SummaryChanged | None = None
+    partition: int | None = None
+    for publication in publications:
+        if publication.partition != partition:
+            before, partition = None, publication.partition
+        body = publication.body
+        previous = None if body is None else body.previous_sequence
+        incomplete = previous is not None and (before is None or previous != before.sequence)
+        yield Step(publication, before, incomplete)
+        before = body
+
+
+def last_steps(publications: Iterable[Publication], limit: int | None) -> Iterable[Step]:
+    """The last `limit` of the steps (None: all, as they are read), the newest last."""
+    return steps(publications) if limit is None else deque(steps(publications), maxlen=limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +54,13 @@ class PublishedChange:
     partition: int
     offset: int
     published_at: str | None
-    """Time of the message."""
+    """Time of the message; None in a file."""
     tombstone: bool
     epoch: int | None
     sequence: int | None
     previous_sequence: int | None
     incomplete: bool
-    """Changes before this one are not in the topic any more: compaction keeps the last for certain, no other."""
+    """Changes before this one are not known."""
     occurred_at: str | None
     cause: dict[str, Any] | None
     added: list[str]
@@ -36,80 +68,36 @@ class PublishedChange:
     added_texts: dict[str, str]
     """By sentence id."""
     removed_texts: dict[str, str | None]
-    """By sentence id, from the summary before; None where that is not in the topic any more."""
+    """By sentence id, from the summary before; None where that is not known."""
     sentences: int
     """In the summary."""
     sentence_count: int | None
     review_count: int | None
 
-
-def published_changes(settings: Settings, entity_id: str, limit: int) -> list[PublishedChange]:
-    """The last `limit` of the entity's messages in the output topic, the newest last.
-
-    They are in the partition of the entity's key; where its producers chose others, all are searched.
-    """
-    clients = reached(settings, KafkaClients(settings))
-    with TopicReader(clients, settings.output_topic, settings.app_id) as reader:
-        for partitions in reader.usual_first(entity_id):
-            latest = deque(_changes(reader, partitions, entity_id.encode()), maxlen=limit)
-            if latest:
-                return list(latest)
-    return []
-
-
-def _changes(reader: TopicReader, partitions: list[int], key: bytes) -> Iterator[PublishedChange]:
-    for partition in partitions:
-        before: dict[str, Any] = {}
-        for stored in reader.read(partition):
-            if stored.record.key == key:
-                body = summary_body(stored)
-                yield _change(stored, body, before)
-                before = body
-
-
-def summary_body(stored: Stored) -> dict[str, Any]:
-    """The fields of a summary change, none of a tombstone. Raises SurroundingsError where it is neither."""
-    record = stored.record
-    if record.value is None:
-        return {}
-    try:
-        return msgspec.json.decode(record.value, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise SurroundingsError(
-            f"the message at offset {record.offset} of {record.topic} [{record.partition}] is no summary change ({error}): "
-            "look at COVERSUMM_OUTPUT_TOPIC"
-        ) from error
-
-
-def _change(stored: Stored, body: dict[str, Any], before: dict[str, Any]) -> PublishedChange:
-    """What the body changed, with the texts of what it removed by the body before it in the topic."""
-    record = stored.record
-    previous = body.get("previous_sequence")
-    incomplete = previous is not None and previous != before.get("sequence")
-    texts, texts_before = _texts(body), {} if incomplete else _texts(before)
-    removed = body.get("removed", [])
-    return PublishedChange(
-        partition=record.partition,
-        offset=record.offset,
-        published_at=timestamp(record.timestamp_ms),
-        tombstone=record.value is None,
-        epoch=body.get("epoch"),
-        sequence=body.get("sequence"),
-        previous_sequence=previous,
-        incomplete=incomplete,
-        occurred_at=body.get("occurred_at"),
-        cause=body.get("cause"),
-        added=body.get("added", []),
-        removed=removed,
-        added_texts={one: texts[one] for one in body.get("added", []) if one in texts},
-        removed_texts={one: texts_before.get(one) for one in removed},
-        sentences=len(body.get("sentences", [])),
-        sentence_count=body.get("sentence_count"),
-        review_count=body.get("review_count"),
-    )
-
-
-def _texts(body: dict[str, Any]) -> dict[str, str]:
-    """By sentence id the texts of a summary."""
-    sentences = body.get("sentences", [])
-    return {one["sentence_id"]: one["text"] for one in sentences if "sentence_id" in one and "text" in one}
+    @classmethod
+    def of(cls, step: Step) -> "PublishedChange":
+        """What the step changed, with the texts of what it removed by the summary before it."""
+        found, body = step.publication, step.publication.body
+        texts = {one.sentence_id: one.text for one in step.sentences}
+        known = step.before.sentences if step.before is not None and not step.incomplete else []
+        texts_before = {one.sentence_id: one.text for one in known}
+        added, removed = ([], []) if body is None else (body.added, body.removed)
+        return cls(
+            partition=found.partition,
+            offset=found.offset,
+            published_at=timestamp(found.published_ms),
+            tombstone=body is None,
+            epoch=None if body is None else body.epoch,
+            sequence=None if body is None else body.sequence,
+            previous_sequence=None if body is None else body.previous_sequence,
+            incomplete=step.incomplete,
+            occurred_at=None if body is None else body.occurred_at,
+            cause=None if body is None else structs.asdict(body.cause),
+            added=added,
+            removed=removed,
+            added_texts={one: texts[one] for one in added if one in texts},
+            removed_texts={one: texts_before.get(one) for one in removed},
+            sentences=len(texts),
+            sentence_count=None if body is None else body.sentence_count,
+            review_count=None if body is None else body.review_count,
+        )

@@ -2,7 +2,7 @@
 
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.reader import TIMEOUT_SECONDS, TopicReader, broker_errors
-from worker.operations.history import summary_body
+from worker.operations.published import publication
 from worker.settings import Settings
 
 SAMPLED = 1000
@@ -29,9 +29,9 @@ def published_epochs(settings: Settings) -> set[int]:
         for partition in reader.partitions:
             start = reader.bounds(partition).start
             for stored in reader.read(partition, start, start + SAMPLED):
-                epoch = summary_body(stored).get("epoch")
-                if isinstance(epoch, int):
-                    epochs.add(epoch)
+                body = publication(stored.record).body
+                if body is not None:
+                    epochs.add(body.epoch)
     return epochs
 
 

@@ -1,9 +1,10 @@
 """Which dead letters a command is about: by place, reason, key or time."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from worker.cli.times import TimeType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,20 +27,6 @@ class PlaceType(click.ParamType):
         if not (mark and partition.isdecimal() and offset.isdecimal()):
             self.fail(f"{value!r} is not PARTITION:OFFSET like 3:991.", param, ctx)
         return int(partition), int(offset)
-
-
-class TimeType(click.ParamType):
-    """A date or a time as in RFC 3339, in UTC where it names no offset; milliseconds since 1970."""
-
-    name = "TIME"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """See `click.ParamType`."""
-        try:
-            moment = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is not a time like 2026-11-20T12:00:00Z or 2026-11-20.", param, ctx)
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _reasons(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -6,7 +6,8 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.inspect.history import CHANGES_SHOWN, show_history
+from worker.cli.history.listing import CHANGES_SHOWN
+from worker.cli.inspect.history import show_history
 from worker.cli.inspect.reviews import show_reviews
 from worker.cli.inspect.summaries import show_summaries
 from worker.cli.web_address import url_option

@@ -1,0 +1,158 @@
+"""`compare` of files: counts, examples, exit codes, and what is no file of summaries."""
+
+import gzip
+import json
+import os
+import threading
+
+import pytest
+
+from tests.harness.terminal import CONTROL
+from tests.view.changes import body
+
+FOUR = {f"r{i}#0": f"Sentence {i}." for i in range(4)}
+HOSTILE = "[bold]Good\x1b[2J\u202e"
+
+
+def build(**entities):
+    return [body(name, i, texts) for i, (name, texts) in enumerate(entities.items())]
+
+
+@pytest.fixture
+def a(write):
+    return write("a.jsonl", build(same=FOUR, other=FOUR, gone=FOUR, empty={}))
+
+
+@pytest.fixture
+def b(write):
+    changed = {**FOUR, "r1#0": HOSTILE}
+    del changed["r2#0"]
+    return write("b.jsonl.gz", build(same=FOUR, other=changed, come=FOUR))
+
+
+def report(ended, code=0):
+    assert ended.code == code, ended.err
+    return json.loads(ended.out)
+
+
+def test_two_files(run, a, b):
+    ended = run("compare", a, b)
+    found = report(ended)
+    assert ended.err == ""
+    assert (found["a"], found["b"]) == (str(a), str(b))
+    names = ("entities", "equal", "contained", "changed", "missing_in_a", "missing_in_b", "beyond", "ok")
+    assert [found[name] for name in names] == [4, 1, 0, 1, 1, 1, 3, None]
+    assert found["differing"] == {"0": 1, "2": 1}
+    assert (found["some_missing_in_a"], found["some_missing_in_b"]) == (["come"], ["gone"])
+    (example,) = found["examples"]
+    assert (example["entity_id"], example["differing"], example["both"]) == ("other", 2, 2)
+    assert [one["sentence_id"] for one in example["only_a"]] == ["r1#0", "r2#0"]
+    assert [one["text"] for one in example["only_b"]] == [HOSTILE]
+
+
+@pytest.mark.parametrize(
+    ("bound", "code"), [("75%", 0), ("74.9%", 1), ("3", 0), ("2", 1), ("0", 1), ("100%", 0), ("0%", 1)]
+)
+def test_the_bound(run, a, b, bound, code):
+    ended = run("compare", a, b, "--max-changed", bound)
+    assert report(ended, code)["ok"] == (code == 0)
+    assert ended.err.count("\n") == code
+    assert ("3 of 4 entities are changed or missing (75.00 %)" in ended.err) == (code == 1)
+
+
+def test_with_itself_nothing_differs(run, a):
+    found = report(run("compare", a, a, "--max-changed", "0"))
+    assert (found["ok"], found["equal"], found["identical"]) == (True, 3, 3)
+
+
+@pytest.mark.parametrize("bound", ["many", "-1", "1.5", "101%", "%", "nan%", "nan", "inf"])
+def test_a_bound_that_is_none(run, a, bound):
+    ended = run("compare", a, a, "--max-changed", bound)
+    assert ended.code == 2
+    assert "neither a number of entities like 12 nor a share like 5%" in ended.err
+
+
+def test_another_k_alone_is_no_change(run, write):
+    a = write("a.jsonl", [body("e", 0, FOUR, k=4)])
+    b = write("b.jsonl", [body("e", 0, {one: FOUR[one] for one in ("r0#0", "r1#0")}, k=2)])
+    found = report(run("compare", a, b, "--max-changed", "0"))
+    assert (found["contained"], found["k_differs"], found["k_a"], found["k_b"]) == (1, 1, [4], [2])
+
+
+def test_on_a_terminal(run, a, b, terminal):
+    terminal()
+    ended = run("compare", a, b, "--max-changed", "1%")
+    assert ended.code == 1
+    assert "\x1b[2J" not in ended.out
+    assert "\u202e" not in ended.out
+    shown = CONTROL.sub("", ended.out)
+    rows = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "equal 1 25.00 %" in rows
+    assert "of them identical 1 25.00 %" in rows
+    assert "missing in A 1 25.00 %" in rows
+    assert "together 4 100.00 %" in rows
+    assert "contained 0 0.00 %" not in rows
+    assert "other: 2 differ, 2 in both" in rows
+    assert any("2. Sentence 1." in row and "[bold]Good" in row for row in rows)
+    assert "missing in A: come" in rows
+
+
+def test_another_k_is_told(run, write, terminal):
+    terminal()
+    a, b = (write(f"{k}.jsonl", [body("e", 0, FOUR, k=k)]) for k in (4, 9))
+    assert "k is 4 in A and 9 in B" in run("compare", a, b).out
+
+
+def test_so_many_examples(run, write):
+    a = write("a.jsonl", [body(f"e{i}", i, {"r#0": "One."}) for i in range(9)])
+    b = write("b.jsonl", [body(f"e{i}", i, {"r#0": "Two."}) for i in range(9)])
+    assert [len(report(run("compare", a, b, "--examples", n))["examples"]) for n in (0, 2, 20)] == [0, 2, 9]
+    assert len(report(run("compare", a, b))["examples"]) == 3
+
+
+def test_nothing_to_compare(run, write):
+    a = write("a.jsonl", build(one={}))
+    ended = run("compare", a, write("b.jsonl", []), "--max-changed", "5%")
+    assert report(ended, 1)["ok"] is False
+    assert "nothing to compare" in ended.err
+
+
+def test_a_pipe_is_read_once(run, a, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    ended = run("compare", a, pipe)
+    assert (ended.code, ended.out) == (2, "")
+    assert "--examples 0" in ended.err
+    writer = threading.Thread(target=pipe.write_bytes, args=[a.read_bytes()])
+    writer.start()
+    assert report(run("compare", a, pipe, "--examples", "0"))["identical"] == 3
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("reviews.jsonl", b'{"entity_id": "e", "review_id": "r", "text": "Good."}\n', "line 1 of"),
+        ("late.jsonl", body("e", 0, FOUR) + b"\n\n{}\n", "line 3 of"),
+        ("torn.jsonl", body("e", 0, FOUR)[:-9], "line 1 of"),
+        ("latin.jsonl", b'{"type":"summary.changed","entity_id":"\xff"}', "line 1 of"),
+        ("table.csv", b"entity_id,text\ne,Good.\n", "is a table: wanted is one body a line"),
+        ("list.jsonl", b"[1,\n2]", "looks like"),
+        ("cut.jsonl.gz", gzip.compress(body("e", 0, FOUR) * 500)[:-20], "cannot be read"),
+    ],
+)  # fmt: skip
+def test_what_is_no_file_of_summaries(run, a, tmp_path, name, content, told):
+    path = tmp_path / name
+    path.write_bytes(content)
+    ended = run("compare", a, path)
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+    assert name in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_file_that_is_not_there(run, a):
+    ended = run("compare", a, "none.jsonl")
+    assert ended.code == 2
+    assert "there is no file none.jsonl" in ended.err
+    assert ended.err.count("\n") == 1

@@ -1,0 +1,224 @@
+"""`compare`: two builds of the summaries, entity by entity."""
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from worker.cli import output
+from worker.cli.command import Command
+from worker.cli.tables import Column, show_facts, show_table
+from worker.errors import SurroundingsError
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.events import SummarySentence
+    from worker.operations.comparison import Comparison, Example
+    from worker.operations.published import Publication, Published
+
+EXAMPLES = 3
+"""Unless the command says another number."""
+BAR_WIDTH = 40
+STEP = 500
+"""Publications between two looks of the progress bar."""
+
+
+class Bound(NamedTuple):
+    """How many entities may differ: a number of them, or a percentage of all."""
+
+    value: float
+    is_percentage: bool
+
+    def of(self, entities: int) -> float:
+        """It as a number of entities."""
+        return entities * self.value / 100 if self.is_percentage else self.value
+
+
+class BoundType(click.ParamType):
+    """`5%` or `12`."""
+
+    name = "N|N%"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Bound:
+        """See `click.ParamType`."""
+        text = str(value)
+        number = text.removesuffix("%")
+        is_percentage = number != text
+        try:
+            found = float(number) if is_percentage else int(number)
+        except ValueError:
+            found = -1
+        if not 0 <= found <= (100 if is_percentage else float("inf")):
+            self.fail(f"{text!r} is neither a number of entities like 12 nor a share like 5%.", param, ctx)
+        return Bound(found, is_percentage)
+
+
+@click.command(
+    "compare",
+    cls=Command,
+    short_help="Two output topics or files of summaries: what differs.",
+    examples=[
+        ("coversumm-worker compare summaries.v1 summaries.v2", "the topics of two epochs"),
+        ("coversumm-worker compare summaries.v1 ./epoch-2.jsonl.gz --examples 10", "a topic and a file"),
+        (
+            "coversumm-worker compare old.jsonl new.jsonl --max-changed 5%",
+            "exit code 1 beyond 5 % of all entities",
+        ),
+    ],
+)
+@click.argument("a")
+@click.argument("b")
+@click.option(
+    "--max-changed",
+    "bound",
+    type=BoundType(),
+    help="Exit code 1 if more entities (12) or a larger share of all (5%) are changed, or missing in A or B.",
+)
+@click.option(
+    "--examples",
+    type=click.IntRange(min=0),
+    default=EXAMPLES,
+    show_default=True,
+    help="So many of the most changed entities, side by side; both places are read a second time for them.",
+)
+@output.json_option
+def command(a: str, b: str, bound: Bound | None, examples: int, as_json: bool) -> int:
+    """Hold the summaries of B against those of A: entities that are equal, changed, or missing in one of the two; and how many
+    sentences differ.
+
+    A and B are output topics, or files of bodies as `summarize` writes them (with a slash, or ending in .jsonl, also .gz).
+    Of each entity the last body counts. Summaries are compared as sets of sentence id and text; an entity without a sentence
+    has none. Identical are those whose bodies agree in everything but epoch, sequence, previous_sequence and cause.
+
+    Where k differs, an entity is contained if the larger set has all that the smaller k has room for: that much a change of k
+    alone brings about. Everything beyond it is changed.
+
+    Memory grows with the number of entities, not with their texts: at k = 20 about half a GiB for a million.
+    """
+    settings = Settings.from_environment()
+    from worker.operations.comparison import compare
+    from worker.operations.published import published
+
+    with published(a, settings) as of_a, published(b, settings) as of_b:
+        for source in (of_a, of_b) if examples else ():
+            if not source.is_lasting:
+                raise SurroundingsError(
+                    f"{source.name} can be read only once: write it to a file, or leave the examples out with --examples 0"
+                )
+        found = compare(Shown(of_a), Shown(of_b), examples)
+    allowed = None if bound is None else bound.of(found.entities)
+    if as_json:
+        output.print_json(_report(a, b, found, allowed))
+    else:
+        _show(a, b, found)
+    return _judge(a, b, found, bound, allowed)
+
+
+class Shown:
+    """A topic or file that shows, each time it is read, how far that is."""
+
+    def __init__(self, source: "Published") -> None:
+        self._source = source
+
+    def __iter__(self) -> "Iterator[Publication]":
+        source = self._source
+        with output.file_progress(source.size, f"summaries of {source.name}") as progress:
+            for count, one in enumerate(source):
+                if count % STEP == 0:
+                    progress.update(source.position, count)
+                yield one
+
+
+def _judge(a: str, b: str, found: "Comparison", bound: Bound | None, allowed: float | None) -> int:
+    """The exit code, with a line about why it is not 0."""
+    if not found.entities:
+        output.complain(f"there is nothing to compare: neither {a} nor {b} has a summary")
+        return output.CHECK_FAILED
+    if bound is None or allowed is None or found.beyond <= allowed:
+        return 0
+    told = f"{bound.value:g} %" if bound.is_percentage else f"{bound.value:,}"
+    output.complain(
+        f"{found.beyond:,} of {output.many(found.entities, 'entities')} are changed or missing "
+        f"({100 * found.beyond / found.entities:.2f} %): --max-changed allows {told}"
+    )
+    return output.CHECK_FAILED
+
+
+def _report(a: str, b: str, found: "Comparison", allowed: float | None) -> dict[str, Any]:
+    from msgspec import to_builtins
+
+    fields = to_builtins(found, str_keys=True)
+    return {
+        "a": a,
+        "b": b,
+        "entities": found.entities,
+        "beyond": found.beyond,
+        "ok": None if allowed is None else bool(found.entities) and found.beyond <= allowed,
+        **fields,
+    }
+
+
+def _show(a: str, b: str, found: "Comparison") -> None:
+    console = output.console()
+    show_facts((("A", a), ("B", b)))
+    console.print()
+    show_table(
+        (Column("entities"), Column("", right=True), Column("share", right=True)), list(_counts(found))
+    )
+    if found.k_a != found.k_b:
+        ks = (", ".join(map(str, ks)) or "-" for ks in (found.k_a, found.k_b))
+        console.print(
+            "k is {} in A and {} in B: what that alone changes is contained, not changed".format(*ks)
+        )
+    if found.differing:
+        console.print()
+        show_table(
+            (Column("sentences that differ", right=True), Column("entities", right=True), Column("")),
+            list(_bars(found)),
+        )
+    for example in found.examples:
+        console.print()
+        _show_example(example)
+    for name, some, count in (
+        ("A", found.some_missing_in_a, found.missing_in_a),
+        ("B", found.some_missing_in_b, found.missing_in_b),
+    ):
+        if some:
+            more = f" and {count - len(some):,} more" if count > len(some) else ""
+            console.print()
+            console.print(output.printable(f"missing in {name}: {', '.join(some)}{more}"), soft_wrap=True)
+
+
+def _counts(found: "Comparison") -> Iterator[tuple[object, ...]]:
+    counts = {
+        "equal": found.equal,
+        "  of them identical": found.identical,
+        "contained": found.contained,
+        "changed": found.changed,
+        "missing in A": found.missing_in_a,
+        "missing in B": found.missing_in_b,
+        "together": found.entities,
+    }
+    for name, count in counts.items():
+        if count or name != "contained":
+            yield name, f"{count:,}", f"{100 * count / (found.entities or 1):.2f} %"
+
+
+def _bars(found: "Comparison") -> Iterator[tuple[object, ...]]:
+    most = max(found.differing.values())
+    for number, count in found.differing.items():
+        yield number, f"{count:,}", "█" * max(1, round(BAR_WIDTH * count / most))
+
+
+def _show_example(example: "Example") -> None:
+    """Both sides of an entity, what they have in common left out."""
+    console = output.console()
+    heading = f"{example.entity_id}: {example.differing} differ, {example.both} in both"
+    console.print(output.printable(heading), style="bold", soft_wrap=True)
+    pairs = zip_longest(map(_sentence, example.only_a), map(_sentence, example.only_b), fillvalue="")
+    show_table((Column("only in A", prose=True), Column("only in B", prose=True)), list(pairs))
+
+
+def _sentence(one: "SummarySentence") -> str:
+    return f"{one.rank + 1}. {one.text}"

@@ -1,0 +1,86 @@
+"""`history`: how one entity's summary came about."""
+
+import click
+
+from worker.cli import output
+from worker.cli.command import Command
+from worker.cli.history.listing import CHANGES_SHOWN, list_changes
+from worker.cli.times import TimeType
+from worker.settings import Settings
+
+
+@click.command(
+    "history",
+    cls=Command,
+    short_help="How an entity's summary came about: change by change.",
+    examples=[
+        ("coversumm-worker history B00X", "its last changes, from the output topic"),
+        ("coversumm-worker history B00X --since 2026-11-01 --until 2026-12-01", "those of one month"),
+        (
+            "coversumm-worker history B00X --from changes.jsonl --json",
+            "all of them, of what `summarize` wrote",
+        ),
+    ],
+)
+@click.argument("entity")
+@click.option(
+    "--from",
+    "place",
+    metavar="TOPIC|FILE",
+    help="An output topic; or a file of bodies: with a slash, or ending in .jsonl, also .gz. [default: COVERSUMM_OUTPUT_TOPIC]",
+)
+@click.option("--since", type=TimeType(), help="From the first change at or past it on.")
+@click.option("--until", type=TimeType(), help="Up to the first change at or past it, without that one.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=f"At most so many, the latest. [default: {CHANGES_SHOWN} on a terminal]",
+)
+@output.json_option
+def command(
+    entity: str,
+    place: str | None,
+    since: int | None,
+    until: int | None,
+    limit: int | None,
+    as_json: bool,
+) -> int:
+    """Each change of the entity's summary with its time, its cause, and the sentences that came and went; a deletion too. The
+    newest is the last.
+
+    From a topic --since and --until go by the time of publication; by the topic's index by time only what lies between is read,
+    of the entity's partition. From a file they go by occurred_at.
+
+    A compacted topic holds the last change of an entity for certain, no other: where some are missing, a line says so. Exit
+    code 1 where nothing was published of the entity.
+    """
+    _check_usage(entity, since, until)
+    settings = Settings.from_environment()
+    from worker.operations.history import last_steps
+    from worker.operations.published import Span, published
+
+    with published(place or settings.output_topic, settings) as source:
+        found = source.of(entity, Span(since, until))
+        shown, incomplete = list_changes(
+            last_steps(found, limit if limit or as_json else CHANGES_SHOWN), as_json
+        )
+    if incomplete:
+        where = "before --since, or compacted away" if since is not None else "compacted away"
+        output.note(
+            f"changes before or between these are not in {source.name}, or were not read: they are {where}"
+        )
+    if not shown:
+        within = "" if since is None and until is None else " in that time"
+        output.complain(f"there is nothing published of {entity!r} in {source.name}{within}")
+        return output.CHECK_FAILED
+    return 0
+
+
+def _check_usage(entity: str, since: int | None, until: int | None) -> None:
+    """Raise click.UsageError for what is no text, or contradicts itself."""
+    try:
+        entity.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError("ENTITY is not UTF-8.") from None
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError("--until is not after --since.")

@@ -1,0 +1,58 @@
+"""Changes of an entity's summary, for people: when and why each was, and what came and went; or as JSON lines."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from worker.cli import output
+from worker.cli.tables import Column, show_table
+
+if TYPE_CHECKING:
+    from worker.operations.history import PublishedChange, Step
+
+CHANGES_SHOWN = 20
+"""Unless the command says another number."""
+TEXT_GONE = "(its text is not known here)"
+_COLUMNS = (Column(""), Column("sentence"), Column("text", prose=True))
+
+
+def list_changes(steps: "Iterable[Step]", as_json: bool) -> tuple[int, int]:
+    """Show them one by one; how many there were, and how many of them are incomplete."""
+    from dataclasses import asdict
+
+    from worker.operations.history import PublishedChange
+
+    shown = incomplete = 0
+    for step in steps:
+        change = PublishedChange.of(step)
+        if as_json:
+            output.print_json(asdict(change))
+        else:
+            _show(change)
+        shown, incomplete = shown + 1, incomplete + change.incomplete
+    return shown, incomplete
+
+
+def _show(change: "PublishedChange") -> None:
+    """When and why, and below it each sentence that came or went."""
+    console = output.console()
+    console.print(output.printable("  ".join(_heading(change))), style="bold")
+    lines = [("+", one, change.added_texts.get(one)) for one in change.added]
+    lines += [("-", one, change.removed_texts.get(one) or TEXT_GONE) for one in change.removed]
+    if lines:
+        show_table(_COLUMNS, lines, ["green" if sign == "+" else "red" for sign, *_ in lines])
+    console.print()
+
+
+def _heading(change: "PublishedChange") -> Iterator[str]:
+    if change.tombstone:
+        yield f"offset {change.offset}"
+    else:
+        yield f"sequence {change.sequence}"
+    if (moment := change.published_at or change.occurred_at) is not None:
+        yield moment
+    cause = change.cause or {}
+    yield " ".join(
+        str(part) for part in (cause.get("type", "entity deleted"), cause.get("review_id")) if part
+    )
+    if not change.tombstone:
+        yield f"{change.sentences} of {change.sentence_count} sentences, {change.review_count} reviews"
