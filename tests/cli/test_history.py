@@ -101,3 +101,31 @@ def test_times_that_contradict(run, file):
     ended = run("history", "e", "--from", file, "--since", "2026-11-03", "--until", "2026-11-03")
     assert ended.code == 2
     assert "--until is not after --since" in ended.err
+
+
+def test_a_page(run, file, tmp_path):
+    path = tmp_path / "history.html"
+    ended = run("history", "e", "--from", file, "--html", path)
+    assert (ended.code, ended.out) == (0, "")
+    assert f"5 changes of e are on {path}" in ended.err
+    html = path.read_text("utf-8")
+    assert html.startswith("<!doctype html>")
+    assert "It was lovely." in html
+    assert "\x1b" not in html
+    assert html.count('<li id="change-') == 5
+    assert run("history", "e", "--from", file, "--html", path, "--limit", "2").code == 0
+    assert path.read_text("utf-8").count('<li id="change-') == 2
+
+
+def test_no_page_of_nothing(run, file, tmp_path):
+    path = tmp_path / "history.html"
+    ended = run("history", "nobody", "--from", file, "--html", path)
+    assert ended.code == 1
+    assert not path.exists()
+
+
+def test_a_page_that_cannot_be_written(run, file, tmp_path):
+    ended = run("history", "e", "--from", file, "--html", tmp_path / "none" / "history.html")
+    assert ended.code == 2
+    assert "cannot be written" in ended.err
+    assert ended.err.count("\n") == 1

@@ -5,6 +5,7 @@ import click
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.history.listing import CHANGES_SHOWN, list_changes
+from worker.cli.history.writing import CHANGES_ON_PAGE, write_page
 from worker.cli.times import TimeType
 from worker.settings import Settings
 
@@ -15,7 +16,7 @@ from worker.settings import Settings
     short_help="How an entity's summary came about: change by change.",
     examples=[
         ("coversumm-worker history B00X", "its last changes, from the output topic"),
-        ("coversumm-worker history B00X --since 2026-11-01 --until 2026-12-01", "those of one month"),
+        ("coversumm-worker history B00X --since 2026-11-01 --html B00X.html", "a page with a timeline"),
         (
             "coversumm-worker history B00X --from changes.jsonl --json",
             "all of them, of what `summarize` wrote",
@@ -36,6 +37,12 @@ from worker.settings import Settings
     type=click.IntRange(min=1),
     help=f"At most so many, the latest. [default: {CHANGES_SHOWN} on a terminal]",
 )
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help=f"Write a page with a timeline there instead; without --limit of the last {CHANGES_ON_PAGE:,} changes.",
+)
 @output.json_option
 def command(
     entity: str,
@@ -43,10 +50,12 @@ def command(
     since: int | None,
     until: int | None,
     limit: int | None,
+    html: str | None,
     as_json: bool,
 ) -> int:
     """Each change of the entity's summary with its time, its cause, and the sentences that came and went; a deletion too. The
-    newest is the last.
+    newest is the last. With --html as a page, one file that needs nothing else: when each sentence was in the summary, on an
+    axis of time, and each change in words.
 
     From a topic --since and --until go by the time of publication; by the topic's index by time only what lies between is read,
     of the entity's partition. From a file they go by occurred_at.
@@ -59,11 +68,14 @@ def command(
     from worker.operations.history import last_steps
     from worker.operations.published import Span, published
 
+    if limit is None:
+        limit = CHANGES_ON_PAGE if html is not None else None if as_json else CHANGES_SHOWN
     with published(place or settings.output_topic, settings) as source:
-        found = source.of(entity, Span(since, until))
-        shown, incomplete = list_changes(
-            last_steps(found, limit if limit or as_json else CHANGES_SHOWN), as_json
-        )
+        steps = last_steps(source.of(entity, Span(since, until)), limit)
+        if html is None:
+            shown, incomplete = list_changes(steps, as_json)
+        else:
+            shown, incomplete = write_page(html, entity, source.name, list(steps))
     if incomplete:
         where = "before --since, or compacted away" if since is not None else "compacted away"
         output.note(

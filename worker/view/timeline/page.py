@@ -1,0 +1,137 @@
+"""The page: what it is about, the timeline, and each change in words."""
+
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from importlib.resources import files
+from itertools import chain
+
+from worker.operations.history import Step
+from worker.view.timeline.axis import step_axis, time_axis, times
+from worker.view.timeline.chart import chart
+from worker.view.timeline.details import details
+from worker.view.timeline.lives import sentences_of
+from worker.view.timeline.markup import Html, element, foreign, text
+
+_CLOCKS = {"occurred": "by the time of the events", "published": "by the time of publication"}
+_GAPS = (
+    "Not all changes are here: compaction keeps the last one of an entity for certain, no other, and a limit in number or time "
+    "leaves out more. A bar that is hatched at an end came or left by a change that is not here."
+)
+
+
+def page(entity_id: str, source: str, steps: Sequence[Step]) -> str:
+    """The history of a summary as one HTML file.
+
+    Args:
+        entity_id: whose.
+        source: the topic or file it is from.
+        steps: at least one, the newest last.
+    """
+    clock = times(steps)
+    by_step = step_axis(len(steps))
+    by_time = by_step if clock is None else time_axis(clock[1])
+    sentences = sentences_of(steps)
+    content = element(
+        "main",
+        _header(entity_id, source, steps),
+        _notes(steps),
+        _controls(len(steps), None if clock is None else _CLOCKS[clock[0]]),
+        chart(steps, sentences, by_time, by_step, has_clock=clock is not None),
+        element("section", class_="card", id_="card", aria_live="polite", hidden=True),
+        element("section", element("h2", text("All changes")), details(steps), class_="all", id_="all"),
+    )
+    return f"<!doctype html>\n{_document(entity_id, content)}\n"
+
+
+def _document(entity_id: str, content: Html) -> Html:
+    style, script = (
+        Html(files(__package__).joinpath(name).read_text("utf-8")) for name in ("page.css", "page.js")
+    )
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    # Whatever might slip through as markup: no other script runs, and nothing is loaded from anywhere.
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", text(f"{entity_id}: history of its summary")),
+        element("style", style),
+    )
+    return element("html", head, element("body", content, element("script", script)), lang="en")
+
+
+def _header(entity_id: str, source: str, steps: Sequence[Step]) -> Html:
+    return element(
+        "header",
+        element("p", text("History of a summary"), class_="eyebrow"),
+        element("h1", foreign(entity_id)),
+        element("dl", *chain.from_iterable(_facts(source, steps))),
+    )
+
+
+def _facts(source: str, steps: Sequence[Step]) -> Iterator[tuple[Html, ...]]:
+    """Each a name and what it is."""
+    latest = next((step.publication.body for step in reversed(steps) if step.publication.body), None)
+    is_deleted = steps[-1].publication.body is None
+    facts = {"changes": f"{len(steps):,}", "in the summary": f"{len(steps[-1].sentences):,}"}
+    if is_deleted:
+        facts["now"] = "deleted"
+    elif latest is not None:
+        facts |= {
+            "live sentences": f"{latest.sentence_count:,}",
+            "reviews": f"{latest.review_count:,}",
+            "k": f"{latest.k:,}",
+            "epoch": f"{latest.epoch:,}",
+        }
+    for name, value in facts.items():
+        yield (element("div", element("dt", text(name)), element("dd", text(value))),)
+    yield (element("div", element("dt", text("from")), element("dd", foreign(source)), class_="wide"),)
+
+
+def _notes(steps: Sequence[Step]) -> Html:
+    return element("p", text(_GAPS), class_="note") if any(step.incomplete for step in steps) else Html("")
+
+
+def _controls(count: int, clock: str | None) -> Html:
+    """Of the timeline; they are shown where JavaScript makes them work."""
+    axes = element(
+        "fieldset",
+        element("legend", text("Axis"), class_="hidden"),
+        *(
+            element(
+                "label",
+                element("input", type_="radio", name="axis", value=value, checked=value == "time"),
+                element("span", text(label)),
+            )
+            for value, label in (("time", clock or ""), ("steps", "change by change"))
+        ),
+        class_="switch",
+    )
+    mover = element(
+        "div",
+        element("button", text("‹"), type_="button", id_="back", aria_label="The change before"),
+        element(
+            "input",
+            type_="range",
+            id_="at",
+            min_=1,
+            max_=count,
+            value=count,
+            aria_label="Which change is looked at",
+        ),
+        element("button", text("›"), type_="button", id_="on", aria_label="The next change"),
+        element("output", id_="which", for_="at"),
+        class_="mover",
+    )
+    only = element(
+        "label",
+        element("input", type_="checkbox", id_="only"),
+        element("span", text("only this summary")),
+        class_="only",
+    )
+    return element(
+        "div", mover, axes if clock else Html(""), only, class_="controls", hidden=True, id_="controls"
+    )
