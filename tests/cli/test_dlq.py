@@ -186,6 +186,28 @@ def test_history(run, published):
     assert ended.err == ""
 
 
+def test_history_is_a_command_too(run, published):
+    """Of the output topic if no other place is named; a page has the deletion as a step."""
+    assert _rows_of(run("history", "e")) == _rows_of(run("inspect", "e", "--history"))
+    assert _rows_of(run("history", "e", "--limit", "2")) == _rows_of(run("inspect", "e", "--history", "2"))
+    ended = run("history", "e", "--from", "no-such-topic")
+    assert ended.code == 2
+    assert "there is no topic no-such-topic" in ended.err
+
+
+def _rows_of(ended):
+    assert ended.code == 0
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+def test_a_file_by_the_name_of_a_topic_that_is_not_there(run, broker, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "changes").write_bytes(b"")
+    ended = run("history", "e", "--from", "changes")
+    assert ended.code == 2
+    assert "the file of this name is ./changes" in ended.err
+
+
 def test_history_on_a_terminal(run, published, terminal):
     terminal()
     shown = CONTROL.sub("", run("inspect", "e", "--history").out)

@@ -2,7 +2,8 @@
 
     bodies of `summary.changed` -> Board (what is known) -> lines of a screen -> LiveScreen
 
-Everything but the last is pure: times come in as numbers, lines go out as texts.
+Everything but the last is pure: times come in as numbers, lines go out as texts. `timeline` is one summary's history as a page
+for a browser.
 """
 
 from worker.view.board import Board, Change, Entity, Gone
