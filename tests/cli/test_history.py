@@ -87,6 +87,8 @@ def test_on_a_terminal(run, write, terminal):
     assert "sequence 3 " not in shown, "only the last twenty"
     assert "-   a#0        It was lovely." in shown
     assert f"sequence 8  {DAYS[2]}  entity.deleted" in shown
+    assert "earlier changes are left out: --limit 40 shows more" in ended.err
+    assert "left out" not in run("history", "e", "--from", file, "--limit", "40").err
 
 
 @pytest.mark.parametrize("options", [[], ["--until", "2020-01-01"]])
@@ -115,6 +117,7 @@ def test_a_page(run, file, tmp_path):
     assert html.count('<li id="change-') == 5
     assert run("history", "e", "--from", file, "--html", path, "--limit", "2").code == 0
     assert path.read_text("utf-8").count('<li id="change-') == 2
+    assert "Not all changes are here" in path.read_text("utf-8")
 
 
 def test_no_page_of_nothing(run, file, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +45,9 @@ class Span(NamedTuple):
 
 
 ALWAYS: Final = Span()
+Progress = Callable[[int], None]
+"""Told from time to time how many messages, or lines, are read."""
+_STEP: Final = 500
 
 
 class Published(AbstractContextManager["Published"], Protocol):
@@ -71,7 +74,9 @@ class Published(AbstractContextManager["Published"], Protocol):
 
     def __iter__(self) -> Iterator[Publication]: ...
 
-    def of(self, entity_id: str, span: Span = ALWAYS) -> Iterator[Publication]:
+    def of(
+        self, entity_id: str, span: Span = ALWAYS, progress: Progress | None = None
+    ) -> Iterator[Publication]:
         """Those of one entity, in their order."""
 
 
@@ -128,7 +133,9 @@ class PublishedTopic(Published):
                 yield publication(stored.record)
             before += len(bounds)
 
-    def of(self, entity_id: str, span: Span = ALWAYS) -> Iterator[Publication]:
+    def of(
+        self, entity_id: str, span: Span = ALWAYS, progress: Progress | None = None
+    ) -> Iterator[Publication]:
         """From the partition of the entity's key; where its producers chose others, from those.
 
         What lies before and after the span is not read: the topic's index by time says where it begins and ends.
@@ -141,6 +148,8 @@ class PublishedTopic(Published):
             for partition in partitions:
                 for stored in self._reader.read(partition, starts.get(partition, 0), ends.get(partition)):
                     self.count += 1
+                    if progress is not None and self.count % _STEP == 0:
+                        progress(self.count)
                     if stored.record.key == key:
                         found = True
                         yield publication(stored.record)
@@ -186,11 +195,15 @@ class PublishedFile(Published):
         for record in self._records():
             yield self._of_line(record)
 
-    def of(self, entity_id: str, span: Span = ALWAYS) -> Iterator[Publication]:
+    def of(
+        self, entity_id: str, span: Span = ALWAYS, progress: Progress | None = None
+    ) -> Iterator[Publication]:
         """See `Published`. A line without `occurred_at` has the time of the one before it."""
         key = entity_id.encode()
         begun = span.since_ms is None
         for record in self._records():
+            if progress is not None and self.count % _STEP == 0:
+                progress(self.count)
             if record.key != key:
                 continue
             found = self._of_line(record)

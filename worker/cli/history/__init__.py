@@ -71,18 +71,25 @@ def command(
     if limit is None:
         limit = CHANGES_ON_PAGE if html is not None else None if as_json else CHANGES_SHOWN
     with published(place or settings.output_topic, settings) as source:
-        steps = last_steps(source.of(entity, Span(since, until)), limit)
-        if html is None:
-            shown, incomplete = list_changes(steps, as_json)
+        if limit is None:  # each is shown when it is found
+            told = list_changes(last_steps(source.of(entity, Span(since, until)), None), as_json)
         else:
-            shown, incomplete = write_page(html, entity, source.name, list(steps))
-    if incomplete:
+            with output.file_progress(None, "messages searched") as progress:
+                found = source.of(entity, Span(since, until), lambda count: progress.update(count, count))
+                steps = list(last_steps(found, limit))
+            told = (
+                list_changes(steps, as_json) if html is None else write_page(html, entity, source.name, steps)
+            )
+    if told.is_incomplete:
         where = "before --since, or compacted away" if since is not None else "compacted away"
         output.note(
             f"changes before or between these are not in {source.name}, or were not read: they are {where}"
         )
-    if not shown:
-        within = "" if since is None and until is None else " in that time"
+    if told.has_earlier and (html is not None or not as_json):
+        output.note(f"earlier changes are left out: --limit {2 * told.changes} shows more")
+    if not told.changes:
+        by_time = " in that time (a topic goes by its messages' timestamps, a file by occurred_at)"
+        within = "" if since is None and until is None else by_time
         output.complain(f"there is nothing published of {entity!r} in {source.name}{within}")
         return output.CHECK_FAILED
     return 0

@@ -1,7 +1,7 @@
 """Changes of an entity's summary, for people: when and why each was, and what came and went; or as JSON lines."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from worker.cli import output
 from worker.cli.tables import Column, show_table
@@ -15,21 +15,36 @@ TEXT_GONE = "(its text is not known here)"
 _COLUMNS = (Column(""), Column("sentence"), Column("text", prose=True))
 
 
-def list_changes(steps: "Iterable[Step]", as_json: bool) -> tuple[int, int]:
-    """Show them one by one; how many there were, and how many of them are incomplete."""
+class Told(NamedTuple):
+    """What was shown."""
+
+    changes: int = 0
+    is_incomplete: bool = False
+    """Whether changes before or between them are not known."""
+    has_earlier: bool = False
+    """Whether some that are known were left out before the first."""
+
+    def and_then(self, step: "Step") -> "Told":
+        """The same with another step."""
+        has_earlier = self.has_earlier if self.changes else step.before is not None
+        return Told(self.changes + 1, self.is_incomplete or step.incomplete, has_earlier)
+
+
+def list_changes(steps: "Iterable[Step]", as_json: bool) -> Told:
+    """Show them one by one."""
     from dataclasses import asdict
 
     from worker.operations.history import PublishedChange
 
-    shown = incomplete = 0
+    told = Told()
     for step in steps:
         change = PublishedChange.of(step)
         if as_json:
             output.print_json(asdict(change))
         else:
             _show(change)
-        shown, incomplete = shown + 1, incomplete + change.incomplete
-    return shown, incomplete
+        told = told.and_then(step)
+    return told
 
 
 def _show(change: "PublishedChange") -> None:

@@ -12,7 +12,7 @@ def show_history(entity: str, limit: int, as_json: bool) -> bool:
     from worker.operations.published import PublishedTopic
 
     with PublishedTopic(settings.output_topic, settings) as topic:
-        shown, incomplete = list_changes(last_steps(topic.of(entity), limit), as_json)
-    if incomplete:
+        told = list_changes(last_steps(topic.of(entity), limit), as_json)
+    if told.is_incomplete:
         output.note("changes before or between these were compacted away")
-    return bool(shown)
+    return bool(told.changes)

@@ -92,7 +92,8 @@ def _facts(source: str, steps: Sequence[Step]) -> Iterator[tuple[Html, ...]]:
 
 
 def _notes(steps: Sequence[Step]) -> Html:
-    return element("p", text(_GAPS), class_="note") if any(step.incomplete for step in steps) else Html("")
+    are_missing = steps[0].before is not None or any(step.incomplete for step in steps)
+    return element("p", text(_GAPS), class_="note") if are_missing else Html("")
 
 
 def _controls(count: int, clock: str | None) -> Html:
