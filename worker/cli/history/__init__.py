@@ -81,9 +81,10 @@ def command(
                 list_changes(steps, as_json) if html is None else write_page(html, entity, source.name, steps)
             )
     if told.is_incomplete:
-        where = "before --since, or compacted away" if since is not None else "compacted away"
+        unread = ", or lie before --since" if since is not None else ""
         output.note(
-            f"changes before or between these are not in {source.name}, or were not read: they are {where}"
+            f"changes before or between these are not in {source.name}{unread}: "
+            "compaction, and summarize --final, keep the last one of an entity and no other for certain"
         )
     if told.has_earlier and (html is not None or not as_json):
         output.note(f"earlier changes are left out: --limit {2 * told.changes} shows more")
