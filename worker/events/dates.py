@@ -70,21 +70,6 @@ def to_timestamp(value: object) -> str | None:
     return None
 
 
-def milliseconds(timestamp: str | None) -> int | None:
-    """Since 1970, of an RFC 3339 timestamp; None where there is none, or one of the year 0. A leap second is the one before it.
-
-    >>> milliseconds("2019-03-04T14:05:06.7891+01:00"), milliseconds(None)
-    (1551704706789, None)
-    """
-    if timestamp is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(timestamp.upper().replace(":60", ":59"))
-    except ValueError:
-        return None
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
-
-
 def _since_1970(number: int | float) -> str | None:
     """Of seconds or milliseconds, to the millisecond."""
     if _SECONDS.start <= number < _SECONDS.stop:
@@ -114,3 +99,13 @@ def _zone(zone: str | None) -> str:
         return "Z"
     digits = zone[1:].replace(":", "").ljust(4, "0")
     return "Z" if digits == "0000" else f"{zone[0]}{digits[:2]}:{digits[2:]}"
+
+
+def milliseconds(timestamp: str) -> int:
+    """Milliseconds since 1970 of an RFC 3339 timestamp, rounded down; a leap second counts as the one before it.
+
+    >>> milliseconds("1970-01-02T01:00:00.5+01:00")
+    86400500
+    """
+    moment = datetime.fromisoformat(timestamp.upper().replace(":60", ":59"))
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

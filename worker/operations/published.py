@@ -33,6 +33,18 @@ class Publication(NamedTuple):
     published_ms: int
     """Timestamp of the message, milliseconds since 1970; -1 in a file."""
 
+    @property
+    def occurred_ms(self) -> int | None:
+        """When the event happened that caused it, milliseconds since 1970; None where that is not known, or no time."""
+        try:
+            return (
+                None
+                if self.body is None or self.body.occurred_at is None
+                else milliseconds(self.body.occurred_at)
+            )
+        except ValueError:  # a day that does not exist, or the year 0
+            return None
+
 
 class Span(NamedTuple):
     """From the first message at or past `since_ms` to the last before the first at or past `until_ms`; None: no bound.
@@ -66,7 +78,7 @@ class Published(AbstractContextManager["Published"], Protocol):
 
     @property
     def position(self) -> int:
-        """How far the iteration is."""
+        """How far the iteration that is under way has come."""
 
     @property
     def is_lasting(self) -> bool:
@@ -207,7 +219,7 @@ class PublishedFile(Published):
             if record.key != key:
                 continue
             found = self._of_line(record)
-            moment_ms = None if found.body is None else milliseconds(found.body.occurred_at)
+            moment_ms = found.occurred_ms
             if moment_ms is not None:
                 begun = begun or span.since_ms is None or moment_ms >= span.since_ms
                 if span.until_ms is not None and moment_ms >= span.until_ms:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import count as count_from
 from typing import Final, Literal, NamedTuple
 
-from worker.events.dates import milliseconds
 from worker.events.messages import timestamp
 from worker.operations.history import Step
 
@@ -47,9 +46,9 @@ def times(steps: Sequence[Step]) -> tuple[Clock, list[int]] | None:
     By that of the events where most have a time, for a replay publishes years in minutes; else by that of the publication. A step
     without a time, or with an earlier one than the step before it, has that of the one before.
     """
-    bodies = [step.publication.body for step in steps]
-    occurred = [None if body is None else milliseconds(body.occurred_at) for body in bodies]
-    published = [milliseconds(timestamp(step.publication.published_ms)) for step in steps]
+    publications = [step.publication for step in steps]
+    occurred = [one.occurred_ms for one in publications]
+    published = [None if timestamp(one.published_ms) is None else one.published_ms for one in publications]
     clocks: tuple[tuple[Clock, list[int | None]], ...] = (("occurred", occurred), ("published", published))
     for clock, moments in clocks:
         known = [one for one in moments if one is not None]
