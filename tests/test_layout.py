@@ -66,6 +66,7 @@ CONFINED = {
     "confluent_kafka": ("worker/cli/", "worker/demo/", "worker/kafka/", "worker/operations/"),
     "rocksdict": ("worker/storage/",),
     "onnxruntime": ("worker/text/",),
+    "pyarrow": ("worker/operations/files/",),
 }
 
 

@@ -70,11 +70,14 @@ def read_json(line: bytes, fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
         return Reading(Line(None, line), {})
     if not isinstance(body, dict):
         return Reading(Line(None, line), {})
-    if "type" not in body:
-        return read_review(body, fields)
-    entity_id = body.get("entity_id")
-    key = entity_id.encode() if isinstance(entity_id, str) and entity_id else None
-    return Reading(Line(key, line), {})
+    return read_review(body, fields) if "type" not in body else Reading(Line(_key(body), line), {})
+
+
+def read_row(row: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
+    """A row whose columns may be nested, as the same object would be read from a line of JSON; bytes are base64 there."""
+    if "type" not in row:
+        return read_review(row, fields)
+    return Reading(Line(_key(row), msgspec.json.encode(row)), {})
 
 
 def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
@@ -102,9 +105,12 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
     if date is None and "occurred_at" not in fields:
         date = review.get("created_at")
     _keep("occurred_at", date, to_timestamp(date), event, left_out)
+    return Reading(Line(_key(event), msgspec.json.encode(event)), left_out)
+
+
+def _key(event: Mapping[str, Any]) -> bytes | None:
     entity_id = event.get("entity_id")
-    key = entity_id.encode() if isinstance(entity_id, str) and entity_id else None
-    return Reading(Line(key, msgspec.json.encode(event)), left_out)
+    return entity_id.encode() if isinstance(entity_id, str) and entity_id else None
 
 
 def _keep(name: str, given: object, value: object, event: dict[str, Any], left_out: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.events import Record
-from worker.operations.files import Faulty, ReviewFile, source, timely
+from worker.operations.files import Faulty, ReviewFile, opened, timely
 
 
 def record(number, size):
@@ -62,7 +62,7 @@ def test_lines_that_are_no_records_do_not_stop_the_measure():
 
 def test_a_silent_pipe_says_so_and_goes_on(tmp_path, monkeypatch):
     """Half a line is waited for; what came whole is all for now."""
-    monkeypatch.setattr(source, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(opened, "PATIENCE_SECONDS", 0.01)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     silent = threading.Event()

@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import io
+import re
 import zipfile
 
 import pytest
@@ -28,9 +29,8 @@ def zipped():
         (b"[\n  {\n", "a JSON array", "jq -c '.[]'"),
         (b'{\n  "entity_id": "e"\n}\n', "JSON spread over several lines", "jq -c . given.jsonl"),
         (zipped(), "a ZIP archive", "unzip -p given.jsonl"),
-        (b"PAR1\x15\x04\x15", "a Parquet file", "read_parquet"),
-        (b"BZh91AY&SY", "compressed with bzip2", "bzcat given.jsonl"),
-        (b"\x28\xb5\x2f\xfd\x04", "compressed with zstd", "zstdcat given.jsonl"),
+        (b"PARE\x15\x04\x15", "an encrypted Parquet file", "without encryption"),
+        (b"ARROW1\0\0", "an Arrow (Feather) file", "parquet.write_table"),
         (b"SQLite format 3\0", "an SQLite database", "convert it"),
         (b"\x7fELF\x02\x01\x01\0\0", "binary data", "JSON lines"),
         (b"<!DOCTYPE html>\n", "HTML or XML", "JSON lines"),
@@ -44,7 +44,7 @@ def test_one_line_says_what_it_looks_like_and_what_to_do(tmp_path, head, looks, 
     assert advice in str(told.value)
     path = tmp_path / "packed.jsonl.gz"
     path.write_bytes(gzip.compress(head))
-    with pytest.raises(SurroundingsError, match=looks), ReviewFile(str(path)):
+    with pytest.raises(SurroundingsError, match=re.escape(looks)), ReviewFile(str(path)):
         pass
 
 

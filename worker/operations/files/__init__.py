@@ -1,15 +1,19 @@
-"""Files of reviews and events, read for `summarize` and `send`: JSON lines, CSV and TSV, plain or gzip, or standard input.
+"""Files of reviews and events: JSON lines, CSV and TSV, plain or packed, Parquet, or standard input.
 
-`formats` tells by its first bytes what a file is, `tables` takes CSV apart, `columns` maps names to fields, `source` opens
-the file and gives its records (`entries`), `checks` holds them against the contract, `spool` keeps standard input, `batches`
-cuts records into pieces that take a given time.
+`paths` finds files, `packing` unpacks them and `formats` tells what they are, both by their first bytes; `opened` puts these
+together. `tables` takes CSV apart, `parquet` Parquet, `columns` maps names to fields. `source` gives a file's records
+(`entries`), `several` those of many; `checks` holds them against the contract, `spool` keeps standard input, `batches` cuts
+records into pieces that take a given time.
 """
 
 from worker.operations.files.batches import timely
 from worker.operations.files.checks import judged
 from worker.operations.files.columns import parse_fields
 from worker.operations.files.entries import Entry, Faulty, beginning_at
-from worker.operations.files.source import STDIN, LeftOut, ReviewFile
+from worker.operations.files.opened import STDIN
+from worker.operations.files.paths import find_files
+from worker.operations.files.several import ReviewFiles
+from worker.operations.files.source import LeftOut, ReviewFile
 from worker.operations.files.spool import spooled
 
 __all__ = [
@@ -18,7 +22,9 @@ __all__ = [
     "Faulty",
     "LeftOut",
     "ReviewFile",
+    "ReviewFiles",
     "beginning_at",
+    "find_files",
     "judged",
     "parse_fields",
     "spooled",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -11,6 +11,8 @@ from worker.events.bare import FIELDS
 
 CELLS: Final = ("entity_id", "review_id", "text", "rating", "language", "occurred_at")
 """The fields that a cell of a table can hold."""
+MEMBERS: Final = (*FIELDS, "type", "review_version", "sentence_ids", "reason")
+"""The fields that a nested column of Parquet can hold, as well as a member of JSON: also those of events."""
 _NEEDED: Final = ("entity_id", "review_id", "text")
 _MOST_SHOWN: Final = 20
 
@@ -38,18 +40,25 @@ def parse_fields(given: Iterable[str]) -> dict[str, str]:
     return fields
 
 
-def check_columns(header: Sequence[str], fields: Mapping[str, str], file: str) -> None:
-    """Raise SurroundingsError unless the header has each column that was named, and what a review cannot do without."""
+def check_columns(
+    header: Sequence[str], fields: Mapping[str, str], file: str, held: Collection[str] = CELLS
+) -> None:
+    """Raise SurroundingsError unless the header has each column that was named, and what a review cannot do without.
+
+    `held`: the fields that columns can hold; with `sentences` among them, these do for a text, and with `type` an event's own.
+    """
     listed = ", ".join(header[:_MOST_SHOWN]) + (", ..." if len(header) > _MOST_SHOWN else "")
     for field, column in fields.items():
-        if field in CELLS and column not in header:
+        if field in held and column not in header:
             raise SurroundingsError(f"{file} has no column {column} (for {field}); it has {listed}")
-    wanted = [field for field in _NEEDED if fields.get(field, field) not in header]
-    if wanted:
+    used = {field: fields.get(field, field) for field in held}
+    wanted = [field for field in _NEEDED if used[field] not in header]
+    if "text" in wanted and used.get("sentences") in header:
+        wanted.remove("text")
+    if wanted and used.get("type") not in header:
         example = ",".join(f"{field}=COLUMN" for field in wanted)
         raise SurroundingsError(
             f"{file} looks like a table with the columns {listed}; say which is which: --fields {example}"
         )
-    used = [fields.get(field, field) for field in CELLS]
-    if twice := [name for name in used if header.count(name) > 1]:
+    if twice := [name for name in used.values() if header.count(name) > 1]:
         raise SurroundingsError(f"{file} has the column {twice[0]} twice: rename one")

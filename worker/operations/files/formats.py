@@ -8,22 +8,20 @@ from typing import Final, Literal, NamedTuple
 
 from worker.errors import SurroundingsError
 from worker.events.bare import FIELDS
+from worker.operations.files.packing import ENDINGS
 
-GZIP: Final = b"\x1f\x8b"
-
-_LINES_WANTED: Final = "wanted are JSON lines (one object a line), or CSV or TSV with a header"
+_PARQUET: Final = b"PAR1"
+_LINES_WANTED: Final = "wanted are JSON lines (one object a line), CSV or TSV with a header, or Parquet"
 _TO_LINES: Final = f"convert it first ({_LINES_WANTED})"
 # First bytes, what they mean, and what to do; {file} is the file's name.
 _FOREIGN: Final = (
-    (b"PAR1", "a Parquet file", "with pandas: read_parquet(...).to_json(..., orient='records', lines=True)"),
+    (b"PARE", "an encrypted Parquet file", "write it without encryption first"),
+    (b"ARROW1", "an Arrow (Feather) file", "with pyarrow: parquet.write_table(feather.read_table(...), ...)"),
     (
         b"PK\x03\x04",
         "a ZIP archive (or an .xlsx, which is one)",
         "unpack it: unzip -p {file} | ..., with - for the file",
     ),
-    (b"BZh", "compressed with bzip2", "bzcat {file} | ..., with - for the file"),
-    (b"\xfd7zXZ\x00", "compressed with xz", "xzcat {file} | ..., with - for the file"),
-    (b"\x28\xb5\x2f\xfd", "compressed with zstd", "zstdcat {file} | ..., with - for the file"),
     (b"SQLite format 3\x00", "an SQLite database", _TO_LINES),
     (b"Obj\x01", "an Avro file", _TO_LINES),
     (b"ORC", "an ORC file", _TO_LINES),
@@ -39,9 +37,9 @@ _DELIMITERS: Final = ",;\t|"
 
 
 class Format(NamedTuple):
-    """How to read a file, once it is unpacked: `skip` bytes of a byte order mark, then lines of text in `encoding`."""
+    """How to read a file, once it is unpacked: Parquet, or `skip` bytes of a byte order mark, then text in `encoding`."""
 
-    kind: Literal["json", "table"]
+    kind: Literal["json", "table", "parquet"]
     encoding: str
     skip: int
     delimiter: str = ""
@@ -57,6 +55,8 @@ def recognize(head: bytes, file: str, mapped: Collection[str] = ()) -> Format:
     >>> recognize(b"entity_id;review_id;text", "reviews.csv").delimiter
     ';'
     """
+    if head.startswith(_PARQUET):
+        return Format("parquet", "", 0)
     for magic, looks, advice in _FOREIGN:
         if head.startswith(magic):
             raise _unreadable(file, looks, advice)
@@ -101,7 +101,9 @@ def _is_header(line: str, file: str, mapped: Collection[str]) -> bool:
     """Whether the first line of a file names columns: it must have several, and the file's name or ours say so."""
     if not any(delimiter in line for delimiter in _DELIMITERS):
         return False
-    if mapped or file.removesuffix(".gz").endswith((".csv", ".tsv", ".tab")):
+    for ending in ENDINGS:
+        file = file.removesuffix(ending)
+    if mapped or file.endswith((".csv", ".tsv", ".tab")):
         return True
     return any(name in line for name in FIELDS)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from worker.errors import SurroundingsError
-from worker.operations.files.source import check_stdin
+from worker.operations.files.opened import check_stdin
 
 
 @contextmanager
