@@ -92,11 +92,11 @@ def test_the_table_of_commands_has_each_with_its_arguments() -> None:
     assert rows[:2] == ["| command | does |", "|---|---|"]
     assert [row.split("`")[1] for row in rows[2:]] == [
         "demo",
-        "summarize FILE",
+        "summarize FILE...",
         "config",
         "topics",
         "run",
-        "send FILE",
+        "send FILE...",
         "vectors info",
         "vectors import DATA_DIR",
         "status",

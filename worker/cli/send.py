@@ -1,28 +1,66 @@
-"""`send`: a file of events to the input topic."""
+"""`send`: files of events to the input topic."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.findings import Findings, counted, warn_left_out
-from worker.cli.options import fields_option
+from worker.cli.options import fields_option, files_argument, found_files
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
     from worker.events import Record
-    from worker.operations.files import Entry, ReviewFile
+    from worker.operations.files import Entry, ReviewFiles
+
+
+class Begin(NamedTuple):
+    """Where to begin: a line (from 1) of a file; None for the only one."""
+
+    file: str | None
+    line: int
+
+    def of(self, paths: list[str]) -> list[str]:
+        """Those of the files that are to be read, this one the first. Raises SurroundingsError where it is not among them."""
+        if self.file is None:
+            if self.line > 1 and len(paths) > 1:
+                raise SurroundingsError(
+                    f"--from-line {self.line}: there are {len(paths):,} files: name one, as in {paths[0]}:{self.line}"
+                )
+            return paths
+        for place, path in enumerate(paths):
+            if Path(path) == Path(self.file):
+                return paths[place:]
+        raise SurroundingsError(f"--from-line: {self.file} is not among the files that are named")
+
+
+class _Line(click.ParamType):
+    name = "line"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Begin:
+        """`48213` or `reviews.jsonl:48213`."""
+        file, _, line = str(value).rpartition(":")
+        if not (line.isascii() and line.isdigit() and int(line) > 0):
+            self.fail(
+                f"{value!r} is not a line, counted from 1, as in 48213 or reviews.jsonl:48213.", param, ctx
+            )
+        return Begin(file or None, int(line))
+
+
+LINE = _Line()
 
 
 @click.command(
     "send",
     cls=Command,
-    short_help="Produce a file of reviews or events to the input topic.",
+    short_help="Produce files of reviews or events to the input topic.",
     examples=[
         ("coversumm-worker send reviews.jsonl.gz", "a whole file, checked first"),
         ("head -100 reviews.jsonl | coversumm-worker send - --rate 10", "its beginning, ten a second"),
@@ -31,25 +69,40 @@ if TYPE_CHECKING:
             "a table with names of its own, bad rows left out",
         ),
         ("coversumm-worker send reviews.jsonl --from-line 48213", "go on where an interrupted one said"),
+        (
+            "coversumm-worker send reviews/ --from-line reviews/2024.parquet:48213",
+            "the same of a folder: files before that one were sent",
+        ),
     ],
 )
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
+@files_argument
 @click.option(
     "--rate", type=click.FloatRange(min=0, min_open=True), help="Most events a second; without it, no limit."
 )
 @click.option("--skip-bad", is_flag=True, help="Send what can be used, and count the lines that cannot.")
 @click.option(
-    "--from-line", type=click.IntRange(min=1), default=1, help="Begin at this line, counted from 1, to go on."
+    "--from-line",
+    type=LINE,
+    default="1",
+    metavar="[FILE:]LINE",
+    help="Begin at this line, counted from 1, to go on; of several files, name the file too.",
 )
 @fields_option
 @output.json_option
 def command(
-    file: str, rate: float | None, skip_bad: bool, from_line: int, fields: Mapping[str, str], as_json: bool
+    files: tuple[str, ...],
+    rate: float | None,
+    skip_bad: bool,
+    from_line: "Begin",
+    fields: Mapping[str, str],
+    as_json: bool,
 ) -> int:
-    """Produce a file of review events, or of bare reviews (`entity_id, review_id, text, ...`: unversioned upserts): JSON lines,
-    CSV or TSV with a header, also .gz; - for standard input.
+    """Produce files of review events, or of bare reviews (`entity_id, review_id, text, ...`: unversioned upserts), quoted
+    patterns or folders: JSON lines, CSV or TSV with a header, plain or packed, Parquet; - for standard input.
 
-    The whole file is checked first (standard input is kept in a temporary file for that): if a worker could not use one of its
+    Several files are sent one after the other; a folder's in order of their paths, those of inner folders too.
+
+    All files are checked first (standard input is kept in a temporary file for that): if a worker could not use one of their
     lines, these are named, nothing is sent, and the exit code is 2. With --skip-bad nothing is checked first, the bad lines are
     left out and make the exit code 1.
 
@@ -58,28 +111,32 @@ def command(
     settings = Settings.from_environment()
     from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import Topics
-    from worker.operations.files import STDIN, ReviewFile, spooled
+    from worker.operations.files import STDIN, ReviewFiles, spooled
 
+    found = found_files(files)
+    paths = from_line.of(found)
     Topics(settings, KafkaClients(settings)).input_partitions  # noqa: B018 - raises where there is no broker or no topic
-    name = "standard input" if file == STDIN else file
-    with spooled() if file == STDIN and not skip_bad else nullcontext(file) as path:
+    with spooled() if STDIN in paths and not skip_bad else nullcontext(STDIN) as stdin:
+        read = partial(
+            ReviewFiles, paths, fields, first_line=from_line.line, by_name=len(found) > 1, stdin=stdin
+        )
         if not skip_bad:
-            with ReviewFile(path, fields, name) as reviews:
-                check(reviews, settings, from_line)
-        with ReviewFile(path, fields, name) as reviews:
-            return Sending(reviews, settings, from_line, skip_bad).run(rate, as_json)
+            with read() as reviews:
+                check(reviews, settings, from_line.line)
+        with read() as reviews:
+            return Sending(reviews, settings, from_line.line, skip_bad).run(rate, as_json)
 
 
-def check(reviews: "ReviewFile", settings: Settings, first_line: int) -> None:
+def check(reviews: "ReviewFiles", settings: Settings, first_line: int) -> None:
     """Raise SurroundingsError, the lines named before it, if a line cannot be used."""
-    from worker.operations.files import Faulty, beginning_at, judged
+    from worker.operations.files import Faulty, judged
     from worker.processing.config import event_limits
 
-    findings = Findings()
+    findings = Findings(reviews.where)
     lines = 0
     try:
         with output.file_progress(reviews.size, f"{reviews.unit} checked") as progress:
-            for entry in judged(beginning_at(first_line, reviews), event_limits(settings)):
+            for entry in judged(reviews, event_limits(settings)):
                 lines += 1
                 if isinstance(entry, Faulty):
                     findings.add(entry)
@@ -88,7 +145,8 @@ def check(reviews: "ReviewFile", settings: Settings, first_line: int) -> None:
         output.note("interrupted: nothing was sent")
         raise
     if not lines and reviews.lines < first_line - 1:
-        raise SurroundingsError(f"--from-line {first_line}: there are only {reviews.lines:,} {reviews.unit}")
+        place = reviews.place(first_line)
+        raise SurroundingsError(f"--from-line {place}: there are only {reviews.lines:,} {reviews.unit}")
     if findings.total:
         raise SurroundingsError(
             f"{findings.total:,} of {lines:,} {reviews.unit} cannot be used ({counted(findings.reasons)}), so nothing was "
@@ -97,16 +155,16 @@ def check(reviews: "ReviewFile", settings: Settings, first_line: int) -> None:
 
 
 class Sending:
-    """The lines of one file, from one of them on, to the input topic."""
+    """The lines of files, from one of them on, to the input topic."""
 
-    def __init__(self, reviews: "ReviewFile", settings: Settings, first_line: int, skip_bad: bool) -> None:
+    def __init__(self, reviews: "ReviewFiles", settings: Settings, first_line: int, skip_bad: bool) -> None:
         from worker.operations.sender import Sender
 
         self._reviews = reviews
         self._settings = settings
         self._first_line = first_line
         self._skip_bad = skip_bad
-        self._findings = Findings()
+        self._findings = Findings(reviews.where)
         self._sender = Sender(settings)
         self._lines = 0
 
@@ -121,7 +179,7 @@ class Sending:
                 sender.flush()
         except (KeyboardInterrupt, SurroundingsError) as end:
             sender.give_up()
-            where = sender.where_to_go_on(self._first_line)
+            where = sender.where_to_go_on(self._first_line, self._reviews.place)
             if isinstance(end, KeyboardInterrupt):
                 output.note(f"interrupted: {where}")
                 raise
@@ -132,10 +190,10 @@ class Sending:
     def _records(self) -> "Iterator[Record]":
         """Those that can be used. Raises SurroundingsError where one cannot that could before."""
         from worker.events import Record
-        from worker.operations.files import beginning_at, judged
+        from worker.operations.files import judged
         from worker.processing.config import event_limits
 
-        entries: Iterable[Entry | None] = beginning_at(self._first_line, self._reviews)
+        entries: Iterable[Entry | None] = self._reviews
         for entry in judged(entries, event_limits(self._settings)) if self._skip_bad else entries:
             self._lines += entry is not None
             if isinstance(entry, Record):
@@ -143,7 +201,7 @@ class Sending:
             elif entry is not None:
                 if not self._skip_bad:
                     raise SurroundingsError(
-                        f"line {entry.line} has changed since it was checked: {entry.detail}"
+                        f"{self._reviews.where(entry.line)} has changed since it was checked: {entry.detail}"
                     )
                 self._findings.add(entry)
 
@@ -156,7 +214,7 @@ class Sending:
             output.console().print(
                 f"{sent:,} events sent to {topic} in {seconds:.1f} s ({sent / max(seconds, 1e-9):,.0f} a second)"
             )
-        warn_left_out(self._reviews.left_out)
+        warn_left_out(self._reviews.left_out, self._reviews.where)
         self._findings.complain(self._lines, self._reviews.unit)
 
 

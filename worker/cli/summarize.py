@@ -1,4 +1,4 @@
-"""`summarize`: a file through the processor, without Kafka: rows in memory, summary changes on standard output."""
+"""`summarize`: files through the processor, without Kafka: rows in memory, summary changes on standard output."""
 
 import sys
 import time
@@ -14,14 +14,14 @@ from worker.cli import output
 from worker.cli.cards import cards
 from worker.cli.command import Command
 from worker.cli.findings import Findings, counted, warn_left_out
-from worker.cli.options import fields_option
+from worker.cli.options import fields_option, files_argument, found_files
 from worker.cli.writing import Sink, is_same_file, sink
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 from worker.text import embedders
 
 if TYPE_CHECKING:
-    from worker.operations.files import Entry, ReviewFile
+    from worker.operations.files import Entry, ReviewFiles
     from worker.operations.summarizing import Change, FileSummarizer
 
 COALESCED_LINES = 1000
@@ -30,7 +30,7 @@ COALESCED_LINES = 1000
 @click.command(
     "summarize",
     cls=Command,
-    short_help="A file in, summary changes out; no Kafka at all.",
+    short_help="Files in, summary changes out; no Kafka at all.",
     examples=[
         ("coversumm-worker summarize reviews.jsonl.gz --pretty -k 5", "five sentences an entity, to read"),
         ("coversumm-worker summarize reviews.jsonl > changes.jsonl", "every change of every summary"),
@@ -38,9 +38,13 @@ COALESCED_LINES = 1000
             "coversumm-worker summarize reviews.csv --fields entity_id=asin,review_id=id,text=body --final",
             "a table with names of its own; the last change of each entity",
         ),
+        (
+            "coversumm-worker summarize 'reviews/*.parquet' --final",
+            "all files that match, one after the other",
+        ),
     ],
 )
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
+@files_argument
 @click.option("-k", "--k", type=click.IntRange(1, 1000), help="Sentences in a summary.")
 @click.option("--distinct/--no-distinct", default=None, help="Show sentences with identical vectors once.")
 @click.option(
@@ -61,7 +65,7 @@ COALESCED_LINES = 1000
 @fields_option
 @click.option("--embedder", help=f"{embedders.FORMS}.")
 def command(
-    file: str,
+    files: tuple[str, ...],
     k: int | None,
     distinct: bool | None,
     emit: str | None,
@@ -71,11 +75,14 @@ def command(
     fields: Mapping[str, str],
     embedder: str | None,
 ) -> int:
-    """No Kafka at all: read events or bare reviews from a file (JSON lines, CSV or TSV with a header, also .gz; - for standard
-    input), write the summary changes as JSON lines to standard output.
+    """No Kafka at all: read events or bare reviews from files, quoted patterns or folders (JSON lines, CSV or TSV with a header,
+    plain or packed, Parquet; - for standard input), write the summary changes as JSON lines to standard output.
 
     A bare review is `entity_id, review_id, text, ...` without `type`. Its ids may be numbers and its dates in the common
     forms; a date with two meanings is left out, and a warning says so.
+
+    Several files are read as if they were one: `sequence` counts on from each to the next. A folder's are read in order of their
+    paths, those of inner folders too.
 
     Lines that cannot be used are named on standard error (counted from 1) and make the exit code 1; all others are processed.
     Ctrl-C keeps what was written.
@@ -83,11 +90,12 @@ def command(
     settings = Settings.from_environment(
         k=_text(k), distinct=None if distinct is None else str(distinct), emit=emit, embedder=embedder
     )
-    from worker.operations.files import ReviewFile
+    from worker.operations.files import ReviewFiles
     from worker.processing.config import check_index
 
     check_index(settings.index)
-    if target is not None and is_same_file(file, target):
+    paths = found_files(files)
+    if target is not None and any(is_same_file(path, target) for path in paths):
         raise SurroundingsError(f"{target} is the file that is read: name another one with -o")
     form: Every = (
         Cards(styled=target is None and output.is_terminal(sys.stdout))
@@ -96,7 +104,7 @@ def command(
         if final
         else Every()
     )
-    with ReviewFile(file, fields) as reviews, sink(target) as destination:
+    with ReviewFiles(paths, fields) as reviews, sink(target) as destination:
         return Run(reviews, settings, form, destination, is_replaced=target is not None).summarize()
 
 
@@ -147,10 +155,10 @@ class Cards(Final):
 
 
 class Run:
-    """One file from its first line to its last."""
+    """The files from their first line to their last."""
 
     def __init__(
-        self, reviews: "ReviewFile", settings: Settings, form: Every, sink: Sink, *, is_replaced: bool
+        self, reviews: "ReviewFiles", settings: Settings, form: Every, sink: Sink, *, is_replaced: bool
     ) -> None:
         """`is_replaced`: of the sink nothing is kept if the run is interrupted."""
         self._reviews = reviews
@@ -158,7 +166,7 @@ class Run:
         self._form = form
         self._sink = sink
         self._is_replaced = is_replaced
-        self._findings = Findings()
+        self._findings = Findings(reviews.where)
         self._ignored: Counter[str] = Counter()
         self._entities: set[str] = set()
         self._lines = self._changes = 0
@@ -220,7 +228,7 @@ class Run:
         """Write what was waiting for the end, and say what all came to."""
         for part in self._form.at_the_end():
             self._sink.write(part)
-        warn_left_out(self._reviews.left_out)
+        warn_left_out(self._reviews.left_out, self._reviews.where)
         told = [
             output.many(self._lines, self._reviews.unit),
             output.many(len(self._entities), "entities"),

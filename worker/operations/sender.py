@@ -1,8 +1,10 @@
-"""Lines of a file to the input topic, and which of them the broker has acknowledged."""
+"""Lines of files to the input topic, and which of them the broker has acknowledged."""
 
 from __future__ import annotations
 
+import shlex
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -65,12 +67,15 @@ class Sender:
         self._producer.purge()
         self._producer.poll(0)
 
-    def where_to_go_on(self, first_line: int) -> str:
-        """For people: what was delivered, and the line (from 1) to go on from; `first_line` where nothing was."""
+    def where_to_go_on(self, first_line: int, place: Callable[[int], str]) -> str:
+        """For people: what was delivered, and the line (from 1) to go on from; `first_line` where nothing was.
+
+        `place`: what `--from-line` calls a line.
+        """
         line = self._acknowledged.next_line or first_line
         beyond = self._acknowledged.beyond
         repeated = f" (it repeats {beyond:,} of them, which lie beyond that line)" if beyond else ""
-        return f"{self.delivered:,} events were sent; go on with --from-line {line}{repeated}"
+        return f"{self.delivered:,} events were sent; go on with --from-line {shlex.quote(place(line))}{repeated}"
 
     def _on_delivery(self, line: int, error: KafkaError | None, _message: Any) -> None:
         if error is None:
