@@ -4,8 +4,12 @@
 together. `tables` takes CSV apart, `parquet` Parquet, `columns` maps names to fields. `source` gives a file's records
 (`entries`), `several` those of many; `checks` holds them against the contract, `spool` keeps standard input, `batches` cuts
 records into pieces that take a given time.
+
+`archive` reads the archive of a topic, whose records keep their coordinates: `archive_pieces` of files in `archive_parquet` and
+`archive_lines`.
 """
 
+from worker.operations.files.archive import Archive, is_archive
 from worker.operations.files.batches import timely
 from worker.operations.files.checks import judged
 from worker.operations.files.columns import parse_fields
@@ -18,6 +22,7 @@ from worker.operations.files.spool import spooled
 
 __all__ = [
     "STDIN",
+    "Archive",
     "Entry",
     "Faulty",
     "LeftOut",
@@ -25,6 +30,7 @@ __all__ = [
     "ReviewFiles",
     "beginning_at",
     "find_files",
+    "is_archive",
     "judged",
     "parse_fields",
     "spooled",

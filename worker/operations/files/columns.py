@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from worker.errors import SurroundingsError
-from worker.events.bare import FIELDS
+from worker.events.bare import FIELDS, Reading, read_review
 
 CELLS: Final = ("entity_id", "review_id", "text", "rating", "language", "occurred_at")
 """The fields that a cell of a table can hold."""
@@ -38,6 +38,14 @@ def parse_fields(given: Iterable[str]) -> dict[str, str]:
             raise ValueError(f"{field} is given twice")
         fields[field] = column
     return fields
+
+
+def review_of(cells: Mapping[str, str], fields: Mapping[str, str]) -> Reading:
+    """The review of a table's row. An empty cell is a member that is not there, but an empty text is an empty text."""
+    of_field = {field: cells.get(fields.get(field, field), "") for field in CELLS}
+    if "occurred_at" not in fields and not of_field["occurred_at"]:
+        of_field["occurred_at"] = cells.get("created_at", "")
+    return read_review({field: cell for field, cell in of_field.items() if cell or field == "text"})
 
 
 def check_columns(

@@ -7,11 +7,12 @@ from worker.events import Record
 
 
 class Faulty(NamedTuple):
-    """A line (from 1) that holds no usable event: a reason, and one line for people."""
+    """A line (from 1) that holds no usable event: a reason, one line for people, and of an archive the file it is in."""
 
     line: int
     reason: str
     detail: str
+    file: str = ""
 
 
 Entry: TypeAlias = Record | Faulty

@@ -23,6 +23,7 @@ PIECE_BYTES: Final = 2**20
 MOST_ROWS: Final = 4096
 _BUFFER_BYTES: Final = 2**18
 """Read at a time of a column: without it, a column of a row group is read whole."""
+_VECTORS: Final = frozenset({"embedding"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Row: TypeAlias = dict[str, Any]
@@ -41,7 +42,7 @@ class ParquetTable:
             raise SurroundingsError(
                 f"{name} is a Parquet file: to read it, pip install 'coversumm-worker[parquet]'"
             ) from error
-        self._arrow = pyarrow
+        self.arrow = pyarrow
         self._name = name
         with self.told():
             self.file = pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES, pre_buffer=False)
@@ -56,9 +57,9 @@ class ParquetTable:
         for batch in self.batches(columns, groups):
             yield from self.taken_apart(batch)
 
-    def taken_apart(self, batch: Any) -> Iterator[Row | None]:
-        """The same of one batch."""
-        turns = [_turn(self._arrow, field.type, field.name) for field in batch.schema]
+    def taken_apart(self, batch: Any, as_bytes: Collection[str] = _VECTORS) -> Iterator[Row | None]:
+        """The same of one batch; `as_bytes`: the names of columns and members whose bytes are no text."""
+        turns = [_turn(self.arrow, field.type, field.name, as_bytes) for field in batch.schema]
         rows = max(1, min(batch.num_rows, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1)))
         for start in range(0, batch.num_rows, rows):
             yield from _pieces(batch.slice(start, rows), turns)
@@ -80,7 +81,7 @@ class ParquetTable:
         """What goes wrong in the library is one line of ours."""
         try:
             yield
-        except (self._arrow.ArrowException, OSError) as cause:
+        except (self.arrow.ArrowException, OSError) as cause:
             first = str(cause).split("\n")[0]
             raise SurroundingsError(f"{self._name} cannot be read ({first})") from cause
 
@@ -94,13 +95,13 @@ class ParquetTable:
 
     def _plain(self, batch: Any) -> Any:
         """Without dictionaries, and with all moments in one unit."""
-        types = self._arrow.types
+        types = self.arrow.types
         for place, field in enumerate(batch.schema):
             column, type_ = batch.column(place), field.type
             if types.is_dictionary(type_):
                 column = column.dictionary_decode()
             if types.is_date(type_) or types.is_timestamp(type_):
-                column = column.cast(self._arrow.timestamp("us", "UTC"), safe=False)
+                column = column.cast(self.arrow.timestamp("us", "UTC"), safe=False)
             if column is not batch.column(place):
                 batch = batch.set_column(place, field.name, column)
         return batch
@@ -132,7 +133,7 @@ def _rows(batch: Any, turns: list[Turn | None]) -> list[Row]:
     ]
 
 
-def _turn(arrow: Any, type_: Any, name: str) -> Turn | None:
+def _turn(arrow: Any, type_: Any, name: str, as_bytes: Collection[str]) -> Turn | None:
     """What is to be done to values of a type, in a column or member called `name`; None for nothing."""
     types = arrow.types
     if types.is_timestamp(type_):
@@ -144,11 +145,15 @@ def _turn(arrow: Any, type_: Any, name: str) -> Turn | None:
     if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         if types.is_float32(type_.value_type) or types.is_float16(type_.value_type):
             return _vector
-        return None if types.is_floating(type_.value_type) else _each(_turn(arrow, type_.value_type, name))
+        return (
+            None
+            if types.is_floating(type_.value_type)
+            else _each(_turn(arrow, type_.value_type, name, as_bytes))
+        )
     if types.is_struct(type_):
-        return _members({field.name: _turn(arrow, field.type, field.name) for field in type_})
+        return _members({field.name: _turn(arrow, field.type, field.name, as_bytes) for field in type_})
     if types.is_binary(type_) or types.is_large_binary(type_) or types.is_fixed_size_binary(type_):
-        return None if name == "embedding" else bytes.decode
+        return None if name in as_bytes else bytes.decode
     return _uuid_as_text if isinstance(type_, arrow.BaseExtensionType) else None
 
 

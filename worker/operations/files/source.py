@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from worker.errors import SurroundingsError
 from worker.events import Record
-from worker.events.bare import Reading, read_json, read_review, read_row
-from worker.operations.files.columns import CELLS, MEMBERS, check_columns
+from worker.events.bare import Reading, read_json, read_row
+from worker.operations.files.columns import MEMBERS, check_columns, review_of
 from worker.operations.files.entries import Entry, Faulty
 from worker.operations.files.opened import STDIN, OpenedFile
 from worker.operations.files.packing import UNREADABLE
@@ -24,11 +24,20 @@ NO_FIELDS: Final[Mapping[str, str]] = {}
 
 @dataclass(slots=True)
 class LeftOut:
-    """A field of bare reviews whose values had no sure meaning: how often, and where first (line from 1)."""
+    """A field of bare reviews whose values had no sure meaning: how often, and where first (line from 1, file of an archive)."""
 
     first_line: int
     first_value: Any
     count: int = 0
+    first_file: str = ""
+
+
+def count_left_out(
+    counts: dict[str, LeftOut], left_out: Mapping[str, Any], line: int, file: str = ""
+) -> None:
+    """Count what was left out of one review, which is in `line`."""
+    for field, value in left_out.items():
+        counts.setdefault(field, LeftOut(line, value, first_file=file)).count += 1
 
 
 class ReviewFile:
@@ -128,7 +137,9 @@ class ReviewFile:
                 header = [name.strip() for name in row.cells]
                 check_columns(header, self._fields, self._name)
             else:
-                yield self._record(row.line, self._review(dict(zip(header, row.cells, strict=True))))
+                yield self._record(
+                    row.line, review_of(dict(zip(header, row.cells, strict=True)), self._fields)
+                )
 
     def _rows(self, table: ParquetTable) -> Iterator[Entry]:
         wanted = {self._fields.get(field, field) for field in MEMBERS} | {"created_at"}
@@ -139,16 +150,8 @@ class ReviewFile:
             else:
                 yield self._record(self.lines, read_row(row, self._fields))
 
-    def _review(self, cells: dict[str, str]) -> Reading:
-        """An empty cell is a member that is not there, but an empty text is an empty text."""
-        of_field = {field: cells.get(self._fields.get(field, field), "") for field in CELLS}
-        if "occurred_at" not in self._fields and not of_field["occurred_at"]:
-            of_field["occurred_at"] = cells.get("created_at", "")
-        return read_review({field: cell for field, cell in of_field.items() if cell or field == "text"})
-
     def _record(self, line: int, reading: Reading) -> Record:
         """Of a line, counted from 1."""
         number = self._begin + line
-        for field, value in reading.left_out.items():
-            self.left_out.setdefault(field, LeftOut(number, value)).count += 1
+        count_left_out(self.left_out, reading.left_out, number)
         return Record(self.topic, 0, number - 1, -1, *reading.line)
