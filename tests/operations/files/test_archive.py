@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import os
 import random
+import subprocess
+import sys
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -395,3 +398,32 @@ def test_what_is_not_in_order_is_put_in_order_up_to_a_size(tmp_path, monkeypatch
     assert [one.offset for one in Archive([str(path)]).read(0)] == [1, 2, 3]
     monkeypatch.setattr(archive_pieces, "MOST_SORTED_BYTES", 500)
     assert "is not in order of offsets, and too large to put it in order in memory" in refused([path])
+
+
+def test_two_partitions_in_one_row_group_are_read_in_bounded_memory(tmp_path):
+    """50 MB, in which they take turns."""
+    path, count = tmp_path / "a", 100_000
+    numbers = pa.array(range(count))
+    table = pa.table(
+        {
+            "topic": pa.array([TOPIC] * count),
+            "partition": pa.array([number % 2 for number in range(count)]),
+            "offset": numbers,
+            "value": pa.array([os.urandom(500) for _ in range(count)]),
+        }
+    )
+    parquet.write_table(table, path, row_group_size=count, compression="none")
+    assert path.stat().st_size > 5e7
+    code = (
+        "import resource, sys\n"
+        "from worker.operations.files import Archive\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
+        "records = Archive(sys.argv[1:]).read(1)\n"
+        "next(records)\n"
+        "before = peak()\n"
+        "print(1 + sum(1 for _ in records), peak() - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    found, grown = map(int, done.stdout.split())
+    assert found == count // 2
+    assert grown < 1.5e7

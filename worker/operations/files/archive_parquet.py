@@ -74,10 +74,10 @@ class ArchivedParquet:
         with self._table() as table:
             self._check(table)
             begin = 0
-            for group in range(table.file.metadata.num_row_groups):
+            for group in range(table.file.num_row_groups):
                 self._check_topic(table, group)
                 yield from self._known(table, group, begin) or self._counted(table, group, begin)
-                begin += table.file.metadata.row_group(group).num_rows
+                begin += table.rows_of(group)
 
     def faults(self) -> Iterator[Faulty]:
         """See `Source`."""
@@ -160,25 +160,19 @@ class ArchivedParquet:
                 )
 
     def _check_topic(self, table: ParquetTable, group: int) -> None:
-        known = _statistics(table, group).get(TOPIC)
-        if (
-            known is not None
-            and known.has_min_max
-            and known.min == known.max
-            and len(known.min) < _SURELY_WHOLE
-        ):
-            names = [known.min]
-        else:
-            names = _column(table, group, TOPIC).unique().to_pylist()
-        for name in names:
-            if name is not None:
-                self._topic.check(name if isinstance(name, str) else bytes(name).decode(), self.name)
+        with table.told():
+            names = (
+                _names(_statistics(table, group, TOPIC)) or _column(table, group, TOPIC).unique().to_pylist()
+            )
+            texts = [
+                name if isinstance(name, str) else bytes(name).decode() for name in names if name is not None
+            ]
+        for text in texts:
+            self._topic.check(text, self.name)
 
     def _known(self, table: ParquetTable, group: int, begin: int) -> list[Piece]:
         """The row group's one piece, if its statistics say so."""
-        statistics = _statistics(table, group)
-        partition: Any = statistics.get(PARTITION)
-        offset: Any = statistics.get(OFFSET)
+        partition, offset = (_statistics(table, group, name) for name in (PARTITION, OFFSET))
         if not (_says_all(partition) and _says_all(offset)):
             return []
         if partition.min != partition.max or partition.min < 0 or offset.min < 0:
@@ -195,11 +189,20 @@ class ArchivedParquet:
                 yield Piece(self, partition, int(offsets.min()), int(offsets.max()), group, begin)
 
 
-def _statistics(table: ParquetTable, group: int) -> dict[str, Any]:
-    """By column; None where there are none."""
-    metadata = table.file.metadata.row_group(group)
-    columns = (metadata.column(number) for number in range(metadata.num_columns))
-    return {column.path_in_schema: column.statistics for column in columns}
+def _statistics(table: ParquetTable, group: int, name: str) -> Any:
+    """Of a column; None where there are none, or of another type, which the library does not survive."""
+    schema, metadata = table.file.schema, table.file.metadata.row_group(group)
+    place = next(place for place in range(len(schema)) if schema.column(place).path == name)
+    chunk = metadata.column(place)
+    return chunk.statistics if chunk.physical_type == schema.column(place).physical_type else None
+
+
+def _names(statistics: Any) -> list[str | bytes]:
+    """The one value of a column of text, if its statistics say so."""
+    if statistics is None or not statistics.has_min_max:
+        return []
+    known = {statistics.min, statistics.max}
+    return [name for name in known if len(known) == 1 and len(name) < _SURELY_WHOLE]
 
 
 def _says_all(statistics: Any) -> bool:
@@ -213,7 +216,9 @@ def _says_all(statistics: Any) -> bool:
 
 def _column(table: ParquetTable, group: int, name: str) -> Any:
     with table.told():
-        return table.file.read_row_group(group, [name], use_threads=False).column(0)
+        column = table.file.read_row_group(group, [name], use_threads=False).column(0)
+    table.check_whole(table.rows_of(group) - len(column))
+    return column
 
 
 def _coordinates(table: ParquetTable, group: int) -> _Coordinates:

@@ -68,20 +68,34 @@ class ParquetTable:
         """The same as record batches; moments are microseconds since 1970 in UTC, of type timestamp."""
         wanted = [name for name in self.columns if name in columns]
         batches = self.file.iter_batches(self._batch_rows, groups, wanted, use_threads=False)
+        missing = sum(map(self.rows_of, range(self.file.num_row_groups) if groups is None else groups))
         while True:
             with self.told():
                 batch = next(batches, None)
                 if batch is None:
-                    return
+                    break
                 batch = self._plain(batch)
+            missing -= batch.num_rows
             yield batch
+        self.check_whole(missing)
+
+    def rows_of(self, group: int) -> int:
+        """How many rows a row group has."""
+        return int(self.file.metadata.row_group(group).num_rows)
+
+    def check_whole(self, missing: int) -> None:
+        """Raise SurroundingsError where rows are missing, or too many."""
+        if missing:
+            raise SurroundingsError(
+                f"{self._name} cannot be read (its columns have not as many rows as it says)"
+            )
 
     @contextmanager
     def told(self) -> Iterator[None]:
         """What goes wrong in the library is one line of ours."""
         try:
             yield
-        except (self.arrow.ArrowException, OSError) as cause:
+        except (self.arrow.ArrowException, OSError, UnicodeDecodeError) as cause:
             first = str(cause).split("\n")[0]
             raise SurroundingsError(f"{self._name} cannot be read ({first})") from cause
 
