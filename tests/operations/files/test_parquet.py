@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import mock
 from uuid import UUID
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from worker.errors import SurroundingsError
 from worker.events import Record, decode
 from worker.events.inputs import ReviewUpserted
 from worker.operations.files import Faulty, ReviewFile
+from worker.operations.files import parquet as parquet_reading
 
 FIELDS = {"entity_id": "asin", "review_id": "id", "text": "body", "rating": "stars", "occurred_at": "when"}
 
@@ -185,6 +187,37 @@ def test_nested_sentences_and_their_vectors(type_, value, in_json):
     assert json.loads(record.value)["sentences"] == [{"text": "Good.", "embedding": in_json}]
     (event,) = decode([record], event_limits(dimension=2))
     assert isinstance(event, ReviewUpserted) == (in_json != [0.25, None])
+
+
+numbers = st.floats(width=16, allow_nan=False, allow_infinity=False)
+vectors = (
+    st.none()
+    | st.lists(numbers, min_size=2, max_size=2)
+    | st.lists(numbers | st.none(), min_size=2, max_size=2)
+)
+nested = st.none() | st.lists(
+    st.none() | st.fixed_dictionaries({"text": st.text("ab"), "embedding": vectors}), max_size=3
+)
+
+
+@given(
+    st.lists(nested, min_size=1, max_size=20),
+    st.sampled_from([pa.list_(pa.float32()), pa.list_(pa.float16(), 2), pa.large_list(pa.float32())]),
+    st.integers(1, 2000),
+)
+def test_vectors_are_bytes_wherever_they_are(given_sentences, type_, piece_bytes):
+    """Nulls at every depth, and batches cut anywhere."""
+    sentences = pa.array(given_sentences, pa.list_(pa.struct({"text": pa.string(), "embedding": type_})))
+    ids = [str(number) for number in range(len(sentences))]
+    with mock.patch.object(parquet_reading, "PIECE_BYTES", piece_bytes):
+        found, _ = read(pa.table({"entity_id": ids, "review_id": ids, "sentences": sentences}))
+    for event, expected in zip(values(found), given_sentences, strict=True):
+        for sentence, other in zip(event.get("sentences") or [], expected or [], strict=True):
+            vector = other and other["embedding"]
+            is_whole = vector is not None and None not in vector
+            packed = base64.b64encode(struct.pack("<2f", *vector)).decode() if is_whole else vector
+            assert sentence == (other and {**other, "embedding": packed})
+        assert ("sentences" in event) == (expected is not None)
 
 
 def test_events_are_events():

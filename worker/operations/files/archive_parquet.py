@@ -33,10 +33,11 @@ from worker.operations.files.opened import OpenedFile
 from worker.operations.files.parquet import ParquetTable, Row
 from worker.operations.files.source import LeftOut, count_left_out
 from worker.operations.files.tables import BAD_ROW
+from worker.operations.files.vectors import VECTORS
 
 _SURELY_WHOLE: Final = 64
 """Some writers cut longer texts in their statistics."""
-_AS_BYTES: Final = frozenset({KEY, VALUE, "embedding"})
+_AS_BYTES: Final = frozenset({KEY, VALUE, VECTORS})
 
 
 class _Coordinates(NamedTuple):

@@ -17,13 +17,14 @@ from typing import Any, BinaryIO, Final, TypeAlias
 from uuid import UUID
 
 from worker.errors import SurroundingsError
+from worker.operations.files.vectors import VECTORS, packed
 
 PIECE_BYTES: Final = 2**20
 """Of rows that are Python objects at a time, about."""
 MOST_ROWS: Final = 4096
 _BUFFER_BYTES: Final = 2**18
 """Read at a time of a column: without it, a column of a row group is read whole."""
-_VECTORS: Final = frozenset({"embedding"})
+_AS_BYTES: Final = frozenset({VECTORS})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Row: TypeAlias = dict[str, Any]
@@ -57,7 +58,7 @@ class ParquetTable:
         for batch in self.batches(columns, groups):
             yield from self.taken_apart(batch)
 
-    def taken_apart(self, batch: Any, as_bytes: Collection[str] = _VECTORS) -> Iterator[Row | None]:
+    def taken_apart(self, batch: Any, as_bytes: Collection[str] = _AS_BYTES) -> Iterator[Row | None]:
         """The same of one batch; `as_bytes`: the names of columns and members whose bytes are no text."""
         turns = [_turn(self.arrow, field.type, field.name, as_bytes) for field in batch.schema]
         rows = max(1, min(batch.num_rows, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1)))
@@ -108,7 +109,7 @@ class ParquetTable:
         return max(1, min(MOST_ROWS, PIECE_BYTES // max(size, 1)))
 
     def _plain(self, batch: Any) -> Any:
-        """Without dictionaries, and with all moments in one unit."""
+        """Without dictionaries, all moments in one unit, and vectors in bytes."""
         types = self.arrow.types
         for place, field in enumerate(batch.schema):
             column, type_ = batch.column(place), field.type
@@ -116,6 +117,7 @@ class ParquetTable:
                 column = column.dictionary_decode()
             if types.is_date(type_) or types.is_timestamp(type_):
                 column = column.cast(self.arrow.timestamp("us", "UTC"), safe=False)
+            column = packed(self.arrow, column, field.name)
             if column is not batch.column(place):
                 batch = batch.set_column(place, field.name, column)
         return batch
