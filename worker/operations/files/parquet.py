@@ -112,13 +112,12 @@ class ParquetTable:
         """Without dictionaries, all moments in one unit, and vectors in bytes."""
         types = self.arrow.types
         for place, field in enumerate(batch.schema):
-            column, type_ = batch.column(place), field.type
-            if types.is_dictionary(type_):
-                column = column.dictionary_decode()
+            given, type_ = batch.column(place), field.type
+            column = given.dictionary_decode() if types.is_dictionary(type_) else given
             if types.is_date(type_) or types.is_timestamp(type_):
                 column = column.cast(self.arrow.timestamp("us", "UTC"), safe=False)
             column = packed(self.arrow, column, field.name)
-            if column is not batch.column(place):
+            if column is not given:
                 batch = batch.set_column(place, field.name, column)
         return batch
 
