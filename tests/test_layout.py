@@ -17,6 +17,7 @@ FLOORS = (
     ("worker.demo",),
     ("worker.view",),
     ("worker.app",),
+    ("worker.replay",),
     ("worker.operations",),
     ("worker.web",),
     ("worker.metrics",),

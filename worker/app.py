@@ -6,7 +6,9 @@ ends in one clear line and exit code 2.
 
 import logging
 import time
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from worker.kafka.clients import WORKER_LOG, KafkaClients
 from worker.kafka.connection_errors import ContactErrors
@@ -16,18 +18,20 @@ from worker.kafka.membership import check_group_metadata
 from worker.kafka.producer import TransactionalProducer
 from worker.kafka.provisioning import prepare_topics
 from worker.kafka.topic_ids import TopicIds
-from worker.kafka.topics import changelog_topic
+from worker.kafka.topics import TopicSpec, changelog_topic
 from worker.limits import Limit
 from worker.metrics import Metrics
 from worker.processing.config import check_index, processor_config
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
+from worker.replay.going_on import check_going_on
 from worker.settings import Settings, unknown_settings
 from worker.storage.databases import Databases
 from worker.storage.lock import lock_data_dir
 from worker.storage.vectors import open_vector_store
 from worker.stream.application import CoverSummApp, check_faust, faust_app
 from worker.stream.assignment import Assignment
+from worker.stream.bounded import ENDLESS, Course
 from worker.stream.client_log import hand_over_to
 from worker.stream.commit import Commit
 from worker.stream.dead_letters import DeadLetterLog
@@ -51,13 +55,31 @@ from worker.web import check_port, install_web
 log = logging.getLogger(__name__)
 
 
-def run_worker(settings: Settings) -> int:
-    """Run the worker until a signal; return the exit code. Raises SurroundingsError before it joins the group."""
+@dataclass(frozen=True)
+class Errand:
+    """What a worker is sent for that does not run for ever.
+
+    Attributes:
+        plot: its course, by the input's partition count and the engine that embeds. Raises SurroundingsError.
+        specs: the topics it needs, by role.
+        die: ends its process.
+    """
+
+    plot: Callable[[int, EmbeddingEngine | None], Course]
+    specs: Mapping[str, TopicSpec]
+    die: Callable[[BaseException], NoReturn]
+
+
+def run_worker(settings: Settings, errand: Errand | None = None) -> int:
+    """Run the worker until a signal, or the end of its errand; return the exit code.
+
+    Raises SurroundingsError before it joins the group.
+    """
     use_event_loop()
-    return run(build_app(settings), settings.shutdown_timeout_ms / 1000)
+    return run(build_app(settings, errand), settings.shutdown_timeout_ms / 1000)
 
 
-def build_app(settings: Settings) -> CoverSummApp:
+def build_app(settings: Settings, errand: Errand | None = None) -> CoverSummApp:
     """Look at the surroundings, take over the transactional id, and put the worker on Faust.
 
     Raises:
@@ -72,13 +94,22 @@ def build_app(settings: Settings) -> CoverSummApp:
         settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
     )
     clients = KafkaClients(settings, WORKER_LOG)
-    partitions = prepare_topics(settings, clients, die)
+    end = die if errand is None else errand.die
+    partitions = prepare_topics(settings, clients, end, None if errand is None else errand.specs)
+    if errand is None:
+        check_going_on(settings, clients)
+    course = ENDLESS if errand is None else errand.plot(partitions, engine)
     check_group_metadata(clients, settings.app_id, settings.group_instance_id)
     vectors = open_vector_store(settings, engine)
-    databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, die)
+    databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, end)
     metrics = Metrics()
     worker = assemble(
-        settings, partitions, engine, metrics, Surroundings(clients, databases, vectors, started=started)
+        settings,
+        partitions,
+        engine,
+        metrics,
+        Surroundings(clients, databases, vectors, die=end, started=started),
+        course,
     )
     worker.producer.start()
     hand_over_to(worker.contact)
@@ -92,6 +123,7 @@ def assemble(
     engine: EmbeddingEngine | None,
     metrics: WorkerMetrics,
     surroundings: Surroundings,
+    course: Course = ENDLESS,
 ) -> StreamWorker:
     """Put a worker together over its surroundings, real or simulated; nothing is read or written yet.
 
@@ -101,6 +133,7 @@ def assemble(
         engine: embeds texts; None where every event brings its embeddings.
         metrics: are told of its work.
         surroundings: everything outside of it.
+        course: from where to where it reads its input.
     """
     clients, databases, clock = surroundings.clients, surroundings.databases, surroundings.clock
     changelog = changelog_topic(settings)
@@ -114,11 +147,19 @@ def assemble(
         on_error=ContactErrors(settings, contact, ADMIN, WORKER_LOG),
     )
     logs = Logs(
-        InputLog(clients, settings.input_topic, settings.app_id, clock),
+        InputLog(
+            clients,
+            settings.input_topic,
+            settings.app_id,
+            clock,
+            course.first,
+            {} if course.history is None else course.history.partitions(),
+            course.ends,
+        ),
         ChangelogLog(clients, changelog, settings.app_id, ids, clock),
         ids,
     )
-    config = processor_config(settings, partitions, engine)
+    config = processor_config(settings, partitions, engine, course.emit, course.selection)
     assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
     pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made)
     processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)
@@ -133,7 +174,7 @@ def assemble(
         bounded=surroundings.threads.within,
     )
     group = GroupFingerprint(logs.changelog, config.fingerprint)
-    commit = Commit(producer, logs, group, gate, processor, metrics, dead_letters, clock)
+    commit = Commit(producer, logs, group, gate, processor, metrics, dead_letters, clock, course.ledger)
     takeover = Takeover(
         assignment,
         logs,
@@ -143,6 +184,7 @@ def assemble(
         producer.decide_open,
         metrics.observe_restore,
         surroundings,
+        course.ledger,
     )
     settlement = Settlement(settings, assignment, producer, takeover, contact, surroundings)
     return StreamWorker(
@@ -160,6 +202,7 @@ def assemble(
         delivery=Delivery(
             settings, assignment, processor_thread, commit, settlement, metrics.observe_limit, surroundings
         ),
+        course=course,
     )
 
 

@@ -97,6 +97,12 @@ def check_port(host: str, port: int) -> None:
     bind(host, port).close()
 
 
+def free_port(host: str) -> int:
+    """A port that nobody listens on. Raises SurroundingsError where the address is none of this machine's."""
+    with bind(host, 0) as listener:
+        return int(listener.getsockname()[1])
+
+
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket. Raises SurroundingsError where there can be none."""
     try:

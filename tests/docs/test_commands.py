@@ -55,8 +55,8 @@ def test_command_lines_are_found_where_they_are() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("run `coversumm-worker replay`.", "cli has no command replay"),
-        ("run `coversumm-worker\n    replay`.", "has no command replay"),
+        ("run `coversumm-worker rewind`.", "cli has no command rewind"),
+        ("run `coversumm-worker\n    rewind`.", "has no command rewind"),
         ("    coversumm-worker dlq sent --dry-run  # all", "dlq has no command sent"),
         ("`coversumm-worker dlq send 3:991 --reasons X`", "send has no option --reasons"),
         ("`coversumm-worker --loud`", "cli has no option --loud"),

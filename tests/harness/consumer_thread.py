@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from faust.types import TP
@@ -19,14 +21,21 @@ class Fetched(NamedTuple):
 
 
 class ConsumerThread:
-    """An assignment, the position of each partition, and the group's coordinator; no thread, and nothing to fetch yet."""
+    """An assignment, the position of each partition, and the group's coordinator; no thread, and nothing to fetch yet.
+
+    Attributes:
+        told: where a partition ended by the last fetch: its stable part, and all of it.
+    """
 
     beacon = None
 
     def __init__(self) -> None:
         self.assigned: set[TP] = set()
         self.positions: dict[TP, int] = {}
+        self.told: dict[TP, tuple[int, int]] = {}
         self.generation, self.member_id = -1, ""
+        assignment = SimpleNamespace(state_value=self._state)  # what aiokafka knows of each partition
+        self._subscription: Any = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
 
     def _ensure_consumer(self) -> Any:
         return self
@@ -42,3 +51,16 @@ class ConsumerThread:
     def seek(self, tp: TP, offset: int) -> None:
         """Fetch from there."""
         self.positions[tp] = offset
+
+    def _state(self, tp: TP) -> Any:
+        if tp not in self.assigned:
+            return None
+        stable, end = self.told.get(tp, (None, None))
+        position = self.positions.get(tp)
+        return SimpleNamespace(
+            position=position, has_valid_position=position is not None, lso=stable, highwater=end
+        )
+
+    async def call_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """At once: the client belongs to no other thread."""
+        return await work(*arguments)

@@ -71,6 +71,7 @@ class FakeProducer:
         self.produced: list[tuple[Any, ...]] = []
         self.reports: list[Callable[[], None]] = []
         self.offsets: list[tuple[str, int, int]] = []
+        self.notes: dict[int, str] = {}
         self.metadata = b""
         self.timeouts: set[float] = set()  # of the steps of a commit, in seconds
         self.list_timeouts: list[float] = []
@@ -122,6 +123,7 @@ class FakeProducer:
         self.timeouts.add(timeout)
         self._step("offsets")
         self.offsets = [(tp.topic, tp.partition, tp.offset) for tp in offsets]
+        self.notes = {tp.partition: tp.metadata or "" for tp in offsets}
         self.metadata = metadata
 
     def commit_transaction(self, timeout: float) -> None:

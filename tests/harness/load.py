@@ -314,7 +314,7 @@ def send(
     tick: Callable[[int], None] = lambda sent: None,
 ) -> int:
     """Send `events` in chunks, the codecs in turn; after each chunk `tick` is told how many are sent. Their number."""
-    producers = [producer(bootstrap_servers, **_IN_ORDER, **{"compression.type": codec}) for codec in codecs]
+    producers = [producer(bootstrap_servers, **IN_ORDER, **{"compression.type": codec}) for codec in codecs]
     started_s, total = time.monotonic(), 0
     for number, part in enumerate(batched_lists(events, chunk)):
         sender = producers[number % len(producers)]
@@ -371,7 +371,7 @@ class SteadyLoad:
         self.sent = 0
         self._over = threading.Event()
         self._fault: BaseException | None = None
-        self._sender = producer(bootstrap_servers, **_IN_ORDER, **_IMPATIENT)
+        self._sender = producer(bootstrap_servers, **IN_ORDER, **_IMPATIENT)
         arguments = (topic, iter(events), events_per_s)
         self._thread = threading.Thread(target=self._send, args=arguments, daemon=True)
         self._thread.start()
@@ -408,7 +408,7 @@ _IMPATIENT = {
     "reconnect.backoff.max.ms": 500,
     "topic.metadata.refresh.interval.ms": 1000,
 }
-_IN_ORDER = {"enable.idempotence": True, "delivery.timeout.ms": 300_000}
+IN_ORDER = {"enable.idempotence": True, "delivery.timeout.ms": 300_000}
 
 
 def _hold_back(sent: int, events_per_s: float | None, started_s: float) -> None:

@@ -15,6 +15,7 @@ from worker.clock import Clock
 from worker.kafka.offsets import LogBounds, Start
 from worker.storage.databases import Databases
 from worker.stream.assignment import Assignment
+from worker.stream.bounded import ENDLESS, Course
 from worker.stream.gate import Gate
 from worker.stream.journal import Journal
 from worker.stream.processor_thread import ProcessorThread
@@ -143,6 +144,7 @@ class Parts:
     group: Group = field(default_factory=Group)
     is_doubtful: bool = False  # a transaction was left open
     clock: Clock = time
+    course: Course = ENDLESS
 
     def __post_init__(self) -> None:
         self.databases = Databases(self.data_dir, 64 * 2**20, 2, lambda cause: self.die(cause))
@@ -164,6 +166,7 @@ class Parts:
             lambda: self.logs.calls.append("decide") if self.is_doubtful else None,
             lambda rows, remaining: self.restores.append((rows, remaining)),
             self.surroundings,
+            self.course.ledger,
         )
 
     def worker(self, **settings: Any) -> Any:
@@ -175,6 +178,7 @@ class Parts:
             "group_instance_id": INSTANCE,
             "batch_linger_ms": 0,
             "batch_size": 10,
+            "batch_bytes": 1000,
             **settings,
         }
         return SimpleNamespace(
@@ -182,6 +186,7 @@ class Parts:
             surroundings=self.surroundings,
             assignment=self.assignment,
             takeover=self.takeover,
+            course=self.course,
         )
 
 

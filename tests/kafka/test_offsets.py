@@ -21,6 +21,7 @@ class FakeConsumer:
 
     def __init__(self) -> None:
         self.offsets = {0: 7, 1: -1001}
+        self.notes = {0: "a note", 1: "of nothing"}
         self.log = (5, 20)
         self.error: KafkaError | None = None
         self.not_yet = 0
@@ -32,7 +33,12 @@ class FakeConsumer:
             self.not_yet -= 1
             raise KafkaException(KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT))
         return [
-            SimpleNamespace(partition=tp.partition, offset=self.offsets[tp.partition], error=self.error)
+            SimpleNamespace(
+                partition=tp.partition,
+                offset=self.offsets[tp.partition],
+                error=self.error,
+                metadata=self.notes.get(tp.partition),
+            )
             for tp in asked
         ]
 
@@ -60,7 +66,7 @@ def test_a_partition_starts_at_its_committed_offset_or_at_the_start_of_the_log(
     clients: FakeClients, consumer: FakeConsumer
 ) -> None:
     assert committed_starts(clients, "group", "in", [0, 1]) == {
-        0: Start(7, True, 20),
+        0: Start(7, True, 20, "a note"),
         1: Start(5, False, 20),
     }
     # A predecessor's pending transaction decides what is committed: only this level waits for it.
@@ -71,7 +77,7 @@ def test_a_partition_starts_at_its_committed_offset_or_at_the_start_of_the_log(
 def test_a_pending_transaction_is_waited_for(clients: FakeClients, consumer: FakeConsumer) -> None:
     consumer.not_yet, clock = 10, FakeClock()
     began_s = clock.now_s
-    assert committed_starts(clients, "group", "in", [0], clock) == {0: Start(7, True, 20)}
+    assert committed_starts(clients, "group", "in", [0], clock) == {0: Start(7, True, 20, "a note")}
     assert clock.now_s - began_s == pytest.approx(2.0)
     consumer.not_yet = 10
     assert [tp.offset for tp in committed_offsets(consumer, "in", [0, 1], 60, clock)] == [7, -1001]
@@ -92,7 +98,20 @@ def test_a_committed_offset_outside_the_log_is_refused(
 @pytest.mark.parametrize("offset", [5, 20])
 def test_the_edges_of_the_log_belong_to_it(clients: FakeClients, consumer: FakeConsumer, offset: int) -> None:
     consumer.offsets = {0: offset}
-    assert committed_starts(clients, "group", "in", [0]) == {0: Start(offset, True, 20)}
+    assert committed_starts(clients, "group", "in", [0]) == {0: Start(offset, True, 20, "a note")}
+
+
+def test_what_is_had_elsewhere_or_not_read_any_more_need_not_be_in_the_log(
+    clients: FakeClients, consumer: FakeConsumer
+) -> None:
+    """The log is [5, 20]: retention has taken what files still have, or what a run has read to its end."""
+    consumer.offsets = {0: 3}
+    wanted = {0: Start(3, True, 20, "a note")}
+    assert committed_starts(clients, "group", "in", [0], elsewhere={0: range(0, 6)}) == wanted
+    assert committed_starts(clients, "group", "in", [0], ends={0: 3}) == wanted
+    for not_enough in ({"elsewhere": {0: range(4, 6)}}, {"ends": {0: 4}}):
+        with pytest.raises(SurroundingsError, match="outside the log"):
+            committed_starts(clients, "group", "in", [0], **not_enough)
 
 
 def test_offsets_that_cannot_be_read_are_not_taken_for_none(

@@ -484,3 +484,10 @@ def test_a_broker_without_transactions_is_told_in_one_line(producer: Transaction
     fake(producer).failures = {"init": KafkaError(KafkaError._TIMED_OUT)}
     with pytest.raises(SurroundingsError, match=r"transactional producer \(_TIMED_OUT"):
         producer.start()
+
+
+def test_notes_are_committed_beside_their_offsets(producer: TransactionalProducer) -> None:
+    producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11, 1: 22}, MEMBER, lambda: None, {1: "a note"})
+    assert fake(producer).notes == {0: "", 1: "a note"}
+    commit(producer)
+    assert fake(producer).notes == {0: "", 1: ""}  # whose offset has moved without one has none any more

@@ -50,12 +50,13 @@ class Clock:
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """Of a producer; `first` has its first offset in each log it wrote to, `offsets` what it would commit."""
+    """Of a producer; `first` has its first offset in each log it wrote to, `offsets` what it would commit, with `notes`."""
 
     opened_at: float
     state: str = OPEN
     first: dict[Log, int] = field(default_factory=dict)
     offsets: dict[int, int] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -128,6 +129,11 @@ class Log:
             found.append(entry)
         return found, max(position, end)
 
+    def last_before(self, offset: int) -> int:
+        """Where the last record or marker below an offset lies, -1 where there is none."""
+        at = bisect_left(self.entries, offset, key=_offset)
+        return self.entries[at - 1].offset if at else -1
+
     def committed(self) -> list[Entry]:
         """All that was ever committed, below the stable end."""
         end = self.stable_end
@@ -164,6 +170,7 @@ class Group:
     Attributes:
         assigned: by instance id, what the present generation gave to it.
         replaced: former members whose instance id another one has taken.
+        committed: offsets, by partition; `notes` are what was written beside them.
     """
 
     def __init__(self) -> None:
@@ -174,6 +181,7 @@ class Group:
         self.joined: set[str] | None = None
         """While the group rebalances: who has joined the next generation."""
         self.committed: dict[int, int] = {}
+        self.notes: dict[int, str] = {}
         self._pending: list[Transaction] = []
 
     def check(self, generation: int, member_id: str) -> None:
@@ -187,9 +195,12 @@ class Group:
         if generation != self.generation:
             raise Refused(KafkaError.ILLEGAL_GENERATION, "illegal generation")
 
-    def hold(self, transaction: Transaction, offsets: Mapping[int, int]) -> None:
-        """Offsets of a transaction: pending until it is decided."""
+    def hold(
+        self, transaction: Transaction, offsets: Mapping[int, int], notes: Mapping[int, str] = {}
+    ) -> None:
+        """Offsets of a transaction: pending until it is decided; one without a note has an empty one."""
         transaction.offsets.update(offsets)
+        transaction.notes.update({partition: notes.get(partition, "") for partition in offsets})
         if transaction not in self._pending:
             self._pending.append(transaction)
 
@@ -199,6 +210,7 @@ class Group:
             self._pending.remove(transaction)
             if transaction.state == COMMITTED:
                 self.committed.update(transaction.offsets)
+                self.notes.update(transaction.notes)
 
     def is_pending(self, partitions: Iterable[int]) -> bool:
         """Whether offsets of these partitions are in an open transaction."""
@@ -294,13 +306,18 @@ class Broker:
         return self.log(*place).append(key, value, headers, transaction)
 
     def add_offsets(
-        self, transactional_id: str, epoch: int, offsets: Mapping[int, int], membership: tuple[int, str]
+        self,
+        transactional_id: str,
+        epoch: int,
+        offsets: Mapping[int, int],
+        membership: tuple[int, str],
+        notes: Mapping[int, str] = {},
     ) -> None:
         """Source offsets for the open transaction; refused under a stale membership."""
         transaction = self._producer(transactional_id, epoch).transaction
         assert transaction is not None
         self.group.check(*membership)
-        self.group.hold(transaction, offsets)
+        self.group.hold(transaction, offsets, notes)
 
     def end(self, transactional_id: str, epoch: int, state: str) -> None:
         """Commit or abort."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 
-from tests.harness.compare import Difference, compare_changes, compare_dead_letters
+from tests.harness.compare import Change, Difference, compare_changes, compare_dead_letters
 from tests.harness.history import History, RecordModel, history
 from tests.harness.topics import Message
 from tests.simulation.broker import Entry, Log, Transaction
@@ -28,17 +28,24 @@ REASONS = frozenset(str(reason) for reason in Reason)
 
 def check(world: World) -> None:
     """All invariants on a world that has caught up. Raises Violation."""
-    published = _messages(world, world.settings.output_topic)
-    letters = _messages(world, world.settings.dlq_topic)
-    wanted = history(_messages(world, world.settings.input_topic), world.settings)
+    wanted = history(input_of(world), world.settings)
+    check_messages(world, wanted)
+    _check_state(world)
+    _check_certificates(world)
+
+
+def check_messages(world: World, wanted: History) -> None:
+    """What was published is what the input led to, each exactly once and in its transaction. Raises Violation."""
+    published = messages_of(world, world.settings.output_topic)
+    letters = messages_of(world, world.settings.dlq_topic)
     if world.setup.emit == "every":
-        _raise_first(compare_changes(wanted.changes, published))
+        at_once, at_end = _to_be_published(world, wanted)
+        _raise_first(compare_changes(at_end + at_once, published))
     _raise_first(compare_dead_letters(wanted.dead_letters, letters))
     world.seen["changes published"] += len(published)
     world.seen["dead letters"] += len(letters)
-    _check_transactions(world, _expected(world, wanted))
-    _check_state(world)
-    _check_certificates(world)
+    _, at_end = _to_be_published(world, wanted)
+    _check_transactions(world, _expected(world, wanted), {change.ce_id for change in at_end})
 
 
 def _raise_first(differences: Iterable[Difference]) -> None:
@@ -46,7 +53,28 @@ def _raise_first(differences: Iterable[Difference]) -> None:
         raise Violation(difference.invariant, f"{difference.kind} {difference.where}: {difference.detail}")
 
 
-def _messages(world: World, topic: str) -> list[Message]:
+def _to_be_published(world: World, wanted: History) -> tuple[list[Change], list[Change]]:
+    """The changes that are published when they happen, and at the end of a replay."""
+    if world.replay is None:
+        return wanted.changes, []
+    return world.replay.at_once(wanted.changes), world.replay.at_end(wanted.changes)
+
+
+def input_of(world: World) -> list[Message]:
+    """What was to be read: of a replay not what lies before its beginning, and until it is over nothing from its ends on."""
+    found = messages_of(world, world.settings.input_topic)
+    if world.replay is None:
+        return found
+    ranges = world.replay.ranges
+    return [
+        message
+        for message in found
+        if ranges[message.partition].first <= message.offset
+        and (message.offset < ranges[message.partition].end or not world.is_bounded)
+    ]
+
+
+def messages_of(world: World, topic: str) -> list[Message]:
     """All that a committed reader sees."""
     return [
         Message(topic, partition, *_record(entry), entry.headers)
@@ -65,10 +93,17 @@ Identity = tuple[str, bytes | None]
 """What says which message it is, and its value where it is not known otherwise what that must be."""
 
 
-def _check_transactions(world: World, expected: Callable[[int, int, int], list[Identity]]) -> None:
-    """A transaction's offsets say which records it is about: it must hold what these lead to, and nothing else."""
-    found = {p: _by_transaction(world, p) for p in world.partitions}
+def _check_transactions(
+    world: World, expected: Callable[[int, int, int], list[Identity]], passed_over: Container[str]
+) -> None:
+    """A transaction's offsets say which records it is about: it must hold what these lead to, and nothing else.
+
+    What is published at the end of a replay is passed over, by its `ce_id`.
+    """
+    found = {p: _by_transaction(world, p, passed_over) for p in world.partitions}
     done: dict[int, int] = defaultdict(int)
+    if world.replay is not None:
+        done.update({partition: one.first for partition, one in world.replay.ranges.items()})
     for transaction in world.broker.decided:
         for partition, end in sorted(transaction.offsets.items()):
             wanted = expected(partition, done[partition], end)
@@ -80,7 +115,9 @@ def _check_transactions(world: World, expected: Callable[[int, int, int], list[I
                 )
 
 
-def _by_transaction(world: World, partition: int) -> dict[Transaction | None, list[Identity]]:
+def _by_transaction(
+    world: World, partition: int, passed_over: Container[str]
+) -> dict[Transaction | None, list[Identity]]:
     """The messages of each transaction: summary changes, then dead letters."""
     found: dict[Transaction | None, list[Identity]] = defaultdict(list)
     for topic, header in (
@@ -90,7 +127,9 @@ def _by_transaction(world: World, partition: int) -> dict[Transaction | None, li
         for entry in world.broker.log(topic, partition).history:
             if not entry.is_marker:
                 value = entry.value if world.setup.emit == "coalesced" else None
-                found[entry.transaction].append((dict(entry.headers)[header].decode(), value))
+                identity = dict(entry.headers)[header].decode()
+                if identity not in passed_over:
+                    found[entry.transaction].append((identity, value))
     return found
 
 
@@ -99,8 +138,10 @@ def _expected(world: World, wanted: History) -> Callable[[int, int, int], list[I
     if world.setup.emit == "coalesced":
         return _coalesced(world)
 
+    at_once, _ = _to_be_published(world, wanted)
+
     def every(partition: int, first: int, end: int) -> list[Identity]:
-        changes = [c.ce_id for c in wanted.changes if c.partition == partition and first <= c.sequence < end]
+        changes = [c.ce_id for c in at_once if c.partition == partition and first <= c.sequence < end]
         sources = [letter.source for letter in wanted.dead_letters]
         letters = [str(s.offset) for s in sources if s.partition == partition and first <= s.offset < end]
         return [(identity, None) for identity in changes + letters]

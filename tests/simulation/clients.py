@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from aiokafka.errors import NodeNotReadyError
 from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 from faust.types import TP
 
@@ -102,9 +103,10 @@ class Producer:
         (generation,) = struct.unpack_from("<i", metadata, len(b"CGMDv2:"))
         _, member_id, *_ = metadata[len(b"CGMDv2:") + 4 :].split(b"\0")
         wanted = {offset.partition: offset.offset for offset in offsets}
+        notes = {offset.partition: offset.metadata or "" for offset in offsets}
+        member = generation, member_id.decode()
         self._process.call(
-            "offsets",
-            lambda: self._broker.add_offsets(self._id, self._epoch, wanted, (generation, member_id.decode())),
+            "offsets", lambda: self._broker.add_offsets(self._id, self._epoch, wanted, member, notes)
         )
 
     def commit_transaction(self, timeout: float) -> None:
@@ -212,6 +214,7 @@ class Consumer:
                     topic=p.topic,
                     partition=p.partition,
                     offset=group.committed.get(p.partition, -1001),
+                    metadata=group.notes.get(p.partition, ""),
                     error=None,
                 )
                 for p in partitions
@@ -256,11 +259,37 @@ class SimulatedThread(ConsumerThread):
         super().__init__()
         self._process = process
         self.fetch_records = 1
+        self.told: dict[
+            TP, tuple[int, int]
+        ] = {}  # where a log ended by the last fetch: its stable part, all of it
 
     def assign(self, generation: int, member_id: str, assigned: set[TP]) -> None:
         """A new assignment; nothing is fetched before a seek."""
         self.generation, self.member_id, self.assigned = generation, member_id, set(assigned)
         self.positions.clear()
+        self.told.clear()
+
+    @property
+    def _client(self) -> Any:
+        """aiokafka's, as far as one asks for a partition alone."""
+        cluster = SimpleNamespace(leader_for_partition=lambda tp: 1)
+        return SimpleNamespace(cluster=cluster, send=self._send)
+
+    async def _send(self, node: int, request: Any) -> Any:
+        """The answer to a fetch of one partition, as the newest protocol has it; aborted records and markers are in it too."""
+        ((topic, ((partition, offset, _),)),) = request._topics
+        broker = self._process.broker
+
+        def answer() -> Any:
+            if broker.is_away("logs"):
+                raise NodeNotReadyError("nobody leads it")
+            log = broker.log(topic, partition)
+            stable = log.stable_end
+            held = any(offset <= entry.offset < stable for entry in log.entries)
+            told = (partition, 0, log.end, stable, 0, [], -1, b"batches" if held else b"")
+            return SimpleNamespace(topics=[(topic, [told])])
+
+        return self._process.call("fetch", answer)
 
     async def getmany(self, tps: set[TP], timeout: float) -> dict[TP, list[Fetched]]:
         """One fetch: positions move with it, whoever moves them meanwhile."""
@@ -283,8 +312,10 @@ class SimulatedThread(ConsumerThread):
             return found  # aiokafka asks others, in silence
         for tp in tps:
             log = self._process.broker.log(tp.topic, tp.partition)
-            entries, position = log.read(self.positions.get(tp, 0), self.fetch_records)
-            self.positions[tp] = position
+            self.told[tp] = log.stable_end, log.end
+            before = self.positions.get(tp, 0)
+            entries, after = log.read(before, self.fetch_records)
+            self.positions[tp] = max(before, log.last_before(after) + 1)  # a hole at the end moves nobody
             if entries:
                 found[tp] = [Fetched(*tp, e.offset, int(e.at * 1000), e.key, e.value) for e in entries]
         return found

@@ -21,9 +21,11 @@ from worker.processing import row_writer
 from worker.processing.partitions import Partitions
 from worker.processing.processor import Processor
 from worker.processing.summaries import Summaries
+from worker.state.keys import APPLIED
 from worker.stream.commit import Commit
 from worker.stream.consumer import GuardedConsumer
 from worker.stream.delivery import Delivery
+from worker.stream.ending import Ending
 from worker.stream.gate import OFFSET_KEY, Gate
 from worker.stream.settlement import Settlement
 from worker.stream.takeover import Takeover
@@ -229,6 +231,78 @@ def caches_kept_over_a_doubt() -> AbstractContextManager[Any]:
     )
 
 
+def open_transactions_below_the_end_passed_over() -> AbstractContextManager[Any]:
+    """A partition whose last stable offset lies below its end is finished."""
+    return patch.object(GuardedConsumer, "_stable_end", lambda self, partition: 10**9)
+
+
+def records_beyond_the_end_handed_over() -> AbstractContextManager[Any]:
+    """What lies beyond the end is processed too."""
+    guard = GuardedConsumer._guard
+
+    def unbounded(self: Any, fetched: Any, tenure: Any) -> Any:
+        ends = {tail: tail.end for tail in self._tails.values()}
+        for tail in ends:
+            tail.end = 10**9
+        try:
+            return guard(self, fetched, tenure)
+        finally:
+            for tail, end in ends.items():
+                tail.end = end
+
+    return patch.object(GuardedConsumer, "_guard", unbounded)
+
+
+def notes_forgotten() -> AbstractContextManager[Any]:
+    """The account is kept in memory, and not committed."""
+    commit = TransactionalProducer.commit
+
+    def without(self: Any, *arguments: Any) -> dict[int, int]:
+        *others, _notes = arguments
+        return commit(self, *others, {})
+
+    return patch.object(TransactionalProducer, "commit", without)
+
+
+def finals_apart_from_their_rows() -> AbstractContextManager[Any]:
+    """What is published at the end goes out in one transaction, and its row away in the next."""
+    finish = Processor.finish
+
+    def in_two(self: Any, partition: int, end: int) -> Any:
+        batch = finish(self, partition, end)
+        if not batch.messages or getattr(self, "is_published", False):
+            self.is_published = False
+            return replace(batch, messages=[])
+        self.is_published = True
+        applied = self._partitions[partition].next_offset or 0
+        rows = {
+            key: value for key, value in batch.rows[partition].items() if value is not None and key != APPLIED
+        }
+        return replace(batch, rows={partition: rows}, next_offsets={partition: applied}, is_end=False)
+
+    return patch.object(Processor, "finish", in_two)
+
+
+def finals_of_deleted_entities() -> AbstractContextManager[Any]:
+    """The last change of an entity outlives it."""
+    put = row_writer.put_last_change
+
+    def keeping(pending: Any, entity: bytes, change: Any) -> None:
+        if change is not None:
+            put(pending, entity, change)
+
+    return patch.object(row_writer, "put_last_change", keeping)
+
+
+def ends_with_its_own_partitions() -> AbstractContextManager[Any]:
+    """A process ends when nothing is left to be done here, whatever the others have to do."""
+
+    async def here(self: Any) -> bool:
+        return True
+
+    return patch.object(Ending, "_is_over", here)
+
+
 def _isolation(wanted: str, options: Any, level: str) -> AbstractContextManager[Any]:
     """Consumers that are asked for at the wanted level with these options read at another."""
     standalone_consumer = Clients.standalone_consumer
@@ -271,6 +345,19 @@ MUTATIONS: dict[str, Mutation] = {
         caches_kept_over_a_doubt,
     )
 }
+
+REPLAY_MUTATIONS: dict[str, Mutation] = {
+    mutation.__name__: mutation
+    for mutation in (
+        open_transactions_below_the_end_passed_over,
+        records_beyond_the_end_handed_over,
+        notes_forgotten,
+        finals_apart_from_their_rows,
+        finals_of_deleted_entities,
+        ends_with_its_own_partitions,
+    )
+}
+"""Those that replays bring to light."""
 
 FOCUS = {
     "no_seek_back_after_a_dropped_fetch": "slow_fetch",

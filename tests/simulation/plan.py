@@ -6,11 +6,12 @@ steps are taken out of it, and a failing one can be made small.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
 from tests.simulation.load import Load
+from worker.processing.config import Emit
 
 POINTS = {
     "init": 1,
@@ -41,6 +42,8 @@ MOVES = (
 )
 """What a broker may lead, and hand over when it goes; the last is a cluster that is not there."""
 
+EMITS: tuple[Emit, ...] = ("every", "every", "final", "final", "coalesced", "none")
+
 
 class Step(NamedTuple):
     """Something that happens: a method of `World` and its arguments."""
@@ -66,7 +69,14 @@ class Setup:
     batch_bytes: int = 10**6
     batch_linger_ms: int = 0
     restore_rows: int = 1000
+    transaction_records: int = 50_000
     shuffle: int = 1
+    replay: Emit | None = None
+    """A bounded run that publishes so, and then an endless one; None: an endless one from the beginning."""
+    skipped: int = 0
+    """Offsets that a replay leaves out at the beginning of each partition."""
+    short: int = 0
+    """Offsets before the end of each partition at which a replay ends."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,25 @@ class Plan:
     seed: int
     setup: Setup
     steps: tuple[Step, ...]
+
+
+def draw_replay(seed: int, focus: str | None = None) -> Plan:
+    """The plan of a seed as a replay: before the first worker starts there is a history, and it goes on meanwhile."""
+    plan = draw_plan(seed, focus)
+    random = Random(f"replay {seed}")
+    emit = random.choice(EMITS)
+    setup = replace(
+        plan.setup,
+        emit="coalesced" if emit == "coalesced" else "every",
+        replay=emit,
+        skipped=random.choice((0, 0, 0, 5)),
+        short=random.choice((0, 0, 0, 3, 9)),
+        transaction_records=random.choice((2, 50_000)),
+    )
+    drawing = _Drawing(random, setup, None)
+    history = tuple(drawing.history() for _ in range(random.choice((0, 20, 50, 80))))
+    steps = tuple(step for step in plan.steps if step.kind != "rewind")  # who does that starts a replay over
+    return Plan(seed, setup, history + steps)
 
 
 def draw_plan(seed: int, focus: str | None = None) -> Plan:
@@ -117,6 +146,11 @@ class _Drawing:
         (kind,) = self._random.choices(list(kinds), list(kinds.values()))
         together = {"zombie": self._zombie, "slow_fetch": self._slow_fetch, "absence": self._absence}
         return together[kind]() if kind in together else [self._step(kind)]
+
+    def history(self) -> Step:
+        """The next step of what is there before anybody reads it."""
+        (kind,) = self._random.choices(("produce", "upstream", "hole"), (20, 3, 1))
+        return self._step(kind)
 
     def _step(self, kind: str) -> Step:
         arguments: tuple[Any, ...] = getattr(self, f"_{kind}", tuple)()

@@ -27,12 +27,14 @@ from worker.limits import Limit
 from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.state import TABLE_NAME
+from worker.stream.bounded import ENDLESS, Course
 from worker.stream.consumer import GuardedConsumer
+from worker.stream.ending import Ending
 from worker.stream.table import CommittedTable
 
 BUFFERED = 2
 """Micro-batches that wait for the agent."""
-BACKGROUND = ("fetch", "standby")
+BACKGROUND = ("fetch", "standby", "ending")
 """Fibers that never end."""
 LED = {
     "init": ("transactions",),
@@ -152,10 +154,20 @@ class Process:
         contested: there was, or is, another process with its instance id: one of the two may end.
         calm: nothing may happen to it any more.
         core: how the core decided the steps of each committed micro-batch.
+        over: its bounded run came to its end; `on_end` is called then.
+
+    Args:
+        plot: the course of its run.
     """
 
     def __init__(
-        self, settings: Settings, partitions: int, broker: Broker, disk: Disk, seen: Counter[str]
+        self,
+        settings: Settings,
+        partitions: int,
+        broker: Broker,
+        disk: Disk,
+        seen: Counter[str],
+        plot: Callable[[Process], Course] = lambda _: ENDLESS,
     ) -> None:
         self.name = settings.instance_id
         self.broker = broker
@@ -169,17 +181,19 @@ class Process:
         self.held: Assignment | None = None
         self.restore_rows = 7
         self.restored: Callable[[Process], None] = lambda _: None
+        self.over = False
+        self.on_end: Callable[[], None] = lambda: None
         self.tell: Callable[[str], None] = lambda _: None
         self.buffer: deque[Any] = deque()
         self.core: list[Counters] = []
         self.seen = seen
         self._suspended = True
-        self._put_together(settings, partitions)
+        self._put_together(settings, partitions, plot(self))
 
-    def _put_together(self, settings: Settings, partitions: int) -> None:
+    def _put_together(self, settings: Settings, partitions: int, course: Course) -> None:
         databases = Databases(self, self.disk)
         self.worker = worker = assemble(
-            settings, partitions, None, _Metrics(self), surroundings_of(self, databases)
+            settings, partitions, None, _Metrics(self), surroundings_of(self, databases), course
         )
         self.input_topic, self.changelog = worker.logs.input.topic, worker.logs.changelog.topic
         app: Any = App(self)
@@ -393,6 +407,19 @@ class Process:
             raise Ended(cause) from cause
         self.enter()
         self.spawn("fetch", lambda: self.consumer._drain_messages(SimpleNamespace(should_stop=False)))
+        course = self.worker.course
+        if course.ends:
+            ending = Ending(
+                course, self.worker.assignment, course.open_partitions, self._end, self.worker.surroundings
+            )
+            self.spawn("ending", ending.watch)
+
+    def _end(self) -> None:
+        """The end of a bounded run."""
+        self.on_end()
+        self.over = True
+        if not self.stopping:
+            self.stop()
 
     def stop(self) -> None:
         """SIGTERM."""

@@ -7,7 +7,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from tests.simulation.checks import check, check_restored, check_told
-from tests.simulation.plan import Plan, draw_plan
+from tests.simulation.checks_of_replays import check_end, check_over
+from tests.simulation.plan import Plan, draw_plan, draw_replay
 from tests.simulation.shrink import shrink
 from tests.simulation.surroundings import silence
 from tests.simulation.world import Violation, World, settings_of
@@ -33,6 +34,7 @@ def run_plan(plan: Plan, *, tell: bool = False) -> Verdict:
     world = World(plan, settings_of(plan.setup), tell=tell)
     world.on_takeover = check_restored
     world.on_moment = check_told
+    world.on_end, world.on_over = check_end, check_over
     violation = None
     with silence():
         try:
@@ -45,14 +47,14 @@ def run_plan(plan: Plan, *, tell: bool = False) -> Verdict:
     return Verdict(violation, world.seen, world.story)
 
 
-def run_seed(seed: int, focus: str | None = None) -> Verdict:
-    """Simulate a seed, full of one kind of step perhaps."""
-    return run_plan(draw_plan(seed, focus))
+def run_seed(seed: int, focus: str | None = None, *, replay: bool = False) -> Verdict:
+    """Simulate a seed, full of one kind of step perhaps, or as a replay."""
+    return run_plan((draw_replay if replay else draw_plan)(seed, focus))
 
 
-def smallest(seed: int, seconds: float = 30.0) -> tuple[Plan, Verdict]:
+def smallest(seed: int, seconds: float = 30.0, *, replay: bool = False) -> tuple[Plan, Verdict]:
     """A failing seed's smallest plan that fails in the same way, and its verdict with the story."""
-    plan = draw_plan(seed)
+    plan = (draw_replay if replay else draw_plan)(seed)
     kind = run_plan(plan).kind
     small = shrink(plan, lambda candidate: run_plan(candidate).kind == kind, seconds)
     return small, run_plan(small, tell=True)
@@ -63,5 +65,6 @@ def report(seed: int, plan: Plan, verdict: Verdict) -> str:
     lines = [f"seed {seed} fails: {verdict.violation}", "", f"with {plan.setup}", "the steps:"]
     lines += [f"  {step}" for step in plan.steps]
     lines += ["", "what happened:", *(f"  {line}" for line in verdict.story)]
-    lines += ["", f"again: python -m tests.simulation --seed {seed}"]
+    option = "" if plan.setup.replay is None else " --replay"
+    lines += ["", f"again: python -m tests.simulation{option} --seed {seed}"]
     return "\n".join(lines)

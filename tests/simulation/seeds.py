@@ -14,14 +14,14 @@ WORST = "rounds to catch up"
 """Not a count: the most that any seed took."""
 
 
-def run_chunk(first: int, count: int) -> tuple[list[int], Counter[str], int]:
+def run_chunk(first: int, count: int, replay: bool) -> tuple[list[int], Counter[str], int]:
     """Simulate some seeds: those that fail, what happened in all, and how many there were."""
     from tests.simulation.run import run_seed
 
     gc.disable()  # next to no cycles come of a seed; they are collected once a chunk
     failed, total = [], Counter[str]()
     for seed in range(first, first + count):
-        verdict = run_seed(seed)
+        verdict = run_seed(seed, replay=replay)
         if verdict.violation is not None:
             failed.append(seed)
         add(total, verdict.seen)
@@ -37,14 +37,14 @@ def add(total: Counter[str], seen: Counter[str]) -> None:
 
 
 def run_seeds(
-    first: int, count: int, processes: int, on_done: Callable[[int], None]
+    first: int, count: int, processes: int, on_done: Callable[[int], None], *, replay: bool = False
 ) -> tuple[list[int], Counter[str]]:
-    """Simulate seeds: those that fail, and what happened in all; stops early when some have failed."""
+    """Simulate seeds, as replays perhaps: those that fail, and what happened in all; stops early when some have failed."""
     os.environ["OMP_NUM_THREADS"] = "1"  # the processes inherit it; their matrices are tiny
     failed: list[int] = []
     total: Counter[str] = Counter()
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        for some, seen, done in _results(pool, first, count):
+        for some, seen, done in _results(pool, first, count, replay):
             failed += some
             add(total, seen)
             on_done(done)
@@ -55,9 +55,9 @@ def run_seeds(
 
 
 def _results(
-    pool: ProcessPoolExecutor, first: int, count: int
+    pool: ProcessPoolExecutor, first: int, count: int, replay: bool
 ) -> Iterator[tuple[list[int], Counter[str], int]]:
     starts = range(first, first + count, CHUNK)
-    jobs = [pool.submit(run_chunk, start, min(CHUNK, first + count - start)) for start in starts]
+    jobs = [pool.submit(run_chunk, start, min(CHUNK, first + count - start), replay) for start in starts]
     for job in as_completed(jobs):
         yield job.result()

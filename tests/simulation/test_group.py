@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -37,7 +38,7 @@ class SplitWorld(World):
             return True
         return super()._is_overtaken(process)
 
-    def calm(self) -> None:
+    def calm(self, is_done: Callable[[], bool]) -> None:
         """Nothing: it ends with its last step."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from itertools import islice
+from itertools import islice, product
 
 import pytest
 from rich.console import Console
@@ -12,14 +12,14 @@ from rich.console import Console
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.simulation.__main__ import look_at
 from tests.simulation.broker import Broker, Clock, Refused
-from tests.simulation.mutations import FOCUS, MUTATIONS
-from tests.simulation.plan import Plan, Setup, Step, draw_plan
+from tests.simulation.mutations import FOCUS, MUTATIONS, REPLAY_MUTATIONS
+from tests.simulation.plan import Plan, Setup, Step, draw_plan, draw_replay
 from tests.simulation.run import report, run_plan, run_seed, smallest
 from tests.simulation.seeds import run_seeds
 from tests.simulation.shrink import shrink
 
 SEEDS = 160
-MUTATION_SEEDS = 200
+MUTATION_SEEDS = 400
 
 UPSERT = b'{"type":"review.upserted","entity_id":"a","review_id":"r","sentences":[{"text":"x","embedding":[1,0,0,0]}]}'
 
@@ -33,6 +33,22 @@ def test_every_invariant_holds(first: int) -> None:
         )
 
 
+@pytest.mark.parametrize("first", range(0, SEEDS, 40))
+def test_every_invariant_holds_in_replays(first: int) -> None:
+    for seed in range(first, first + 40):
+        verdict = run_seed(seed, replay=True)
+        assert verdict.violation is None, (
+            f"seed {seed}: {verdict.violation}; python -m tests.simulation --replay --seed {seed}"
+        )
+
+
+@pytest.mark.parametrize("name", REPLAY_MUTATIONS)
+def test_a_rule_of_replays_taken_out_is_found(name: str) -> None:
+    with REPLAY_MUTATIONS[name]():
+        failing = (s for s in range(MUTATION_SEEDS) if run_seed(s, FOCUS.get(name), replay=True).violation)
+        assert list(islice(failing, 1)), f"{name}: {MUTATION_SEEDS} seeds without a finding"
+
+
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_rule_taken_out_is_found(name: str) -> None:
     with MUTATIONS[name]():
@@ -42,8 +58,8 @@ def test_a_rule_taken_out_is_found(name: str) -> None:
 
 
 def test_a_seed_is_the_same_every_time() -> None:
-    for seed in range(5):
-        one, other = run_plan(draw_plan(seed), tell=True), run_plan(draw_plan(seed), tell=True)
+    for seed, draw in product(range(5), (draw_plan, draw_replay)):
+        one, other = run_plan(draw(seed), tell=True), run_plan(draw(seed), tell=True)
         assert one.story == other.story
         assert one.seen == other.seen
 

@@ -27,10 +27,12 @@ from tests.simulation.fibers import Killed
 from tests.simulation.load import DIMENSION
 from tests.simulation.plan import Plan, Setup
 from tests.simulation.process import Assignment, Fault, Process
+from tests.simulation.replay import SharedReplay, names_of
 from tests.simulation.surroundings import Ended
 from worker.coversumm import Counters
 from worker.kafka.topics import changelog_topic
 from worker.settings import Settings
+from worker.stream.bounded import ENDLESS, Course
 
 ROUNDS = 300
 """In which the workers must have caught up after the last fault; one is about a third of a second."""
@@ -50,7 +52,13 @@ class Violation(AssertionError):
 
 
 def settings_of(setup: Setup) -> Settings:
-    """The worker's settings in a run."""
+    """The worker's settings in a run; in a replay those that it makes of the live worker's."""
+    live = live_settings(setup)
+    return live if setup.replay is None else names_of(live, setup.replay).settings
+
+
+def live_settings(setup: Setup) -> Settings:
+    """Those of a worker that is not a replay's."""
     return Settings(
         app_id="app",
         input_topic="reviews",
@@ -65,6 +73,7 @@ def settings_of(setup: Setup) -> Settings:
         cache_bytes=setup.cache_bytes,
         batch_bytes=setup.batch_bytes,
         batch_linger_ms=setup.batch_linger_ms,
+        transaction_records=setup.transaction_records,
     )
 
 
@@ -77,6 +86,9 @@ class World:
         core: how the core decided the steps of each committed micro-batch.
         on_takeover: called with every process that has taken over partitions.
         on_moment: called now and then with a process, wherever its fibers stand.
+        on_end: called with every process that takes its replay for over.
+        on_over: called when all have ended, before an endless worker goes on.
+        replay: None where there is none; `is_bounded` until it is over.
     """
 
     def __init__(self, plan: Plan, settings: Settings, *, tell: bool = False) -> None:
@@ -96,6 +108,13 @@ class World:
         self.core: list[Counters] = []
         self.on_takeover: Callable[[World, Process], None] = lambda _, __: None
         self.on_moment: Callable[[World, Process], None] = lambda _, __: None
+        self.on_end: Callable[[World], None] = lambda _: None
+        self.on_over: Callable[[World], None] = lambda _: None
+        self.replay: SharedReplay | None = None
+        if self.setup.replay is not None:
+            names = names_of(live_settings(self.setup), self.setup.replay)
+            self.replay = SharedReplay(names, self.setup, self.broker)
+        self.is_bounded = self.replay is not None
         self._moments = 0
         self._away: set[int] = set()
         self._shuffle = self.setup.shuffle
@@ -121,10 +140,21 @@ class World:
                 self.tell(f"-- {step}")
                 getattr(self, f"step_{step.kind}")(*step.arguments)
                 self._pass_time(STEP_SECONDS)
-            self.calm()
+            if self.is_bounded:
+                self.calm(self._have_all_ended)
+                self.on_over(self)
+                self._go_on_without_end()
+            self.calm(self._is_caught_up)
         except BaseException:
             self.close()
             raise
+
+    def _go_on_without_end(self) -> None:
+        """An endless worker under the same group takes over what the replay has made."""
+        self.tell("-- without an end")
+        for zombie in list(self.zombies):
+            self._bury(zombie)
+        self.is_bounded = False
 
     def tell(self, line: str) -> None:
         """One more line of the story."""
@@ -137,8 +167,8 @@ class World:
             if process is not None:
                 process.kill()
 
-    def calm(self) -> None:
-        """No fault any more: the workers must catch up. Raises Violation."""
+    def calm(self, is_done: Callable[[], bool]) -> None:
+        """No fault any more: the workers must be done in time. Raises Violation."""
         self.tell("-- calm")
         for transaction in self._upstream.values():
             self.broker.decide(transaction, COMMITTED)
@@ -154,10 +184,13 @@ class World:
             for zombie in list(self.zombies):
                 self._go_on(zombie, round_, 50)
             self._pass_time(STEP_SECONDS)
-            if self._is_caught_up():
+            if is_done():
                 self.seen["rounds to catch up"] = round_ + 1
                 return
-        raise Violation("I7", f"not caught up {ROUNDS} rounds after the last fault: {self._state()}")
+        raise Violation("I7", f"not done {ROUNDS} rounds after the last fault: {self._state()}")
+
+    def _have_all_ended(self) -> bool:
+        return all(process is not None and process.dead and process.over for process in self.workers)
 
     def _is_caught_up(self) -> bool:
         group = self.broker.group
@@ -201,14 +234,19 @@ class World:
         yield from self.zombies
 
     def _worker(self, number: int) -> Process | None:
-        """The worker of a number; a dead one is started again, unless it is away."""
+        """The worker of a number; a dead one is started again, unless it is away, or the end of its run has come."""
         process = self.workers[number]
         if (process is None or process.dead) and number in self._away:
+            return None
+        if process is not None and process.dead and process.over and self.is_bounded:
             return None
         if process is None or process.dead:
             self.seen["started"] += 1
             settings = replace(self.settings_of_worker(number), instance_id=f"w{number}")
-            process = Process(settings, self.setup.partitions, self.broker, self.disks[number], self.seen)
+            process = Process(
+                settings, self.setup.partitions, self.broker, self.disks[number], self.seen, self._plot
+            )
+            process.on_end = lambda: self.on_end(self)
             process.restore_rows = self.setup.restore_rows
             process.armed = self.armed
             process.core = self.core
@@ -219,6 +257,10 @@ class World:
             process.start()
             self._look_at(process)
         return process
+
+    def _plot(self, process: Process) -> Course:
+        """The course of a worker; the first one of a replay says where it ends, for all."""
+        return self.replay.course(process) if self.replay is not None and self.is_bounded else ENDLESS
 
     def settings_of_worker(self, number: int) -> Settings:
         """Of all workers the same."""

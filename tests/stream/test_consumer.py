@@ -23,6 +23,7 @@ from worker.errors import Crash, SurroundingsError
 from worker.kafka.membership import Membership
 from worker.kafka.offsets import Start
 from worker.stream.assignment import Tenure
+from worker.stream.bounded import ENDLESS, Course
 from worker.stream.consumer import GuardedConsumer, GuardedTransport
 from worker.stream.micro_batch import MicroBatch
 
@@ -82,10 +83,16 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
 class Rig:
     """A guarded consumer on a `FakeThread`, and the rebalances that Faust drives it through."""
 
-    def __init__(self, app: Any, logs: dict[TP, list[int]], thread: FakeThread | None = None) -> None:
+    def __init__(
+        self,
+        app: Any,
+        logs: dict[TP, list[int]],
+        thread: FakeThread | None = None,
+        course: Course = ENDLESS,
+    ) -> None:
         self.batches: list[MicroBatch] = []
         self.thread = made = thread or FakeThread(logs)
-        self.parts = parts = Parts(Path(app.conf.datadir))
+        self.parts = parts = Parts(Path(app.conf.datadir), course=course)
         self.held = parts.assignment
         transport = GuardedTransport(app.conf.broker_consumer, app, parts.worker())
 
@@ -398,6 +405,25 @@ async def test_a_jump_between_two_merged_fetches_is_read_again_too(app: Any) -> 
     first = await rig.poll()
     rig.consumer._linger_seconds = 0
     assert (offsets(first), offsets(await rig.poll())) == ([0, 1, 2, 3, 4], [5, 6, 7, 8])
+
+
+@pytest.mark.asyncio
+async def test_gaps_at_the_head_and_between_merged_fetches_do_not_wait_for_each_other(app: Any) -> None:
+    """Each asks for a fetch of its own: the question of the second must not be taken for the answer to the first."""
+
+    class Few(FakeThread):
+        def read(self, tp: TP) -> list[Fetched]:
+            records = super().read(tp)[:2]
+            if records:
+                self.positions[tp] = records[-1].offset + 1
+            return records
+
+    log = {A: [1, 2, 4, 5, 7, 8]}
+    rig = Rig(app, log, Few(log))
+    await rig.join({0: 0})
+    rig.consumer._linger_seconds = 1e-6
+    found = [offset for _ in range(30) for offset in offsets(await rig.poll())]
+    assert found == log[A]
 
 
 @pytest.mark.asyncio
@@ -736,7 +762,7 @@ async def test_lag_can_be_asked_for_at_any_moment_of_a_rebalance(app: Any) -> No
     """The watchdog's thread asks, and would die of an exception: aiokafka's own methods assert the assignment."""
     rig = Rig(app, {A: [], B: []})
     subscriptions = SubscriptionState()
-    rig.thread._subscription = subscriptions  # type: ignore[attr-defined]
+    rig.thread._subscription = subscriptions
 
     def asked() -> tuple[int | None, int, int | None]:
         return rig.consumer.stable_end(0), rig.consumer.undecided(0), rig.consumer.fetch_position(0)

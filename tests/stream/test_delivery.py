@@ -20,6 +20,7 @@ from worker.processing.processor import ProcessedBatch
 from worker.processing.stats import Stats
 from worker.state import FingerprintMismatch
 from worker.stream.assignment import Assignment, Tenure
+from worker.stream.bounded import Ledger, NoLedger
 from worker.stream.commit import Commit
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
@@ -30,6 +31,7 @@ from worker.stream.surroundings import Surroundings
 
 MEMBER = Membership(5, "member")
 NOW = Tenure(3, MEMBER)
+NO_LEDGER = NoLedger()
 MESSAGE = Message("out", 0, b"k", b"v", [])
 
 
@@ -41,8 +43,11 @@ class Rig:
         batch_bytes: int = 1000,
         batch_events: int = 1000,
         takes: int = 1000,
+        ledger: Ledger = NO_LEDGER,
     ) -> None:
         self.log: list[Any] = []
+        self.notes: list[dict[int, str]] = []  # of each transaction
+        self.left: dict[int, int] = {}  # by partition, transactions of its end that are left
         self.takes = takes  # records that the processor takes at once
         self.failures: dict[str, Exception] = {}
         self.ids = Ids()
@@ -81,6 +86,7 @@ class Rig:
                 self.metrics,
                 DeadLetterLog(surroundings.threads),
                 surroundings.clock,
+                ledger,
             ),
             settlement,
             self.metrics.observe_limit,
@@ -101,6 +107,19 @@ class Rig:
         rows = {p: self.rows_of(p) for p in next_offsets}
         return ProcessedBatch([MESSAGE], rows, next_offsets, Stats(), [], len(taken))
 
+    def finish(self, partition: int, end: int) -> ProcessedBatch:
+        self._note("finish", partition, end)
+        self.left[partition] = left = self.left.get(partition, 1) - 1
+        return ProcessedBatch(
+            [MESSAGE],
+            {partition: self.rows_of(partition)},
+            {partition: end if not left else end - 1},
+            Stats(),
+            [],
+            0,
+            not left,
+        )
+
     def committed(self, batch: ProcessedBatch) -> None:
         self._note("caches")
 
@@ -115,8 +134,10 @@ class Rig:
         next_offsets: Mapping[int, int],
         membership: Membership,
         check_topics: Callable[[], None],
+        notes: Mapping[int, str],
     ) -> dict[int, int]:
         self._note("transaction", dict(next_offsets), membership)
+        self.notes.append(dict(notes))
         check_topics()
         assert (list(messages), changelog, input_topic) == ([MESSAGE], "changelog", "in")
         if self.blocked:
@@ -152,6 +173,115 @@ def batch(
 ) -> MicroBatch:
     made = tuple(Record("in", p, offset, 0, b"", b"x" * size) for p, offset in records)
     return MicroBatch(made, starts, {p: offset + 1 for p, offset in records}, tenure)
+
+
+class NotingLedger(NoLedger):
+    """Notes each batch by its number, and keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.told: list[Any] = []
+
+    def notes(self, batch: ProcessedBatch) -> Mapping[int, str]:
+        self.number += 1
+        return dict.fromkeys(batch.next_offsets, f"note {self.number}")
+
+    def committed(self, batch: ProcessedBatch, notes: Mapping[int, str]) -> None:
+        self.told.append((dict(batch.next_offsets), dict(notes)))
+
+
+# -- the end of a bounded run -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_what_is_committed_is_noted_beside_its_offsets_and_then_the_ledger_is_told() -> None:
+    ledger = NotingLedger()
+    rig = Rig(ledger=ledger)
+    rig.take_over(p0=5, p1=8)
+    await rig.delivery.deliver(batch((0, 5), (1, 8), starts={0: 5, 1: 8}))
+    assert rig.notes == [{0: "note 1", 1: "note 1"}]
+    assert ledger.told == [({0: 6, 1: 9}, {0: "note 1", 1: "note 1"})]
+
+
+@pytest.mark.asyncio
+async def test_what_is_not_committed_is_no_matter_of_the_ledger_s() -> None:
+    ledger = NotingLedger()
+    rig = Rig(ledger=ledger)
+    rig.take_over(p0=5)
+    rig.failures = {"transaction": InDoubt("no answer")}
+    await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+    assert ledger.told == []
+
+
+@pytest.mark.asyncio
+async def test_a_partition_is_finished_after_its_last_records_in_as_many_transactions_as_it_takes() -> None:
+    rig = Rig()
+    rig.take_over(p0=5, p1=8)
+    rig.left = {1: 3}
+    last = batch((0, 5), (1, 8), starts={0: 5, 1: 8})
+    last = MicroBatch(last.records, last.starts, {0: 6, 1: 12}, last.tenure, frozenset({1}))
+    await rig.delivery.deliver(last)
+    assert [entry for entry in rig.log if entry[0] in ("process", "finish", "transaction")] == [
+        ("process", [(0, 5), (1, 8)]),
+        ("transaction", {0: 6, 1: 9}, MEMBER),
+        ("finish", 1, 12),
+        ("transaction", {1: 11}, MEMBER),
+        ("finish", 1, 12),
+        ("transaction", {1: 11}, MEMBER),
+        ("finish", 1, 12),
+        ("transaction", {1: 12}, MEMBER),
+    ]
+    assert rig.assignment.positions == {0: 6, 1: 12}
+
+
+@pytest.mark.asyncio
+async def test_partitions_without_records_are_finished_each_by_itself() -> None:
+    rig = Rig()
+    rig.take_over(p0=5, p1=8)
+    await rig.delivery.deliver(MicroBatch((), {1: 8, 0: 5}, {1: 8, 0: 7}, NOW, frozenset({0, 1})))
+    assert [entry for entry in rig.log if entry[0] in ("process", "finish")] == [
+        ("finish", 0, 7),
+        ("finish", 1, 8),
+    ]
+    assert rig.assignment.positions == {0: 7, 1: 8}
+
+
+@pytest.mark.asyncio
+async def test_an_end_that_does_not_follow_what_is_committed_ends_the_process() -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    with pytest.raises(End):
+        await rig.delivery.deliver(MicroBatch((), {0: 6}, {0: 7}, NOW, frozenset({0})))
+    assert rig.steps() == []
+
+
+@pytest.mark.asyncio
+async def test_a_rebalance_ends_an_end_between_two_of_its_transactions() -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    rig.left = {0: 3}
+
+    def revoke(partition: int) -> dict[bytes, bytes | None]:
+        if rig.left[partition] == 1:
+            rig.assignment.revoke()
+        return {}
+
+    rig.rows_of = revoke
+    await rig.delivery.deliver(MicroBatch((), {0: 5}, {0: 7}, NOW, frozenset({0})))
+    assert rig.steps("finish", "transaction") == ["finish", "transaction", "finish", "transaction"]
+    assert rig.assignment.positions == {0: 5}
+
+
+@pytest.mark.asyncio
+async def test_a_doubt_about_an_end_is_settled_and_the_rest_is_for_who_takes_over() -> None:
+    rig = Rig()
+    rig.take_over(p0=5, p1=8)
+    rig.failures = {"transaction": InDoubt("no answer")}
+    await rig.delivery.deliver(MicroBatch((), {0: 5, 1: 8}, {0: 7, 1: 8}, NOW, frozenset({0, 1})))
+    assert [entry for entry in rig.log if entry[0] in ("finish", "settle")] == [
+        ("finish", 0, 7),
+        ("settle", "no answer", {0: 7}),
+    ]
 
 
 # -- the order --------------------------------------------------------------------------------------------------------

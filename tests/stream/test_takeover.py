@@ -20,6 +20,7 @@ from worker.kafka.membership import Membership
 from worker.kafka.offsets import LogBounds, Start
 from worker.state import FingerprintMismatch
 from worker.stream.assignment import Role
+from worker.stream.bounded import NoLedger
 from worker.stream.gate import CHANGELOG_ID_KEY, OFFSET_KEY
 from worker.stream.takeover import PAUSE_SECONDS
 
@@ -462,6 +463,22 @@ async def test_state_at_or_ahead_of_the_offsets_is_taken_over(
     rig.processor.applied = {0: applied}
     await rig.takeover.begin_processing({0: start})
     assert rig.assignment.positions == {0: start.offset}
+
+
+@pytest.mark.asyncio
+async def test_the_ledger_is_told_of_what_is_taken_over_before_anything_is_processed(rig: Rig) -> None:
+    told = []
+
+    class Ledger(NoLedger):
+        def begin(self, starts: Mapping[int, Start]) -> None:
+            assert rig.assignment.positions == {}
+            told.append(dict(starts))
+
+    rig.takeover._ledger = Ledger()
+    start = Start(4, True, 10, "a note")
+    rig.processor.applied = {0: 4}
+    await rig.takeover.begin_processing({0: start})
+    assert told == [{0: start}]
 
 
 @pytest.mark.asyncio

@@ -28,6 +28,8 @@ from worker.cli import (
     history,
     inspect,
     output,
+    promote,
+    replay,
     reset,
     run,
     send,
@@ -44,8 +46,9 @@ from worker.settings import environment_file, unknown_settings
 
 SECTIONS = {
     "To try it": (demo, summarize),
-    "To run it": (config, topics, run, send, vectors),
-    "To look at it": (status, entities, watch, inspect, history, compare, verify),
+    "To run it": (config, topics, run, send),
+    "To build anew": (replay, compare, promote, vectors),
+    "To look at it": (status, entities, watch, inspect, history, verify),
     "When something went wrong": (dlq, reset),
     "Around it": (completion,),
 }

@@ -38,6 +38,7 @@ _FORMS: Final = tuple(
 _NUMBER: Final = re.compile(r"[0-9]{9,13}(?:\.[0-9]+)?", re.ASCII)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_CALENDAR = timedelta(days=146_097)  # of 400 years, after which it repeats itself
 _SECONDS: Final = range(10**8, 10**10)
 """Seconds since 1970 of the years 1973 to 2286: lower numbers may be years, days or ids."""
 _MILLISECONDS: Final = range(10**11, 10**13)
@@ -107,5 +108,11 @@ def milliseconds(timestamp: str) -> int:
     >>> milliseconds("1970-01-02T01:00:00.5+01:00")
     86400500
     """
-    moment = datetime.fromisoformat(timestamp.upper().replace(":60", ":59"))
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    written = timestamp.upper().replace(":60", ":59")
+    cycles = 0
+    if written.startswith(
+        "0000"
+    ):  # a year that the contract knows and `datetime` does not; 400 has the same calendar
+        written, cycles = "0400" + written[4:], 1
+    moment = datetime.fromisoformat(written)
+    return (moment - _EPOCH - cycles * _CALENDAR) // timedelta(milliseconds=1)

@@ -34,6 +34,7 @@ class Ignored(StrEnum):
     UNKNOWN_ENTITY = "unknown_entity"
     UNKNOWN_SENTENCE = "unknown_sentence"
     ALREADY_APPLIED = "already_applied"
+    NOT_SELECTED = "not_selected"  # by a replay of a part of the history; a worker takes everything
 
 
 class Rejected(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
+from msgspec.json import Decoder
 
 from worker.events.fields import EntityId, ReviewId, SentenceId, Timestamp
 from worker.events.inputs import EVENT_TYPES
@@ -68,3 +69,7 @@ class SummaryChanged(Struct, tag_field="type", tag=SUMMARY_CHANGED, frozen=True)
     occurred_at: Timestamp | None
     embedding_model: Annotated[str, Meta(description="The worker's.")] | None
     algorithm: Annotated[str, Meta(extra_json_schema={"const": ALGORITHM})] = ALGORITHM
+
+
+decode_summary = Decoder(SummaryChanged).decode
+"""The body of a `summary.changed` from its bytes. Raises msgspec.DecodeError."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from worker.clock import Clock
+from worker.errors import SurroundingsError
 from worker.kafka.changelog import Apply, ChangelogReader
 from worker.kafka.clients import Clients
 from worker.kafka.first_rows import FirstRow, first_rows
@@ -15,15 +16,42 @@ from worker.kafka.topic_ids import TopicIds
 class InputLog:
     """The input topic as the worker's group reads it."""
 
-    def __init__(self, clients: Clients, topic: str, group: str, clock: Clock = time) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        topic: str,
+        group: str,
+        clock: Clock = time,
+        first: Mapping[int, int] = {},
+        elsewhere: Mapping[int, range] = {},
+        ends: Mapping[int, int] = {},
+    ) -> None:
+        """`first`: by partition where to begin, in place of the log's start; `elsewhere` and `ends`: see `committed_starts`."""
         self.topic = topic
         self._clients = clients
         self._group = group
         self._clock = clock
+        self._first = first
+        self._elsewhere = elsewhere
+        self._ends = ends
 
     def starts(self, partitions: Iterable[int]) -> dict[int, Start]:
         """See `committed_starts`."""
-        return committed_starts(self._clients, self._group, self.topic, partitions, self._clock)
+        found = committed_starts(
+            self._clients, self._group, self.topic, partitions, self._clock, self._elsewhere, self._ends
+        )
+        return {partition: self._begun(partition, start) for partition, start in found.items()}
+
+    def _begun(self, partition: int, start: Start) -> Start:
+        first = self._first.get(partition, start.offset)
+        if start.committed or first == start.offset:
+            return start
+        if first < start.offset and first not in self._elsewhere.get(partition, ()):
+            raise SurroundingsError(
+                f"{self.topic}-{partition} is to be read from offset {first}, and its log begins at {start.offset} by now: the "
+                "records between were removed before they were read"
+            )
+        return start._replace(offset=first)
 
 
 class ChangelogLog:

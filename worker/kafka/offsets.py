@@ -4,10 +4,10 @@ All are asked by standalone consumers, which join no group.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from worker.clock import Clock
 from worker.errors import Crash, SurroundingsError
@@ -25,12 +25,13 @@ BROKER_TIMEOUT_SECONDS = 30
 class Start(NamedTuple):
     """Where an assigned partition is read from: the group's committed offset, or the log's start where there is none.
 
-    `end` is where the log ended for a committed reader.
+    `end` is where the log ended for a committed reader, `note` what was written beside the committed offset.
     """
 
     offset: int
     committed: bool
     end: int
+    note: str = ""
 
 
 class LogBounds(NamedTuple):
@@ -55,10 +56,31 @@ def committed_offsets(
     return retry(lambda: consumer.committed(asked, timeout=timeout_seconds), clock=clock)
 
 
+def committed_notes(
+    consumer: Consumer, topic: str, partitions: Iterable[int], timeout_seconds: float, clock: Clock = time
+) -> dict[int, tuple[int, str]]:
+    """By partition the offset that the consumer's group has committed, and what is noted beside it, where it has.
+
+    Raises KafkaException where the broker does not answer.
+    """
+    answers = committed_offsets(consumer, topic, partitions, timeout_seconds, clock)
+    return {
+        answer.partition: (answer.offset, answer.metadata or "") for answer in answers if answer.offset >= 0
+    }
+
+
 def committed_starts(
-    clients: Clients, group: str, topic: str, partitions: Iterable[int], clock: Clock = time
+    clients: Clients,
+    group: str,
+    topic: str,
+    partitions: Iterable[int],
+    clock: Clock = time,
+    elsewhere: Mapping[int, range] = {},
+    ends: Mapping[int, int] = {},
 ) -> dict[int, Start]:
     """By partition, where the group goes on. Waits until the transaction of the partition's previous owner is decided.
+
+    `elsewhere` are offsets by partition whose records are had from somewhere else; from `ends` on nothing is read any more.
 
     Raises:
         SurroundingsError: a committed offset lies outside the log.
@@ -76,19 +98,37 @@ def committed_starts(
                 if found.error.code() in PASSING:
                     raise unanswered(f"offsets of {topic}-{found.partition} are not told", found.error)
                 raise Crash(f"offsets of {topic}-{found.partition}: {found.error}")
-            low, high = consumer.get_watermark_offsets(found, timeout=OFFSETS_TIMEOUT_SECONDS)
+            low, end = consumer.get_watermark_offsets(found, timeout=OFFSETS_TIMEOUT_SECONDS)
             committed = found.offset >= 0
             offset = found.offset if committed else low
-            if not low <= offset <= high:
+            had = elsewhere.get(found.partition, range(low, end))
+            low, high = min(low, had.start), max(end, had.stop)
+            if not low <= offset <= high and offset < ends.get(found.partition, offset + 1):
                 raise SurroundingsError(
                     f"the committed offset {offset} of {topic}-{found.partition} is outside the log [{low}, {high}]: "
                     "records were removed before they were read, or the topic was created again; "
                     "decide with `coversumm-worker reset` where to go on"
                 )
-            starts[found.partition] = Start(offset, committed, high)
+            starts[found.partition] = Start(offset, committed, end, (committed and found.metadata) or "")
         return starts
     finally:
         consumer.close()
+
+
+def offsets_at(
+    consumer: Consumer, topic: str, partitions: Iterable[int], moment_ms: int, timeout_seconds: float
+) -> dict[int, int]:
+    """By partition the offset of the first record whose timestamp (ms since 1970) is at or past the moment, where there is one.
+
+    Raises KafkaException where the broker does not tell.
+    """
+    # A negative moment would ask the broker for something else: -1 is the end, -2 the start.
+    asked = [TopicPartition(topic, partition, max(moment_ms, 0)) for partition in partitions]
+    answers = consumer.offsets_for_times(asked, timeout=timeout_seconds)
+    for answer in answers:
+        if answer.error is not None:
+            raise KafkaException(answer.error)
+    return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
 
 
 def log_bounds(
@@ -115,16 +155,13 @@ def log_bounds(
     consumer = clients.standalone_consumer(group, "read_uncommitted")
     try:
         horizon_ms = int(clock.time() * 1000) - min(life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS)
-        young = consumer.offsets_for_times(
-            [TopicPartition(topic, p, horizon_ms) for p in partitions], timeout=BROKER_TIMEOUT_SECONDS
-        )
-        horizons = {found.partition: found.offset for found in young}
+        horizons = offsets_at(consumer, topic, partitions, horizon_ms, BROKER_TIMEOUT_SECONDS)
         bounds = {}
         for p in partitions:
             start, end = consumer.get_watermark_offsets(
                 TopicPartition(topic, p), timeout=BROKER_TIMEOUT_SECONDS
             )
-            bounds[p] = LogBounds(start, end, horizons[p] if horizons[p] >= 0 else end)
+            bounds[p] = LogBounds(start, end, horizons.get(p, end))
         return bounds
     finally:
         consumer.close()

@@ -126,9 +126,11 @@ class TransactionalProducer:
         next_offsets: Mapping[int, int],
         membership: Membership,
         check_topics: Callable[[], None] = lambda: None,
+        notes: Mapping[int, str] = {},
     ) -> dict[int, int]:
         """Publish a micro-batch; return the last changelog offset by partition.
 
+        `notes` are committed beside the offsets: whoever goes on from an offset is given its note (`Start.note`).
         `check_topics` is called when all rows are written and nothing is committed: then the rows are in the log that was
         restored, and the records were read from the log they count in. What it raises ends the commit.
 
@@ -141,7 +143,7 @@ class TransactionalProducer:
         if membership.generation < 0 or not membership.member_id:
             raise Crash("a commit without a membership would not be checked by the broker")
         last_changelog_offsets: dict[int, int] = {}
-        offsets = [TopicPartition(input_topic, p, offset) for p, offset in next_offsets.items()]
+        offsets = [_noted(input_topic, p, offset, notes.get(p)) for p, offset in next_offsets.items()]
         try:
             with self._transactions.transaction(self._patience.seconds) as transaction:
                 transaction.produce(_changelog_records(changelog_topic, rows), last_changelog_offsets)
@@ -214,6 +216,13 @@ class Patience:
     def was_short(self) -> None:
         """It may have been too short."""
         self.seconds = min(2 * self.seconds, self._most_seconds)
+
+
+def _noted(topic: str, partition: int, offset: int, note: str | None) -> TopicPartition:
+    """An offset to commit. Without a note it has no metadata at all, as the offsets of a worker never had."""
+    if note is None:
+        return TopicPartition(topic, partition, offset)
+    return TopicPartition(topic, partition, offset, metadata=note)
 
 
 def _changelog_records(topic: str, rows: Mapping[int, Mapping[bytes, bytes | None]]) -> Iterator[Outgoing]:

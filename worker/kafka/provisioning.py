@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -10,22 +10,28 @@ from confluent_kafka import KafkaException
 from worker.errors import SurroundingsError
 from worker.kafka.clients import Clients
 from worker.kafka.offsets import committed_offsets
-from worker.kafka.topics import METADATA_TIMEOUT_SECONDS, Topics
+from worker.kafka.topics import METADATA_TIMEOUT_SECONDS, Topics, TopicSpec
 from worker.settings import Settings
 from worker.state.errors import NEW_EPOCH, PartitionsChanged
 
 log = logging.getLogger(__name__)
 
 
-def prepare_topics(settings: Settings, clients: Clients, die: Callable[[BaseException], Any]) -> int:
+def prepare_topics(
+    settings: Settings,
+    clients: Clients,
+    die: Callable[[BaseException], Any],
+    specs: Mapping[str, TopicSpec] | None = None,
+) -> int:
     """Check the worker's topics and create the missing ones but the input; return the partition count.
 
     Topics are created only for a group that has not begun: one that has had them all, so a missing one was removed.
+    `specs` are the topics by role, by default those of any worker.
     `die` is called, from a thread of its own, where it turns out later that the state cannot be restored from its changelog.
 
     Raises SurroundingsError where a topic is not as it must be, or the broker cannot be asked.
     """
-    topics = Topics(settings, clients, patient=True)
+    topics = Topics(settings, clients, specs=specs, patient=True)
     partitions = topics.input_partitions
     missing = topics.missing()
     if missing and has_progress(clients, settings, partitions):

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from worker.errors import SurroundingsError
 from worker.events import Record
 from worker.kafka.clients import READ_TO_END, Clients
-from worker.kafka.offsets import committed_offsets
+from worker.kafka.offsets import committed_notes, offsets_at
 from worker.kafka.partitioner import partition_of
 
 TIMEOUT_SECONDS = 30
@@ -87,15 +87,9 @@ class TopicReader:
 
         Where there is none it is the partition's end.
         """
-        # A negative moment would ask the broker for something else: -1 is the end, -2 the start.
-        asked = [TopicPartition(self.topic, partition, max(moment_ms, 0)) for partition in self.partitions]
         with broker_errors(f"offsets by time of {self.topic} cannot be read"):
-            answers = self._consumer.offsets_for_times(asked, timeout=TIMEOUT_SECONDS)
-            for answer in answers:
-                if answer.error is not None:
-                    raise KafkaException(answer.error)
+            found = offsets_at(self._consumer, self.topic, self.partitions, moment_ms, TIMEOUT_SECONDS)
         ends = {partition: bounds.stop for partition, bounds in self._bounds.items()}
-        found = {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
         return {partition: min(found.get(partition, end), end) for partition, end in ends.items()}
 
     def committed(self, *, wait: bool = True) -> dict[int, tuple[int, str]]:
@@ -104,12 +98,7 @@ class TopicReader:
         Waits for pending transactions, unless it is not to: then it tells what was committed before them.
         """
         with broker_errors(f"the offsets of {self.topic} cannot be read"), self._asking(wait) as consumer:
-            answers = committed_offsets(consumer, self.topic, self.partitions, TIMEOUT_SECONDS)
-        return {
-            answer.partition: (answer.offset, answer.metadata or "")
-            for answer in answers
-            if answer.offset >= 0
-        }
+            return committed_notes(consumer, self.topic, self.partitions, TIMEOUT_SECONDS)
 
     @contextmanager
     def _asking(self, wait: bool) -> Iterator[Consumer]:

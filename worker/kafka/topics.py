@@ -75,14 +75,22 @@ class Topics:
     Args:
         settings: name the topics and the brokers.
         clients: reach them.
+        specs: which ones by role; by default those of any worker.
         patient: a broker that is not there yet may come; a tool's user would rather know at once.
 
     Raises:
         SurroundingsError: the broker cannot be reached.
     """
 
-    def __init__(self, settings: Settings, clients: Clients, *, patient: bool = False) -> None:
-        self.specs = topic_specs(settings)
+    def __init__(
+        self,
+        settings: Settings,
+        clients: Clients,
+        *,
+        specs: Mapping[str, TopicSpec] | None = None,
+        patient: bool = False,
+    ) -> None:
+        self.specs = topic_specs(settings) if specs is None else specs
         self._settings = settings
         self._patient = patient
         self._diagnosis = Diagnosis(settings)

@@ -13,6 +13,7 @@ import msgspec
 from worker.errors import SurroundingsError
 from worker.events import Record, SummaryChanged
 from worker.events.dates import milliseconds
+from worker.events.summary import decode_summary
 from worker.kafka.clients import KafkaClients
 from worker.kafka.reach import reached
 from worker.kafka.reader import TopicReader
@@ -269,13 +270,12 @@ def publication(record: Record) -> Publication:
 
 def _read(record: Record) -> Publication:
     """Raises one of _FAULTS."""
-    body = None if record.value is None else _decode(record.value)
+    body = None if record.value is None else decode_summary(record.value)
     entity_id = (record.key or b"").decode()
     if not entity_id:
         raise ValueError("it has no key")
     return Publication(entity_id, body, record.partition, record.offset, record.timestamp_ms)
 
 
-_decode: Final = msgspec.json.Decoder(SummaryChanged).decode
 _FAULTS: Final = (msgspec.DecodeError, ValueError, RecursionError)
 _WANTED: Final = "wanted is one body a line, as `coversumm-worker summarize` writes them"

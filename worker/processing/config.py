@@ -7,6 +7,7 @@ from worker import __version__
 from worker.coversumm.index import IndexUnavailable, index_class
 from worker.errors import SurroundingsError
 from worker.events import Limits
+from worker.processing.selection import ALL, Selection
 from worker.settings import Settings
 from worker.state import Fingerprint
 from worker.text.engine import EmbeddingEngine
@@ -17,6 +18,10 @@ VECTOR_OVERHEAD = 64
 
 NO_MODEL = "none"
 """Stands in the fingerprint for the model of a worker without an engine."""
+
+
+Emit = Literal["every", "coalesced", "final", "none"]
+"""Of an entity's changes are published: each; the net one of each micro-batch; the last one, by `Processor.finish`; none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +49,7 @@ class ProcessorConfig:
     epoch: int
     k: int
     distinct: bool
-    emit: Literal["every", "coalesced"]
+    emit: Emit
     limits: Limits
     """Of one event and one entity; dimension and model too."""
     batch: BatchLimits
@@ -56,6 +61,8 @@ class ProcessorConfig:
     """Largest message the dead-letter topic takes."""
     index: str
     """Of `worker.coversumm.index.NAMES`. Neither results nor rows depend on it."""
+    selection: Selection = ALL
+    """Of the records: the others are left out."""
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -71,8 +78,14 @@ class ProcessorConfig:
         )
 
 
-def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngine | None) -> ProcessorConfig:
-    """The part of the settings that the processor depends on.
+def processor_config(
+    settings: Settings,
+    partitions: int,
+    engine: EmbeddingEngine | None,
+    emit: Emit | None = None,
+    selection: Selection = ALL,
+) -> ProcessorConfig:
+    """The part of the settings that the processor depends on; `emit` goes before theirs.
 
     Raises SurroundingsError where the vectors of one event may be too much for a transaction.
     """
@@ -87,7 +100,8 @@ def processor_config(settings: Settings, partitions: int, engine: EmbeddingEngin
         epoch=settings.epoch,
         k=settings.k,
         distinct=settings.distinct,
-        emit="coalesced" if settings.emit == "coalesced" else "every",
+        emit=emit or ("coalesced" if settings.emit == "coalesced" else "every"),
+        selection=selection,
         limits=limits,
         batch=batch_limits(settings),
         cache_bytes=settings.cache_bytes,

@@ -38,7 +38,7 @@ from worker.processing.entity_cache import CachedEntity, EntityKey
 from worker.processing.pace import characters
 from worker.state.entity import Review, Sentence
 from worker.state.ids import parse_sentence_id, sentence_id
-from worker.state.rows import Header
+from worker.state.rows import Header, LastChange
 from worker.text.splitting import cap_sentence, split_sentences
 
 Outcome = Ignored | Rejected | None
@@ -66,10 +66,12 @@ class EntityChanges:
         "end",
         "entity",
         "is_new",
+        "kept",
         "key",
         "review_count",
         "reviews",
         "sentence_count",
+        "set_changes",
         "steps",
         "stored_header",
         "stored_sequence",
@@ -89,6 +91,10 @@ class EntityChanges:
         self.steps: list[PlannedStep] = []
         self.end: tuple[int, EntityDeleted] | None = None
         """The event that deleted the entity, with its record's index."""
+        self.set_changes = 0
+        """How often its set changed."""
+        self.kept: LastChange | None = None
+        """The last change of a set that is not empty, where it is published later."""
         self._unread: set[bytes] = set()
 
     def review(self, review_id: bytes) -> Review | None:

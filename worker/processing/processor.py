@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from worker.events import EVENT_TYPES, Ignored, Message, Record, Rejected, decode
+from worker.events import EVENT_TYPES, Event, Ignored, Message, Record, Rejected, decode
 from worker.limits import Limit
 from worker.processing.config import ProcessorConfig
 from worker.processing.embed import Embedder
@@ -33,13 +33,20 @@ from worker.processing.load import Load, TooMuch
 from worker.processing.pace import MOST, Pace
 from worker.processing.partitions import Partitions
 from worker.processing.plan import Outcome, Plan
-from worker.processing.publish import Outbox, publish, publish_dead_letters
+from worker.processing.publish import Outbox, kept_message, publish, publish_dead_letters
 from worker.processing.row_writer import RowWriter
 from worker.processing.stats import UNREADABLE, Stats
 from worker.processing.summaries import Summaries
 from worker.processing.vector_store import VectorStore
 from worker.state import Rows, SummaryView
+from worker.state.errors import CorruptRow
+from worker.state.keys import describe, last_change_key
+from worker.state.last_changes import last_changes, put_last_change
+from worker.state.rows import LastChange
 from worker.text.engine import EmbeddingEngine
+
+FINISHED_AT_ONCE = 500
+"""Summaries that are published in one transaction at the end of a replay, at most."""
 
 
 @dataclass(slots=True)
@@ -56,6 +63,8 @@ class ProcessedBatch:
     """Entities in memory that are waiting for the commit."""
     taken: int
     """Records that went in; the others are to be processed after the commit."""
+    is_end: bool = False
+    """After it nothing of its partition is left to be done (`Processor.finish`)."""
 
 
 class _Planned(NamedTuple):
@@ -161,8 +170,53 @@ class Processor:
             self._entities.discard(changes)
             raise
         self._entities.keep(changes)
-        stats = self._count(planned, messages, embedder)
+        stats = self._count(records, planned, messages, embedder)
         return ProcessedBatch(messages, rows, next_offsets, stats, [one.key for one in changes], len(records))
+
+    # -- the end of a replay ---------------------------------------------------------------------------------
+
+    def finish(self, partition: int, end: int) -> ProcessedBatch:
+        """What is left to be done when the partition's records below `end` are committed: of the summaries that are published
+        once, as many as go into a transaction; with the last of them the partition's offset becomes `end`.
+
+        Raises CorruptRow.
+        """
+        held = self._partitions[partition]
+        limits = self.config.batch
+        most = max(1, min(FINISHED_AT_ONCE, limits.transaction_records // 2))  # a message and a row each
+        rows: dict[bytes, bytes | None] = {}
+        messages: list[Message] = []
+        touched: list[EntityKey] = []
+        size, is_last = 0, True
+        for name, change in last_changes(held.rows):
+            key = EntityKey(partition, name.decode())
+            message = self._finished(key, change)
+            size += len(message.value or b"")
+            if messages and (len(messages) == most or size > limits.transaction_bytes):
+                is_last = False
+                break
+            messages.append(message)
+            touched.append(key)
+            put_last_change(rows, name, None)
+        next_offset = max(end, held.next_offset or 0) if is_last else held.next_offset or 0
+        pending = self._row_writer.write([], {partition: next_offset}, Load(self.config.batch, self._pace, 1))
+        return ProcessedBatch(
+            messages,
+            {partition: pending[partition] | rows},
+            {partition: next_offset},
+            Stats(changes=len(messages)),
+            touched,
+            0,
+            is_last,
+        )
+
+    def _finished(self, key: EntityKey, change: LastChange) -> Message:
+        """The message of an entity's last change."""
+        entity = self._entities.find(key)
+        if entity is None:
+            raise CorruptRow(describe(last_change_key(key.entity_id.encode())), "of an entity without rows")
+        self.summaries.touch(key)
+        return kept_message(entity, change, key.partition, self.config)
 
     def committed(self, batch: ProcessedBatch) -> None:
         """The batch's rows are stored. Keeps what is cached within its bytes."""
@@ -179,7 +233,7 @@ class Processor:
         outcomes: list[Outcome] = [Ignored.ALREADY_APPLIED] * len(records)
         types = [UNREADABLE] * len(records)
         new = [i for i, record in enumerate(records) if self._partitions.is_new(record)]
-        events = dict(zip(new, decode([records[i] for i in new], limits), strict=True))
+        events = self._select(records, new, outcomes)
         for i, event in events.items():
             types[i] = UNREADABLE if isinstance(event, Rejected) else EVENT_TYPES[type(event)]
         while True:
@@ -192,6 +246,21 @@ class Processor:
                 return _Planned(plan, outcomes, types)
             events |= rejected
 
+    def _select(
+        self, records: Sequence[Record], new: list[int], outcomes: list[Outcome]
+    ) -> dict[int, Event | Rejected]:
+        """What the new records hold, by index; those that are not selected are left out, and have their outcome."""
+        limits, selection = self.config.limits, self.config.selection
+        if selection.is_all:
+            return dict(zip(new, decode([records[i] for i in new], limits), strict=True))
+        of_entity = [i for i in new if selection.has_entity(records[i])]
+        decoded = zip(of_entity, decode([records[i] for i in of_entity], limits), strict=True)
+        events = {i: event for i, event in decoded if selection.has_time(records[i], event)}
+        for i in new:
+            if i not in events:
+                outcomes[i] = Ignored.NOT_SELECTED
+        return events
+
     def _publish(self, planned: _Planned, records: Sequence[Record], load: Load) -> list[Message]:
         """All messages, in the order of the records that caused them."""
         outbox = Outbox(load)
@@ -202,7 +271,13 @@ class Processor:
         publish_dead_letters(records, planned.outcomes, self.config, outbox)
         return outbox.messages()
 
-    def _count(self, planned: _Planned, messages: Sequence[Message], embedder: Embedder) -> Stats:
+    def _count(
+        self,
+        records: Sequence[Record],
+        planned: _Planned,
+        messages: Sequence[Message],
+        embedder: Embedder,
+    ) -> Stats:
         stats = Stats(sentences_embedded=embedder.given, embed_seconds=embedder.seconds)
         if self._vectors is not None:
             stats.vectors_found, stats.vectors_missed = embedder.found, embedder.given
@@ -210,6 +285,8 @@ class Processor:
         stats.count_outcomes(planned.types, planned.outcomes)
         stats.count_messages(messages, self.config.output_topic)
         stats.count_plan(planned.plan)
+        if self.config.selection.is_by_time:
+            stats.count_late(records, planned.outcomes, self.config.selection)
         return stats
 
 

@@ -30,6 +30,9 @@ from worker.processing.entity_cache import CachedEntity, Member
 from worker.processing.load import Load
 from worker.processing.plan import EntityChanges, Outcome, PlannedStep
 from worker.state.entity import Sentence
+from worker.state.errors import CorruptRow
+from worker.state.keys import describe, last_change_key
+from worker.state.rows import LastChange
 
 SPARE_MEMBERS = 32
 """How many sentences that left the set an entity may keep at hand: at the set's edge, they come and go."""
@@ -71,7 +74,7 @@ def publish(
 
     Raises CorruptRow, and TooMuch: then the entity is between two of its steps and must be thrown away.
     """
-    entity, end, coalesced = changes.entity, changes.end, config.emit == "coalesced"
+    entity, end = changes.entity, changes.end
     summary = _Summary(entity)
     last: _Change | None = None
     for step, ranking in zip(changes.steps, _rank(changes), strict=True):
@@ -79,22 +82,20 @@ def publish(
         if change is None:
             continue
         last = change
-        if not coalesced:
+        changes.set_changes += 1
+        if config.emit == "every":
             _publish_change(entity, change, records[step.index], config, outbox)
     summary.release_members()
-    if (
-        coalesced
-        and last is not None
-        and last.digests != entity.published
-        and (end is None or not last.digests)  # else the deletion of the entity is the set's last change
-    ):
-        _publish_change(entity, last, records[last.step.index], config, outbox)
+    if last is not None and config.emit != "every":
+        _publish_last(changes, last, records, config, outbox)
     if end is None:
         entity.review_count, entity.sentence_count = changes.review_count, changes.sentence_count
         return
     index, event = end
-    for message in deletion_messages(entity, event, records[index], config):
-        outbox.put(index, message)
+    changes.set_changes += bool(last.digests if last is not None else entity.published)
+    if config.emit in ("every", "coalesced"):
+        for message in deletion_messages(entity, event, records[index], config):
+            outbox.put(index, message)
 
 
 # -- the set -------------------------------------------------------------------------------------------------
@@ -176,22 +177,99 @@ def _points(sentences: Sequence[Sentence], dimension: int) -> Points:
 # -- messages ------------------------------------------------------------------------------------------------
 
 
+def _publish_last(
+    changes: EntityChanges,
+    last: _Change,
+    records: Sequence[Record],
+    config: ProcessorConfig,
+    outbox: Outbox,
+) -> None:
+    """Of a micro-batch's changes of an entity, the last: publish it, keep it for the end of the replay, or only remember it.
+
+    What is kept does not depend on where micro-batches end: it is the last of every change, not a net one.
+    """
+    entity, record = changes.entity, records[last.step.index]
+    if config.emit == "coalesced":
+        deleted = (
+            changes.end is not None and last.digests
+        )  # the deletion of the entity is the set's last change
+        if last.digests != entity.published and not deleted:
+            _publish_change(entity, last, record, config, outbox)
+        return
+    if config.emit == "final" and changes.end is None and last.digests:
+        changes.kept = _kept(last, record)
+    entity.published, entity.sequence = last.digests, record.offset
+
+
+def _kept(change: _Change, record: Record) -> LastChange:
+    step, ranking, members, _ = change
+    return LastChange(
+        record.timestamp_ms,
+        record.topic,
+        EVENT_TYPES[type(step.event)],
+        _review_id(step.event),
+        step.event.occurred_at,
+        step.review_count,
+        step.sentence_count,
+        [member.rating for member in members],
+        ranking.distances(),
+        ranking.support,
+    )
+
+
+def kept_message(entity: CachedEntity, kept: LastChange, partition: int, config: ProcessorConfig) -> Message:
+    """The message of the last change of a committed entity: its only one. Raises CorruptRow."""
+    offset, members = entity.sequence, [entity.member(identifier) for identifier in entity.published]
+    if offset is None or {len(kept.ratings), len(kept.distances), len(kept.support)} != {len(members)}:
+        raise CorruptRow(describe(last_change_key(entity.rows.entity)), "not of the set that was ranked last")
+    body = SummaryChanged(
+        entity.entity_id,
+        config.epoch,
+        offset,
+        None,
+        _sentences(members, kept.ratings, kept.distances, kept.support),
+        [member.sentence_id for member in members],
+        [],
+        kept.review_count,
+        kept.sentence_count,
+        config.k,
+        Cause(kept.event_type, kept.topic, partition, offset, kept.review_id),
+        kept.occurred_at,
+        config.limits.model,
+    )
+    record = Record(kept.topic, partition, offset, kept.timestamp_ms, None, None)
+    return summary_message(config.output_topic, partition, body, record)
+
+
 def _publish_change(
     entity: CachedEntity, change: _Change, record: Record, config: ProcessorConfig, outbox: Outbox
 ) -> None:
     """Put a change into the outbox; its set is the one last published from now on."""
+    body = _body(entity, change, record, config)
+    outbox.put(change.step.index, summary_message(config.output_topic, record.partition, body, record))
+    entity.published, entity.sequence = change.digests, record.offset
+
+
+def _body(entity: CachedEntity, change: _Change, record: Record, config: ProcessorConfig) -> SummaryChanged:
     step, ranking, members, digests = change
-    sentences = [
-        SummarySentence(
-            rank, member.sentence_id, member.review_id, member.text, member.rating, distance, support
-        )
-        for rank, (member, distance, support) in enumerate(
-            zip(members, ranking.distances(), ranking.support, strict=True)
+    ratings = [member.rating for member in members]
+    sentences = _sentences(members, ratings, ranking.distances(), ranking.support)
+    counts = step.review_count, step.sentence_count
+    return _changed(entity, sentences, digests, counts, step.event, record, config)
+
+
+def _sentences(
+    members: Sequence[Member],
+    ratings: Sequence[float | None],
+    distances: Sequence[float],
+    support: Sequence[int],
+) -> list[SummarySentence]:
+    return [
+        SummarySentence(rank, member.sentence_id, member.review_id, member.text, rating, distance, copies)
+        for rank, (member, rating, distance, copies) in enumerate(
+            zip(members, ratings, distances, support, strict=True)
         )
     ]
-    counts = step.review_count, step.sentence_count
-    outbox.put(step.index, _change_message(entity, sentences, digests, counts, step.event, record, config))
-    entity.published, entity.sequence = digests, record.offset
 
 
 def deletion_messages(
@@ -203,10 +281,11 @@ def deletion_messages(
     )
     if not entity.published:
         return [tombstone]
-    return [_change_message(entity, [], {}, (0, 0), event, record, config), tombstone]
+    emptied = _changed(entity, [], {}, (0, 0), event, record, config)
+    return [summary_message(config.output_topic, record.partition, emptied, record), tombstone]
 
 
-def _change_message(
+def _changed(
     entity: CachedEntity,
     sentences: list[SummarySentence],
     digests: dict[bytes, bytes],
@@ -214,10 +293,10 @@ def _change_message(
     event: Event,
     record: Record,
     config: ProcessorConfig,
-) -> Message:
+) -> SummaryChanged:
     """From the set last published to these sentences and digests; `counts`: the entity's reviews and sentences."""
     published = entity.published
-    body = SummaryChanged(
+    return SummaryChanged(
         entity.entity_id,
         config.epoch,
         record.offset,
@@ -231,9 +310,11 @@ def _change_message(
         event.occurred_at,
         config.limits.model,
     )
-    return summary_message(config.output_topic, record.partition, body, record)
 
 
 def _cause(event: Event, record: Record) -> Cause:
-    review_id = getattr(event, "review_id", None)
-    return Cause(EVENT_TYPES[type(event)], record.topic, record.partition, record.offset, review_id)
+    return Cause(EVENT_TYPES[type(event)], record.topic, record.partition, record.offset, _review_id(event))
+
+
+def _review_id(event: Event) -> str | None:
+    return getattr(event, "review_id", None)

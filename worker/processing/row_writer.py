@@ -7,6 +7,7 @@ from worker.processing.load import Load
 from worker.processing.partitions import Partitions
 from worker.processing.plan import EntityChanges
 from worker.state import Applied
+from worker.state.last_changes import put_last_change
 from worker.state.partition import GARBAGE_ROWS, collect_garbage, put_applied, put_fingerprint, put_garbage
 from worker.state.rows import Header, Published
 from worker.state.store import Pending
@@ -31,6 +32,10 @@ class RowWriter:
         for one in changes:
             own: dict[bytes, bytes | None] = {}
             _put_entity(own, one)
+            if self._config.emit == "final" and (
+                one.kept is not None or one.set_changes or one.end is not None
+            ):
+                put_last_change(own, one.entity.rows.entity, one.kept)
             for key, value in own.items():
                 load.add(key, value)
             rows[one.key.partition].update(own)

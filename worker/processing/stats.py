@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from worker.coversumm import Counters as CoreCounters
-from worker.events import TRUNCATED_HEADERS, Message, Rejected
+from worker.events import TRUNCATED_HEADERS, Ignored, Message, Record, Rejected
 from worker.limits import Limit
 from worker.processing.plan import Outcome, Plan
+from worker.processing.selection import Selection
 
 UNREADABLE = "unreadable"
 """Stands for the event type of a record that holds no event."""
@@ -19,6 +20,12 @@ class Stats:
 
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By (event type, `applied` | `ignored:reason` | `dead_letter:reason`)."""
+    set_changes: int = 0
+    """How often the set of an entity changed, whatever of it is published."""
+    entities: int = 0
+    """Entities that came, less those that went."""
+    late: int = 0
+    """Events of a span by their own time that arrived when it was over."""
     changes: int = 0
     tombstones: int = 0
     sentences_embedded: int = 0
@@ -74,6 +81,19 @@ class Stats:
             self.limits[Limit.SENTENCE_CHARS] += plan.cut_sentences
         for changes in plan.changes:
             changes.entity.count(self.core)
+            self.set_changes += changes.set_changes
+            self.entities += changes.is_new - (changes.end is not None)
+
+    def count_late(
+        self, records: Sequence[Record], outcomes: Sequence[Outcome], selection: Selection
+    ) -> None:
+        """Of the records that were taken, those that arrived late."""
+        left_out = (Ignored.NOT_SELECTED, Ignored.ALREADY_APPLIED)
+        self.late += sum(
+            selection.is_late(record)
+            for record, outcome in zip(records, outcomes, strict=True)
+            if outcome not in left_out
+        )
 
 
 def _name(outcome: Outcome) -> str:

@@ -33,6 +33,7 @@ from worker.settings.environment import (
     placed,
 )
 from worker.settings.fields import (
+    MAX_BATCH_EVENTS,
     MAX_SENTENCES_PER_ENTITY,
     PREFIX,
     RESERVED,
@@ -44,6 +45,7 @@ from worker.settings.unknown import misspelt, unknown_variables
 
 __all__ = [
     "HIDDEN",
+    "MAX_BATCH_EVENTS",
     "MAX_SENTENCES_PER_ENTITY",
     "PREFIX",
     "RESERVED",

@@ -15,10 +15,7 @@ from typing import Final
 
 from worker.errors import SurroundingsError
 
-NEW_EPOCH: Final = (
-    "build a new epoch beside it (a worker with its own COVERSUMM_EPOCH, COVERSUMM_APP_ID, COVERSUMM_OUTPUT_TOPIC, "
-    "COVERSUMM_DLQ_TOPIC and COVERSUMM_DATA_DIR, which reads the input topic from its beginning)"
-)
+NEW_EPOCH: Final = "build a new epoch beside it: `coversumm-worker replay` with its own COVERSUMM_EPOCH"
 """How summaries are built again while the present ones stay: the one place that says it."""
 NEW_TOPIC: Final = (
     "let the producers write all events, each under its key, to a new input topic with the partitions wanted, and "

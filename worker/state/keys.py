@@ -3,6 +3,7 @@
     F                                                     the partition's fingerprint
     A                                                     the partition's applied offset
     G | len | entity | incarnation                        rows of a deleted incarnation, still to be removed
+    L | len | entity                                      last change of a replay that publishes each entity once, at its end
     E | len | entity                                      entity header
     E | len | entity | incarnation | P                    published set
     E | len | entity | incarnation | R | review           review: version, flags, rating, first texts
@@ -24,6 +25,7 @@ _U64 = struct.Struct(">Q")
 FINGERPRINT = b"F"
 APPLIED = b"A"
 GARBAGE = b"G"
+LAST_CHANGE = b"L"
 ENTITY = b"E"
 
 PUBLISHED = b"P"
@@ -40,6 +42,16 @@ def header_key(entity: bytes) -> bytes:
 def garbage_key(entity: bytes, incarnation: int) -> bytes:
     """Key of the note that this incarnation's rows are to be removed."""
     return GARBAGE + _U32.pack(len(entity)) + entity + _U64.pack(incarnation)
+
+
+def last_change_key(entity: bytes) -> bytes:
+    """Key of the entity's last change, which is published at the end of a replay."""
+    return LAST_CHANGE + _U32.pack(len(entity)) + entity
+
+
+def entity_of_last_change(key: bytes) -> bytes:
+    """The entity of a last change's key."""
+    return key[5:]
 
 
 def incarnation_prefix(entity: bytes, incarnation: int) -> bytes:
@@ -121,6 +133,8 @@ def describe(key: bytes) -> str:
     if key[:1] == GARBAGE and len(key) >= 13:
         entity, incarnation = parse_garbage_key(key)
         return f"garbage of entity {_shown(entity)}, incarnation {incarnation}"
+    if key[:1] == LAST_CHANGE and len(key) >= 5:
+        return f"last change of entity {_shown(entity_of_last_change(key))}"
     try:
         parts = parse_entity_key(key)
     except ValueError:

@@ -16,6 +16,7 @@ read for ever, and become the newest when the row is next written. All are at 1 
     applied 2     next offset u64 | len u32 | topic | topic id (empty where the broker gave none)
     fingerprint   count u32 | count * (len u32 | name | len u32 | value)
     garbage       (empty)
+    last change   `LastChange` as an array of MessagePack
 """
 
 import struct
@@ -24,6 +25,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -89,6 +91,27 @@ class Applied(NamedTuple):
     next_offset: int
     topic: str
     topic_id: str = ""  # tells the topic from a later one of its name; empty where the broker gave none
+
+
+class LastChange(msgspec.Struct, array_like=True, frozen=True):
+    """An entity's last change, not published yet: what its `summary.changed` says and other rows do not, or not any more.
+
+    The ids in rank order and the sequence are in the published row, the texts in the reviews'; the last three are by rank.
+    """
+
+    timestamp_ms: int  # of its cause, as are the next four
+    topic: str
+    event_type: str
+    review_id: str | None
+    occurred_at: str | None
+    review_count: int
+    sentence_count: int
+    ratings: Sequence[float | None]
+    distances: Sequence[float]
+    support: Sequence[int]
+
+
+_decode_last_change = msgspec.msgpack.Decoder(LastChange).decode
 
 
 def text_digest(text: str) -> bytes:
@@ -291,6 +314,19 @@ def decode_applied(key: bytes, value: bytes) -> Applied:
         # No topic's name has one: the format's own byte, which no checksum covers, is damaged.
         raise CorruptRow(describe(key), "not of the format it says")
     return applied
+
+
+def encode_last_change(key: bytes, change: LastChange) -> bytes:
+    """Value of an entity's last change."""
+    return seal(key, msgspec.msgpack.encode(change))
+
+
+def decode_last_change(key: bytes, value: bytes) -> LastChange:
+    """Inverse of `encode_last_change`."""
+    try:
+        return _decode_last_change(unseal(key, value))
+    except msgspec.DecodeError as error:
+        raise CorruptRow(describe(key), str(error)) from error
 
 
 def encode_fingerprint(key: bytes, fields: dict[str, str]) -> bytes:

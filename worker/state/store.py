@@ -53,6 +53,11 @@ class MemoryRows:
                 self._new.discard(key)
                 self._gone = True
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all keys and values."""
+        return sum(len(key) + len(value) for key, value in self._values.items())
+
     def _sort(self) -> None:
         """Bring the keys up to date, once after many writes: sorting two sorted runs is one merge."""
         if self._gone:

@@ -5,6 +5,7 @@ input topic -> GuardedConsumer -> agent -> Delivery -> Processor
                                               `-> one RocksDB batch per partition
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -21,6 +22,7 @@ from worker.stream.assignor import StaticAssignor
 from worker.stream.consumer import GuardedConsumer, GuardedTransport
 from worker.stream.contact_watch import ContactWatch, IdleClient
 from worker.stream.dead_letters import DeadLetterLog
+from worker.stream.ending import Ending
 from worker.stream.faust_log import FAUST_LOG
 from worker.stream.journal import Journal
 from worker.stream.status import WorkerStatus
@@ -112,6 +114,10 @@ class CoverSummApp(faust.App):
     watchdog: Watchdog
     contact_watch: ContactWatch
     is_leaving = False
+    ending: Ending | None = None
+    """Of a bounded run."""
+    end: Callable[[], None]
+    """Ends the process in order."""
 
     async def on_started(self) -> None:
         """Start watching when the app runs."""
@@ -120,6 +126,8 @@ class CoverSummApp(faust.App):
         self.contact_watch.start()
         self.add_future(self.watchdog.beat())
         self.add_future(self.dead_letters.tell_now_and_then())
+        if self.ending is not None:
+            self.add_future(self.ending.watch())
 
     def leave_off(self) -> None:
         """Begin nothing more: a commit under way is the last one. What else was fetched is read again by whoever comes next."""
@@ -154,6 +162,10 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
     app.dead_letters, app.journal = worker.dead_letters, worker.assignment.journal
     app.assignment = worker.assignment
     app.status = status = WorkerStatus(app, worker)
+    if worker.course.ends:
+        app.ending = Ending(
+            worker.course, worker.assignment, worker.course.open_partitions, lambda: app.end(), surroundings
+        )
     limit_seconds = settings.stall_timeout_ms / 1000
     app.contact_watch = ContactWatch(
         worker.contact,

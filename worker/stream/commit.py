@@ -8,6 +8,7 @@ from worker.kafka.producer import TransactionalProducer
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.processing.stats import Stats
 from worker.stream.assignment import Tenure
+from worker.stream.bounded import NO_LEDGER, Ledger
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
@@ -38,6 +39,7 @@ class Commit:
         metrics: are told what was committed.
         dead_letters: is told too.
         clock: times it.
+        ledger: keeps account of a bounded run.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Commit:
         metrics: CommitMetrics,
         dead_letters: DeadLetterLog,
         clock: Clock,
+        ledger: Ledger = NO_LEDGER,
     ) -> None:
         self._producer = producer
         self._logs = logs
@@ -59,6 +62,7 @@ class Commit:
         self._metrics = metrics
         self._dead_letters = dead_letters
         self._clock = clock
+        self._ledger = ledger
 
     def __call__(self, batch: ProcessedBatch, tenure: Tenure) -> None:
         """Commit under a tenure.
@@ -67,6 +71,7 @@ class Commit:
         the end of the process.
         """
         started = self._clock.monotonic()
+        notes = self._ledger.notes(batch)
         last_offsets = self._producer.commit(
             batch.messages,
             self._logs.changelog.topic,
@@ -75,12 +80,14 @@ class Commit:
             batch.next_offsets,
             tenure.membership,
             self._check,
+            notes,
         )
         self._group.agreed()
         for partition, changes in batch.rows.items():
             if changes:
                 self._gate.write(partition, changes, last_offsets[partition])
         self._processor.committed(batch)
+        self._ledger.committed(batch, notes)
         self._metrics.observe_commit(self._clock.monotonic() - started)
         self._count(batch)
 

@@ -9,6 +9,10 @@ handed to the agent as one message, and one cursor per partition decides what ma
 3. A first record above the cursor is believed only when a second fetch from the cursor shows it again (compaction, transaction
    markers, retention); a jump inside one fetch is such a gap.
 4. The cursor moves when a micro-batch is handed over, all of it or nothing.
+5. A bounded run ends at offsets: records at or past a partition's end are not handed over, and it is finished when nothing below
+   its end is left, which a second fetch from the cursor has to show too (markers, aborted records), or a fetch of it alone that
+   comes back empty although the log goes on to the end (compaction). It reads one partition after the other; what is had
+   elsewhere, as of files, before anything is fetched.
 
 Faust commits no offsets: the transaction does (`worker.kafka.transaction`). Changelogs are never fetched through here: a
 takeover restores them (`worker.stream.takeover`).
@@ -16,7 +20,7 @@ takeover restores them (`worker.stream.takeover`).
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import faust
@@ -28,13 +32,19 @@ from yarl import URL
 from worker.errors import Crash
 from worker.events import Record
 from worker.kafka.membership import Membership
+from worker.kafka.offsets import Start
 from worker.stream.assignment import Tenure
 from worker.stream.consumer_thread import ConsumerThread
 from worker.stream.faust_log import FAUST_LOG
 from worker.stream.micro_batch import MicroBatch
+from worker.stream.past import Past, pasts
+from worker.stream.tail import Tail, is_empty
 from worker.stream.worker import StreamWorker
 
 log = logging.getLogger(__name__)
+
+# So long a bounded run waits for more of the partition that it has just read before it turns to another one.
+TURN_SECONDS = 0.2
 
 
 class GuardedConsumer(driver.Consumer):
@@ -53,10 +63,17 @@ class GuardedConsumer(driver.Consumer):
         self._takeover = worker.takeover
         self._takeover.seek = self.perform_seek
         self._input_topic = worker.settings.input_topic
+        self._course = worker.course
+        self._tails: dict[int, Tail] = {}  # of partitions that are not finished yet
+        self._over: set[int] = set()  # partitions that are
+        self._past: dict[int, Past] = {}  # what is had elsewhere, and not handed over yet
+        self._latest: int | None = None  # which of them was read last
         self._instance_id = worker.settings.group_instance_id
         self._linger_seconds = worker.settings.batch_linger_ms / 1000
         self._batch_events = worker.settings.batch_size
+        self._batch_bytes = worker.settings.batch_bytes
         self._die = worker.surroundings.die
+        self._threads = worker.surroundings.threads
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -72,6 +89,8 @@ class GuardedConsumer(driver.Consumer):
         """Capture the membership; cursors come from the seek after the restore."""
         self.cursors.clear()
         self._asked.clear()
+        self._tails.clear()
+        self._past.clear()
         coordinator = self._thread._ensure_consumer()._coordinator
         membership = Membership(coordinator.generation, coordinator.member_id, self._instance_id)
         if membership.generation < 0 or not membership.member_id:
@@ -98,10 +117,25 @@ class GuardedConsumer(driver.Consumer):
             self._die(cause)
         held.starts = None
         self._asked.clear()
+        had = self._course.history.partitions() if self._course.history else {}
+        self._past = pasts(self._course, starts)
+        self._tails = {
+            partition: Tail(end, is_in_log=partition not in had or end > had[partition].stop)
+            for partition, end in self._course.ends.items()
+            if partition in starts and not self._course.ledger.is_over(partition)
+        }
+        self._over = {p for p in starts if p in self._course.ends} - self._tails.keys()
         for partition, start in starts.items():
-            await self.seek(TP(self._input_topic, partition), start.offset)
+            await self.seek(TP(self._input_topic, partition), self._fetched_from(partition, start))
             self.cursors[partition] = start.offset
         held.flow()
+
+    def _fetched_from(self, partition: int, start: Start) -> int:
+        """Where the log is read: after what is had elsewhere; at its end where nothing is read any more."""
+        if partition in self._over:
+            return start.end
+        past = self._past.get(partition)
+        return start.offset if past is None else min(past.stop, start.end)
 
     # -- fetching -----------------------------------------------------------------------------------------------------
 
@@ -130,6 +164,7 @@ class GuardedConsumer(driver.Consumer):
                 batch = await self._next_micro_batch()
                 if batch is not None:
                     await self.callback(self._as_message(batch))
+                    await self._hold_back(batch)
         except (*self.consumer_stopped_errors, asyncio.CancelledError):
             if self.app.should_stop or fetcher.should_stop:
                 return
@@ -137,20 +172,104 @@ class GuardedConsumer(driver.Consumer):
         except Exception as cause:
             self._die(cause)
 
+    async def _hold_back(self, batch: MicroBatch) -> None:
+        """Wait where the run is to go slower: what is not asked for is not fetched."""
+        size = sum(len(record.value or b"") + len(record.key or b"") for record in batch.records)
+        seconds = self._course.throttle.pause(len(batch.records), size)
+        while seconds > 0 and not self.should_stop:
+            await self.sleep(min(seconds, 1.0))
+            seconds -= 1.0
+            self._held.progress.made()
+
     async def _next_micro_batch(self) -> MicroBatch | None:
         tenure = self._held.tenure
-        fetched, more = await self._fetch(timeout_seconds=1.0), {}
-        if fetched and self._linger_seconds and _count(fetched) < self._batch_events:
-            await self.sleep(self._linger_seconds)
-            more = await self._fetch(timeout_seconds=0.0)
-        if fetched and tenure is not None and self.flow_active and tenure == self._held.tenure:
-            self._merge(fetched, more)
+        if self._past and tenure is not None:
+            return await self._next_of_past(tenure)
+        fetched = await self._fetch_in_turn() or await self._fetch(timeout_seconds=1.0)
+        if not fetched and self._tails and self._held.is_flowing:
+            await self._look_for_holes()
+        more = await self._fetch_more(fetched) if fetched else []
+        if (
+            (fetched or self._tails)
+            and tenure is not None
+            and self.flow_active
+            and tenure == self._held.tenure
+        ):
+            for one in more:
+                self._merge(fetched, one)
             return self._guard(fetched, tenure)
-        self._read_again(fetched | more)
+        self._read_again({tp for one in (fetched, *more) for tp in one})
         return None
 
-    async def _fetch(self, timeout_seconds: float) -> dict[TP, list[Any]]:
-        tps = {tp for tp in self._get_active_partitions() if self._is_input(tp)}
+    async def _next_of_past(self, tenure: Tenure) -> MicroBatch | None:
+        """The next records of a partition that are had elsewhere; one partition after the other."""
+        partition, past = next(iter(self._past.items()))
+        records, following = await self._threads.beside(lambda: past.take(self._batch_events))
+        if not self.flow_active or tenure != self._held.tenure:
+            return None  # another seek has begun, or will
+        if following == past.stop:
+            del self._past[partition]
+        starts = {partition: self.cursors[partition]}
+        self.cursors[partition] = following
+        return MicroBatch(records, starts, {partition: following}, tenure)
+
+    async def _fetch_in_turn(self) -> dict[TP, list[Any]]:
+        """In a bounded run: more of the partition that was read last, then of the next one that has something.
+
+        One after another, so that a micro-batch has many events of few entities, and the others' need not be in memory.
+        """
+        unfinished = sorted(self._tails, key=lambda partition: (partition != self._latest, partition))
+        for partition in unfinished:
+            seconds = TURN_SECONDS if partition == self._latest else 0.0
+            if fetched := await self._fetch(seconds, {partition}):
+                self._latest = partition
+                return fetched
+        return {}
+
+    async def _fetch_more(self, fetched: Mapping[TP, list[Any]]) -> list[dict[TP, list[Any]]]:
+        """What makes a micro-batch larger: whatever comes while it lingers, or in a bounded run what is there already."""
+        if self._tails:
+            return await self._fill(fetched)
+        if not self._linger_seconds or _count(fetched) >= self._batch_events:
+            return []
+        await self.sleep(self._linger_seconds)
+        return [await self._fetch(timeout_seconds=0.0)]
+
+    async def _fill(self, fetched: Mapping[TP, list[Any]]) -> list[dict[TP, list[Any]]]:
+        """More of the same partitions, as long as another fetch like the last one still belongs into the micro-batch."""
+        more: list[dict[TP, list[Any]]] = []
+        last, events, size = fetched, 0, 0
+        while last and self._has_more(last):
+            events, size = events + _count(last), size + _size(last)
+            if events + _count(last) > self._batch_events or size + _size(last) > self._batch_bytes:
+                break
+            before, last = last, await self._fetch(TURN_SECONDS, {tp.partition for tp in fetched})
+            more.append(last)
+            if any(
+                tp in before and records[0].offset != _following(before[tp]) for tp, records in last.items()
+            ):
+                break  # it is to be read again
+        return more
+
+    def _has_more(self, fetched: Mapping[TP, list[Any]]) -> bool:
+        """Whether one of these partitions goes on after these records."""
+        tails = self._tails
+        return any(
+            tp.partition in tails and _following(records) < tails[tp.partition].end
+            for tp, records in fetched.items()
+        )
+
+    async def _fetch(
+        self, timeout_seconds: float, partitions: Container[int] | None = None
+    ) -> dict[TP, list[Any]]:
+        """What is there, of these partitions or of all; waits for something."""
+        tps = {
+            tp
+            for tp in self._get_active_partitions()
+            if self._is_input(tp)
+            and tp.partition not in self._over
+            and (partitions is None or tp.partition in partitions)
+        }
         if not (tps and self._held.is_flowing and self.flow_active):
             await self.sleep(0.02 if timeout_seconds else 0)
             return {}
@@ -176,7 +295,8 @@ class GuardedConsumer(driver.Consumer):
             following = before[-1].offset + 1 if before else None
             fresh = [record for record in records if following is None or record.offset >= following]
             if following is not None and fresh and fresh[0].offset > following:
-                self._asked[tp.partition] = following
+                if self._asked.get(tp.partition) != self.cursors.get(tp.partition):
+                    self._asked[tp.partition] = following  # else this fetch is the proof of a gap at the head
                 self._thread.seek(tp, following)
             else:
                 before.extend(fresh)
@@ -190,7 +310,12 @@ class GuardedConsumer(driver.Consumer):
             cursor = self.cursors.get(tp.partition)
             if cursor is None:
                 continue
-            fresh = [record for record in records if record.offset >= cursor]
+            end = self._tails[tp.partition].end if tp.partition in self._tails else None
+            fresh = [
+                record
+                for record in records
+                if record.offset >= cursor and (end is None or record.offset < end)
+            ]
             if not fresh:
                 continue
             if fresh[0].offset > cursor and self._asked.get(tp.partition) != cursor:
@@ -202,17 +327,53 @@ class GuardedConsumer(driver.Consumer):
             )
             starts[tp.partition] = cursor
             ends[tp.partition] = self.cursors[tp.partition] = fresh[-1].offset + 1
-        return MicroBatch(tuple(handed), starts, ends, tenure) if handed else None
+        finished = self._finished()
+        starts = {partition: self.cursors[partition] for partition in finished} | starts
+        ends |= finished
+        self.cursors |= finished
+        self._over |= finished.keys()
+        return (
+            MicroBatch(tuple(handed), starts, ends, tenure, frozenset(finished))
+            if handed or finished
+            else None
+        )
+
+    def _finished(self) -> dict[int, int]:
+        """Partitions of which nothing below their end is left, or undecided, with their ends."""
+        finished = {}
+        for partition, tail in list(self._tails.items()):
+            cursor, position = self.cursors[partition], self.fetch_position(partition) or 0
+            if tail.is_in_log and (self._stable_end(partition) or 0) < tail.end:
+                continue
+            if tail.is_reached(cursor, position):
+                finished[partition] = self._tails.pop(partition).end
+            elif tail.is_to_be_shown_again(cursor, position):
+                self._thread.seek(TP(self._input_topic, partition), cursor)
+        return finished
+
+    async def _look_for_holes(self) -> None:
+        """Where nothing comes although the log goes on to a partition's end: ask for it alone, or say what it waits for."""
+        for partition, tail in list(self._tails.items()):
+            position, stable = self.fetch_position(partition), self._stable_end(partition)
+            if position is None or stable is None or position >= tail.end:
+                continue
+            if stable < tail.end:
+                tail.wait(TP(self._input_topic, partition), position, stable)
+                continue
+            client = self._thread._ensure_consumer()._client
+            tp = TP(self._input_topic, partition)
+            if await self._thread.call_thread(is_empty, client, tp, position, tail.end):
+                tail.is_hole_from(position)
 
     def _as_message(self, batch: MicroBatch) -> Any:
         """One Faust message for the whole micro-batch: per-record work in asyncio would be most of the cost of an event."""
-        last = batch.records[-1]
-        tp = TP(last.topic, last.partition)
+        partition, end = list(batch.ends.items())[-1]
+        tp = TP(self._input_topic, partition)
         return driver.ConsumerMessage(
-            last.topic,
-            last.partition,
-            last.offset,
-            last.timestamp_ms / 1000,
+            tp.topic,
+            partition,
+            max(0, end - 1),
+            0.0,
             0,
             (),
             b"",
@@ -244,14 +405,24 @@ class GuardedConsumer(driver.Consumer):
     # -- what status and watchdog ask ---------------------------------------------------------------------------------
 
     def stable_end(self, partition: int) -> int | None:
-        """The last stable offset of an input partition, None before the first fetch and between assignments."""
+        """The last stable offset of an input partition, None before the first fetch and between assignments.
+
+        In a bounded run nothing beyond its end counts.
+        """
+        stable = self._stable_end(partition)
+        return None if stable is None else min(stable, self._course.ends.get(partition, stable))
+
+    def _stable_end(self, partition: int) -> int | None:
         state = self._fetch_state(partition)
         return None if state is None or state.lso is None or state.lso < 0 else int(state.lso)
 
     def undecided(self, partition: int) -> int:
         """Records of an input partition behind an open transaction of an upstream producer, as far as fetches told."""
         state, stable = self._fetch_state(partition), self.stable_end(partition)
-        return 0 if state is None or stable is None else max(0, int(state.highwater) - stable)
+        if state is None or stable is None:
+            return 0
+        end = int(state.highwater)
+        return max(0, min(end, self._course.ends.get(partition, end)) - stable)
 
     def fetch_position(self, partition: int) -> int | None:
         """The offset the next fetch starts from: past transaction markers, where the cursor is not."""
@@ -281,5 +452,13 @@ class GuardedTransport(driver.Transport):
         self.worker = worker
 
 
+def _following(records: Sequence[Any]) -> int:
+    return int(records[-1].offset) + 1
+
+
 def _count(fetched: Mapping[TP, list[Any]]) -> int:
     return sum(len(records) for records in fetched.values())
+
+
+def _size(fetched: Mapping[TP, list[Any]]) -> int:
+    return sum(len(record.value or b"") for records in fetched.values() for record in records)

@@ -15,11 +15,12 @@ A transaction whose outcome is not known is decided (`worker.stream.settlement`)
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from worker.errors import Crash, InDoubt
 from worker.events import Record
 from worker.limits import Limit
+from worker.processing.processor import ProcessedBatch, Processor
 from worker.settings import Settings
 from worker.stream.assignment import Assignment, Tenure
 from worker.stream.commit import Commit
@@ -78,16 +79,28 @@ class Delivery:
 
     async def _deliver_all(self, batch: MicroBatch) -> bool:
         """Process and commit a micro-batch in parts; False where its tenure ended before all of it was committed."""
-        for part in self._within_limits(batch):
+        for part in self._within_limits(batch) if batch.records else ():
             remaining = part
             while remaining:
                 if self._is_past(batch):
                     return False
-                taken = await self._deliver(remaining, batch.tenure)
-                if taken is None:
+                processed = await self._deliver(_processing(remaining), batch.tenure)
+                if processed is None:
                     return False
-                remaining = remaining[taken:]
+                remaining = remaining[processed.taken :]
+        for partition in sorted(batch.finished):
+            if not await self._finish(partition, batch):
+                return False
         return True
+
+    async def _finish(self, partition: int, batch: MicroBatch) -> bool:
+        """Publish what a bounded run publishes at the end of a partition, and commit its end; False where the tenure ended."""
+        end = batch.ends[partition]
+        while not self._is_past(batch):
+            processed = await self._deliver(lambda processor: processor.finish(partition, end), batch.tenure)
+            if processed is None or processed.is_end:
+                return processed is not None
+        return False
 
     def _is_past(self, batch: MicroBatch) -> bool:
         """Whether its assignment is over or about to end: what of it is not committed will be read again."""
@@ -122,12 +135,14 @@ class Delivery:
             return Limit.BATCH_EVENTS
         return Limit.BATCH_BYTES if size > self._batch_bytes else None
 
-    async def _deliver(self, records: tuple[Record, ...], tenure: Tenure) -> int | None:
-        """Process and commit the first of these records; how many they were, None where the commit was in doubt.
+    async def _deliver(
+        self, process: Callable[[Processor], ProcessedBatch], tenure: Tenure
+    ) -> ProcessedBatch | None:
+        """Process and commit something; what it came to, None where the commit was in doubt.
 
         That ended the tenure: where the next one begins says what was committed, and all that was not is read again.
         """
-        processed = await self._processor.run(lambda processor: processor.process(records))
+        processed = await self._processor.run(process)
         try:
             await self._processor.run(lambda _: self._commit(processed, tenure))
         except InDoubt as doubt:
@@ -136,4 +151,8 @@ class Delivery:
             return None
         self._settlement.nothing_open()
         self._assignment.progress.made()
-        return processed.taken
+        return processed
+
+
+def _processing(records: Sequence[Record]) -> Callable[[Processor], ProcessedBatch]:
+    return lambda processor: processor.process(records)

@@ -8,6 +8,7 @@ aborts the open transaction, RocksDB replays its own log, and the next start tak
 import logging
 import os
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 from worker.errors import CoversummError, Crash
@@ -15,15 +16,16 @@ from worker.errors import CoversummError, Crash
 log = logging.getLogger(__name__)
 
 
-def die(cause: BaseException) -> NoReturn:
+def die(cause: BaseException, told: Callable[[str], str] = str) -> NoReturn:
     """End the process with the exit code of `cause` (3 for anything that is not a `CoversummError`).
 
-    The cause is told once, in the last line. Before it comes the traceback of a crash: it says where, and only that is news.
+    The cause is told once, in the last line, as `told` puts it. Before it comes the traceback of a crash: it says where, and only
+    that is news.
     """
     expected = isinstance(cause, CoversummError) and not isinstance(cause, Crash)
     if cause.__traceback__ is not None and not expected:
         log.critical("crashed at", exc_info=cause)
-    sys.stderr.write(f"coversumm-worker: error: {' '.join((str(cause) or repr(cause)).split())}\n")
+    sys.stderr.write(f"coversumm-worker: error: {' '.join(told(str(cause) or repr(cause)).split())}\n")
     for stream in (sys.stdout, sys.stderr, *(handler for handler in logging.getLogger().handlers)):
         stream.flush()
     os._exit(cause.exit_code if isinstance(cause, CoversummError) else Crash.exit_code)

@@ -38,6 +38,11 @@ class _SignalledWorker(Worker):
     def _on_sigterm(self) -> None:
         self._shut_down(signal.SIGTERM)
 
+    def end(self) -> None:
+        """End in order, with everything done."""
+        self.stopped_by = self.stopped_by or ("its end", time.monotonic())
+        self._shut_down(signal.SIGTERM)
+
     def _shut_down(self, received: signal.Signals) -> None:
         self.stopped_by = self.stopped_by or (received.name, time.monotonic())
         deadline = threading.Timer(
@@ -56,7 +61,7 @@ def use_event_loop() -> None:
 
 
 def run(app: CoverSummApp, shutdown_seconds: float) -> int:
-    """Run the app until a signal; return the exit code. Raises Crash where it ended by itself."""
+    """Run the app until a signal, or the end of a bounded run; return the exit code. Raises Crash where it ended by itself."""
     app.finalize()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # what is loaded by now lives as long as the process
@@ -66,6 +71,7 @@ def run(app: CoverSummApp, shutdown_seconds: float) -> int:
     )
     worker.spinner = None
     worker.shutdown_seconds = shutdown_seconds
+    app.end = worker.end
     try:
         worker.execute_from_commandline()
     except SystemExit as end:

@@ -26,6 +26,7 @@ from worker.kafka.passing import passes
 from worker.processing.processor import Processor
 from worker.state import Changes
 from worker.stream.assignment import Assignment, Role
+from worker.stream.bounded import NO_LEDGER, Ledger
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.processor_thread import ProcessorThread
@@ -52,6 +53,7 @@ class Takeover:
         decide_open: step 0. Raises Unanswered.
         on_restore: called with rows read and changelog offsets to go.
         surroundings: clock, threads, and the end of the process, for whatever fails.
+        ledger: is told of what is taken over, in a bounded run.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Takeover:
         decide_open: Callable[[], None],
         on_restore: Callable[[int, int], None],
         surroundings: Surroundings,
+        ledger: Ledger = NO_LEDGER,
     ) -> None:
         self._assignment = assignment
         self._input = logs.input
@@ -77,6 +80,7 @@ class Takeover:
         self._clock = surroundings.clock
         self._threads = surroundings.threads
         self._die = surroundings.die
+        self._ledger = ledger
         self.seek: Callable[[], Awaitable[None]] | None = None
         self._running: Any = None  # the takeover under way
         self._reader: ChangelogReader | None = None
@@ -235,6 +239,7 @@ class Takeover:
             self._group.check()
 
         await self._processor.run(check)
+        self._ledger.begin(starts)
         self._assignment.positions = {partition: start.offset for partition, start in starts.items()}
         if self._assignment.doubt is None:
             self._assignment.progress.made()  # else only a commit is

@@ -9,6 +9,7 @@ from worker.kafka.producer import TransactionalProducer
 from worker.limits import Limit
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
+from worker.stream.bounded import ENDLESS, Course
 from worker.stream.commit import CommitMetrics
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
@@ -44,3 +45,4 @@ class StreamWorker:
     dead_letters: DeadLetterLog
     takeover: Takeover
     delivery: Delivery
+    course: Course = ENDLESS

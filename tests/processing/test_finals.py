@@ -1,0 +1,285 @@
+"""What a replay publishes at its end, or not at all: and that a worker which goes on from it goes on right."""
+
+import json
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace as replace_struct
+
+from tests.harness.drive import Driver, config, record, upsert
+from tests.processing.test_processor_model import _records, operations
+from worker.events import Record
+from worker.processing.processor import FINISHED_AT_ONCE
+from worker.state import CorruptRow, verify_partition
+from worker.state.keys import LAST_CHANGE, last_change_key
+from worker.state.partition import read_applied
+from worker.state.rows import decode_last_change, encode_last_change
+
+PARTITIONS = (0, 1)
+
+
+def commit(driver, batch):
+    for partition, changes in batch.rows.items():
+        driver.rows[partition].write(changes)
+    driver.processor.committed(batch)
+
+
+def finish(driver, partition, end, lost=lambda: False):
+    """All messages of a partition's end, by transaction; where one is lost, another process does it again."""
+    found = []
+    while True:
+        batch = driver.processor.finish(partition, end)
+        assert batch.taken == 0
+        if lost():
+            driver.restart()
+            continue
+        commit(driver, batch)
+        found.append(batch.messages)
+        if batch.is_end:
+            assert batch.next_offsets == {partition: end}
+            return found
+
+
+def bodies(messages):
+    return [json.loads(message.value) for message in messages]
+
+
+def from_nothing(message):
+    """A change as it is published at the end."""
+    body = json.loads(message.value)
+    added = [sentence["sentence_id"] for sentence in body["sentences"]]
+    return message, body | {"previous_sequence": None, "added": added, "removed": []}
+
+
+def last_ones(messages):
+    """Of all that a worker publishes: each entity's last change, if its set is not empty."""
+    last = {message.key: message for message in messages if message.topic == "summaries"}
+    alive = [message for message in last.values() if message.value is not None]
+    return [from_nothing(message) for message in alive if json.loads(message.value)["sentences"]]
+
+
+def cuts(records, sizes):
+    records = iter(records)
+    while batch := list(islice(records, next(sizes))):
+        yield batch
+
+
+def endless(draw, *choices):
+    while True:
+        yield draw(st.sampled_from(choices))
+
+
+def ends_of(records):
+    return {p: sum(one.partition == p for one in records) for p in PARTITIONS}
+
+
+setups = st.fixed_dictionaries(
+    {
+        "k": st.integers(1, 4),
+        "distinct": st.booleans(),
+        "cache_bytes": st.sampled_from([0, 6000, 10**8]),
+    }
+)
+histories = st.lists(operations, min_size=1, max_size=40).map(lambda events: list(_records(events)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(setups, histories, st.data())
+def test_the_finals_are_the_last_of_every_change(setup, records, data):
+    """Over any cut into micro-batches, restarts, lost transactions and entities that go and come back."""
+    every, final = Driver(config(**setup)), Driver(config(emit="final", **setup))
+    final.config = replace(
+        final.config,
+        batch=replace(final.config.batch, transaction_records=data.draw(st.sampled_from([2, 50_000]))),
+    )
+    final.restart()
+    all_messages = [message for one in records for message in every.run(one).messages]
+    for batch in cuts(records, endless(data.draw, 1, 2, 5, 20)):
+        while batch:
+            result = final.run(*batch)
+            assert [message for message in result.messages if message.topic == "summaries"] == []
+            batch = batch[result.taken :]
+        if data.draw(st.booleans()):
+            final.restart()
+    ends = ends_of(records)
+    lost = iter(data.draw(st.lists(st.booleans(), max_size=6)))
+    found = [
+        message
+        for partition in PARTITIONS
+        for messages in finish(final, partition, ends[partition], lambda: next(lost, False))
+        for message in messages
+    ]
+    wanted = sorted(last_ones(all_messages), key=lambda one: one[0].key)
+    found.sort(key=lambda message: message.key)
+    assert bodies(found) == [body for _, body in wanted]
+    assert [m._replace(value=b"") for m in found] == [m._replace(value=b"") for m, _ in wanted]
+    for partition, rows in final.rows.items():
+        assert list(rows.scan(LAST_CHANGE)) == []
+        checks = verify_partition(rows, dimension=3, k=setup["k"], distinct=setup["distinct"])
+        assert not any(one.problems for one in checks)
+        assert read_applied(rows).next_offset == ends[partition]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    setups, histories, st.integers(0, 40), st.sampled_from(["every", "coalesced", "final", "none"]), st.data()
+)
+def test_a_worker_that_goes_on_publishes_what_it_would_have_published(setup, records, cut, emit, data):
+    """After a replay of any kind: as if it had been there from the beginning."""
+    before, after = records[:cut], records[cut:]
+    whole, parted = Driver(config(**setup)), Driver(config(emit=emit, **setup))
+    for one in before:
+        whole.run(one)
+    for batch in cuts(before, endless(data.draw, 1, 2, 5, 20)):
+        parted.run(*batch)
+    for partition, end in ends_of(before).items():
+        finish(parted, partition, end)
+    parted.config = config(**setup)
+    parted.restart()
+    for one in after:
+        wanted, found = whole.run(one), parted.run(one)
+        if emit != "coalesced":  # there the last published sequence is that of a net change
+            assert found.messages == wanted.messages
+        assert found.stats.outcomes == wanted.stats.outcomes
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories, st.data())
+def test_an_account_does_not_depend_on_what_is_published_or_on_the_cut(records, data):
+    """How often sets changed is how many changes a worker would have published; and what became of each record is the same."""
+    every = Driver(config())
+    results = [every.run(one) for one in records]
+    published = [m for one in results for m in one.messages if m.topic == "summaries" and m.value is not None]
+    outcomes = [outcome for one in results for outcome in one.stats.outcomes.elements()]
+    alive = sum(one.stats.entities for one in results)
+    for emit in ("every", "coalesced", "final", "none"):
+        other = Driver(config(emit=emit))
+        stats = [other.run(*batch).stats for batch in cuts(records, endless(data.draw, 1, 3, 20))]
+        assert sum(one.set_changes for one in stats) == len(published)
+        assert sorted(outcome for one in stats for outcome in one.outcomes.elements()) == sorted(outcomes)
+        assert sum(one.entities for one in stats) == alive
+        assert alive == sum(
+            1
+            for rows in other.rows.values()
+            for _ in verify_partition(rows, dimension=3, k=3, distinct=False)
+        )
+
+
+def driver_with(entities, **batch):
+    """A replay that has read one review of each of so many entities."""
+    driver = Driver(config(emit="final", batch=batch))
+    for offset in range(entities):
+        driver.run(upsert(offset, "r", "good", entity_id=f"entity {offset:03}"))
+    return driver
+
+
+def test_a_transaction_takes_as_many_as_go_into_one():
+    driver = driver_with(5, transaction_records=4)
+    assert [len(messages) for messages in finish(driver, 0, 5)] == [2, 2, 1]
+    ((message,),) = finish(driver_with(1), 0, 1)
+    size = len(message.value)
+    driver = driver_with(5, transaction_bytes=3 * size)
+    assert [len(messages) for messages in finish(driver, 0, 5)] == [3, 2]
+    driver = driver_with(2, transaction_bytes=1)  # one alone always goes
+    assert [len(messages) for messages in finish(driver, 0, 2)] == [1, 1]
+    driver = driver_with(3, transaction_records=1)
+    assert [len(messages) for messages in finish(driver, 0, 3)] == [1, 1, 1]
+
+
+def test_a_transaction_takes_few_hundreds(monkeypatch):
+    assert FINISHED_AT_ONCE == 500
+    monkeypatch.setattr("worker.processing.processor.FINISHED_AT_ONCE", 2)
+    assert [len(messages) for messages in finish(driver_with(3), 0, 3)] == [2, 1]
+
+
+def test_each_message_goes_out_with_the_removal_of_its_row():
+    driver = driver_with(3, transaction_records=2)
+    for number in range(3):
+        batch = driver.processor.finish(0, 9)
+        removed = [key for key, value in batch.rows[0].items() if value is None]
+        assert [key[5:] for key in removed] == [message.key for message in batch.messages]
+        assert batch.messages[0].key == f"entity {number:03}".encode()
+        assert batch.next_offsets == {0: 9 if number == 2 else 3}
+        assert (batch.is_end, batch.stats.changes, batch.stats.records) == (number == 2, 1, 0)
+        commit(driver, batch)
+
+
+def test_an_end_beyond_the_last_record_becomes_the_applied_offset():
+    driver = driver_with(1)
+    (messages,) = finish(driver, 0, 7)
+    assert len(messages) == 1
+    assert read_applied(driver.rows[0]).next_offset == 7
+    assert driver.outcome(upsert(6, "late", "bad", entity_id="entity 000")) == "ignored:already_applied"
+
+
+def test_a_partition_without_records_has_rows_from_its_end_on():
+    """Else whoever takes it over would find an offset, and no state."""
+    driver = Driver(config(emit="final"))
+    for end in (0, 4):
+        assert finish(driver, 1, end) == [[]]
+        driver.restart()
+        assert driver.processor.check_partition(1) == end
+
+
+def test_a_deleted_entity_has_no_final_and_one_that_came_back_has_its_own():
+    driver = Driver(config(emit="final"))
+    deleted = {"type": "entity.deleted"}
+    driver.run(upsert(0, "r", "good", entity_id="gone"), upsert(1, "r", "good", entity_id="back"))
+    driver.run(
+        record(2, "gone", deleted), record(3, "back", deleted), upsert(4, "r", "bad", entity_id="back")
+    )
+    driver.run(upsert(5, "r", "good", entity_id="emptied"))
+    driver.run(record(6, "emptied", {"type": "review.deleted", "review_id": "r"}))
+    (messages,) = finish(driver, 0, 7)
+    (body,) = bodies(messages)
+    assert (body["entity_id"], body["sequence"], body["sentences"][0]["text"]) == ("back", 4, "bad")
+
+
+def test_none_publishes_nothing_and_keeps_nothing():
+    driver = Driver(config(emit="none"))
+    result = driver.run(
+        upsert(0, "r", "good"), record(1, "e", b"{"), record(2, "e", {"type": "entity.deleted"})
+    )
+    assert [message.topic for message in result.messages] == ["dlq"]
+    assert list(driver.rows[0].scan(LAST_CHANGE)) == []
+    assert finish(driver, 0, 3) == [[]]
+
+
+def test_a_final_is_as_of_the_last_change_of_the_set():
+    """Counts, ratings and distances have changed since, and no set with them."""
+    driver, every = Driver(config(k=1, emit="final")), Driver(config(k=1))
+    history = [
+        upsert(0, "r", "good", rating=5.0),
+        upsert(1, "r", "good", rating=1.0),
+        upsert(2, "s", "good", rating=2.0),
+    ]
+    ((message,),) = (every.run(one).messages for one in history[:1])
+    driver.run(*history)
+    assert bodies(finish(driver, 0, 3)[0]) == bodies([message])
+    assert [one.messages for one in map(every.run, history[1:])] == [[], []]
+
+
+def test_a_kept_change_that_fits_no_summary_is_named():
+    driver = driver_with(1)
+    ((key, value),) = driver.rows[0].scan(LAST_CHANGE)
+    longer = replace_struct(decode_last_change(key, value), distances=[0.5, 0.5])
+    driver.rows[0].write({key: encode_last_change(key, longer)})
+    with pytest.raises(CorruptRow, match=r"last change of entity 'entity 000'.*not of the set"):
+        driver.processor.finish(0, 1)
+    nobody = last_change_key(b"nobody")
+    driver.rows[0].write({key: None, nobody: encode_last_change(nobody, longer)})
+    with pytest.raises(CorruptRow, match=r"last change of entity 'nobody'.*without rows"):
+        driver.processor.finish(0, 1)
+
+
+@pytest.mark.parametrize("timestamp_ms", [0, 1_700_000_000_123])
+def test_the_time_of_a_final_is_its_cause_s(timestamp_ms):
+    driver, every = Driver(config(emit="final")), Driver(config())
+    sent = upsert(0, "r", "good")
+    sent = Record(sent.topic, 0, 0, timestamp_ms, sent.key, sent.value)
+    driver.run(sent)
+    ((message,),) = finish(driver, 0, 1)
+    assert message.headers == every.run(sent).messages[0].headers

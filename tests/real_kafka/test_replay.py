@@ -1,0 +1,407 @@
+"""Replays on a real Kafka, beside a live worker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Container, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.load import Sent, SteadyLoad
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.replays import (
+    BEGINNING_MS,
+    STEP_MS,
+    ReplayProcess,
+    agreed,
+    as_final,
+    at,
+    bodies_in,
+    bodies_of,
+    done_by,
+    last_bodies,
+    promote,
+    published,
+    replay,
+    write_history,
+)
+from tests.harness.topics import Message, committed_offsets, producer, read_topic
+from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline, wait_for
+from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events, good_review
+
+HISTORY = {**LARGE_MESSAGES, "retention.ms": "-1"}
+"""Of an input topic: its records are years old."""
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
+
+
+@pytest.fixture(scope="module")
+def live(kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+    """A pipeline with a history that its worker has summarized, and goes on with."""
+    directory = tmp_path_factory.mktemp("replays")
+    with pipeline(kafka, "replays", directory, settings=SETTINGS, input_config=HISTORY) as site:
+        write_history(site, events(700))
+        site.start(1)
+        site.wait_caught_up()
+        yield site
+
+
+def test_the_whole_history_gives_what_the_live_worker_gave(live: Pipeline) -> None:
+    before = published(live, live.output_topic)
+    report = replay(live, "--name", "whole")
+    assert report["published"] == len(before)
+    assert published(live, f"{live.output_topic}.whole") == before
+
+
+def test_as_of_a_time(live: Pipeline, tmp_path: Path) -> None:
+    """Each summary is the last that the live worker published by then."""
+    changes = bodies_of(live, live.output_topic)
+    times = {
+        (m.partition, m.offset): m.timestamp_ms
+        for m in read_topic(live.broker.bootstrap_servers, live.input_topic)
+    }
+    until = at(450.5)
+    file = tmp_path / "then.jsonl"
+    replay(live, "--name", "then", "--until", until, "--emit", "final", "--to", str(file))
+    before = [
+        body
+        for body in changes
+        if times[body["cause"]["partition"], body["cause"]["offset"]] < BEGINNING_MS + 450.5 * STEP_MS
+    ]
+    wanted = last_bodies(before)
+    found = bodies_in(file)
+    assert [body["entity_id"] for body in found] == sorted(wanted, key=str.encode)
+    assert found == [as_final(wanted[body["entity_id"]]) for body in found]
+
+
+def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Markers, aborted records, an open transaction, nothing at all, nothing left, and a topic that is still written."""
+    with pipeline(kafka, "tails", tmp_path, partitions=6, settings=SETTINGS) as site:
+        plain = sending(site, range(6), but={3})
+        in_transaction(site, 0, commit=True)
+        in_transaction(site, 1, commit=False)
+        waiting = opened(site, 2)
+        everything_deleted(site, 4)
+        process = ReplayProcess(site, "--name", "tails").start()
+        wait_for(lambda: plan_of(site, "tails") is not None, lambda: "no plan")
+        after = sending(site, range(6))
+        time.sleep(6)
+        assert process.alive  # the open transaction is below the end
+        waiting.commit_transaction()
+        report = process.report()
+        assert process.errors.count("-2: an open transaction of a producer begins at offset 30") == 1
+        assert report["read"] == plain - REVIEWS + 2
+        ends = {int(p): one["end"] for p, one in plan_of(site, "tails")["ranges"].items()}
+        committed = committed_offsets(site.broker.bootstrap_servers, site.input_topic, "tails-replay-tails")
+        assert committed == ends
+        assert replay(site, "--name", "tails")["read"] == report["read"]  # over is over
+        assert after
+
+
+REVIEWS = 30
+
+
+def sending(site: Pipeline, partitions: Iterable[int], but: Container[int] = ()) -> int:
+    """Some reviews into each of these partitions; how many."""
+    sender, count = producer(site.broker.bootstrap_servers), 0
+    for partition in partitions:
+        if partition in but:
+            continue
+        for _ in range(REVIEWS):
+            sent = good_review(count)
+            sender.produce(site.input_topic, sent.value, sent.key, partition)
+            count += 1
+    assert sender.flush(PATIENCE_SECONDS) == 0
+    return count
+
+
+def opened(site: Pipeline, partition: int) -> Any:
+    """A producer with a record in an open transaction."""
+    sender = producer(site.broker.bootstrap_servers, **{"transactional.id": f"upstream-{partition}"})
+    sender.init_transactions(PATIENCE_SECONDS)
+    sender.begin_transaction()
+    sent = good_review(1000 + partition)
+    sender.produce(site.input_topic, sent.value, sent.key, partition)
+    assert sender.flush(PATIENCE_SECONDS) == 0
+    return sender
+
+
+def in_transaction(site: Pipeline, partition: int, *, commit: bool) -> None:
+    """One more record, and the marker of its transaction behind it."""
+    sender = opened(site, partition)
+    sender.commit_transaction() if commit else sender.abort_transaction()
+
+
+def everything_deleted(site: Pipeline, partition: int) -> None:
+    """As retention does: nothing is left, and the offsets go on."""
+    topic = TopicPartition(site.input_topic, partition, OFFSET_END)
+    admin = site.broker.admin()  # its futures fail once it is collected
+    for future in admin.delete_records([topic]).values():
+        future.result(PATIENCE_SECONDS)
+
+
+def plan_of(site: Pipeline, name: str) -> dict[str, Any] | None:
+    """The plan of a replay, None where there is none yet."""
+    try:
+        found = read_topic(site.broker.bootstrap_servers, f"{site.name}-replay-{name}-plan")
+    except (KafkaException, KeyError, AssertionError):
+        return None
+    return json.loads(found[-1].value or b"") if found else None
+
+
+def test_killed_and_gone_on_with_by_three_processes(live: Pipeline) -> None:
+    """Killed, interrupted, stopped; then three at once, of which one is killed: the same bytes as in one go."""
+    before = published(live, live.output_topic)
+    slow = ("--name", "broken", "--max-events-per-s", "150")
+    for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 3)):
+        process = ReplayProcess(live, *slow, batch_size="37").start()
+        progress_beyond(live, "broken", 60)
+        process.signal(number)
+        process.wait(code)
+    several = [
+        ReplayProcess(live, *slow, label=f"part-{i}", batch_size=str(50 + i)).start() for i in range(3)
+    ]
+    progress_beyond(live, "broken", 200)
+    several[1].signal(signal.SIGKILL)
+    several[1].wait(-9)
+    several[1].start()
+    reports = [process.report() for process in several]
+    own = {"seconds", "go_on_with"}  # of each process; all else is of all together
+    assert len({json.dumps({k: v for k, v in report.items() if k not in own}) for report in reports}) == 1
+    assert reports[0]["published"] == len(before)
+    assert published(live, f"{live.output_topic}.broken") == before
+
+
+def progress_beyond(site: Pipeline, name: str, records: int, topic: str | None = None) -> None:
+    """Wait until a replay has committed so many more records than now."""
+    start = done_by(site, name, topic)
+    wait_for(lambda: done_by(site, name, topic) >= start + records, lambda: f"no progress after {start}")
+
+
+EQUAL = ("--max-changed", "0")
+
+
+def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """While events come all the time: nothing is lost or published twice in between, whoever is killed in the hand-over."""
+    load = events(500, seed=3)[:500]
+    with pipeline(kafka, "going-on", tmp_path, settings=SETTINGS, input_config=HISTORY) as site:
+        write_history(site, load[:300])
+        site.start(1)
+        writing = SteadyLoad(site.broker.bootstrap_servers, site.input_topic, iter(load[300:]), 60)
+        epoch = {"epoch": "2", "output_topic": "going-on.two"}
+        replay(site, "--to", "going-on.two", epoch="2")
+        following = site.worker(
+            "replay/replay-epoch-2-next",
+            app_id="going-on-replay-epoch-2",
+            **epoch,
+            data_dir=str(tmp_path / "replay" / "replay-epoch-2"),
+        ).start()
+        following.wait_ready()
+        following.kill()
+        following.start()
+        wait_for(lambda: writing.sent == 200, lambda: "the load does not end")
+        writing.end()
+        site.wait_caught_up()
+        targets = site.targets()
+        wait_for(
+            lambda: all(
+                offset >= targets.get(partition, 0)
+                for partition, offset in committed_offsets(
+                    site.broker.bootstrap_servers, site.input_topic, "going-on-replay-epoch-2"
+                ).items()
+            ),
+            lambda: following.log_end(),
+        )
+        assert promote(site, "going-on-replay-epoch-2", "going-on.two", *EQUAL)[-1]["ok"]
+        back = {"app_id": "going-on-replay-epoch-2", "output_topic": "going-on.two"}
+        assert promote(site, "going-on", site.output_topic, *EQUAL, **back)[-1]["ok"]
+        following.terminate()
+        new_build = ("going-on-replay-epoch-2", "going-on.two", *EQUAL)
+        wait_for(lambda: not promote(site, *new_build)[-1]["ok"], lambda: "its session does not end")
+        refused = [line["check"] for line in promote(site, *new_build)[:-1] if not line["ok"]]
+        assert refused == ["it is kept current"]
+        site.stop()
+        first, second = (bodies_of(site, topic) for topic in (site.output_topic, "going-on.two"))
+        assert second == [{**body, "epoch": 2} for body in first]
+
+
+def test_a_part_of_the_history(live: Pipeline, tmp_path: Path) -> None:
+    """Of some entities, of some partitions, from a time on: what is left out is counted, and is as if it had never been."""
+    changes = bodies_of(live, live.output_topic)
+    entity = changes[0]["entity_id"]
+    one, two = tmp_path / "entity.jsonl", tmp_path / "partitions.jsonl"
+    report = replay(live, "--name", "entity", "--entities", entity, "--to", str(one))
+    assert bodies_in(one) == [body for body in changes if body["entity_id"] == entity]
+    assert report["ignored"]["not_selected"] > 0
+    assert "go_on_with" not in report
+    worker = live.worker("part", app_id=f"{live.name}-replay-entity").start()
+    assert worker.wait() == 2  # what was left out would be missing for ever
+    assert "is a replay of a part of the history" in worker.log_text()
+    live.workers.remove(worker)
+    replay(live, "--name", "parts", "--partitions", "0,2", "--to", str(two))
+    chosen = [body for body in changes if body["cause"]["partition"] in (0, 2)]
+    by_sequence = lambda body: (body["cause"]["partition"], body["sequence"])  # noqa: E731
+    assert sorted(bodies_in(two), key=by_sequence) == sorted(chosen, key=by_sequence)
+
+
+def test_by_the_events_own_time(live: Pipeline, tmp_path: Path) -> None:
+    """What occurred by then, however late it arrived, as if nothing else had been sent; and what arrived too late is counted."""
+    load = events(700)
+    early = [event for event in load if occurred_before(event, "2020")]
+    with pipeline(live.broker, "early", tmp_path, settings=SETTINGS, input_config=HISTORY) as other:
+        write_history(other, early)
+        replay(other, "--to", str(tmp_path / "alone.jsonl"))
+    until = ("--until", "2020-01-01", "--by", "occurred_at")
+    report = replay(live, "--name", "own", *until, "--to", str(tmp_path / "chosen.jsonl"))
+    alone, chosen = (
+        sorted((agreed(body) for body in bodies_in(tmp_path / name)), key=json.dumps)
+        for name in ("alone.jsonl", "chosen.jsonl")
+    )
+    assert chosen == alone != []
+    assert report["arrived_late"] == len(early)  # all of the history is written in 2023
+    assert report["ignored"]["not_selected"] == len(load) - len(early)
+
+
+def occurred_before(event: Sent, year: str) -> bool:
+    """Whether the event says so; what says nothing counts as of its record's timestamp."""
+    try:
+        said = json.loads(event.value or b"null")["occurred_at"]
+    except (ValueError, TypeError, KeyError):
+        return False
+    return isinstance(said, str) and said < year
+
+
+def test_what_is_refused(live: Pipeline) -> None:
+    """Another one under the same name, a live topic as output, a time that retention has removed."""
+    replay(live, "--name", "fixed", "--until", at(10), "--to", "none")
+    for arguments, settings, says in (
+        (
+            ["--name", "fixed", "--until", at(20), "--to", "none"],
+            {},
+            "--until was 2023-01-01T00:10:00.000Z and is",
+        ),
+        (["--name", "fixed", "--until", at(10), "--to", "none"], {"k": "4"}, "k was 5 and is 4"),
+        (["--to", live.output_topic], {}, "that is a topic of the live worker"),
+        (["--until", "soon"], {}, "'soon' is not a time like"),
+        (["--partitions", "9"], {}, "has the partitions 0 to 3"),
+        (["--name", "a/b"], {}, "up to 60 letters"),
+    ):
+        process = ReplayProcess(live, *arguments, **settings).start()
+        process.wait(2)
+        assert says in process.errors
+    report = replay(live, "--name", "fixed", "--until", at(20), "--to", "none", "--restart", "--yes")
+    assert report["read"] > 0
+
+
+def test_the_live_worker_is_not_touched(live: Pipeline) -> None:
+    """Its offsets, topics and transactional id are as they were, and it has not noticed anything."""
+    log = live.workers[0].log_text()
+    committed = committed_offsets(live.broker.bootstrap_servers, live.input_topic, live.name)
+    topics = {
+        topic: read_topic(live.broker.bootstrap_servers, topic)
+        for topic in (live.input_topic, live.output_topic, live.dlq_topic, live.changelog_topic)
+    }
+    replay(live, "--name", "beside", "--emit", "coalesced", instance_id="other")
+    assert committed_offsets(live.broker.bootstrap_servers, live.input_topic, live.name) == committed
+    assert {topic: read_topic(live.broker.bootstrap_servers, topic) for topic in topics} == topics
+    assert live.workers[0].ready()
+    assert "rebalanced" not in live.workers[0].log_text()[len(log) :]
+
+
+def test_plain_files_as_history(live: Pipeline, tmp_path: Path) -> None:
+    """The same bytes as `summarize` makes of them; killed in between, it goes on."""
+    reviews = [
+        {
+            "entity_id": f"e{i % 7}",
+            "review_id": f"r{i}",
+            "sentences": [{"text": f"s{i % 11}", "embedding": [1.0 + i % 5, i % 3, *[0.5] * 14]}],
+        }
+        for i in range(400)
+    ]
+    files = tmp_path / "files"
+    files.mkdir()
+    for number, part in enumerate((reviews[:150], reviews[150:])):
+        (files / f"{number}.jsonl").write_text("".join(json.dumps(one) + "\n\n" for one in part))
+    summarized = subprocess.run(
+        [*COMMAND, "summarize", "0.jsonl", "1.jsonl"],
+        cwd=files,
+        env=clean_environment({**live.environment, "PYTHONPATH": str(ROOT)}),
+        capture_output=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
+    )
+    arguments = ("--name", "files", "--from", str(files), "--to", str(tmp_path / "out.jsonl"))
+    process = ReplayProcess(live, *arguments, "--max-events-per-s", "80", batch_size="20").start()
+    progress_beyond(live, "files", 100, topic="replays-replay-files-input")
+    process.signal(signal.SIGKILL)
+    process.wait(-9)
+    report = ReplayProcess(live, *arguments).start().report()
+    assert report["read"] == len(reviews)
+    assert (tmp_path / "out.jsonl").read_bytes() == summarized.stdout
+    replay(
+        live,
+        "--name",
+        "files-final",
+        "--from",
+        str(files),
+        "--emit",
+        "final",
+        "--to",
+        str(tmp_path / "final.jsonl"),
+    )
+    last = last_bodies(bodies_in(tmp_path / "out.jsonl"))
+    for body in bodies_in(tmp_path / "final.jsonl"):
+        of_all = last.pop(body["entity_id"])
+        assert (body["sentences"], body["cause"]) == (of_all["sentences"], of_all["cause"])
+    assert not last
+
+
+def test_an_archive_and_then_its_topic(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """What retention has removed comes from files: the same bytes as the topic alone would have given, and a worker goes on."""
+    load = events(300, seed=5)
+    with pipeline(kafka, "archived", tmp_path, settings=SETTINGS, input_config=HISTORY) as site:
+        write_history(site, load)
+        replay(site, "--name", "whole")
+        records = read_topic(site.broker.bootstrap_servers, site.input_topic)
+        archive = tmp_path / "archive"
+        archive.mkdir()
+        cut = {partition: 20 * (partition + 1) for partition in range(site.partitions)}
+        for number in range(3):
+            lines = [
+                archived(m) for m in records if m.offset < cut[m.partition] + 10 and m.offset % 3 == number
+            ]
+            (archive / f"{number}.jsonl").write_text("".join(lines))
+        admin = site.broker.admin()
+        ends = [
+            TopicPartition(site.input_topic, p, min(offset, sum(m.partition == p for m in records)))
+            for p, offset in cut.items()
+        ]
+        for future in admin.delete_records(ends).values():
+            future.result(PATIENCE_SECONDS)
+        report = replay(site, "--name", "both", "--from", str(archive))
+        assert report["read"] == len(records)
+        assert published(site, f"{site.output_topic}.both") == published(site, f"{site.output_topic}.whole")
+
+
+def archived(message: Message) -> str:
+    """A record as a line of an archive."""
+    return (
+        json.dumps(
+            {
+                "topic": message.topic,
+                "partition": message.partition,
+                "offset": message.offset,
+                "timestamp": message.timestamp_ms,
+                "key": None if message.key is None else message.key.decode(errors="surrogateescape"),
+                "value": None if message.value is None else message.value.decode(errors="surrogateescape"),
+            }
+        )
+        + "\n"
+    )

@@ -1,0 +1,74 @@
+"""The plan of a replay: what is kept, and what is refused under a name that is taken."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import json
+
+from tests.harness.drive import config
+from worker.errors import SurroundingsError
+from worker.kafka.ranges import Range
+from worker.replay.plan import FORMAT, Plan, decode_plan, made_with, refuse_other
+
+PLAN = Plan(
+    begun="2026-11-22T20:00:00Z",
+    request={"--from": "in", "--until": "latest"},
+    made_with={"k": "5", "epoch": "2"},
+    whole=True,
+    topic="in",
+    topic_id="abc",
+    output_topic=None,
+    ranges={"0": Range(0, 10, 0), "11": Range(4, 4, 4)},
+)
+
+
+def test_a_plan_comes_back_as_it_was() -> None:
+    again = decode_plan(PLAN.encode(), "the topic")
+    assert again == PLAN
+    assert again.by_partition == {0: Range(0, 10, 0), 11: Range(4, 4, 4)}
+    assert again.size == 10
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"{", b"[]", b"{}", PLAN.encode().replace(b'"end":10', b'"end":"10"')]
+)
+def test_what_is_no_plan_is_one_line(value: bytes) -> None:
+    with pytest.raises(SurroundingsError, match=r"the topic x holds no plan of a replay .*--restart"):
+        decode_plan(value, "the topic x")
+
+
+def test_a_plan_of_another_version_is_refused() -> None:
+    value = PLAN.encode().replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1))
+    with pytest.raises(SurroundingsError, match=r"written by another version.*--restart"):
+        decode_plan(value, "the topic x")
+
+
+def test_the_same_again_is_gone_on_with() -> None:
+    refuse_other("name", PLAN, PLAN.request, PLAN.made_with)
+
+
+@pytest.mark.parametrize(
+    ("request_", "settings", "says"),
+    [
+        ({"--from": "in", "--until": "2026"}, PLAN.made_with, "--until was latest and is 2026. Give"),
+        (PLAN.request, {"k": "4", "epoch": "2"}, "k was 5 and is 4. Give"),
+        (PLAN.request | {"--new": "x"}, PLAN.made_with, "--new was unknown and is x. Give"),
+        ({"--from": "other"}, {"epoch": "3"}, "--from was in and is other; epoch was 2 and is 3. Give"),
+    ],
+)
+def test_what_differs_is_named(request_: dict[str, str], settings: dict[str, str], says: str) -> None:
+    with pytest.raises(SurroundingsError) as refused:
+        refuse_other("name", PLAN, request_, settings)
+    assert says in str(refused.value)
+    assert str(refused.value).startswith("the replay name was begun on 2026-11-22T20:00:00Z as another one: ")
+    assert "--restart" in str(refused.value)
+
+
+def test_summaries_depend_on_the_fingerprint_and_the_epoch() -> None:
+    fingerprint = config().fingerprint
+    assert made_with(fingerprint, 3) == {**fingerprint.fields(), "epoch": "3"}
+    assert made_with(config(k=2).fingerprint, 3)["k"] == "2"
+
+
+def test_a_plan_is_json_that_a_tool_can_read() -> None:
+    assert json.decode(PLAN.encode())["ranges"]["0"] == {"first": 0, "end": 10, "log_start": 0}

@@ -1,0 +1,126 @@
+"""A replay as one process takes part in it: its course, and how far all are, over a group that a test makes up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec import json
+
+from tests.harness.fake_clients import FakeClients, FakeClock
+from worker.errors import SurroundingsError
+from worker.kafka.ranges import Range
+from worker.replay.ledger import Account
+from worker.replay.plan import Plan
+from worker.replay.request import Names, Request
+from worker.replay.run import Replay
+from worker.settings import Settings
+from worker.stream.bounded import NoThrottle
+
+LIVE = Settings(app_id="live", input_topic="in", output_topic="out", dlq_topic="dead", data_dir=Path("data"))
+REQUEST = Request(name="two", topic="in", to_topic="out.two", emit="final", entities=frozenset({"e"}))
+RANGES = {0: Range(0, 10, 0), 1: Range(5, 9, 5), 2: Range(4, 4, 4)}
+
+
+class Group:
+    """What is committed: by partition an offset and a note."""
+
+    def __init__(self) -> None:
+        self.committed_: dict[int, tuple[int, str]] = {}
+
+    def committed(self, asked: list[Any], timeout: float) -> list[Any]:
+        return [
+            SimpleNamespace(partition=tp.partition, offset=offset, metadata=note, error=None)
+            for tp in asked
+            for offset, note in [self.committed_.get(tp.partition, (-1001, ""))]
+        ]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def group() -> Group:
+    return Group()
+
+
+@pytest.fixture
+def clients(group: Group) -> FakeClients:
+    return FakeClients(consumer=lambda: group, admin=lambda: None)
+
+
+@pytest.fixture
+def replay(clients: FakeClients) -> Replay:
+    made = Replay(Names(LIVE, REQUEST), clients=clients, clock=FakeClock())
+    made.keep_to(plan_of(made))
+    return made
+
+
+def plan_of(replay: Replay, **changes: Any) -> Plan:
+    request = replay.names.request
+    fields: dict[str, Any] = {
+        "begun": "today",
+        "request": request.facts(),
+        "made_with": {},
+        "whole": True,
+        "topic": "in",
+        "topic_id": "",
+        "output_topic": "out.two",
+        "ranges": {str(partition): one for partition, one in RANGES.items()},
+    }
+    return Plan(**{**fields, **changes})
+
+
+def note(**counts: Any) -> str:
+    return json.encode(Account(**counts)).decode()
+
+
+def test_the_course_is_that_of_plan_and_request(replay: Replay) -> None:
+    course = replay.keep_to(plan_of(replay))
+    assert (course.first, course.ends) == ({0: 0, 1: 5, 2: 4}, {0: 10, 1: 9, 2: 4})
+    assert (course.emit, course.selection) == ("final", REQUEST.selection)
+    assert isinstance(course.throttle, NoThrottle)
+    assert set(course.open_partitions()) == {0, 1, 2}
+    assert course.ledger is not replay.keep_to(plan_of(replay)).ledger
+
+
+def test_it_asks_for_what_is_decided_under_its_own_name(replay: Replay, clients: FakeClients) -> None:
+    replay.open_partitions()
+    assert [(one.group, one.isolation) for one in clients.asked] == [("live-replay-two", "read_committed")]
+
+
+def test_how_far_all_are_together(replay: Replay, group: Group) -> None:
+    assert replay.standing() == (0, 14, Account())
+    group.committed_ = {
+        0: (4, note(read=3, changes=2)),
+        1: (9, note(read=4, over=True)),
+        2: (4, note(over=True)),
+    }
+    assert replay.standing() == (8, 14, Account(read=7, changes=2))
+    assert replay.open_partitions() == [0]
+    group.committed_[0] = (10, note(read=9, over=True))
+    assert replay.standing() == (14, 14, Account(read=13, over=True))
+    assert replay.open_partitions() == []
+
+
+def test_read_to_its_end_is_not_over_while_something_is_to_be_published(replay: Replay, group: Group) -> None:
+    group.committed_ = {0: (10, note(read=9)), 1: (9, note(over=True)), 2: (4, note(over=True))}
+    assert replay.open_partitions() == [0]
+
+
+@pytest.mark.parametrize("committed", [(11, ""), (10, ""), (11, note(read=1))])
+def test_what_a_worker_has_gone_on_with_is_over(
+    replay: Replay, group: Group, committed: tuple[int, str]
+) -> None:
+    group.committed_ = {0: committed, 1: (9, note(over=True)), 2: (4, note(over=True))}
+    assert replay.open_partitions() == []
+    assert replay.standing().done == 14
+
+
+def test_a_plan_of_something_else_is_refused(replay: Replay) -> None:
+    replay.plan = plan_of(replay, request=replace(REQUEST, emit="every").facts())
+    with pytest.raises(SurroundingsError, match="--emit was every and is final"):
+        replay.check_plan(None)

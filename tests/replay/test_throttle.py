@@ -1,0 +1,57 @@
+"""The rate of a replay."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.harness.fake_clients import FakeClock
+from worker.replay.throttle import RateThrottle
+
+rates = st.one_of(st.none(), st.floats(0.5, 1000))
+
+
+@given(
+    rates,
+    rates,
+    st.lists(st.tuples(st.integers(0, 500), st.integers(0, 5000), st.floats(0, 20)), max_size=20),
+)
+def test_no_more_than_the_rates_over_the_long_run(
+    events_per_s: float | None, bytes_per_s: float | None, reads: list[tuple[int, int, float]]
+) -> None:
+    """But for what was not used for a second."""
+    clock = FakeClock()
+    throttle = RateThrottle(events_per_s, bytes_per_s, clock)
+    began, events, size = clock.now_s, 0, 0
+    for count, length, busy_s in reads:
+        seconds = throttle.pause(count, length)
+        assert seconds >= 0
+        clock.sleep(seconds)
+        events, size = events + count, size + length
+        passed = clock.now_s - began + 1.0
+        assert events_per_s is None or events <= events_per_s * passed * (1 + 1e-6) + 1e-3
+        assert bytes_per_s is None or size <= bytes_per_s * passed * (1 + 1e-6) + 1e-3
+        clock.sleep(busy_s)
+
+
+def test_who_is_slower_by_itself_does_not_wait() -> None:
+    clock = FakeClock()
+    throttle = RateThrottle(10, None, clock)
+    for _ in range(5):
+        clock.sleep(1.0)
+        assert throttle.pause(10, 10**9) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_nothing_is_saved_up() -> None:
+    clock = FakeClock()
+    throttle = RateThrottle(10, None, clock)
+    clock.sleep(3600)
+    assert throttle.pause(100, 0) == pytest.approx(9.0)
+
+
+def test_the_stricter_rate_counts() -> None:
+    clock = FakeClock()
+    assert RateThrottle(10, 1000, clock).pause(10, 5000) == pytest.approx(5.0)
+    assert RateThrottle(1, 1000, clock).pause(10, 5000) == pytest.approx(10.0)
+    assert RateThrottle(None, None, clock).pause(10, 5000) == 0.0

@@ -1,0 +1,447 @@
+"""The end of a partition in a bounded run: it is finished when nothing below its end is left, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
+from aiokafka.protocol.fetch import (
+    FetchRequest,
+    FetchResponse_v4,
+    FetchResponse_v5,
+    FetchResponse_v10,
+    FetchResponse_v11,
+)
+from faust.types import TP
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.harness.consumer_thread import Fetched
+from tests.harness.stream import INPUT, make_app
+from tests.stream.test_consumer import FakeThread, Rig, offsets
+from worker.stream.bounded import Course, NoLedger
+from worker.stream.micro_batch import MicroBatch
+from worker.stream.tail import Tail, is_empty
+
+A, B = TP(INPUT, 0), TP(INPUT, 1)
+
+
+class Log:
+    """What a partition holds: records, and offsets that a fetch passes without one (markers, aborted records)."""
+
+    def __init__(self, records: list[int], *, passed: Collection[int] = (), stable: int, end: int) -> None:
+        self.records = records
+        self.passed = passed
+        self.stable = stable
+        self.end = end
+
+    def after(self, position: int) -> int:
+        """Where a fetch from here ends that returns no record: no hole is ever passed."""
+        there = {*self.records, *self.passed}
+        return max((o + 1 for o in there if position <= o < self.stable), default=position)
+
+
+class TailThread(FakeThread):
+    """A driver that moves its position past what holds no record, as aiokafka does; `most` records a fetch."""
+
+    def __init__(self, logs: dict[TP, Log]) -> None:
+        super().__init__({})
+        self.tails = logs
+        self.most = 10
+        self.losses = (
+            0  # so often what is fetched is lost, and the position past it; never right after a seek
+        )
+        self.sought: set[TP] = set()
+        self.asked: list[int] = []
+        self.failure: Exception | None = None
+
+    def seek(self, tp: TP, offset: int) -> None:
+        super().seek(tp, offset)
+        self.sought.add(tp)
+
+    def read(self, tp: TP) -> list[Fetched]:
+        log, position = self.tails[tp], self.positions[tp]
+        self.told[tp] = log.stable, log.end
+        found = [offset for offset in log.records if position <= offset < log.stable]
+        if self.losses and tp not in self.sought:
+            self.losses -= 1
+            self.positions[tp] = log.after(position)
+            return []
+        self.sought.discard(tp)
+        self.positions[tp] = found[self.most - 1] + 1 if len(found) >= self.most else log.after(position)
+        return [Fetched(tp.topic, tp.partition, o, 0, b"key", b"%d" % o) for o in found[: self.most]]
+
+    # aiokafka's client
+
+    @property
+    def _client(self) -> Any:
+        return SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=lambda tp: 1), send=self._send)
+
+    async def _send(self, node: int, request: Any) -> Any:
+        ((topic, ((partition, offset, _),)),) = request._topics
+        self.asked.append(offset)
+        if self.failure is not None:
+            raise self.failure
+        log = self.tails[TP(topic, partition)]
+        held = any(offset <= o < log.stable for o in {*log.records, *log.passed})
+        return answer(FetchResponse_v11, 0, log.stable, b"batches" if held else b"", partition)
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return make_app(tmp_path_factory.mktemp("app"))
+
+
+async def bounded(app: Any, logs: dict[TP, Log], ends: dict[int, int], **starts: int) -> Rig:
+    """A rig whose run ends there; it begins at 0 unless said otherwise."""
+    rig = Rig(app, {}, TailThread(logs), Course(ends=ends))
+    await rig.join({tp.partition: starts.get(f"p{tp.partition}", 0) for tp in logs})
+    return rig
+
+
+async def until_finished(rig: Rig, *partitions: int, turns: int = 20) -> list[MicroBatch]:
+    """The micro-batches up to the one with which the last of these partitions is finished."""
+    batches: list[MicroBatch] = []
+    for _ in range(turns):
+        batch = await rig.poll()
+        batches += [batch] if batch else []
+        if set(partitions) <= {one for batch in batches for one in batch.finished}:
+            return batches
+    raise AssertionError(f"{partitions} are not finished")
+
+
+# -- what is at the end of a log --------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_the_last_record_is_the_end(app: Any) -> None:
+    """Finished with the micro-batch of its last records, and not fetched any more."""
+    rig = await bounded(app, {A: Log([0, 1, 2], stable=3, end=3)}, {0: 3})
+    (batch,) = await until_finished(rig, 0)
+    assert (offsets(batch), batch.starts, batch.ends, batch.finished) == ([0, 1, 2], {0: 0}, {0: 3}, {0})
+    fetches = len(rig.thread.fetched)
+    assert await rig.poll() is None
+    assert len(rig.thread.fetched) == fetches
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("passed", [{3}, {3, 4, 5}, {2, 3, 4}])
+async def test_markers_and_aborted_records_at_the_end_are_passed(app: Any, passed: set[int]) -> None:
+    """The position passes the end, where no record does; the second fetch from the cursor shows it."""
+    end = max(passed) + 1
+    rig = await bounded(app, {A: Log([0, 1], passed=passed, stable=end, end=end)}, {0: end})
+    batches = await until_finished(rig, 0)
+    assert [offsets(batch) for batch in batches] == [[0, 1], []]
+    assert (batches[-1].starts, batches[-1].ends) == ({0: 2}, {0: end})
+    assert (A, 2) in rig.thread.seeks
+
+
+@pytest.mark.asyncio
+async def test_records_at_or_beyond_the_end_are_not_handed_over(app: Any) -> None:
+    rig = await bounded(app, {A: Log([0, 1, 2, 3, 4], stable=5, end=5)}, {0: 3})
+    (batch,) = await until_finished(rig, 0)
+    assert (offsets(batch), batch.ends) == ([0, 1, 2], {0: 3})
+
+
+@pytest.mark.asyncio
+async def test_an_end_between_two_records_is_reached_without_the_second(app: Any) -> None:
+    """The end of a prefix as of a time may lie in what holds no record."""
+    rig = await bounded(app, {A: Log([0, 1, 9], passed={2, 3, 4, 5, 6, 7, 8}, stable=10, end=10)}, {0: 5})
+    assert [offsets(batch) for batch in await until_finished(rig, 0)] == [[0, 1], []]
+
+
+@pytest.mark.asyncio
+async def test_an_open_transaction_below_the_end_is_waited_for(app: Any) -> None:
+    log = Log([0, 1], stable=2, end=5)
+    rig = await bounded(app, {A: log}, {0: 4})
+    for _ in range(5):
+        batch = await rig.poll()
+        assert batch is None or not batch.finished
+    assert rig.consumer.undecided(0) == 2  # of those below the end
+    log.records, log.passed, log.stable = [0, 1, 2], {3, 4}, 5
+    assert [offsets(batch) for batch in await until_finished(rig, 0)] == [[2], []]
+
+
+@pytest.mark.asyncio
+async def test_so_it_is_where_nothing_is_to_be_read(app: Any) -> None:
+    """Else an offset would be committed that lies beyond what whoever comes next can see of the log."""
+    log = Log([0, 1, 2], stable=1, end=3)
+    rig = await bounded(app, {A: log}, {0: 3}, p0=3)
+    for _ in range(5):
+        assert await rig.poll() is None
+    log.stable = 3
+    (batch,) = await until_finished(rig, 0)
+    assert (batch.records, batch.starts, batch.ends) == ((), {0: 3}, {0: 3})
+
+
+@pytest.mark.asyncio
+async def test_an_empty_partition_is_finished(app: Any) -> None:
+    rig = await bounded(app, {A: Log([], stable=0, end=0)}, {0: 0})
+    (batch,) = await until_finished(rig, 0)
+    assert (batch.records, batch.starts, batch.ends) == ((), {0: 0}, {0: 0})
+
+
+@pytest.mark.asyncio
+async def test_one_partition_ends_and_the_other_goes_on(app: Any) -> None:
+    logs = {A: Log([0], stable=1, end=1), B: Log(list(range(15)), stable=15, end=15)}
+    rig = await bounded(app, logs, {0: 1, 1: 15})
+    batches = await until_finished(rig, 0, 1)
+    assert [batch.finished for batch in batches] == [{0}, set(), {1}]
+    assert rig.thread.fetched[-1] == {B}
+
+
+# -- in turn ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_one_partition_is_read_after_the_other(app: Any) -> None:
+    logs = {tp: Log(list(range(25)), stable=25, end=25) for tp in (A, B)}
+    rig = await bounded(app, logs, {0: 25, 1: 25})
+    batches = await until_finished(rig, 0, 1)
+    assert [(list(batch.ends), len(batch.records)) for batch in batches] == [
+        ([0], 10),
+        ([0], 10),
+        ([0], 5),
+        ([1], 10),
+        ([1], 10),
+        ([1], 5),
+    ]
+
+
+@pytest.mark.asyncio
+async def test_a_partition_without_news_holds_up_no_other(app: Any) -> None:
+    """It is left in the middle, for a transaction that is open, and gone back to once that is decided."""
+    waiting = Log(list(range(10)), stable=4, end=10)
+    rig = await bounded(app, {A: waiting, B: Log(list(range(15)), stable=15, end=15)}, {0: 10, 1: 15})
+    batches = await until_finished(rig, 1)
+    assert [list(batch.ends) for batch in batches] == [[0], [1], [1]]
+    waiting.stable = 10
+    (rest,) = await until_finished(rig, 0)
+    assert offsets(rest) == [4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("events", "size", "lengths"),
+    [(10, 1000, [10, 10, 10, 5]), (25, 1000, [20, 15]), (40, 1000, [35]), (40, 60, [30, 5])],
+)
+async def test_a_micro_batch_is_filled_from_its_partition(
+    app: Any, events: int, size: int, lengths: list[int]
+) -> None:
+    """By whole fetches, as long as they fit by events and bytes; ten records have 10 to 20 bytes."""
+    logs = {A: Log(list(range(35)), stable=35, end=35), B: Log([0], stable=1, end=1)}
+    rig = await bounded(app, logs, {0: 35, 1: 1})
+    rig.consumer._batch_events, rig.consumer._batch_bytes = events, size
+    batches = await until_finished(rig, 0)
+    assert [len(batch.records) for batch in batches] == lengths
+    assert [offset for batch in batches for offset in offsets(batch)] == [*range(35)]
+
+
+@pytest.mark.asyncio
+async def test_a_jump_between_two_fetches_ends_the_micro_batch(app: Any) -> None:
+    """It may be none of the log: what comes after it is read again, from where it begins."""
+    log = Log([*range(10), *range(12, 40)], passed={10, 11}, stable=40, end=40)
+    rig = await bounded(app, {A: log}, {0: 40})
+    rig.consumer._batch_events = 100
+    first, second = await until_finished(rig, 0)
+    assert (offsets(first), first.ends) == ([*range(10)], {0: 10})
+    assert (offsets(second), second.starts) == ([*range(12, 40)], {0: 10})
+
+
+# -- what proves nothing ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_a_fetch_whose_records_are_lost_finishes_nothing(app: Any) -> None:
+    """A fetch from before a seek moves the position and brings nothing: it is past the end, and nobody got the records."""
+    rig = await bounded(app, {A: Log([0, 1, 2], stable=3, end=3)}, {0: 3})
+    assert isinstance(rig.thread, TailThread)
+    rig.thread.losses = 1
+    rig.thread.sought.clear()
+    assert await rig.poll() is None
+    assert rig.thread.seeks[-1] == (A, 0)
+    (batch,) = await until_finished(rig, 0)
+    assert (offsets(batch), batch.finished) == ([0, 1, 2], {0})
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("when", ["during", "after"])
+async def test_nothing_is_finished_under_an_assignment_that_ended_meanwhile(app: Any, when: str) -> None:
+    rig = await bounded(app, {A: Log([], passed={0}, stable=1, end=1)}, {0: 1})
+    await rig.poll()
+    setattr(rig.thread, when, rig.revoke)
+    assert await rig.poll() is None
+    await rig.join({0: 0})
+    (batch,) = await until_finished(rig, 0)
+    assert batch.tenure == rig.held.tenure
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_finished_before_the_seek_that_ends_a_takeover(app: Any) -> None:
+    rig = await bounded(app, {A: Log([], passed={0}, stable=1, end=1)}, {0: 1})
+    await rig.revoke()
+    await rig.assign({A})
+    for _ in range(3):
+        assert await rig.poll() is None
+
+
+@pytest.mark.asyncio
+async def test_what_is_over_by_the_ledger_is_not_finished_again(app: Any) -> None:
+    class Over(NoLedger):
+        def is_over(self, partition: int) -> bool:
+            return partition == 0
+
+    logs = {A: Log([0, 1], stable=2, end=2), B: Log([0], stable=1, end=1)}
+    rig = Rig(app, {}, TailThread(logs), Course(ends={0: 1, 1: 1}, ledger=Over()))
+    await rig.join({0: 1, 1: 0})
+    (batch,) = await until_finished(rig, 1)
+    assert batch.finished == {1}
+    assert rig.thread.fetched == [{B}]
+
+
+# -- holes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_a_hole_at_the_end_is_proven_by_a_fetch_of_it_alone(app: Any) -> None:
+    """What compaction took away moves no position."""
+    rig = await bounded(app, {A: Log([0, 1], stable=6, end=6)}, {0: 6})
+    first, last = await until_finished(rig, 0)
+    assert (offsets(first), last.starts, last.ends) == ([0, 1], {0: 2}, {0: 6})
+    assert isinstance(rig.thread, TailThread)
+    assert rig.thread.asked == [2]
+
+
+@pytest.mark.asyncio
+async def test_a_hole_behind_markers_begins_at_the_position(app: Any) -> None:
+    rig = await bounded(app, {A: Log([0], passed={1, 2}, stable=6, end=6)}, {0: 6})
+    *_, last = await until_finished(rig, 0)
+    assert (last.starts, last.ends) == ({0: 1}, {0: 6})
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("failure", [NodeNotReadyError(), KafkaConnectionError()])
+async def test_a_leader_that_does_not_answer_proves_no_hole_and_ends_nothing(
+    app: Any, failure: Exception
+) -> None:
+    rig = await bounded(app, {A: Log([0], stable=4, end=4)}, {0: 4})
+    thread = rig.thread
+    assert isinstance(thread, TailThread)
+    thread.failure = failure
+    for _ in range(4):
+        batch = await rig.poll()
+        assert batch is None or not batch.finished
+    assert thread.asked
+    thread.failure = None
+    assert await until_finished(rig, 0)
+
+
+def answer(version: Any, error: int, stable: int, records: bytes, partition: int = 0) -> Any:
+    """The answer to a fetch, as the wire brings it."""
+    before = {4: (), 5: (0,), 10: (0,), 11: (0,)}[version.API_VERSION]  # the log's start
+    replica = (-1,) if version.API_VERSION == 11 else ()
+    row = (partition, error, stable, stable, *before, [], *replica, records)
+    head = (0,) if version.API_VERSION < 7 else (0, 0, 0)
+    return version.decode(version(*head, [(INPUT, [row])]).encode())
+
+
+def client_of(reply: Callable[[Any], Any], leader: int | None = 1) -> Any:
+    async def send(node: int, request: Any) -> Any:
+        assert node == leader
+        return reply(request)
+
+    return SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=lambda tp: leader), send=send)
+
+
+@pytest.mark.parametrize(
+    "version", [FetchResponse_v4, FetchResponse_v5, FetchResponse_v10, FetchResponse_v11]
+)
+@pytest.mark.parametrize(
+    ("error", "stable", "records", "empty"),
+    [
+        (0, 6, b"", True),
+        (0, 7, b"", True),
+        (0, 5, b"", False),  # undecided below the end
+        (0, 6, b"batch", False),
+        (6, 6, b"", False),  # NOT_LEADER_OR_FOLLOWER
+        (1, 6, b"", False),  # OFFSET_OUT_OF_RANGE
+    ],
+)
+def test_a_partition_is_empty_by_an_answer_of_any_version(
+    version: Any, error: int, stable: int, records: bytes, empty: bool
+) -> None:
+    asked = []
+
+    def reply(request: Any) -> Any:
+        wanted = {FetchRequest.API_KEY: (4, version.API_VERSION)}
+        asked.append(request.prepare(wanted))
+        return answer(version, error, stable, records)
+
+    assert asyncio.run(is_empty(client_of(reply), A, 2, 6)) is empty
+    (request,) = asked
+    assert request.RESPONSE_TYPE is version
+    assert request.isolation_level == 1
+    assert request.encode()
+
+
+def test_nothing_is_known_of_a_partition_without_a_leader_or_in_an_answer_that_was_throttled() -> None:
+    nothing = SimpleNamespace(topics=[])  # a broker that throttles leaves everything out
+    assert not asyncio.run(is_empty(client_of(lambda _: nothing), A, 2, 6))
+    for leader in (None, -1):
+        assert not asyncio.run(is_empty(client_of(lambda _: nothing, leader), A, 2, 6))
+
+
+# -- the whole --------------------------------------------------------------------------------------------------------
+
+_KINDS = st.lists(st.sampled_from(["record", "passed", "hole"]), max_size=25)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_KINDS, st.integers(0, 25), st.integers(1, 5), st.integers(0, 3), st.sampled_from([0, 1e-6]))
+def test_every_record_below_the_end_once_and_then_it_is_finished(
+    app: Any, kinds: list[str], end: int, most: int, lost: int, linger: float
+) -> None:
+    """Whatever the log holds on either side of the end, however little a fetch brings, and however many are lost."""
+    end = min(end, len(kinds))
+    log = Log(
+        [offset for offset, kind in enumerate(kinds) if kind == "record"],
+        passed={offset for offset, kind in enumerate(kinds) if kind == "passed"},
+        stable=len(kinds),
+        end=len(kinds),
+    )
+
+    async def live() -> list[MicroBatch]:
+        rig = await bounded(app, {A: log}, {0: end})
+        assert isinstance(rig.thread, TailThread)
+        rig.thread.most, rig.thread.losses = most, lost
+        rig.thread.sought.clear()
+        rig.consumer._linger_seconds = linger
+        return await until_finished(rig, 0, turns=200)
+
+    batches = asyncio.run(live())
+    assert [o for batch in batches for o in offsets(batch)] == [o for o in log.records if o < end]
+    assert [batch.ends[0] for batch in batches if batch.finished] == [end]
+    cursor = 0
+    for batch in batches:
+        assert batch.starts == {0: cursor}
+        cursor = batch.ends[0]
+
+
+def test_a_tail_counts_each_cursor_by_itself() -> None:
+    tail = Tail(10)
+    assert tail.is_to_be_shown_again(cursor=3, position=10)
+    assert not tail.is_to_be_shown_again(cursor=3, position=10)
+    assert not tail.is_reached(cursor=5, position=10)
+    assert tail.is_to_be_shown_again(cursor=5, position=10)
+    assert not tail.is_to_be_shown_again(cursor=5, position=9)
+    assert tail.is_reached(cursor=10, position=10)
+    tail.is_hole_from(7)
+    assert tail.is_reached(cursor=5, position=7)
+    assert not tail.is_reached(cursor=5, position=8)
+    assert not tail.is_reached(cursor=6, position=7)
+    assert tail.is_to_be_shown_again(cursor=6, position=7)
+    assert tail.is_reached(cursor=7, position=7)

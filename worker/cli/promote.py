@@ -1,0 +1,94 @@
+"""`promote`: whether consumers can go over to another build of the summaries."""
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from worker.cli import output
+from worker.cli.command import Command
+from worker.cli.compare import Bound, BoundType, Shown
+from worker.cli.tables import Column, show_table
+from worker.settings import Settings
+
+
+@click.command(
+    "promote",
+    cls=Command,
+    short_help="Whether consumers can go over to a new build, and what they switch.",
+    examples=[
+        (
+            "coversumm-worker promote coversumm-worker-replay-epoch-2 marketplace.review-summaries.v1.epoch-2 --max-changed 5%",
+            "from the build of the environment to that of a replay that a worker goes on from",
+        ),
+    ],
+)
+@click.argument("app_id")
+@click.argument("output_topic")
+@click.option(
+    "--max-changed",
+    "bound",
+    type=BoundType(),
+    help="How many entities may differ, as a number or a share; by default any number.",
+)
+@click.option(
+    "--wait",
+    "wait_seconds",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="So many seconds for the new build to catch up.",
+)
+@output.json_option
+def command(app_id: str, output_topic: str, bound: Bound | None, wait_seconds: float, as_json: bool) -> int:
+    """Check whether consumers can go over from the present build of the summaries, which the environment names
+    (COVERSUMM_APP_ID, COVERSUMM_OUTPUT_TOPIC), to the one of the group APP_ID in OUTPUT_TOPIC: it is whole, a worker keeps it
+    current, it has caught up, and it differs from the present one in no more entities than it may.
+
+    Changes nothing. Says what consumers switch, and exits with 1 where something does not hold. Going back is the same command
+    with the two builds exchanged.
+    """
+    present = Settings.from_environment()
+    following = replace(present, app_id=app_id, output_topic=output_topic)
+    from worker.kafka.clients import KafkaClients
+    from worker.kafka.reach import reached
+    from worker.operations.comparison import Comparison, compare
+    from worker.operations.published import published
+    from worker.replay.promotion import Promotion
+
+    def compared() -> Comparison:
+        with (
+            published(present.output_topic, present) as before,
+            published(following.output_topic, following) as after,
+        ):
+            return compare(Shown(before), Shown(after))
+
+    def allowed(found: Comparison) -> float | None:
+        return None if bound is None else bound.of(found.entities)
+
+    promotion = Promotion(present, following, reached(present, KafkaClients(present)))
+    rows, passed = [], True
+    for check in promotion.checks(wait_seconds, compared, allowed):
+        passed = passed and check.passed
+        rows.append((check.what, "yes" if check.passed else "NO", check.found))
+        if as_json:
+            output.print_json({"check": check.what, "ok": check.passed, "found": check.found})
+    switch = _switch(present, following)
+    if as_json:
+        output.print_json({"ok": passed, **(switch if passed else {})})
+    else:
+        show_table((Column("check"), Column("holds"), Column("found", prose=True)), rows)
+        if passed:
+            for what, told in switch.items():
+                output.console().print(f"{what.replace('_', ' ')}: {told}", soft_wrap=True)
+    return 0 if passed else output.CHECK_FAILED
+
+
+def _switch(present: Settings, following: Settings) -> dict[str, Any]:
+    """What is to be done, and how to undo it."""
+    return {
+        "consumers_switch": f"from {present.output_topic} to {following.output_topic}",
+        "then_stop": f"the workers of {present.app_id}, as soon as nobody may want to go back",
+        "to_go_back": f"COVERSUMM_APP_ID={following.app_id} COVERSUMM_OUTPUT_TOPIC={following.output_topic} "
+        f"coversumm-worker promote {present.app_id} {present.output_topic}",
+    }

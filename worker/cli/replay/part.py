@@ -1,0 +1,107 @@
+"""One process's part of a replay, from its start to its report."""
+
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from worker.cli import output
+from worker.cli.replay.telling import facts_of, show, telling
+from worker.errors import Crash
+from worker.settings import MAX_BATCH_EVENTS, Settings, origins
+
+if TYPE_CHECKING:
+    from worker.replay.run import Replay
+    from worker.text.engine import EmbeddingEngine
+
+
+def estimate(replay: "Replay", as_json: bool) -> int:
+    """Tell what a replay will take; the exit code."""
+    from worker.storage.vectors import open_vector_store
+
+    engine = _engine(replay.settings)
+    found = replay.estimate(engine, open_vector_store(replay.settings, engine))
+    facts = found._asdict() | {"seconds": round(found.seconds, 1)}
+    if as_json:
+        output.print_json({"type": "estimate", **facts})
+    else:
+        show(replay.names.request.name, facts)
+    return 0
+
+
+class Part:
+    """This process's part."""
+
+    def __init__(self, replay: "Replay", *, as_json: bool, is_throttled: bool) -> None:
+        self._replay = replay
+        self._as_json = as_json
+        self._is_throttled = is_throttled
+        self._started = time.monotonic()
+
+    def replay(self) -> int:
+        """Take part until it is over; the exit code."""
+        replay = self._replay
+        if replay.found() is not None and not replay.open_partitions():
+            replay.check_plan(_engine(replay.settings))
+        elif code := self._work():
+            return code
+        self._write_file()
+        facts = facts_of(replay, time.monotonic() - self._started)
+        if self._as_json:
+            output.print_json({"type": "report", **facts})
+        else:
+            show(replay.names.request.name, facts)
+        return 0
+
+    def _work(self) -> int:
+        from worker.app import Errand, run_worker
+        from worker.stream.fatal import die
+
+        replay = self._replay
+        replay.prepare()
+        end = partial(die, told=replay.names.advised)
+        with telling(replay, self._as_json):
+            code = run_worker(self._settings(), Errand(replay.course, replay.names.specs, end))
+        if code == 0 and self._replay.open_partitions():
+            output.note("stopped before the end: the same command goes on")
+            return Crash.exit_code
+        return code
+
+    def _settings(self) -> Settings:
+        """The live worker's, but for what nobody set.
+
+        A port of its own, for a replay beside a live worker is not to be refused for that one's; and where it may go as fast as
+        it can, micro-batches as large as they get: nobody waits for one event.
+        """
+        from worker.web import free_port
+
+        settings, origin = self._replay.settings, origins()
+        own: dict[str, Any] = {}
+        if origin["web_port"] == "default":
+            port = free_port(settings.web_bind)
+            own |= {"web_port": port, "web_advertised_url": f"http://{settings.web_bind}:{port}"}
+        if origin["batch_size"] == "default" and not self._is_throttled:
+            own |= {"batch_size": MAX_BATCH_EVENTS}
+        return replace(settings, **own)
+
+    def _write_file(self) -> None:
+        path = self._replay.names.request.to_file
+        if path is None:
+            return
+        from worker.cli.writing import sink
+        from worker.kafka.clients import KafkaClients
+        from worker.replay.bodies import in_order_of_commits, in_order_of_entities
+
+        settings, request = self._replay.settings, self._replay.names.request
+        in_order = in_order_of_entities if request.emit == "final" else in_order_of_commits
+        with sink(str(path)) as destination:
+            for body in in_order(KafkaClients(settings), settings.output_topic):
+                destination.write(body + b"\n")
+
+
+def _engine(settings: Settings) -> "EmbeddingEngine | None":
+    from worker.text.embedders import load_engine
+
+    return load_engine(
+        settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
+    )

@@ -1,0 +1,166 @@
+"""How far a replay is, and what it came to, for people and programs."""
+
+import logging
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from worker.cli import output
+from worker.cli.tables import show_facts
+
+if TYPE_CHECKING:
+    from worker.replay.request import Names
+    from worker.replay.run import Replay, Standing
+
+TERMINAL_SECONDS, FIRST_SECONDS, LINE_SECONDS = 0.5, 1.0, 10.0
+"""Between two looks at how far it is: at a terminal, and elsewhere at first and later."""
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def telling(replay: "Replay", as_json: bool) -> Iterator[None]:
+    """Tell how far it is, in a thread of its own, until the block ends."""
+    over = threading.Event()
+    teller = threading.Thread(target=_tell, args=[replay, as_json, over], name="progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join(5.0)
+
+
+def _tell(replay: "Replay", as_json: bool, over: threading.Event) -> None:
+    while replay.plan is None:
+        if over.wait(0.1):
+            return
+    is_terminal = output.is_terminal(sys.stderr)
+    course: _Course | None = None
+    with output.file_progress(replay.plan.size, "events") as progress:
+        while True:
+            try:
+                standing = replay.standing()
+            except Exception as cause:  # brokers may be away: then nothing is known
+                log.debug("how far it is is not known: %r", cause)
+            else:
+                course = course or _Course(time.monotonic(), standing.done)
+                progress.update(standing.done, standing.account.read)
+                if as_json:
+                    output.print_json(course.line(time.monotonic(), standing))
+                    output.flush()
+            if over.wait(TERMINAL_SECONDS if is_terminal or course is None else course.pause()):
+                return
+
+
+class _Course:
+    """The lines that programs read.
+
+    What is left is foretold by the rate of the later half of the time since the first progress: how long a process takes to start
+    and to restore says nothing about it, and its first micro-batches are small ones.
+
+    Args:
+        now: `time.monotonic` at the first look.
+        done: the offsets that were done by then.
+    """
+
+    def __init__(self, now: float, done: int) -> None:
+        self._begun = self._looked = now
+        self._from = done
+        self._moves_since: float | None = None
+        self._looks: deque[tuple[float, int]] = deque()  # of the later half
+
+    def line(self, now: float, standing: "Standing") -> dict[str, Any]:
+        """What is told now."""
+        self._looked = now
+        rate = self._rate(now, standing.done)
+        return {
+            "type": "progress",
+            "offsets": standing.done,
+            "of": standing.size,
+            "read": standing.account.read,
+            "changes": standing.account.changes,
+            "seconds": round(now - self._begun, 1),
+            "offsets_per_s": round(rate, 1),
+            "seconds_left": round((standing.size - standing.done) / rate, 1) if rate else None,
+        }
+
+    def _rate(self, now: float, done: int) -> float:
+        """Offsets a second; 0.0 while nothing is known."""
+        if done > self._from and self._moves_since is None:
+            self._moves_since = now
+        if self._moves_since is None:
+            return 0.0
+        self._looks.append((now, done))
+        while len(self._looks) > 2 and self._looks[1][0] <= (self._moves_since + now) / 2:
+            self._looks.popleft()
+        since, before = self._looks[0]
+        return (done - before) / (now - since) if now > since else 0.0
+
+    def pause(self) -> float:
+        """Seconds until the next look: the first ones come soon."""
+        return min(LINE_SECONDS, FIRST_SECONDS + (self._looked - self._begun) / 10)
+
+
+def facts_of(replay: "Replay", seconds: float) -> dict[str, Any]:
+    """What it came to, all processes together; `seconds` are this one's."""
+    names, plan, account = replay.names, replay.plan, replay.standing().account
+    assert plan is not None
+    request = names.request
+    facts: dict[str, Any] = {
+        "begun": plan.begun,
+        "read": account.read,
+        "applied": account.applied,
+        "ignored": account.ignored,
+        "dead_letters": account.dead_letters,
+        "entities": account.entities,
+        "changes": account.changes,
+        "published": account.published,
+        "seconds": round(seconds, 1),
+    }
+    if request.by == "occurred_at" and request.until_ms is not None:
+        facts["arrived_late"] = account.late
+    if account.dead_letters:
+        facts["dead_letters_in"] = names.settings.dlq_topic
+    gone = {str(p): one.log_start for p, one in plan.by_partition.items() if one.log_start}
+    if gone and request.since_ms is None:
+        facts["gone_before"] = gone
+    if request.to_file is not None:
+        facts["written_to"] = str(request.to_file)
+    elif request.to_topic is not None:
+        facts["published_to"] = request.to_topic
+    if plan.whole:
+        facts["go_on_with"] = _going_on(names)
+    return facts
+
+
+def show(name: str, facts: Mapping[str, Any]) -> None:
+    """For people, one below the other."""
+    show_facts(
+        [("replay", name), *((fact.replace("_", " "), _shown(value)) for fact, value in facts.items())]
+    )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {count:,}" for name, count in value.items()) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _going_on(names: "Names") -> str:
+    """The command that goes on from the replay's state and offsets, in the environment of the replay."""
+    settings = names.settings
+    given = {
+        "COVERSUMM_APP_ID": settings.app_id,
+        **(
+            {}
+            if settings.input_topic == names.live.input_topic
+            else {"COVERSUMM_INPUT_TOPIC": settings.input_topic}
+        ),
+        "COVERSUMM_OUTPUT_TOPIC": settings.output_topic,
+        "COVERSUMM_DATA_DIR": settings.data_dir,
+    }
+    return " ".join(f"{variable}={value}" for variable, value in given.items()) + " coversumm-worker run"

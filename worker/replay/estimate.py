@@ -1,0 +1,155 @@
+"""What a replay will take, before it is begun: measured on a sample of its records, which go through the worker's processor.
+
+No row is written. What a sample cannot tell is how long a process takes to start and end, and how long commits and reading take
+beside the processing: that is a time, and a share, that were measured.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from worker.clock import Clock
+from worker.events import Record
+from worker.kafka.ranges import Range
+from worker.processing.config import ProcessorConfig
+from worker.processing.pace import Pace
+from worker.processing.processor import Processor
+from worker.processing.vector_store import VectorStore
+from worker.state import MemoryRows
+from worker.stream.bounded import Throttle
+from worker.text.engine import EmbeddingEngine
+
+SAMPLE_SECONDS = 10.0
+"""For processing the sample; each of its places has its share."""
+WINDOWS, WINDOW_RECORDS = 20, 600
+"""The sample: so many places, spread over all partitions, and so many records at each, if there is time."""
+START_SECONDS = 5.0
+"""What a replay of nothing takes: from its start until it is in its group, and from its end until it has left."""
+COMMIT_SHARE = 0.32
+"""Of the time of a replay whose events bring their embeddings, those apart: commits and reading."""
+
+
+Read = Callable[[int, int, int], Iterator[Record]]
+"""The records of a partition, from an offset to before another."""
+
+
+class Estimate(NamedTuple):
+    """What a replay by one process is likely to take.
+
+    `records` counts offsets (some hold no record), `size` bytes of keys and values, `disk_bytes` the rows, which the changelog
+    has too. `sampled` records were processed, of `sampled_entities`, with `sampled_embedded` texts embedded and
+    `sampled_known` found in the vector store.
+    """
+
+    records: int
+    size: int
+    seconds: float
+    disk_bytes: int
+    sampled: int
+    sampled_entities: int
+    sampled_embedded: int
+    sampled_known: int
+
+
+def estimate(
+    read: Read,
+    ranges: Mapping[int, Range],
+    config: ProcessorConfig,
+    engine: EmbeddingEngine | None,
+    vectors: VectorStore | None,
+    throttle: Throttle,
+    clock: Clock = time,
+) -> Estimate:
+    """Read a sample and process it. Raises SurroundingsError where it cannot be read."""
+    places = list(_windows(ranges))
+    seconds = SAMPLE_SECONDS / max(1, len(places))
+    sample = _Sample(ranges, config, engine, vectors, seconds, clock)
+    for number, (partition, start) in enumerate(places):
+        end = min(ranges[partition].end, start + 4 * WINDOW_RECORDS)
+        records = list(islice(read(partition, start, end), WINDOW_RECORDS))
+        if number == 0:  # what is slow once, as libraries are at first, is not to count many times
+            _Sample(ranges, config, engine, None, seconds, clock).take(records)
+        sample.take(records)
+    return sample.scaled(sum(one.size for one in ranges.values()), throttle)
+
+
+class _Sample:
+    """Records that went through a processor of their own, and what that took.
+
+    Args:
+        ranges: of the replay.
+        config: of its processor.
+        engine: embeds.
+        vectors: what is known already.
+        seconds: for the records of one place.
+        clock: measures.
+    """
+
+    def __init__(
+        self,
+        ranges: Mapping[int, Range],
+        config: ProcessorConfig,
+        engine: EmbeddingEngine | None,
+        vectors: VectorStore | None,
+        seconds: float,
+        clock: Clock,
+    ) -> None:
+        self._rows = {partition: MemoryRows() for partition in ranges}
+        self._processor = Processor(config, self._rows.__getitem__, engine, Pace(seconds, clock), vectors)
+        self._most_seconds, self._clock = seconds, clock
+        self._records = self._size = self._embedded = self._known = 0
+        self._entities: set[bytes | None] = set()
+        self._seconds = self._embed_seconds = 0.0
+
+    def take(self, records: list[Record]) -> None:
+        """Process records of one place, as many as there is time for, at least one."""
+        give_up = self._clock.monotonic() + self._most_seconds
+        while records:
+            started = self._clock.monotonic()
+            batch = self._processor.process(records)
+            for number, changes in batch.rows.items():
+                self._rows[number].write(changes)
+            self._processor.committed(batch)
+            now = self._clock.monotonic()
+            self._seconds += now - started
+            self._embed_seconds += batch.stats.embed_seconds
+            self._embedded += batch.stats.sentences_embedded
+            self._known += batch.stats.vectors_found
+            done, records = records[: batch.taken], records[batch.taken :]
+            self._records += len(done)
+            self._size += sum(len(one.key or b"") + len(one.value or b"") for one in done)
+            self._entities |= {one.key for one in done}
+            if now > give_up:
+                return
+
+    def scaled(self, offsets: int, throttle: Throttle) -> Estimate:
+        """What so many offsets will take, each as one of the sample, no faster than is allowed."""
+        scale = offsets / self._records if self._records else 0.0
+        size = round(self._size * scale)
+        work = self._embed_seconds + (self._seconds - self._embed_seconds) / (1 - COMMIT_SHARE)
+        return Estimate(
+            records=offsets,
+            size=size,
+            seconds=START_SECONDS + max(work * scale, throttle.pause(offsets, size)),
+            disk_bytes=round(sum(one.size_bytes for one in self._rows.values()) * scale),
+            sampled=self._records,
+            sampled_entities=len(self._entities),
+            sampled_embedded=self._embedded,
+            sampled_known=self._known,
+        )
+
+
+def _windows(ranges: Mapping[int, Range]) -> Iterator[tuple[int, int]]:
+    """Places to look at, by partition and offset, evenly over all offsets, in ascending order."""
+    total = sum(one.size for one in ranges.values())
+    if total <= WINDOWS * WINDOW_RECORDS:
+        for partition, one in sorted(ranges.items()):
+            yield from ((partition, start) for start in range(one.first, one.end, WINDOW_RECORDS))
+        return
+    step, due, before = total / WINDOWS, 0.0, 0
+    for partition, one in sorted(ranges.items()):
+        while due < before + one.size:
+            yield partition, one.first + int(due - before)
+            due += step
+        before += one.size

@@ -1,0 +1,77 @@
+"""The plan of a replay: what was asked for, with what settings, and from where to where. Fixed once, at the start."""
+
+from collections.abc import Mapping
+
+from msgspec import DecodeError, Struct, json
+
+from worker.errors import SurroundingsError
+from worker.kafka.ranges import Range
+from worker.state import Fingerprint
+
+FORMAT = 1
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What all processes and restarts of a replay keep to.
+
+    `request` and `made_with` are what must be the same, by name; `whole` says whether a worker may go on from its state.
+    """
+
+    format: int = FORMAT
+    begun: str
+    request: dict[str, str]
+    made_with: dict[str, str]
+    whole: bool
+    topic: str
+    topic_id: str
+    output_topic: str | None
+    ranges: dict[str, Range]
+
+    @property
+    def by_partition(self) -> dict[int, Range]:
+        """The ranges."""
+        return {int(partition): one for partition, one in self.ranges.items()}
+
+    @property
+    def size(self) -> int:
+        """Offsets to be read."""
+        return sum(one.size for one in self.ranges.values())
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return json.encode(self)
+
+
+def made_with(fingerprint: Fingerprint, epoch: int) -> dict[str, str]:
+    """What the summaries of a replay depend on besides the events, by name."""
+    return {**fingerprint.fields(), "epoch": str(epoch)}
+
+
+def decode_plan(value: bytes, where: str) -> Plan:
+    """Inverse of `Plan.encode`. Raises SurroundingsError."""
+    try:
+        plan = json.decode(value, type=Plan)
+    except DecodeError as error:
+        raise SurroundingsError(
+            f"{where} holds no plan of a replay ({error}): start over with --restart"
+        ) from error
+    if plan.format != FORMAT:
+        raise SurroundingsError(
+            f"{where} was written by another version of the worker: finish the replay with that one, or start over with --restart"
+        )
+    return plan
+
+
+def refuse_other(name: str, plan: Plan, request: Mapping[str, str], settings: Mapping[str, str]) -> None:
+    """Raise SurroundingsError where a replay of this name was begun as something else; the message says what differs."""
+    differences = [
+        f"{what} was {before.get(what, 'unknown')} and is {now}"
+        for before, after in ((plan.request, request), (plan.made_with, settings))
+        for what, now in after.items()
+        if before.get(what) != now
+    ]
+    if differences:
+        raise SurroundingsError(
+            f"the replay {name} was begun on {plan.begun} as another one: {'; '.join(differences)}. Give this one a --name of "
+            "its own, or start over with --restart"
+        )

@@ -1,0 +1,164 @@
+"""What a replay is asked for, and the settings of the worker that does it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from worker.errors import SurroundingsError
+from worker.events.messages import timestamp
+from worker.kafka.topics import TopicSpec, changelog_topic, topic_specs
+from worker.processing.config import Emit
+from worker.processing.selection import Selection
+from worker.replay.history import History
+from worker.settings import Settings
+
+By = Literal["timestamp", "occurred_at"]
+NAME = re.compile(r"[a-zA-Z0-9._-]{1,60}")
+KEPT_FOR_EVER = "-1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked for.
+
+    Attributes:
+        name: of the replay: the same name goes on with it.
+        topic: the history; empty where it is in plain files.
+        history: what of it is in files.
+        to_topic: where summaries are published; None: nowhere, or not for others.
+        to_file: where they are written.
+        emit: which of them.
+        since_ms: from then on; None: from the beginning.
+        until_ms: before then; None: up to the end as it is at the start.
+        by: whose time that is, the record's or the event's own.
+        entities: of these alone; None: of all.
+        partitions: of these alone; None: of all.
+    """
+
+    name: str
+    topic: str
+    history: History | None = None
+    to_topic: str | None
+    to_file: Path | None = None
+    emit: Emit = "every"
+    since_ms: int | None = None
+    until_ms: int | None = None
+    by: By = "timestamp"
+    entities: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+
+    @property
+    def selection(self) -> Selection:
+        """Of the records below the ends."""
+        by_event = self.by == "occurred_at"
+        return Selection(
+            entities=None if self.entities is None else frozenset(one.encode() for one in self.entities),
+            since_ms=self.since_ms if by_event else None,
+            until_ms=self.until_ms if by_event else None,
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the history up to the end is published to a topic: a worker may go on from it."""
+        is_all = self.selection.is_all and self.since_ms is None and self.partitions is None
+        return is_all and self.to_topic is not None and bool(self.topic)
+
+    def facts(self) -> dict[str, str]:
+        """What must be the same wherever the replay is gone on with, by the name of its option."""
+        return {
+            "--from": self.topic if self.history is None else self.history.name,
+            "--to": self.to_topic or ("file" if self.to_file else "none"),
+            "--emit": self.emit,
+            "--since": _time(self.since_ms, "the beginning"),
+            "--until": _time(self.until_ms, "latest"),
+            "--by": self.by,
+            "--entities": _digest(self.entities),
+            "--partitions": "all" if self.partitions is None else ",".join(map(str, sorted(self.partitions))),
+        }
+
+
+def _time(milliseconds: int | None, otherwise: str) -> str:
+    return otherwise if milliseconds is None else timestamp(milliseconds) or str(milliseconds)
+
+
+def _digest(names: frozenset[str] | None) -> str:
+    if names is None:
+        return "all"
+    digest = sha256("\0".join(sorted(names)).encode()).hexdigest()
+    return f"{len(names)} ({digest[:12]})"
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a replay has of its own, by its name and the live worker's settings."""
+
+    live: Settings
+    request: Request
+    app_id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Raises SurroundingsError for what cannot be."""
+        if not NAME.fullmatch(self.request.name):
+            raise SurroundingsError(
+                f"--name {self.request.name!r}: up to 60 letters, digits, dots, dashes and underscores"
+            )
+        object.__setattr__(self, "app_id", f"{self.live.app_id}-replay-{self.request.name}")
+        if self.request.to_topic in (self.live.output_topic, self.live.input_topic, self.live.dlq_topic):
+            raise SurroundingsError(
+                f"--to {self.request.to_topic}: that is a topic of the live worker: name another one, each build of the "
+                "summaries has its own"
+            )
+        if self.request.to_topic in (self.request.topic, changelog_topic(self.live)):
+            raise SurroundingsError(
+                f"--to {self.request.to_topic}: that topic holds the history or the live worker's state: name another one"
+            )
+
+    def advised(self, told: str) -> str:
+        """What a worker's errors advise, for a replay: a reset would be the live worker's."""
+        return told.replace("`coversumm-worker reset`", f"`replay --name {self.request.name} --restart`")
+
+    @property
+    def plan_topic(self) -> str:
+        """Where the plan is kept."""
+        return plan_topic(self.app_id)
+
+    @property
+    def output_topic(self) -> str:
+        """Where summaries are published; towards a file, or nowhere, nobody else reads it."""
+        return self.request.to_topic or f"{self.app_id}-output"
+
+    @property
+    def settings(self) -> Settings:
+        """Of the worker that does it."""
+        return replace(
+            self.live,
+            app_id=self.app_id,
+            input_topic=self.request.topic or f"{self.app_id}-input",
+            output_topic=self.output_topic,
+            dlq_topic=f"{self.app_id}-dlq",
+            data_dir=self.live.data_dir / f"replay-{self.request.name}",
+        )
+
+    @property
+    def specs(self) -> Mapping[str, TopicSpec]:
+        """The topics it needs, by role."""
+        specs = topic_specs(self.settings)
+        if self.request.to_topic is None:
+            output = specs.pop("output")
+            if self.request.to_file is not None:  # every change is wanted, and compaction would keep the last
+                kept = {"cleanup.policy": "delete", "retention.ms": KEPT_FOR_EVER}
+                specs["output"] = replace(output, config={**output.config, **kept})
+        return specs
+
+
+def plan_topic(app_id: str) -> str:
+    """Where the plan of the replay with this group is kept."""
+    return f"{app_id}-plan"
+
+
+def default_topic(live: Settings, name: str) -> str:
+    """Where summaries are published if nothing is said."""
+    return f"{live.output_topic}.{name}"

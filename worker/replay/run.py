@@ -1,0 +1,204 @@
+"""A replay as one process takes part in it: the plan that all keep to, its worker's course, what all have done so far."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from itertools import takewhile
+from typing import NamedTuple
+
+from worker.clock import Clock
+from worker.events import Record
+from worker.kafka.agreement import AgreedRecord
+from worker.kafka.clients import Clients
+from worker.kafka.offsets import committed_notes
+from worker.kafka.ranges import Range
+from worker.kafka.reader import TopicReader
+from worker.kafka.topic_ids import TopicIds
+from worker.kafka.topics import Topics
+from worker.processing.config import processor_config
+from worker.processing.vector_store import VectorStore
+from worker.replay.estimate import Estimate, Read, estimate
+from worker.replay.ledger import Account, ReplayLedger, read_note, total
+from worker.replay.plan import Plan, decode_plan, made_with, refuse_other
+from worker.replay.reach import ranges_of
+from worker.replay.request import Names
+from worker.stream.bounded import Course, NoThrottle, Throttle
+from worker.text.engine import EmbeddingEngine
+
+TIMEOUT_SECONDS = 30.0
+
+
+class Standing(NamedTuple):
+    """How far a replay is: offsets that are done, of how many, and the account of all partitions."""
+
+    done: int
+    size: int
+    account: Account
+
+
+class Replay:
+    """One replay.
+
+    Attributes:
+        plan: once it is known.
+
+    Args:
+        names: what it is called, and what of.
+        clients: reach its Kafka.
+        throttle: how fast this process may go.
+        clock: waits for brokers that do not answer.
+    """
+
+    def __init__(
+        self, names: Names, clients: Clients, throttle: Throttle | None = None, clock: Clock = time
+    ) -> None:
+        self.names = names
+        self.settings = names.settings
+        self.plan: Plan | None = None
+        self._throttle = throttle or NoThrottle()
+        self._clock = clock
+        self._clients = clients
+        self._record = AgreedRecord(self._clients, self._clients.admin(), names.plan_topic)
+        self._ledger = ReplayLedger({})
+
+    def course(self, partitions: int, engine: EmbeddingEngine | None) -> Course:
+        """The course of this process's worker, by the plan that is there, or is made now.
+
+        Raises SurroundingsError where a replay of this name was begun as another one, or there is nothing to read.
+        """
+        value = self._record.agree(lambda: self._made(partitions, engine).encode())
+        self.plan = decode_plan(value, f"the topic {self.names.plan_topic}")
+        self.check_plan(engine)
+        return self.keep_to(self.plan)
+
+    def keep_to(self, plan: Plan) -> Course:
+        """The course of this process's worker by a plan."""
+        self.plan = plan
+        request, ranges = self.names.request, plan.by_partition
+        ends = {partition: one.end for partition, one in ranges.items()}
+        self._ledger = ReplayLedger(ends)
+        return Course(
+            first={partition: one.first for partition, one in ranges.items()},
+            ends=ends,
+            emit=request.emit,
+            selection=request.selection,
+            ledger=self._ledger,
+            throttle=self._throttle,
+            history=request.history,
+            open_partitions=self.open_partitions,
+        )
+
+    def check_plan(self, engine: EmbeddingEngine | None) -> None:
+        """Raise SurroundingsError where the plan is of another replay than this one."""
+        assert self.plan is not None
+        request = self.names.request
+        refuse_other(request.name, self.plan, request.facts(), self._made_with(len(self.plan.ranges), engine))
+
+    def _made_with(self, partitions: int, engine: EmbeddingEngine | None) -> dict[str, str]:
+        fingerprint = processor_config(self.settings, partitions, engine).fingerprint
+        return made_with(fingerprint, self.settings.epoch)
+
+    def estimate(self, engine: EmbeddingEngine | None, vectors: VectorStore | None) -> Estimate:
+        """What it will take; nothing is begun. Raises SurroundingsError."""
+        partitions = Topics(self.settings, self._clients).input_partitions if self.names.request.topic else 1
+        ranges, request = (
+            ranges_of(self.names.request, self._clients, self.settings, partitions),
+            self.names.request,
+        )
+        config = processor_config(self.settings, partitions, engine, request.emit, request.selection)
+        with self._reading() as read:
+            return estimate(read, ranges, config, engine, vectors, self._throttle)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Read]:
+        """What reads the records of a partition, from one offset to before another, wherever they are."""
+        request = self.names.request
+        had = {} if request.history is None else request.history.partitions()
+        with ExitStack() as opened:
+            reader = None
+            if request.topic:
+                topic = self.settings.input_topic
+                reader = opened.enter_context(TopicReader(self._clients, topic, self.settings.app_id))
+
+            def read(partition: int, start: int, end: int) -> Iterator[Record]:
+                if request.history is not None and start in had.get(partition, ()):
+                    records = request.history.read(partition, start)
+                    yield from takewhile(lambda record: record.offset < end, records)
+                elif reader is not None:
+                    yield from (stored.record for stored in reader.read(partition, start, end))
+
+            yield read
+
+    def prepare(self) -> None:
+        """Create the topic that stands for plain files: it stays empty, and holds the offsets of their lines."""
+        if not self.names.request.topic:
+            topics = Topics(self.settings, self._clients)
+            topics.create([spec for spec in topics.missing() if spec.role == "input"], 1)
+
+    def _made(self, partitions: int, engine: EmbeddingEngine | None) -> Plan:
+        request, topic = self.names.request, self.settings.input_topic
+        ids = TopicIds(self._clients, (topic,), {}, self.settings.commit_timeout_ms / 1000)
+        ids.read()
+        ranges = ranges_of(self.names.request, self._clients, self.settings, partitions)
+        return Plan(
+            begun=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            request=request.facts(),
+            made_with=self._made_with(partitions, engine),
+            whole=request.is_whole,
+            topic=topic,
+            topic_id=ids.known(topic) or "",
+            output_topic=request.to_topic,
+            ranges={str(partition): one for partition, one in ranges.items()},
+        )
+
+    # -- how far it is ----------------------------------------------------------------------------------------------------
+
+    def found(self) -> Plan | None:
+        """The plan that is there."""
+        value = self._record.read()
+        self.plan = None if value is None else decode_plan(value, f"the topic {self.names.plan_topic}")
+        return self.plan
+
+    def accounts(self) -> dict[int, tuple[int, Account]]:
+        """By partition what is committed, see `accounts`."""
+        assert self.plan is not None
+        return accounts(self._clients, self.settings.app_id, self.plan, self._clock)
+
+    def open_partitions(self) -> list[int]:
+        """Those that are not over yet."""
+        return [partition for partition, (_, account) in self.accounts().items() if not account.over]
+
+    def standing(self) -> Standing:
+        """How far all processes together are."""
+        assert self.plan is not None
+        accounts = self.accounts()
+        done = sum(
+            one.size if account.over else min(max(0, offset - one.first), one.size)
+            for partition, (offset, account) in accounts.items()
+            for one in [self.plan.by_partition[partition]]
+        )
+        return Standing(done, self.plan.size, total(account for _, account in accounts.values()))
+
+
+def accounts(clients: Clients, group: str, plan: Plan, clock: Clock = time) -> dict[int, tuple[int, Account]]:
+    """By partition what the group of a replay has committed: the offset, and the account of it. Raises what brokers answer."""
+    ranges = plan.by_partition
+    consumer = clients.standalone_consumer(group, "read_committed")
+    try:
+        found = committed_notes(consumer, plan.topic, sorted(ranges), TIMEOUT_SECONDS, clock)
+    finally:
+        consumer.close()
+    return {partition: _account(one, found.get(partition)) for partition, one in ranges.items()}
+
+
+def _account(one: Range, committed: tuple[int, str] | None) -> tuple[int, Account]:
+    """How far a partition is: the next offset, and what was done."""
+    if committed is None:
+        return one.first, Account()
+    offset, note = committed
+    account = read_note(note)
+    account.over = (
+        account.over or offset > one.end or (offset == one.end and not note)
+    )  # a worker goes on without notes
+    return offset, account
