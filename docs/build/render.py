@@ -7,6 +7,7 @@ from pathlib import Path
 from docs.build import schemas
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
+from docs.build.replays import replays_table
 from docs.build.soaks import outage_table, quiet_soak_line, restarts_table, soak_line
 from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.kafka_streams.table import streams_table
@@ -31,6 +32,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "soak": soak_line,
         "outage": outage_table,
         "restarts": restarts_table,
+        "replays": replays_table,
         "quiet_soak": quiet_soak_line,
         "paper": paper_table,
     },
