@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -340,6 +341,7 @@ def test_plain_files_as_history(live: Pipeline, tmp_path: Path) -> None:
     arguments = ("--name", "files", "--from", str(files), "--to", str(tmp_path / "out.jsonl"))
     process = ReplayProcess(live, *arguments, "--max-events-per-s", "80", batch_size="20").start()
     progress_beyond(live, "files", 100, topic="replays-replay-files-input")
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
     process.signal(signal.SIGKILL)
     process.wait(-9)
     report = ReplayProcess(live, *arguments).start().report()

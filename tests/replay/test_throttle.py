@@ -55,3 +55,12 @@ def test_the_stricter_rate_counts() -> None:
     assert RateThrottle(10, 1000, clock).pause(10, 5000) == pytest.approx(5.0)
     assert RateThrottle(1, 1000, clock).pause(10, 5000) == pytest.approx(10.0)
     assert RateThrottle(None, None, clock).pause(10, 5000) == 0.0
+
+
+def test_at_once_is_what_may_be_read_in_a_quarter_of_a_second() -> None:
+    throttle = RateThrottle(400, 8000)
+    assert (throttle.is_on, throttle.events_at_once, throttle.bytes_at_once) == (True, 100, 2000)
+    slow = RateThrottle(0.01, None)
+    assert (slow.is_on, slow.events_at_once, slow.bytes_at_once) == (True, 1, None)
+    none = RateThrottle(None, None)
+    assert (none.is_on, none.events_at_once, none.bytes_at_once) == (False, None, None)

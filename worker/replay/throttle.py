@@ -4,6 +4,9 @@ import time
 
 from worker.clock import Clock
 
+TURN_SECONDS = 0.25
+"""What is read at once is what may be read in so long: others on the machine get it back in small pieces, not in large ones."""
+
 
 class RateThrottle:
     """Keeps to rates over the long run; what was not used for a second is not saved up.
@@ -19,6 +22,21 @@ class RateThrottle:
         self._bytes_per_s = bytes_per_s
         self._clock = clock
         self._due = clock.monotonic()  # when all that was read so far should have been
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a rate to keep to."""
+        return self._events_per_s is not None or self._bytes_per_s is not None
+
+    @property
+    def events_at_once(self) -> int | None:
+        """Events of a micro-batch, at least one; None: any number."""
+        return None if self._events_per_s is None else max(1, round(self._events_per_s * TURN_SECONDS))
+
+    @property
+    def bytes_at_once(self) -> int | None:
+        """Bytes of a micro-batch of several events; None: any number."""
+        return None if self._bytes_per_s is None else max(1, round(self._bytes_per_s * TURN_SECONDS))
 
     def pause(self, events: int, size: int) -> float:
         """See `worker.stream.bounded.Throttle`."""

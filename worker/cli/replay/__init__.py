@@ -146,15 +146,15 @@ def command(
 
     with _advised(names):
         clients = reached(names.settings, KafkaClients(names.settings))
-        replay = Replay(names, clients, RateThrottle(max_events_per_s, max_bytes_per_s))
+        throttle = RateThrottle(max_events_per_s, max_bytes_per_s)
+        replay = Replay(names, clients, throttle)
         if dry_run:
             return estimate(replay, as_json)
         if restart:
             if not consent.agreed(f"Throw away {names.app_id} and {names.output_topic}?", yes):
                 return consent.DECLINED
             start_over(names, output.note)
-        is_throttled = max_events_per_s is not None or max_bytes_per_s is not None
-        return Part(replay, as_json=as_json, is_throttled=is_throttled).replay()
+        return Part(replay, throttle, as_json=as_json).replay()
 
 
 def _prepare_logging(live: Settings) -> None:

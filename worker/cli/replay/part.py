@@ -1,5 +1,6 @@
 """One process's part of a replay, from its start to its report."""
 
+import os
 import time
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,11 @@ from worker.settings import MAX_BATCH_EVENTS, Settings, origins
 
 if TYPE_CHECKING:
     from worker.replay.run import Replay
+    from worker.replay.throttle import RateThrottle
     from worker.text.engine import EmbeddingEngine
+
+NICENESS = 10
+"""Of a replay that is to be gentle: on a machine without a processor to spare a live worker gets ten times as much of one."""
 
 
 def estimate(replay: "Replay", as_json: bool) -> int:
@@ -30,12 +35,12 @@ def estimate(replay: "Replay", as_json: bool) -> int:
 
 
 class Part:
-    """This process's part."""
+    """This process's part, no faster than the throttle, which is the replay's, allows."""
 
-    def __init__(self, replay: "Replay", *, as_json: bool, is_throttled: bool) -> None:
+    def __init__(self, replay: "Replay", throttle: "RateThrottle", *, as_json: bool) -> None:
         self._replay = replay
+        self._throttle = throttle
         self._as_json = as_json
-        self._is_throttled = is_throttled
         self._started = time.monotonic()
 
     def replay(self) -> int:
@@ -59,6 +64,8 @@ class Part:
 
         replay = self._replay
         replay.prepare()
+        if self._throttle.is_on:
+            os.nice(NICENESS)
         end = partial(die, told=replay.names.advised)
         with telling(replay, self._as_json):
             code = run_worker(self._settings(), Errand(replay.course, replay.names.specs, end))
@@ -70,8 +77,8 @@ class Part:
     def _settings(self) -> Settings:
         """The live worker's, but for what nobody set.
 
-        A port of its own, for a replay beside a live worker is not to be refused for that one's; and where it may go as fast as
-        it can, micro-batches as large as they get: nobody waits for one event.
+        A port of its own, for a replay beside a live worker is not to be refused for that one's. Micro-batches as large as they
+        get, for nobody waits for one event; where it is to be gentle small ones instead, and the last turn at the processors.
         """
         from worker.web import free_port
 
@@ -80,8 +87,10 @@ class Part:
         if origin["web_port"] == "default":
             port = free_port(settings.web_bind)
             own |= {"web_port": port, "web_advertised_url": f"http://{settings.web_bind}:{port}"}
-        if origin["batch_size"] == "default" and not self._is_throttled:
-            own |= {"batch_size": MAX_BATCH_EVENTS}
+        if origin["batch_size"] == "default":
+            own |= {"batch_size": min(MAX_BATCH_EVENTS, self._throttle.events_at_once or MAX_BATCH_EVENTS)}
+        if origin["batch_bytes"] == "default" and self._throttle.bytes_at_once:
+            own |= {"batch_bytes": min(settings.batch_bytes, self._throttle.bytes_at_once)}
         return replace(settings, **own)
 
     def _write_file(self) -> None:
