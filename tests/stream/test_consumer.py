@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiokafka.consumer.subscription_state import SubscriptionState
-from aiokafka.errors import NoOffsetForPartitionError
+from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from faust.types import TP
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -477,6 +477,21 @@ async def test_a_stale_no_committed_offset_of_the_driver_is_fetched_past(app: An
     rig.thread.after = fail  # with the records read and the position beyond them
     assert await rig.poll() is None
     assert offsets(await rig.poll()) == [*range(5)]
+
+
+@pytest.mark.asyncio
+async def test_records_that_retention_removed_before_they_were_read_end_the_process(app: Any) -> None:
+    rig = Rig(app, {A: [*range(5)], B: []})
+    await rig.join({0: 0})
+
+    async def overtaken() -> None:
+        raise OffsetOutOfRangeError({A: 5})
+
+    rig.thread.after = overtaken
+    with pytest.raises(End) as end:
+        await rig.consumer._drain_messages(rig.consumer)
+    assert isinstance(end.value.cause, Crash)
+    assert f"{INPUT}-0 has no offset 5: retention has removed records" in str(end.value.cause)
 
 
 @pytest.mark.asyncio

@@ -24,7 +24,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import faust
-from aiokafka.errors import NoOffsetForPartitionError
+from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from yarl import URL
@@ -281,6 +281,8 @@ class GuardedConsumer(driver.Consumer):
             log.debug("fetching again: %r", stale)
             self._read_again(tps)
             return {}
+        except OffsetOutOfRangeError as gone:
+            raise Crash(_not_in_log(gone.args[0])) from gone
 
     def _read_again(self, fetched: Iterable[TP]) -> None:
         """Go back to the cursors after a fetch that is dropped: it may have read on from where the seek had just put them."""
@@ -450,6 +452,15 @@ class GuardedTransport(driver.Transport):
     def __init__(self, url: URL, app: faust.App, worker: StreamWorker) -> None:
         super().__init__(url, app)
         self.worker = worker
+
+
+def _not_in_log(offsets: Mapping[TP, int]) -> str:
+    """What it means that the log has no such offset (any more), by partition."""
+    named = ", ".join(f"{tp.topic}-{tp.partition} has no offset {offset}" for tp, offset in offsets.items())
+    return (
+        f"{named}: retention has removed records before they were read, or the log was cut short; keep them for longer than they "
+        "wait, put them back if you can, or start over with `coversumm-worker reset`"
+    )
 
 
 def _following(records: Sequence[Any]) -> int:
