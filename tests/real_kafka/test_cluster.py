@@ -5,6 +5,7 @@ How long it pauses is measured by `make cluster-faults`, all faults with it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +16,12 @@ from tests.harness.cluster_faults import freeze, kill, network, stop
 from tests.harness.cluster_record import ClusterRow
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.record import Recorder
+from tests.harness.replays import ReplayProcess, done_by, published, replay, write_history
 from tests.harness.ride import ALL, CLIENTS, ClusterFault
 from tests.harness.scenario import ride_through
 from tests.harness.topics import committed_offsets, producer
+from tests.harness.workers import pipeline, wait_for
+from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -50,3 +54,29 @@ def test_coordinators_stop_die_and_freeze_and_answers_are_lost(cluster: KafkaClu
         ClusterFault("mute", 12, (network("mute", CLIENTS[0], "transaction coordinator"),)),
     ]
     ride_through(cluster, Recorder(ClusterRow), "coordinators", tmp_path, faults, proxied=True)
+
+
+def test_a_replay_goes_on_while_brokers_come_and_go(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """Each is away for a while, stopped, killed or frozen; the process stays, and what it publishes is what it would be."""
+    keep = {**LARGE_MESSAGES, "retention.ms": "-1", "min.insync.replicas": "2"}
+    with pipeline(cluster, "replayed", tmp_path, settings=SETTINGS, input_config=keep) as site:
+        count = write_history(site, events(900))
+        calm = replay(site, "--name", "calm")
+        process = ReplayProcess(site, "--name", "stormy", "--max-events-per-s", "20", label="stormy").start()
+        wait_for(lambda: done_by(site, "stormy") > 0, lambda: process.errors)
+        for number, away, back in (
+            (1, cluster.stop, cluster.start),
+            (2, cluster.kill, cluster.start),
+            (3, cluster.pause, cluster.resume),
+        ):
+            away(number)
+            time.sleep(4)
+            back(number)
+            cluster.wait_until_whole()
+        assert process.alive
+        assert done_by(site, "stormy") < count  # there was something to ride through
+        report = process.report()
+        done = ("read", "applied", "ignored", "dead_letters", "changes", "published")
+        assert [report[name] for name in done] == [calm[name] for name in done]
+        outputs = [published(site, f"{site.output_topic}.{name}") for name in ("calm", "stormy")]
+        assert outputs[0] == outputs[1] != []

@@ -3,6 +3,7 @@
 Who writes it holds a transactional id, so that of two that write at once the first is fenced, and finds the record of the second.
 """
 
+import time
 from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException
@@ -11,11 +12,12 @@ from confluent_kafka.cimpl import NewTopic
 
 from worker.errors import SurroundingsError
 from worker.kafka.clients import Clients
-from worker.kafka.reader import TopicReader, broker_errors
+from worker.kafka.reader import NoTopic, TopicReader, broker_errors
 from worker.kafka.transaction import FENCED
 
 SECONDS = 30.0
 ATTEMPTS = 20
+PAUSE_SECONDS = 0.2
 TRANSACTION_TIMEOUT_MS = 10_000
 KEY = b"agreed"
 
@@ -40,10 +42,19 @@ class AgreedRecord:
             if self.topic not in self._admin.list_topics(timeout=SECONDS).topics:
                 return None
         found = None
-        with TopicReader(self._clients, self.topic, self.topic) as reader:
+        with self._reader() as reader:
             for stored in reader.read(0):
                 found = stored.record.value
         return found
+
+    def _reader(self) -> TopicReader:
+        """A reader of the topic, which one broker knows of: where it was created just now, others may not yet."""
+        for _ in range(ATTEMPTS):
+            try:
+                return TopicReader(self._clients, self.topic, self.topic)
+            except NoTopic:
+                time.sleep(PAUSE_SECONDS)
+        return TopicReader(self._clients, self.topic, self.topic)
 
     def agree(self, make: Callable[[], bytes]) -> bytes:
         """The record that is there, else a new one, unless another process writes one first. Raises SurroundingsError."""

@@ -14,7 +14,7 @@ from worker.errors import Crash, SurroundingsError
 from worker.kafka.clients import Clients
 from worker.kafka.passing import PASSING, unanswered
 from worker.kafka.refusals import refusal
-from worker.kafka.retry import retry
+from worker.kafka.retry import NOT_LED_YET, retry
 from worker.kafka.topics import DELETE_RETENTION_MS
 
 # How long the broker may take to answer for committed offsets; it waits for a predecessor's transaction to be decided.
@@ -113,6 +113,15 @@ def committed_starts(
         return starts
     finally:
         consumer.close()
+
+
+def watermarks(consumer: Consumer, topic: str, partition: int, timeout_seconds: float) -> range:
+    """From the first offset of a partition that is known to be there to its end, for the consumer's isolation level.
+
+    Waits where it has no leader yet: it was created or moved just now. Raises KafkaException where the broker does not tell.
+    """
+    asked = TopicPartition(topic, partition)
+    return range(*retry(lambda: consumer.get_watermark_offsets(asked, timeout=timeout_seconds), NOT_LED_YET))
 
 
 def offsets_at(

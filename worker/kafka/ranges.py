@@ -6,13 +6,13 @@ first record whose timestamp is at or past it, so that what is read is a prefix 
 
 from collections.abc import Collection, Mapping
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 from msgspec import Struct
 
 from worker.errors import SurroundingsError
 from worker.events.messages import timestamp
 from worker.kafka.clients import Clients
-from worker.kafka.offsets import offsets_at
+from worker.kafka.offsets import offsets_at, watermarks
 from worker.kafka.reader import broker_errors
 
 TIMEOUT_SECONDS = 30.0
@@ -51,13 +51,14 @@ def find_ranges(
     consumer = clients.standalone_consumer(group, "read_uncommitted")
     try:
         with broker_errors(f"the offsets of {topic} are not told"):
-            bounds = {p: _bounds(consumer, topic, p) for p in range(partitions)}
+            bounds = {p: watermarks(consumer, topic, p, TIMEOUT_SECONDS) for p in range(partitions)}
             firsts = _at_time(consumer, topic, bounds, since_ms) if since_ms is not None else {}
             ends = _at_time(consumer, topic, bounds, until_ms) if until_ms is not None else {}
     finally:
         consumer.close()
     ranges = {}
-    for partition, (low, high) in bounds.items():
+    for partition, offsets in bounds.items():
+        low, high = offsets.start, offsets.stop
         end = ends.get(partition, high)
         if only is not None and partition not in only:
             end = low
@@ -70,14 +71,7 @@ def find_ranges(
     return ranges
 
 
-def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_SECONDS)
-    return int(low), int(high)
-
-
-def _at_time(
-    consumer: Consumer, topic: str, bounds: Mapping[int, tuple[int, int]], time_ms: int
-) -> dict[int, int]:
+def _at_time(consumer: Consumer, topic: str, bounds: Mapping[int, range], time_ms: int) -> dict[int, int]:
     """By partition the first offset whose timestamp is at or past a time; its end where there is none."""
-    ends = {partition: high for partition, (_, high) in bounds.items()}
+    ends = {partition: offsets.stop for partition, offsets in bounds.items()}
     return ends | offsets_at(consumer, topic, bounds, time_ms, TIMEOUT_SECONDS)

@@ -11,13 +11,17 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from worker.errors import SurroundingsError
 from worker.events import Record
 from worker.kafka.clients import READ_TO_END, Clients
-from worker.kafka.offsets import committed_notes, offsets_at
+from worker.kafka.offsets import committed_notes, offsets_at, watermarks
 from worker.kafka.partitioner import partition_of
 
 TIMEOUT_SECONDS = 30
 # A partition that gives nothing for so long before its end counts as unreadable.
 STALLED_SECONDS = 60
 MESSAGES_AT_ONCE = 1000
+
+
+class NoTopic(SurroundingsError):
+    """The broker that was asked knows of no such topic."""
 
 
 class Stored(NamedTuple):
@@ -36,7 +40,8 @@ class TopicReader:
         group: whose committed offsets `committed` asks for; the reader never joins it and commits nothing.
 
     Raises:
-        SurroundingsError: the topic does not exist, or no broker answers.
+        NoTopic: it does not exist.
+        SurroundingsError: no broker answers.
     """
 
     def __init__(self, clients: Clients, topic: str, group: str) -> None:
@@ -45,7 +50,9 @@ class TopicReader:
         self._consumer = clients.standalone_consumer(group, "read_committed", READ_TO_END)
         try:
             with broker_errors(f"the topic {topic} cannot be read"):
-                self._bounds = {p: self._ask_bounds(p) for p in self._partitions()}
+                self._bounds = {
+                    p: watermarks(self._consumer, topic, p, TIMEOUT_SECONDS) for p in self._partitions()
+                }
         except BaseException:
             self._consumer.close()
             raise
@@ -138,17 +145,11 @@ class TopicReader:
     def _partitions(self) -> list[int]:
         found = self._consumer.list_topics(self.topic, timeout=TIMEOUT_SECONDS).topics[self.topic]
         if found.error is not None:
-            raise SurroundingsError(
+            raise NoTopic(
                 f"there is no topic {self.topic} ({found.error.str()}): look at the settings, or create it with "
                 "`coversumm-worker topics`"
             )
         return sorted(found.partitions)
-
-    def _ask_bounds(self, partition: int) -> range:
-        low, high = self._consumer.get_watermark_offsets(
-            TopicPartition(self.topic, partition), timeout=TIMEOUT_SECONDS
-        )
-        return range(low, high)
 
 
 def _at_end(message: Any, end: int) -> bool:

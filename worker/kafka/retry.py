@@ -1,4 +1,5 @@
-"""Asking a broker again while its answer is "not yet": a group's coordinator is being made, moves, or loads its offsets."""
+"""Asking a broker again while its answer is "not yet": a group's coordinator is being made, moves, or loads its offsets; a
+partition's leader has just been chosen."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +22,18 @@ NOT_YET = dict.fromkeys(
     30.0,
 )
 """By error code, for how many seconds after the first question it is worth asking again."""
+NOT_LED_YET = dict.fromkeys(
+    (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,  # one broker knows of a topic, and the one that is to lead it not yet
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    ),
+    30.0,
+)
+"""The same of offsets, of partitions that are known to be there."""
 
 
 def retry(ask: Callable[[], T], patience: Mapping[int, float] = NOT_YET, clock: Clock = time) -> T:
