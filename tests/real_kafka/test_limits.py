@@ -93,7 +93,7 @@ def test_a_commit_past_its_deadline_is_in_doubt_and_decided_when_the_broker_is_b
     finally:
         hanging.broker.resume()
     hanging.wait_caught_up()
-    assert "the commit in doubt is decided" in worker.log_text()
+    wait_for(lambda: "the commit in doubt is decided" in worker.log_text(), worker.log_end)
     assert worker.terminate() == 0
     hanging.verify()
 

@@ -24,6 +24,7 @@ NOT_YET = dict.fromkeys(
 """By error code, for how many seconds after the first question it is worth asking again."""
 NOT_LED_YET = dict.fromkeys(
     (
+        KafkaError._UNKNOWN_PARTITION,
         KafkaError.UNKNOWN_TOPIC_OR_PART,  # one broker knows of a topic, and the one that is to lead it not yet
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
