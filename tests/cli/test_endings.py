@@ -186,6 +186,16 @@ main()
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
+def test_the_interpreter_is_not_taken_apart_under_native_threads():
+    program = "import atexit, os\natexit.register(os._exit, 99)\nfrom worker.cli import main\nmain()"
+    for argument, code in (("--version", 0), ("no-such-command", 2)):
+        done = subprocess.run(
+            [sys.executable, "-c", program, argument], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code
+        assert "coversumm-worker" in done.stdout + done.stderr, "all of it is written"
+
+
 def test_ctrl_c_that_a_native_module_makes_an_error_of_its_own_of(failing):
     error = ImportError("initialization failed")
     error.__cause__ = KeyboardInterrupt()
