@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.deploy.image.containers import USER, Container, once, writable
+from tests.deploy.image.containers import HARDENED, USER, Container, engine, image, once, writable
 from tests.harness.broker import KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import committed_offsets, read_topic
@@ -74,6 +76,25 @@ def test_summaries_are_the_same_bytes_as_outside(reviews: Path) -> None:
     assert inside.returncode == 0, inside.stderr
     assert inside.stdout.encode() == summarized([*COMMAND, "summarize", str(reviews)], {})
     assert inside.stdout.count("\n") > 20
+
+
+def test_the_page_says_how_to_run_it(reviews: Path) -> None:
+    """The page's own line, with the engine that is here, and the limits that podman needs here."""
+    page = (ROOT / "docs" / "image.md").read_text()
+    (line,) = (
+        block for block in re.findall(r"^```sh\n(.*?)^```", page, flags=re.M | re.S) if "docker run" in block
+    )
+    assert " ".join(HARDENED[:4]) in line
+    limits = " ".join(option for option in HARDENED if "ulimit" in option)
+    named = line.replace("docker run", f"{engine()} run {limits}").replace(
+        "localhost/coversumm-worker:0.1.0", image()
+    )
+    done = subprocess.run(
+        named, shell=True, cwd=reviews.parent, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(len(json.loads(body)["sentences"]) == 5 for body in done.stdout.splitlines())
+    assert done.stdout
 
 
 def test_it_is_ready_soon_publishes_what_a_worker_outside_does_and_stops_in_order(
