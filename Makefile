@@ -144,7 +144,7 @@ image: ## The container image, by docker, podman or buildah; BASE=local or anoth
 	@PYTHON=$(PYTHON) deploy/image/build
 
 image-test: setup-dev ## Containers of the image that `make image` made: on a real Kafka, killed, full, started again; docker or podman, root, Java, Maven
-	@$(BIN)/pytest -m image tests/deploy/image
+	@$(BIN)/pytest -s -v -m image tests/deploy/image
 
 image-pins: setup-dev ## Renew what the image is made of, by version and hash, after requirements.lock has changed; Python 3.11
 	@$(BIN)/python deploy/image/pin.py
