@@ -134,7 +134,7 @@ replay-proof: setup-dev ## Whole histories replayed, as of ten dates, killed at 
 fuzz: setup-dev ## Every decoder under mutated input for SECONDS=60, by SEED; failures are printed and kept in .cache/fuzz
 	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
-docs: setup-dev ## Renew what is generated: the tables of README and docs/reference, and the JSON Schemas
+docs: setup-dev ## Renew what is generated: the tables of README and docs/reference, the JSON Schemas, and the dashboard
 	@$(BIN)/python -m docs.build --write
 
 alerts: ## The alerting rules with links to the runbook at RUNBOOK_URL=https://..., into ALERTS=build/alerts.yml
