@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what needs a tool that is missing: tests on a real Kafka are skipped; remember to say so at the end."""
-    _leave_out_promtool(config, items)
+    _leave_out_prometheus(config, items)
     concerned = [
         item for item in items if item.get_closest_marker("kafka") or item.get_closest_marker("faults")
     ]
@@ -61,15 +61,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
 
 
-def _leave_out_promtool(config: pytest.Config, items: list[pytest.Item]) -> None:
+def _leave_out_prometheus(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect, not skip: no package index that everybody reaches has it, so its absence is told and is no failure."""
-    concerned = [item for item in items if item.get_closest_marker("promtool")]
-    if concerned and shutil.which("promtool") is None:
-        items[:] = [item for item in items if item not in concerned]
-        config.hook.pytest_deselected(items=concerned)
-        _notice.append(
-            "The test of the alerting rules was left out for want of promtool: it comes with Prometheus."
-        )
+    for program in ("promtool", "prometheus"):
+        concerned = [item for item in items if item.get_closest_marker(program)]
+        if concerned and shutil.which(program) is None:
+            items[:] = [item for item in items if item not in concerned]
+            config.hook.pytest_deselected(items=concerned)
+            _notice.append(
+                f"{len(concerned)} tests of alerts and dashboard were left out for want of {program}, of Prometheus."
+            )
 
 
 @pytest.hookimpl(wrapper=True)

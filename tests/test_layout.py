@@ -20,7 +20,7 @@ FLOORS = (
     ("worker.replay",),
     ("worker.operations",),
     ("worker.web",),
-    ("worker.metrics",),
+    ("worker.metrics", "worker.tracing"),
     ("worker.stream",),
     ("worker.summarizer",),
     ("worker.processing",),
@@ -66,6 +66,7 @@ CONFINED = {
     "aiokafka": ("worker/kafka/partitioner.py", "worker/stream/"),
     "confluent_kafka": ("worker/cli/", "worker/demo/", "worker/kafka/", "worker/operations/"),
     "rocksdict": ("worker/storage/",),
+    "opentelemetry": ("worker/tracing/spans.py",),
     "onnxruntime": ("worker/text/",),
     "pyarrow": ("worker/operations/files/",),
 }

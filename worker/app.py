@@ -50,6 +50,7 @@ from worker.stream.takeover import Takeover
 from worker.stream.worker import StreamWorker, WorkerMetrics
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
+from worker.tracing import open_tracing
 from worker.web import check_port, install_web
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,11 @@ def run_worker(settings: Settings, errand: Errand | None = None) -> int:
     Raises SurroundingsError before it joins the group.
     """
     use_event_loop()
-    return run(build_app(settings, errand), settings.shutdown_timeout_ms / 1000)
+    app = build_app(settings, errand)
+    try:
+        return run(app, settings.shutdown_timeout_ms / 1000)
+    finally:
+        app.tracing.close()
 
 
 def build_app(settings: Settings, errand: Errand | None = None) -> CoverSummApp:
@@ -86,6 +91,7 @@ def build_app(settings: Settings, errand: Errand | None = None) -> CoverSummApp:
         SurroundingsError: a setting, the data directory, the model or the broker is not as it must be.
     """
     started = time.monotonic()
+    tracing = open_tracing(settings)
     check_faust()
     check_index(settings.index)
     check_port(settings.web_bind, settings.web_port)
@@ -108,7 +114,7 @@ def build_app(settings: Settings, errand: Errand | None = None) -> CoverSummApp:
         partitions,
         engine,
         metrics,
-        Surroundings(clients, databases, vectors, die=end, started=started),
+        Surroundings(clients, databases, vectors, die=end, started=started, tracing=tracing),
         course,
     )
     worker.producer.start()

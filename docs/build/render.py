@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from docs.build import schemas
+from docs.build.dashboard.grafana import dashboard_json
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
 from docs.build.replays import replays_table
@@ -50,6 +51,11 @@ def schema_files() -> Iterator[tuple[Path, str]]:
     """Path and wanted text of every JSON Schema."""
     for name, text in schemas.schemas().items():
         yield ROOT / "schemas" / name, text
+
+
+def dashboard_files() -> Iterator[tuple[Path, str]]:
+    """Path and wanted text of the Grafana dashboard."""
+    yield ROOT / "deploy" / "dashboard.json", dashboard_json()
 
 
 def filled(text: str, tables: Mapping[str, Callable[[], str]]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -45,6 +47,22 @@ def test_what_is_no_address_is_refused(url: str, capsys: pytest.CaptureFixture[s
 def test_without_an_address_the_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "RUNBOOK_URL=" in capsys.readouterr().err
+
+
+def _minutes(time: str) -> int:
+    return int(time[:-1]) * {"m": 1, "h": 60}[time[-1]]
+
+
+def _stages(case: dict[str, Any], alert: str) -> list[bool]:
+    """Whether a case wants the alert to be there, look by look."""
+    looks = [look for look in case["alert_rule_test"] if look["alertname"] == alert]
+    return [bool(look["exp_alerts"]) for look in sorted(looks, key=lambda look: _minutes(look["eval_time"]))]
+
+
+@pytest.mark.parametrize("alert", [rule["alert"] for rule in _rules(SOURCE.read_text())])
+def test_every_alert_has_a_case_in_which_it_is_quiet_then_fires_and_then_stops(alert: str) -> None:
+    stages = [_stages(case, alert) for case in yaml.safe_load(CASES.read_text())["tests"]]
+    assert any([look for look, _ in groupby(seen)] == [False, True, False] for seen in stages), stages
 
 
 @pytest.mark.promtool

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.topics import Message, read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
 from worker import __version__
 
@@ -110,6 +111,65 @@ def test_dead_letters_are_counted_once_a_minute(site: Pipeline) -> None:
     site.wait_caught_up()
     assert worker.terminate() == 0
     assert letters(worker)["bad_json"] == 41, "what was not told yet is told at the stop"
+
+
+SECRET = "What a lovely cellar, said nobody"
+
+
+def unusable(entity_id: str) -> list[bytes]:
+    """Values of records that cannot be used, each with a review's text in it, wherever one may be."""
+    good = {"type": "review.upserted", "entity_id": entity_id, "review_id": "r", "text": SECRET}
+    bodies: list[Any] = [
+        good | {"rating": SECRET},
+        good | {"type": SECRET},
+        good | {"occurred_at": SECRET},
+        good | {"entity_id": "another"},
+        good | {"sentences": SECRET},
+        good | {"sentences": [{"text": SECRET, "embedding": [1.0]}]},
+        good | {"sentences": [{"text": SECRET, "embedding": SECRET}]},
+        good | {"review_version": SECRET},
+        good,  # there is no engine
+        SECRET,
+    ]
+    values = [json.dumps(body).encode() for body in bodies]
+    return [*values, values[0][:-1], SECRET.encode(), SECRET.encode("utf-16")]
+
+
+def test_no_text_of_a_review_is_logged_and_every_line_says_where_the_first_letter_of_each_reason_is(
+    site: Pipeline,
+) -> None:
+    """At DEBUG, with all that the libraries say."""
+    worker = site.worker(log_level="DEBUG").start()
+    worker.wait_ready()
+    producer = Producer({"bootstrap.servers": site.broker.bootstrap_servers})
+    sent = [(entity_id, value) for entity_id in ("e0", "e1", "e2", "e3") for value in unusable(entity_id)]
+    for entity_id, value in sent:
+        producer.produce(site.input_topic, key=entity_id, value=value)
+    good = {"type": "review.upserted", "entity_id": "e", "review_id": "r", "text": SECRET}
+    good["sentences"] = [{"text": SECRET, "embedding": [1.0, 0.5]}]
+    producer.produce(site.input_topic, key=b"e", value=json.dumps(good).encode())
+    producer.flush()
+    site.wait_caught_up()
+    assert worker.terminate() == 0
+    assert sum(letters(worker).values()) == len(sent)
+    for one in ours(worker, "dead letters"):
+        assert one["first"].keys() == one["dead_letters"].keys()
+    found = map(source_of, read_topic(site.broker.bootstrap_servers, site.dlq_topic))
+    dead = {(one.topic, one.partition, one.offset): dict(one.headers)["dlq.reason"].decode() for one in found}
+    for one in ours(worker, "dead letters"):
+        for reason, place in one["first"].items():
+            assert dead[place["topic"], place["partition"], place["offset"]] == reason
+    assert "lovely" not in worker.log_text()
+
+
+def source_of(letter: Message) -> Message:
+    """A dead letter with the coordinates of the record that it was."""
+    headers = dict(letter.headers)
+    return letter._replace(
+        topic=headers["dlq.source.topic"].decode(),
+        partition=int(headers["dlq.source.partition"]),
+        offset=int(headers["dlq.source.offset"]),
+    )
 
 
 def letters(worker: WorkerProcess) -> dict[str, int]:

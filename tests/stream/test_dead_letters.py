@@ -9,15 +9,17 @@ from collections import Counter
 import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.processing.stats import Stats
+from worker.processing.stats import Coordinates, Stats
 from worker.stream import dead_letters as module
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.surroundings import RealThreads
 
 
-def stats(**letters: int) -> Stats:
+def stats(first_offset: int = 0, **letters: int) -> Stats:
+    """Of a micro-batch with so many letters by reason; the first of each was at this offset."""
     outcomes = {("unreadable", f"dead_letter:{reason}"): count for reason, count in letters.items()}
-    return Stats(outcomes=Counter(outcomes | {("review.upserted", "applied"): 9}))
+    places = {reason: Coordinates("reviews", 3, first_offset) for reason in letters}
+    return Stats(Counter(outcomes | {("review.upserted", "applied"): 9}), places)
 
 
 def test_one_line_for_many_letters_and_none_for_none(caplog: pytest.LogCaptureFixture) -> None:
@@ -26,8 +28,8 @@ def test_one_line_for_many_letters_and_none_for_none(caplog: pytest.LogCaptureFi
     log.count(stats())
     log.tell()
     assert caplog.records == []
-    log.count(stats(bad_json=2, no_key=1))
-    log.count(stats(bad_json=3))
+    log.count(stats(7, bad_json=2))
+    log.count(stats(11, bad_json=3, no_key=1))
     assert caplog.records == []
     log.tell()
     log.tell()
@@ -36,7 +38,16 @@ def test_one_line_for_many_letters_and_none_for_none(caplog: pytest.LogCaptureFi
     assert record.getMessage() == (
         "dead letters in the last minute: 5 bad_json, 1 no_key; `coversumm-worker dlq list` shows them"
     )
-    assert record.facts == {"dead_letters": {"bad_json": 5, "no_key": 1}}  # type: ignore[attr-defined]
+    assert record.facts == {  # type: ignore[attr-defined]
+        "dead_letters": {"bad_json": 5, "no_key": 1},
+        "first": {
+            "bad_json": {"topic": "reviews", "partition": 3, "offset": 7},
+            "no_key": {"topic": "reviews", "partition": 3, "offset": 11},
+        },
+    }
+    log.count(stats(20, bad_json=1))
+    log.tell()
+    assert caplog.records[-1].facts["first"]["bad_json"]["offset"] == 20  # type: ignore[attr-defined]
 
 
 def test_it_tells_by_itself(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,7 +282,7 @@ class Processor:
         if self._vectors is not None:
             stats.vectors_found, stats.vectors_missed = embedder.found, embedder.given
             stats.vector_store_bytes = self._vectors.disk_bytes
-        stats.count_outcomes(planned.types, planned.outcomes)
+        stats.count_outcomes(records, planned.types, planned.outcomes)
         stats.count_messages(messages, self.config.output_topic)
         stats.count_plan(planned.plan)
         if self.config.selection.is_by_time:

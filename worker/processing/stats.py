@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from worker.coversumm import Counters as CoreCounters
 from worker.events import TRUNCATED_HEADERS, Ignored, Message, Record, Rejected
@@ -14,12 +15,22 @@ UNREADABLE = "unreadable"
 """Stands for the event type of a record that holds no event."""
 
 
+class Coordinates(NamedTuple):
+    """Where a record is: all that logs say of it, since its text is nobody's business there."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
 @dataclass(slots=True)
 class Stats:
     """What a micro-batch came to. Every record has exactly one outcome."""
 
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By (event type, `applied` | `ignored:reason` | `dead_letter:reason`)."""
+    first_letters: dict[str, Coordinates] = field(default_factory=dict)
+    """By reason, the first record that became a dead letter."""
     set_changes: int = 0
     """How often the set of an entity changed, whatever of it is published."""
     entities: int = 0
@@ -59,12 +70,17 @@ class Stats:
                 letters[reason] += count
         return letters
 
-    def count_outcomes(self, types: Iterable[str], outcomes: Sequence[Outcome]) -> None:
+    def count_outcomes(
+        self, records: Sequence[Record], types: Iterable[str], outcomes: Sequence[Outcome]
+    ) -> None:
         """What became of each record, with its event type."""
         self.outcomes.update(zip(types, map(_name, outcomes), strict=True))
-        self.limits.update(
-            outcome.limit for outcome in outcomes if isinstance(outcome, Rejected) and outcome.limit
-        )
+        for index, outcome in enumerate(outcomes):
+            if isinstance(outcome, Rejected):
+                place = Coordinates(*records[index][:3])
+                self.first_letters.setdefault(outcome.reason.value, place)
+                if outcome.limit:
+                    self.limits[outcome.limit] += 1
 
     def count_messages(self, messages: Iterable[Message], output_topic: str) -> None:
         """Summary changes, tombstones, and dead letters that were cut."""

@@ -31,6 +31,8 @@ from worker.settings.environment import (
     limit_native_threads,
     place_of,
     placed,
+    traces_endpoint,
+    traces_protocol,
 )
 from worker.settings.fields import (
     MAX_BATCH_EVENTS,
@@ -56,6 +58,8 @@ __all__ = [
     "limit_native_threads",
     "origins",
     "settings_by_field",
+    "traces_endpoint",
+    "traces_protocol",
     "unknown_settings",
 ]
 

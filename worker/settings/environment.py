@@ -53,6 +53,28 @@ def limit_native_threads() -> None:
         os.environ.setdefault(variable, "1")
 
 
+def traces_endpoint() -> str | None:
+    """The variable of OpenTelemetry that names a collector, `NAME=VALUE`; None where none does, or traces are turned off."""
+    if _set("OTEL_SDK_DISABLED").lower() == "true" or _set("OTEL_TRACES_EXPORTER").lower() == "none":
+        return None
+    for variable in ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
+        if endpoint := _set(variable):
+            return f"{variable}={endpoint}"
+    return None
+
+
+def traces_protocol() -> tuple[str, str]:
+    """The variable of OpenTelemetry that says how to speak to it, and its value; empty where it says nothing."""
+    for variable in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        if protocol := _set(variable):
+            return variable, protocol
+    return variable, ""
+
+
+def _set(variable: str) -> str:
+    return os.environ.get(variable, "").strip()
+
+
 def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
     """The environment of a child process with these settings alone, whatever this process was started with."""
     known = {setting.variable for setting in settings_by_field().values()} | set(RESERVED)

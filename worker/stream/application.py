@@ -27,6 +27,7 @@ from worker.stream.faust_log import FAUST_LOG
 from worker.stream.journal import Journal
 from worker.stream.status import WorkerStatus
 from worker.stream.table import CommittedTable
+from worker.stream.tracing import Tracing
 from worker.stream.watchdog import Watchdog
 from worker.stream.worker import StreamWorker
 
@@ -113,6 +114,7 @@ class CoverSummApp(faust.App):
     status: WorkerStatus
     watchdog: Watchdog
     contact_watch: ContactWatch
+    tracing: Tracing
     is_leaving = False
     ending: Ending | None = None
     """Of a bounded run."""
@@ -160,7 +162,7 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
         )
     )
     app.dead_letters, app.journal = worker.dead_letters, worker.assignment.journal
-    app.assignment = worker.assignment
+    app.assignment, app.tracing = worker.assignment, surroundings.tracing
     app.status = status = WorkerStatus(app, worker)
     if worker.course.ends:
         app.ending = Ending(

@@ -74,6 +74,7 @@ class GuardedConsumer(driver.Consumer):
         self._batch_bytes = worker.settings.batch_bytes
         self._die = worker.surroundings.die
         self._threads = worker.surroundings.threads
+        self._tracing = worker.surroundings.tracing
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -306,6 +307,7 @@ class GuardedConsumer(driver.Consumer):
     def _guard(self, fetched: Mapping[TP, list[Any]], tenure: Tenure) -> MicroBatch | None:
         """Apply rules 2 to 4 to a fetch; no `await`, so that nothing moves meanwhile."""
         handed: list[Record] = []
+        contexts: dict[tuple[int, int], bytes] = {}
         starts: dict[int, int] = {}
         ends: dict[int, int] = {}
         for tp, records in fetched.items():
@@ -327,6 +329,7 @@ class GuardedConsumer(driver.Consumer):
             handed.extend(
                 Record(r.topic, r.partition, r.offset, r.timestamp or 0, r.key, r.value) for r in fresh
             )
+            contexts |= self._tracing.contexts(fresh)
             starts[tp.partition] = cursor
             ends[tp.partition] = self.cursors[tp.partition] = fresh[-1].offset + 1
         finished = self._finished()
@@ -335,7 +338,7 @@ class GuardedConsumer(driver.Consumer):
         self.cursors |= finished
         self._over |= finished.keys()
         return (
-            MicroBatch(tuple(handed), starts, ends, tenure, frozenset(finished))
+            MicroBatch(tuple(handed), starts, ends, tenure, frozenset(finished), contexts)
             if handed or finished
             else None
         )

@@ -1,5 +1,7 @@
 """Dead letters in the log: one line a minute with their number by reason, and none where there are none.
 
+Where the first of each reason was read from is in the facts of the line; never what was in it.
+
 A warning, for each letter is an event that no summary shows, which nothing here puts right: somebody has to look at it.
 """
 
@@ -8,7 +10,7 @@ import logging
 from collections import Counter
 from typing import Final
 
-from worker.processing.stats import Stats
+from worker.processing.stats import Coordinates, Stats
 from worker.stream.surroundings import Threads
 
 TELL_SECONDS: Final = 60.0
@@ -21,11 +23,13 @@ class DeadLetterLog:
     def __init__(self, threads: Threads) -> None:
         self._lock = threads.lock()
         self._counts: Counter[str] = Counter()
+        self._first: dict[str, Coordinates] = {}
 
     def count(self, stats: Stats) -> None:
         """A micro-batch was committed."""
         with self._lock:
             self._counts.update(stats.dead_letters())
+            self._first = stats.first_letters | self._first
 
     async def tell_now_and_then(self) -> None:
         """Tell every minute, until cancelled."""
@@ -37,7 +41,9 @@ class DeadLetterLog:
         """One line about the letters since the last one."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
+            first, self._first = self._first, {}
         if counts:
             by_reason = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
             line = f"dead letters in the last minute: {by_reason}; `coversumm-worker dlq list` shows them"
-            log.warning("%s", line, extra={"facts": {"dead_letters": dict(counts)}})
+            places = {reason: place._asdict() for reason, place in first.items()}
+            log.warning("%s", line, extra={"facts": {"dead_letters": dict(counts), "first": places}})

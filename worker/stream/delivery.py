@@ -28,6 +28,7 @@ from worker.stream.micro_batch import MicroBatch
 from worker.stream.processor_thread import ProcessorThread
 from worker.stream.settlement import Settlement
 from worker.stream.surroundings import Surroundings
+from worker.stream.tracing import NO_CONTEXTS, Contexts
 
 
 class Delivery:
@@ -61,6 +62,7 @@ class Delivery:
         self._commit = commit
         self._settlement = settlement
         self._on_limit = on_limit
+        self._tracing = surroundings.tracing
         self._die = surroundings.die
 
     async def deliver(self, batch: MicroBatch) -> None:
@@ -84,7 +86,9 @@ class Delivery:
             while remaining:
                 if self._is_past(batch):
                     return False
-                processed = await self._deliver(_processing(remaining), batch.tenure)
+                processed = await self._deliver(
+                    _processing(remaining), batch.tenure, remaining, batch.contexts
+                )
                 if processed is None:
                     return False
                 remaining = remaining[processed.taken :]
@@ -136,13 +140,29 @@ class Delivery:
         return Limit.BATCH_BYTES if size > self._batch_bytes else None
 
     async def _deliver(
-        self, process: Callable[[Processor], ProcessedBatch], tenure: Tenure
+        self,
+        process: Callable[[Processor], ProcessedBatch],
+        tenure: Tenure,
+        records: Sequence[Record] = (),
+        contexts: Contexts = NO_CONTEXTS,
     ) -> ProcessedBatch | None:
         """Process and commit something; what it came to, None where the commit was in doubt.
 
-        That ended the tenure: where the next one begins says what was committed, and all that was not is read again.
+        `records` are what is processed, the first of them at least; `contexts` what they brought of traces.
         """
-        processed = await self._processor.run(process)
+        with self._tracing.micro_batch() as span:
+            processed = await self._processor.run(process)
+            span.processed(processed, records, contexts)
+            committed = await self._committed(processed, tenure)
+            if committed is None:
+                span.in_doubt()
+            return committed
+
+    async def _committed(self, processed: ProcessedBatch, tenure: Tenure) -> ProcessedBatch | None:
+        """Commit what was processed; None where that was in doubt.
+
+        It ended the tenure: where the next one begins says what was committed, and all that was not is read again.
+        """
         try:
             await self._processor.run(lambda _: self._commit(processed, tenure))
         except InDoubt as doubt:

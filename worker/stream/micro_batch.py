@@ -1,10 +1,11 @@
 """What goes from the consumer through Faust to the delivery."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from worker.events import Record
 from worker.stream.assignment import Tenure
+from worker.stream.tracing import NO_CONTEXTS, Contexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,7 @@ class MicroBatch:
 
     `starts` and `ends` are, per partition, the cursor before the first record and after the last: a gap between them is proven.
     `tenure` is the one under which it was fetched. `finished` are partitions of a bounded run that were read to their end.
+    `contexts` are what its records brought of traces, where somebody traces.
     """
 
     records: tuple[Record, ...]
@@ -20,3 +22,4 @@ class MicroBatch:
     ends: Mapping[int, int]
     tenure: Tenure
     finished: frozenset[int] = frozenset()
+    contexts: Contexts = field(default_factory=lambda: NO_CONTEXTS)

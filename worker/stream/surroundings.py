@@ -19,6 +19,7 @@ from worker.kafka.clients import Clients
 from worker.processing.vector_store import VectorStore
 from worker.storage.databases import PartitionDatabases
 from worker.stream.fatal import die
+from worker.stream.tracing import NO_TRACING, Tracing
 
 T = TypeVar("T")
 
@@ -116,6 +117,7 @@ class Surroundings:
         threads: what runs beside its event loop.
         die: ends its process.
         started: `clock.monotonic()` when its process began; None: now.
+        tracing: is told of its micro-batches.
     """
 
     clients: Clients
@@ -125,3 +127,4 @@ class Surroundings:
     threads: Threads = field(default_factory=RealThreads)
     die: Callable[[BaseException], NoReturn] = die
     started: float | None = None
+    tracing: Tracing = NO_TRACING

@@ -1,0 +1,415 @@
+"""What the dashboard shows, row by row. Every metric of the worker is in one of its queries.
+
+`$job` and `$instance` are the workers looked at. A replay is a job of its own (`$replay`): its workers have the same metrics,
+and their lag ends where the replay does.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+_OF = 'job=~"$job", instance=~"$instance"'
+_OF_REPLAY = 'job=~"$replay"'
+_WINDOW = "[$__rate_interval]"
+_COUNT = "short"
+_PER_SECOND = "ops"
+
+
+class Query(NamedTuple):
+    """A PromQL expression, and how its series are named: `{{label}}` is a label's value."""
+
+    expr: str
+    legend: str
+
+
+class Panel(NamedTuple):
+    """Queries in one picture, `width` of 24 columns wide; the unit is one of Grafana's. A `stat` is the last value alone."""
+
+    title: str
+    unit: str
+    queries: tuple[Query, ...]
+    description: str
+    width: int = 8
+    kind: Literal["lines", "stacked", "stat"] = "lines"
+
+
+class Row(NamedTuple):
+    """Panels under one heading."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+def _rate(metric: str, *, by: str = "", of: str = _OF) -> str:
+    """The growth of a counter a second, summed, by these labels."""
+    grouping = f" by ({by})" if by else ""
+    return f"sum{grouping} (rate(coversumm_{metric}{{{of}}}{_WINDOW}))"
+
+
+def _sum(metric: str, *, by: str = "job") -> str:
+    return f"sum by ({by}) (coversumm_{metric}{{{_OF}}})"
+
+
+def _seconds(metric: str) -> tuple[Query, ...]:
+    """Median and 99th percentile of a histogram."""
+    return tuple(
+        Query(f"histogram_quantile({share}, {_rate(f'{metric}_bucket', by='le')})", name)
+        for share, name in ((0.5, "half are faster"), (0.99, "99 of 100 are faster"))
+    )
+
+
+_OVERVIEW = Row(
+    "Overview",
+    (
+        Panel(
+            "Workers that process",
+            _COUNT,
+            (Query(_sum("ready"), "{{job}}"),),
+            "Workers whose /readyz says yes. Fewer than there should be: CoversummWorkerGone, CoversummNotReady.",
+            4,
+            "stat",
+        ),
+        Panel(
+            "Partitions without a worker",
+            _COUNT,
+            (
+                Query(
+                    f"max by (job) (coversumm_input_partitions{{{_OF}}}) - {_sum('partitions')}",
+                    "{{job}}",
+                ),
+            ),
+            "More than 0 for longer than a rebalance: CoversummPartitionsUnprocessed.",
+            4,
+            "stat",
+        ),
+        Panel("Records behind", _COUNT, (Query(_sum("lag_records"), "{{job}}"),), "All lag.", 4, "stat"),
+        Panel(
+            "Events a second",
+            _PER_SECOND,
+            (Query(_rate("events_total"), ""),),
+            "Committed events.",
+            4,
+            "stat",
+        ),
+        Panel(
+            "Dead letters in an hour",
+            _COUNT,
+            (Query(f"sum (increase(coversumm_dead_letters_total{{{_OF}}}[1h]))", ""),),
+            "Records that no summary shows: `coversumm-worker dlq list` says why.",
+            4,
+            "stat",
+        ),
+        Panel(
+            "Builds",
+            _COUNT,
+            (
+                Query(
+                    f"count by (version, python) (coversumm_build_info{{{_OF}}})",
+                    "{{version}} on {{python}}",
+                ),
+            ),
+            "Workers by version: two of them while a rolling update is under way.",
+            4,
+            "stat",
+        ),
+    ),
+)
+
+_TRAFFIC = Row(
+    "Traffic",
+    (
+        Panel(
+            "Events by type",
+            _PER_SECOND,
+            (Query(_rate("events_total", by="type"), "{{type}}"),),
+            "Records of committed micro-batches.",
+            kind="stacked",
+        ),
+        Panel(
+            "Published",
+            _PER_SECOND,
+            (
+                Query(_rate("summary_changes_total"), "summary changes"),
+                Query(_rate("tombstones_total"), "tombstones"),
+            ),
+            "Few beside the events: a summary is published only where its set changed.",
+        ),
+        Panel(
+            "Events a micro-batch",
+            _COUNT,
+            (
+                Query(f"{_rate('batch_events_sum')} / {_rate('batch_events_count')}", "mean"),
+                Query(
+                    f"histogram_quantile(0.99, {_rate('batch_events_bucket', by='le')})",
+                    "99 of 100 have less",
+                ),
+            ),
+            "They grow with the lag: a worker that is behind reads more at once.",
+        ),
+    ),
+)
+
+_LAG = Row(
+    "Lag",
+    (
+        Panel(
+            "Lag by partition",
+            _COUNT,
+            (Query(_sum("lag_records", by="partition"), "partition {{partition}}"),),
+            "Records up to the last stable offset that are not committed.",
+            12,
+            "stacked",
+        ),
+        Panel(
+            "Held back by open transactions",
+            _COUNT,
+            (
+                Query(
+                    f"max by (partition) (coversumm_upstream_open_transaction_records{{{_OF}}})",
+                    "partition {{partition}}",
+                ),
+            ),
+            "Records behind a transaction that a producer has open. One that only grows: CoversummUpstreamTransactionOpen.",
+            6,
+        ),
+        Panel(
+            "Silence of the brokers",
+            "s",
+            (Query(f"max by (client) (coversumm_broker_silent_seconds{{{_OF}}})", "{{client}}"),),
+            "Since a client last heard of any broker. Above 30 s: CoversummNoBroker.",
+            6,
+        ),
+    ),
+)
+
+_LATENCY = Row(
+    "Latency",
+    (
+        Panel(
+            "Processing a micro-batch", "s", _seconds("process_seconds"), "Decode, plan, embed, rank, rows."
+        ),
+        Panel("Committing it", "s", _seconds("commit_seconds"), "The Kafka transaction, then RocksDB."),
+        Panel(
+            "Embedding its new sentences",
+            "s",
+            _seconds("embed_seconds"),
+            "Part of the processing; nothing where events bring their embeddings.",
+        ),
+        Panel(
+            "Sentences embedded",
+            _PER_SECOND,
+            (Query(_rate("embedded_sentences_total"), "sentences"),),
+            "Given to the engine: neither brought by events nor found in the vector store.",
+            12,
+        ),
+        Panel(
+            "Commits in doubt",
+            _PER_SECOND,
+            (Query(_rate("commits_in_doubt_total", by="outcome"), "{{outcome}}"),),
+            "Brokers did not say whether a commit happened; the worker found out.",
+            12,
+        ),
+    ),
+)
+
+_DEAD_LETTERS = Row(
+    "Dead letters",
+    (
+        Panel(
+            "Dead letters by reason",
+            _PER_SECOND,
+            (Query(f"{_rate('dead_letters_total', by='reason')} > 0", "{{reason}}"),),
+            "Nothing is the good case. The runbook explains each reason.",
+            12,
+            "stacked",
+        ),
+        Panel(
+            "Ignored by reason",
+            _PER_SECOND,
+            (
+                Query(
+                    _rate("events_total", by="outcome", of=f'{_OF}, outcome=~"ignored:.+"'),
+                    "{{outcome}}",
+                ),
+            ),
+            "Late versions, unknown entities, and what was applied before.",
+            12,
+            "stacked",
+        ),
+    ),
+)
+
+_CERTIFICATE = Row(
+    "Certificate and refills",
+    (
+        Panel(
+            "Steps by what decided them",
+            _PER_SECOND,
+            (Query(_rate("steps_total", by="decided_by"), "{{decided_by}}"),),
+            "Proved by the gap or by the reservoir alone; refilled is the slow way.",
+            kind="stacked",
+        ),
+        Panel(
+            "Share of steps that refill",
+            "percentunit",
+            (Query(f"{_rate('refills_total')} / {_rate('steps_total')}", "refills a step"),),
+            "Above 5 % for half an hour: CoversummRefillsOften.",
+        ),
+        Panel(
+            "Work of the ranking",
+            _PER_SECOND,
+            (
+                Query(_rate("refill_sentences_total"), "sentences searched by refills"),
+                Query(_rate("evaluations_total"), "whole reservoirs ranked"),
+            ),
+            "What refills cost grows with the sentences of their entities.",
+        ),
+    ),
+)
+
+_CACHE = Row(
+    "Cache",
+    (
+        Panel(
+            "Memory of entities in use",
+            "bytes",
+            (Query(_sum("cache_bytes", by="instance"), "{{instance}}"),),
+            "Bounded by COVERSUMM_CACHE_BYTES.",
+        ),
+        Panel(
+            "Entities in use",
+            _COUNT,
+            (Query(_sum("cache_entities", by="instance"), "{{instance}}"),),
+            "Those that are in memory.",
+        ),
+        Panel(
+            "Evictions",
+            _PER_SECOND,
+            (Query(_rate("limit_hits_total", of=f'{_OF}, limit="cache_bytes"'), "entities"),),
+            "Entities that have to be read from disk when they are touched again.",
+        ),
+    ),
+)
+
+_ROCKSDB = Row(
+    "RocksDB and process",
+    (
+        Panel(
+            "Memory of the databases",
+            "bytes",
+            (Query(_sum("rocksdb_bytes", by="instance"), "{{instance}}"),),
+            "Blocks, indexes, filters, write buffers; bounded by COVERSUMM_ROCKSDB_BYTES.",
+        ),
+        Panel(
+            "Resident memory",
+            "bytes",
+            (Query(f"process_resident_memory_bytes{{{_OF}}}", "{{instance}}"),),
+            "All of the process, cache and databases included.",
+        ),
+        Panel(
+            "CPU",
+            "percentunit",
+            (Query(f"rate(process_cpu_seconds_total{{{_OF}}}{_WINDOW})", "{{instance}}"),),
+            "100 % is one core. A worker ranks in one thread; RocksDB and the embedder have their own.",
+        ),
+    ),
+)
+
+_RESTORE = Row(
+    "Restore",
+    (
+        Panel(
+            "Ready",
+            _COUNT,
+            (Query(f"min by (instance) (coversumm_ready{{{_OF}}})", "{{instance}}"),),
+            "0 while a worker starts, restores or waits for the group.",
+        ),
+        Panel(
+            "Restore",
+            _COUNT,
+            (
+                Query(_sum("restore_rows", by="instance"), "{{instance}} rows read"),
+                Query(_sum("restore_remaining", by="instance"), "{{instance}} offsets to go"),
+            ),
+            "Of the last restore. To go is 0 when it is over.",
+        ),
+        Panel(
+            "Starts in an hour",
+            _COUNT,
+            (Query(f"changes(process_start_time_seconds{{{_OF}}}[1h])", "{{instance}}"),),
+            "Three in a quarter of an hour: CoversummRestarting.",
+        ),
+    ),
+)
+
+_LIMITS = Row(
+    "Limits",
+    (
+        Panel(
+            "Limits that were hit",
+            _PER_SECOND,
+            (Query(f"{_rate('limit_hits_total', by='limit')} > 0", "{{limit}}"),),
+            "What each does is in the table of limits. Most are no fault: micro-batches are cut, entities evicted.",
+            24,
+        ),
+    ),
+)
+
+_HITS = _rate("vector_store_lookups_total", of=f'{_OF}, result="hit"')
+_VECTOR_STORE = Row(
+    "Vector store",
+    (
+        Panel(
+            "Lookups",
+            _PER_SECOND,
+            (Query(_rate("vector_store_lookups_total", by="result"), "{{result}}"),),
+            "Distinct new texts; a miss is embedded. Nothing without COVERSUMM_VECTOR_STORE_DIR.",
+            kind="stacked",
+        ),
+        Panel(
+            "Found",
+            "percentunit",
+            (Query(f"{_HITS} / {_rate('vector_store_lookups_total')}", "of all lookups"),),
+            "The share of texts that were not embedded again.",
+        ),
+        Panel(
+            "On disk",
+            "bytes",
+            (Query(f"max by (job) (coversumm_vector_store_bytes{{{_OF}}})", "{{job}}"),),
+            "Bounded by COVERSUMM_VECTOR_STORE_BYTES; workers of a machine share it.",
+        ),
+    ),
+)
+
+_TO_GO = f"sum by (job) (coversumm_lag_records{{{_OF_REPLAY}}})"
+_REPLAYED = _rate("events_total", by="job", of=_OF_REPLAY)
+_REPLAY = Row(
+    "Replay",
+    (
+        Panel("Replayed", _PER_SECOND, (Query(_REPLAYED, "{{job}}"),), "Committed events of the replay."),
+        Panel(
+            "Records to go", _COUNT, (Query(_TO_GO, "{{job}}"),), "To the ends that were fixed at its start."
+        ),
+        Panel(
+            "Time to go",
+            "s",
+            (Query(f"{_TO_GO} / ({_REPLAYED} > 0)", "{{job}}"),),
+            "If it goes on as it went in the last minutes.",
+        ),
+    ),
+)
+
+ROWS: Final = (
+    _OVERVIEW,
+    _TRAFFIC,
+    _LAG,
+    _LATENCY,
+    _DEAD_LETTERS,
+    _CERTIFICATE,
+    _CACHE,
+    _ROCKSDB,
+    _RESTORE,
+    _LIMITS,
+    _VECTOR_STORE,
+    _REPLAY,
+)

@@ -1,0 +1,145 @@
+"""A small site on which everything happens that the dashboard shows, watched by a real Prometheus.
+
+Two workers under load with texts, embeddings, poison and deletions; one is killed, loses its disk and restores; a producer keeps
+a transaction open; and a replay goes on beside them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+from typing import Final
+
+from tests.harness.broker import Kafka
+from tests.harness.load import HashedVectors, Mix, Sent, SteadyLoad, read_reviews, rounds
+from tests.harness.node import die_with_parent, free_port
+from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.prometheus import Prometheus
+from tests.harness.topics import producer
+from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline, wait_for
+
+RULES: Final = ROOT / "deploy" / "alerts.yml"
+WORKERS: Final = "coversumm-worker"
+REPLAY: Final = "coversumm-replay"
+EVENTS_PER_SECOND: Final = 120
+REPLAYED_PER_SECOND: Final = 5
+CHANGES_BEFORE: Final = 150
+_TEXT_EVERY: Final = 8
+_MIX: Final = Mix(delete_entity=0.02, poison=0.03)
+_SETTINGS: Final = {
+    "COVERSUMM_EMBEDDER": "onnx",
+    "COVERSUMM_EMBEDDER_THREADS": "1",
+    "COVERSUMM_CACHE_BYTES": "1MiB",  # entities are evicted
+}
+
+
+class Site:
+    """Workers, load, replay and Prometheus. Everything is started by `begin`, in steps that can be seen on the dashboard."""
+
+    def __init__(self, workers: Pipeline, prometheus: Prometheus, replay_port: int) -> None:
+        self.prometheus = prometheus
+        self._pipeline = workers
+        self._replay_port = replay_port
+        self._ends = contextlib.ExitStack()
+
+    def begin(self) -> None:
+        """Workers and load."""
+        for worker in self._pipeline.workers:
+            worker.start()
+        for worker in self._pipeline.workers:
+            worker.wait_ready()
+        load = SteadyLoad(self._servers, self._pipeline.input_topic, _events(), EVENTS_PER_SECOND)
+        self._ends.callback(load.end)
+        wait_for(self._all_have_published, self._pipeline.logs)
+
+    def _all_have_published(self) -> bool:
+        """Whether every worker has rows that it would have to restore, and a replay has something to read."""
+        return all(
+            worker.metrics()["coversumm_summary_changes_total"] > CHANGES_BEFORE
+            for worker in self._pipeline.workers
+        )
+
+    def lose_a_disk(self) -> None:
+        """One worker is killed, and comes back with nothing."""
+        worker = self._pipeline.workers[0]
+        worker.kill()
+        worker.wipe()
+        worker.start().wait_ready()
+
+    def open_a_transaction(self) -> None:
+        """A producer writes to the input, and neither commits nor aborts."""
+        sender = producer(self._servers, **{"transactional.id": f"{self._pipeline.name}-upstream"})
+        sender.init_transactions(PATIENCE_SECONDS)
+        sender.begin_transaction()
+        sender.produce(self._pipeline.input_topic, key=b"upstream", value=b"{}", partition=0)
+        sender.flush(PATIENCE_SECONDS)
+        self._ends.callback(sender.abort_transaction, PATIENCE_SECONDS)
+
+    def replay(self) -> None:
+        """A replay of what there is so far, slow enough to be seen."""
+        directory = self._pipeline.directory / "replay"
+        directory.mkdir()
+        environment = {
+            **self._pipeline.environment,
+            "COVERSUMM_DATA_DIR": str(directory / "data"),
+            "COVERSUMM_WEB_PORT": str(self._replay_port),
+            "COVERSUMM_BATCH_SIZE": "5",  # a whole micro-batch is read before the replay is held back
+        }
+        command = [*COMMAND, "replay", "--to", "none", "--max-events-per-s", str(REPLAYED_PER_SECOND)]
+        with (directory / "replay.log").open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=clean_environment(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_parent,
+            )
+        self._ends.callback(process.wait, PATIENCE_SECONDS)
+        self._ends.callback(process.kill)
+
+    def end(self) -> None:
+        """No more load, no open transaction, no replay."""
+        self._ends.close()
+
+    @property
+    def _servers(self) -> str:
+        return self._pipeline.broker.bootstrap_servers
+
+
+@contextlib.contextmanager
+def observed(broker: Kafka, name: str, directory: Path) -> Iterator[Site]:
+    """The site, of which nothing has begun but Prometheus; nothing of it outlives the block."""
+    settings = {**_SETTINGS, "COVERSUMM_VECTOR_STORE_DIR": str(directory / "vectors")}
+    with pipeline(broker, name, directory, settings=settings) as workers:
+        ports = [workers.worker().web_port for _ in range(2)]
+        replay_port = free_port()
+        targets = {WORKERS: ports, REPLAY: [replay_port]}
+        with Prometheus(directory / "prometheus", targets, RULES) as prometheus:
+            site = Site(workers, prometheus, replay_port)
+            try:
+                yield site
+            finally:
+                site.end()
+
+
+def _events() -> Iterator[Sent]:
+    """Events with embeddings, and every few of them one whose text the worker has to split, embed, or find embedded before."""
+    reviews = read_reviews(limit=400)
+    texts = cycle(enumerate(review.text[:200] for review in reviews[:60]))
+    for number, sent in enumerate(rounds(reviews, HashedVectors(384), mix=_MIX)):
+        yield sent
+        if number % _TEXT_EVERY == 0:
+            which, text = next(texts)
+            body = {
+                "type": "review.upserted",
+                "entity_id": f"texts {which % 5}",
+                "review_id": str(number),
+                "text": text,
+            }
+            yield Sent(body["entity_id"].encode(), json.dumps(body).encode())
