@@ -1,0 +1,168 @@
+"""A real worker with the environment that the chart gives it, as the user and on the topics of the Strimzi examples."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
+
+from docs.build.chart import CHART, DEPLOY
+from tests.deploy.chart import complaints, environment, facts_of, only, render, worker
+from tests.harness.authorized import PASSWORD, USER, AuthorizedBroker, Rule
+from tests.harness.node import free_port
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.topics import producer, read_topic
+from tests.harness.workers import WorkerProcess, wait_for
+from worker.kafka.topics import topic_specs
+from worker.settings import Settings
+
+pytestmark = [pytest.mark.helm, pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
+
+STRIMZI = DEPLOY / "strimzi"
+TOPICS = list(yaml.safe_load_all((STRIMZI / "topics.yaml").read_text()))
+KAFKA_USER = yaml.safe_load((STRIMZI / "user.yaml").read_text())
+KINDS = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactionalId": ResourceType.TRANSACTIONAL_ID,
+}
+PATTERNS = {"literal": ResourcePatternType.LITERAL, "prefix": ResourcePatternType.PREFIXED}
+REVIEW = b'{"type":"review.upserted","entity_id":"e","review_id":"r","sentences":[{"text":"Good.","embedding":[1.0,0.5]}]}'
+
+
+def rules() -> list[Rule]:
+    """What the KafkaUser may do, as Strimzi's user operator tells the broker."""
+    return [
+        Rule(
+            KINDS[acl["resource"]["type"]],
+            acl["resource"]["name"],
+            AclOperation[operation.upper()],
+            PATTERNS[acl["resource"]["patternType"]],
+        )
+        for acl in KAFKA_USER["spec"]["authorization"]["acls"]
+        for operation in acl["operations"]
+    ]
+
+
+class Deployed:
+    """A broker with the topics of the examples, and the processes of a release on it."""
+
+    def __init__(self, broker: AuthorizedBroker, directory: Path) -> None:
+        self.broker = broker
+        self._directory = directory
+        self.port = free_port()
+        values = {
+            "kafka": {"bootstrapServers": broker.addresses["SASL_PLAINTEXT"]},
+            "commandLine": {
+                "DATA_DIR": str(directory / "data"),
+                "DIMENSION": 2,
+                "EMBEDDER": "none",
+                "SASL_MECHANISM": "PLAIN",
+                "SASL_USERNAME": USER,
+                "SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+                "WEB_BIND": "127.0.0.1",
+                "WEB_PORT": self.port,
+            },
+            "secretRefs": {"SASL_PASSWORD": {"name": "worker", "key": "password"}},
+        }
+        self.objects = render(values)
+        for topic in TOPICS:
+            spec = topic["spec"]
+            config = {
+                name: str(value) for name, value in spec["config"].items() if not name.startswith("min.")
+            }
+            broker.create_topic(topic["metadata"]["name"], spec["partitions"], config)
+
+    def variables(self, container: Any) -> dict[str, str]:
+        return environment(container, facts_of(0), {"worker/password": PASSWORD})
+
+    def worker(self, name: str) -> WorkerProcess:
+        """Another process of the first pod, not started."""
+        made = WorkerProcess(self._directory / name, self.variables(worker(self.objects)))
+        made.web_port = self.port
+        return made
+
+    def send(self) -> None:
+        """One review, and a record that is none."""
+        sender = producer(self.broker.bootstrap_servers)
+        for value in (REVIEW, b"nonsense"):
+            sender.produce("marketplace.reviews.v1", key=b"e", value=value)
+        assert sender.flush(PATIENCE_SECONDS) == 0
+
+    def published(self) -> list[int]:
+        """How many summaries and dead letters there are."""
+        names = ("marketplace.review-summaries.v1", "marketplace.reviews.v1.dlq")
+        return [len(read_topic(self.broker.bootstrap_servers, name)) for name in names]
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    directory = tmp_path_factory.mktemp("deployed")
+    with AuthorizedBroker(directory / "broker") as broker:
+        yield Deployed(broker, directory)
+
+
+def test_the_examples_are_what_strimzi_takes(tmp_path: Path) -> None:
+    assert complaints([*TOPICS, KAFKA_USER], tmp_path) == []
+
+
+def test_the_examples_are_the_workers_topics() -> None:
+    found = {topic["metadata"]["name"]: topic["spec"] for topic in TOPICS}
+    wanted = {spec.name: spec.config for spec in topic_specs(Settings()).values()}
+    assert {
+        name: {key: str(value) for key, value in spec["config"].items() if key != "min.insync.replicas"}
+        for name, spec in found.items()
+    } == wanted
+    assert len({(spec["partitions"], spec["replicas"]) for spec in found.values()}) == 1
+
+
+def test_with_exactly_these_permissions_it_works_and_without_any_one_it_ends(deployed: Deployed) -> None:
+    deployed.send()
+    deployed.broker.allow(rules())
+    for number, missing in enumerate(rules()):
+        deployed.broker.take_back([missing])
+        ended = deployed.worker(f"without-{number}").start()
+        assert ended.wait(60) in (2, 3), missing
+        assert PASSWORD not in ended.log_text()
+        deployed.broker.allow([missing])
+    assert deployed.published() == [0, 0]
+
+    process = deployed.worker("worker").start()
+    process.wait_ready()
+    wait_for(lambda: deployed.published() == [1, 1], lambda: f"{deployed.published()}\n{process.log_end()}")
+    assert _all_ready(deployed) == (0, f"http://127.0.0.1:{deployed.port} is ready\n")
+    assert process.terminate() == 0, process.log_end()
+
+
+def _all_ready(deployed: Deployed) -> tuple[int, str]:
+    """What the pod of `helm test` does, with the address of the worker in place of the names that only a cluster knows."""
+    (container,) = only(deployed.objects, "Pod")["spec"]["containers"]
+    python, *command = container["command"]
+    assert python == "python3"
+    script = [part for part in command if not part.startswith("http://")]
+    assert len(command) - len(script) == 3
+    done = subprocess.run(
+        [sys.executable, *script, f"http://127.0.0.1:{deployed.port}"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    return done.returncode, done.stdout
+
+
+def test_a_release_that_is_not_ready_fails_its_test(deployed: Deployed) -> None:
+    script = (CHART / "files" / "all_ready.py").read_text()
+    impatient = re.sub(r"^PATIENCE_SECONDS = .*", "PATIENCE_SECONDS = 0.0", script, flags=re.MULTILINE)
+    assert impatient != script
+    done = subprocess.run(
+        [sys.executable, "-c", impatient, f"http://127.0.0.1:{free_port()}"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "is not ready" in done.stdout
