@@ -16,6 +16,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 import worker.kafka.topics
 from tests.harness.authorized import PASSWORD, USER, AuthorizedBroker, Rule
 from tests.harness.broker import KafkaBroker
+from tests.harness.load import Sent, send
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.workers import Pipeline
@@ -204,6 +205,44 @@ def test_permissions_are_those_that_a_worker_needs(
                 )
             authorized.allow([rule])
             until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(TEST_SECONDS)
+def test_a_state_of_other_settings_is_found_before_a_worker_meets_it(
+    run: Any, monkeypatch: Any, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    settings = {"COVERSUMM_DIMENSION": "2"}
+    site = Pipeline(kafka, f"state-{uuid.uuid4().hex[:8]}", tmp_path, partitions=2, settings=settings)
+    use(monkeypatch, site.create_input().environment)
+    of = f"state in {site.changelog_topic}"
+
+    def check() -> Any:
+        ended = run("config", "--check", "--json")
+        (row,) = [row for row in rows(ended) if row.get("of") == of]
+        return ended.code, row["status"], row["found"]
+
+    assert check() == (0, "ok", "there is none yet")
+    try:
+        site.start()
+        assert check() == (0, "ok", "there is none yet")
+        body = {"text": "Good.", "embedding": [1.0, 0.5]}
+        event = {"type": "review.upserted", "entity_id": "e", "review_id": "r", "sentences": [body]}
+        send(kafka.bootstrap_servers, site.input_topic, [Sent(b"e", json.dumps(event).encode())])
+        site.wait_caught_up()
+        assert check() == (0, "ok", "in 1 partitions")
+        for variable, value in (("COVERSUMM_K", "7"), ("COVERSUMM_DIMENSION", "3")):
+            with monkeypatch.context() as other:
+                other.setenv(variable, value)
+                code, status, found = check()
+                assert (code, status) == (1, "failed")
+                assert variable in found
+        with monkeypatch.context() as other:
+            other.setenv("COVERSUMM_EMBEDDER", f"onnx:{tmp_path}")
+            code, status, _ = check()
+            assert (code, status) == (0, "not checked")
+    finally:
+        site.discard()
 
 
 @pytest.mark.kafka

@@ -19,7 +19,7 @@ from tests.harness.authorized import PASSWORD, USER, AuthorizedBroker, Rule
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import producer, read_topic
-from tests.harness.workers import WorkerProcess, wait_for
+from tests.harness.workers import COMMAND, ROOT, WorkerProcess, clean_environment, wait_for
 from worker.kafka.topics import topic_specs
 from worker.settings import Settings
 
@@ -58,7 +58,7 @@ class Deployed:
         self.broker = broker
         self._directory = directory
         self.port = free_port()
-        values = {
+        self._values: dict[str, Any] = {
             "kafka": {"bootstrapServers": broker.addresses["SASL_PLAINTEXT"]},
             "commandLine": {
                 "DATA_DIR": str(directory / "data"),
@@ -72,7 +72,7 @@ class Deployed:
             },
             "secretRefs": {"SASL_PASSWORD": {"name": "worker", "key": "password"}},
         }
-        self.objects = render(values)
+        self.objects = render(self._values)
         for topic in TOPICS:
             spec = topic["spec"]
             config = {
@@ -81,7 +81,22 @@ class Deployed:
             broker.create_topic(topic["metadata"]["name"], spec["partitions"], config)
 
     def variables(self, container: Any) -> dict[str, str]:
+        """The environment of a container, with the password in it."""
         return environment(container, facts_of(0), {"worker/password": PASSWORD})
+
+    def upgrade_check(self, **settings: Any) -> tuple[int, str]:
+        """What the job before an upgrade to these settings comes to."""
+        values = {**self._values, "commandLine": {**self._values["commandLine"], **settings}}
+        (container,) = only(render(values), "Job", "-upgrade-check")["spec"]["template"]["spec"]["containers"]
+        done = subprocess.run(
+            [*COMMAND, *container["args"]],
+            cwd=ROOT,
+            env=clean_environment(self.variables(container)),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+        )
+        return done.returncode, done.stderr
 
     def worker(self, name: str) -> WorkerProcess:
         """Another process of the first pod, not started."""
@@ -137,6 +152,11 @@ def test_with_exactly_these_permissions_it_works_and_without_any_one_it_ends(dep
     process = deployed.worker("worker").start()
     process.wait_ready()
     wait_for(lambda: deployed.published() == [1, 1], lambda: f"{deployed.published()}\n{process.log_end()}")
+    assert deployed.upgrade_check() == (0, "")
+    code, told = deployed.upgrade_check(K=7)
+    assert code == 1
+    assert "was built with other settings" in told
+    assert "COVERSUMM_K" in told
     assert _all_ready(deployed) == (0, f"http://127.0.0.1:{deployed.port} is ready\n")
     assert process.terminate() == 0, process.log_end()
 
