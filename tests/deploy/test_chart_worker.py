@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,11 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 from docs.build.chart import CHART, DEPLOY
 from tests.deploy.chart import complaints, environment, facts_of, only, render, worker
 from tests.harness.authorized import PASSWORD, USER, AuthorizedBroker, Rule
+from tests.harness.load import Sent, send
 from tests.harness.node import die_with_parent, free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import producer, read_topic
-from tests.harness.workers import COMMAND, ROOT, WorkerProcess, clean_environment, wait_for
+from tests.harness.workers import COMMAND, ROOT, WorkerProcess, clean_environment, pipeline, wait_for
 from worker.kafka.topics import topic_specs
 from worker.settings import Settings
 
@@ -196,6 +199,44 @@ def test_a_replay_runs_as_a_job(deployed: Deployed, tmp_path: Path) -> None:
     found = read_topic(deployed.broker.bootstrap_servers, "marketplace.review-summaries.v1.epoch-2")
     assert [json.loads(one.value or b"")["epoch"] for one in found] == [2]
     deployed.broker.take_back(rules(REPLAYER))
+
+
+def test_probes_hold_while_the_state_is_restored(deployed: Deployed, tmp_path: Path) -> None:
+    """From its first answer on a worker that restores is alive and not ready, by the chart's paths and within its timeouts."""
+    probes = worker(deployed.objects)
+    live, ready = (probes[name]["httpGet"]["path"] for name in ("livenessProbe", "readinessProbe"))
+    assert probes["startupProbe"]["httpGet"] == probes["livenessProbe"]["httpGet"]
+    seen: list[tuple[int, str]] = []
+    with pipeline(deployed.broker, "restoring", tmp_path, settings={"COVERSUMM_DIMENSION": "2"}) as site:
+        deployed.broker.create_topic(site.changelog_topic, site.partitions, {"cleanup.policy": "compact"})
+        rows = (Sent(b"\xff" + number.to_bytes(39, "big"), os.urandom(1024)) for number in range(60_000))
+        send(deployed.broker.bootstrap_servers, site.changelog_topic, rows, chunk=5000)
+        process = site.worker().start()
+        wait_for(
+            lambda: _answer(process, live, probes["livenessProbe"]) is not None, process.log_end, every_s=0.01
+        )
+        while not seen or seen[-1][0] != 200:
+            assert process.alive, process.log_end()
+            answer = _answer(process, live, probes["livenessProbe"])
+            assert answer is not None, process.log_end()
+            assert answer[0] == 200
+            state = _answer(process, ready, probes["readinessProbe"])
+            assert state is not None
+            seen.append(state)
+        site.stop()
+    assert sum(process.restored_rows()) == 60_000
+    assert sum(status == 503 for status, _ in seen) > 5
+
+
+def _answer(process: WorkerProcess, path: str, probe: dict[str, Any]) -> tuple[int, str] | None:
+    """Status and words, as the kubelet would get them; None where there was no answer in its time."""
+    try:
+        with process.get(path, probe["timeoutSeconds"]) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+    except OSError:
+        return None
 
 
 def _all_ready(deployed: Deployed) -> tuple[int, str]:
