@@ -15,6 +15,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.deploy import tools
 from tests.harness.node import INSTALL, missing_tools
 
 NO_SKIP = os.environ.get("TESTS_NO_SKIP") == "1"
@@ -42,7 +43,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what needs a tool that is missing: tests on a real Kafka are skipped; remember to say so at the end."""
-    _leave_out_prometheus(config, items)
+    for program in ("promtool", "prometheus"):
+        if shutil.which(program) is None:
+            why = f"Tests of alerts and dashboard were left out for want of {program}, of Prometheus."
+            _leave_out(program, config, items, why)
+    if lacking_tools := tools.missing_tools():
+        what = ", ".join(lacking_tools)
+        _leave_out(
+            "helm",
+            config,
+            items,
+            f"The tests of the chart were left out for want of {what}: make deploy-tools",
+        )
     concerned = [
         item for item in items if item.get_closest_marker("kafka") or item.get_closest_marker("faults")
     ]
@@ -61,16 +73,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
 
 
-def _leave_out_prometheus(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect, not skip: no package index that everybody reaches has it, so its absence is told and is no failure."""
-    for program in ("promtool", "prometheus"):
-        concerned = [item for item in items if item.get_closest_marker(program)]
-        if concerned and shutil.which(program) is None:
-            items[:] = [item for item in items if item not in concerned]
-            config.hook.pytest_deselected(items=concerned)
-            _notice.append(
-                f"{len(concerned)} tests of alerts and dashboard were left out for want of {program}, of Prometheus."
-            )
+def _leave_out(marker: str, config: pytest.Config, items: list[pytest.Item], why: str) -> None:
+    """Deselect, not skip: no package index that everybody reaches has these tools, so their absence is told and is no failure."""
+    concerned = [item for item in items if item.get_closest_marker(marker)]
+    if concerned:
+        items[:] = [item for item in items if item not in concerned]
+        config.hook.pytest_deselected(items=concerned)
+        _notice.append(why)
 
 
 @pytest.hookimpl(wrapper=True)

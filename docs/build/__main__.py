@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
+from docs.build.chart import chart_files
 from docs.build.render import ROOT, dashboard_files, pages, schema_files
 
 
@@ -16,7 +17,9 @@ def main(arguments: Sequence[str], generated: Iterable[tuple[Path, str]] | None 
     if list(arguments) not in ([], ["--write"]):
         print("usage: python -m docs.build [--write]", file=sys.stderr)
         return 2
-    files = chain(pages(), schema_files(), dashboard_files()) if generated is None else generated
+    files = (
+        chain(pages(), schema_files(), dashboard_files(), chart_files()) if generated is None else generated
+    )
     differing = [(path, text) for path, text in files if not path.exists() or path.read_text("utf-8") != text]
     for path, text in differing:
         if arguments:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from docs.build import schemas
+from docs.build.chart import values_table
 from docs.build.dashboard.grafana import dashboard_json
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
@@ -12,7 +13,7 @@ from docs.build.replays import replays_table
 from docs.build.soaks import outage_table, quiet_soak_line, restarts_table, soak_line
 from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.kafka_streams.table import streams_table
-from tests.bench.tables import core_table, paper_table, queries_table, worker_table
+from tests.bench.tables import core_table, memory_table, paper_table, queries_table, worker_table
 from tests.harness.cluster_record import cluster_table
 from tests.harness.record import faults_table
 
@@ -23,10 +24,12 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/settings.md": {"settings": settings_table},
     "docs/reference/limits.md": {"limits": limits_table},
     "docs/reference/metrics.md": {"metrics": metrics_table},
+    "docs/reference/chart.md": {"values": values_table},
     "docs/reference/results.md": {
         "core": core_table,
         "worker": worker_table,
         "queries": queries_table,
+        "memory": memory_table,
         "faults": faults_table,
         "cluster": cluster_table,
         "kafka_streams": streams_table,

@@ -11,23 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
 import worker.kafka.topics
+from tests.harness.authorized import PASSWORD, USER, AuthorizedBroker, Rule
 from tests.harness.broker import KafkaBroker
+from tests.harness.load import Sent, send
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.workers import Pipeline
 from worker.settings import settings_by_field
 
-USER, PASSWORD = "worker", "MARKER-password"
 TOPIC, GROUP, TRANSACTION = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
 
 
@@ -118,78 +112,25 @@ def test_no_answer_is_no_failed_check(run: Any, monkeypatch: Any) -> None:
     assert f"KAFKA_BOOTSTRAP_SERVERS={address}" in ended.err
 
 
-class Authorized:
-    """A broker whose user may do what it is allowed to, and a worker group of its own."""
-
-    def __init__(self, directory: Path) -> None:
-        self.broker = KafkaBroker(
-            directory / "broker",
-            {
-                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "super.users": "User:ANONYMOUS",
-                "sasl.enabled.mechanisms": "PLAIN",
-                "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-                    f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
-                ),
-            },
-            protocols=("SASL_PLAINTEXT",),
-        )
-
-    def site(self, directory: Path) -> tuple[Pipeline, dict[str, str]]:
-        """Names of its own, and the settings of a worker that comes in as the user."""
-        site = Pipeline(self.broker, f"site-{uuid.uuid4().hex[:8]}", directory, partitions=2)
-        access = {
-            "KAFKA_BOOTSTRAP_SERVERS": self.broker.addresses["SASL_PLAINTEXT"],
-            "COVERSUMM_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
-            "COVERSUMM_SASL_MECHANISM": "PLAIN",
-            "COVERSUMM_SASL_USERNAME": USER,
-            "COVERSUMM_SASL_PASSWORD": PASSWORD,
-            "COVERSUMM_INSTANCE_ID": "one",
-            "COVERSUMM_DIMENSION": "3",
-        }
-        return site, {**site.environment, **access}
-
-    def change(self, how: str, rules: list[tuple[ResourceType, str, AclOperation]]) -> None:
-        """Allow (`create_acls`) or take back (`delete_acls`)."""
-        admin = self.broker.admin()
-        bindings = [
-            AclBinding(
-                kind,
-                name,
-                ResourcePatternType.LITERAL,
-                f"User:{USER}",
-                "*",
-                operation,
-                AclPermissionType.ALLOW,
-            )
-            for kind, name, operation in rules
-        ]
-        if how == "create_acls":
-            done = admin.create_acls(bindings)
-        else:
-            done = admin.delete_acls(
-                [
-                    AclBindingFilter(
-                        one.restype,
-                        one.name,
-                        one.resource_pattern_type,
-                        one.principal,
-                        one.host,
-                        one.operation,
-                        one.permission_type,
-                    )
-                    for one in bindings
-                ]
-            )
-        for future in done.values():
-            future.result(PATIENCE_SECONDS)
+def settings_of(broker: AuthorizedBroker, directory: Path) -> tuple[Pipeline, dict[str, str]]:
+    """A worker group with names of its own, and the settings of a worker that comes in as the user."""
+    site = Pipeline(broker, f"site-{uuid.uuid4().hex[:8]}", directory, partitions=2)
+    access = {
+        "KAFKA_BOOTSTRAP_SERVERS": broker.addresses["SASL_PLAINTEXT"],
+        "COVERSUMM_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "COVERSUMM_SASL_MECHANISM": "PLAIN",
+        "COVERSUMM_SASL_USERNAME": USER,
+        "COVERSUMM_SASL_PASSWORD": PASSWORD,
+        "COVERSUMM_INSTANCE_ID": "one",
+        "COVERSUMM_DIMENSION": "3",
+    }
+    return site, {**site.environment, **access}
 
 
 @pytest.fixture(scope="module")
-def authorized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]:
-    made = Authorized(tmp_path_factory.mktemp("authorized"))
-    with made.broker:
-        yield made
+def authorized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthorizedBroker]:
+    with AuthorizedBroker(tmp_path_factory.mktemp("authorized")) as broker:
+        yield broker
 
 
 def use(monkeypatch: Any, settings: Mapping[str, str]) -> None:
@@ -207,27 +148,27 @@ def failed(ended: Any) -> dict[str, str]:
 @pytest.mark.kafka
 @pytest.mark.timeout(TEST_SECONDS)
 def test_permissions_are_those_that_a_worker_needs(
-    run: Any, monkeypatch: Any, authorized: Authorized, tmp_path: Path
+    run: Any, monkeypatch: Any, authorized: AuthorizedBroker, tmp_path: Path
 ) -> None:
     """Without any all are named; with exactly those that are named a worker runs; without any one of them it is named."""
-    site, settings = authorized.site(tmp_path)
+    site, settings = settings_of(authorized, tmp_path)
     use(monkeypatch, settings)
     for topic in (site.input_topic, site.output_topic, site.dlq_topic, site.changelog_topic):
-        authorized.broker.create_topic(topic, 2)
+        authorized.create_topic(topic, 2)
     needed = {
-        f"input topic {site.input_topic}": [(TOPIC, site.input_topic, AclOperation.READ)],
-        f"output topic {site.output_topic}": [(TOPIC, site.output_topic, AclOperation.WRITE)],
-        f"dead letters topic {site.dlq_topic}": [(TOPIC, site.dlq_topic, AclOperation.WRITE)],
+        f"input topic {site.input_topic}": [Rule(TOPIC, site.input_topic, AclOperation.READ)],
+        f"output topic {site.output_topic}": [Rule(TOPIC, site.output_topic, AclOperation.WRITE)],
+        f"dead letters topic {site.dlq_topic}": [Rule(TOPIC, site.dlq_topic, AclOperation.WRITE)],
         f"changelog topic {site.changelog_topic}": [
-            (TOPIC, site.changelog_topic, AclOperation.READ),
-            (TOPIC, site.changelog_topic, AclOperation.WRITE),
+            Rule(TOPIC, site.changelog_topic, AclOperation.READ),
+            Rule(TOPIC, site.changelog_topic, AclOperation.WRITE),
         ],
-        f"group {site.name}": [(GROUP, site.name, AclOperation.READ)],
+        f"group {site.name}": [Rule(GROUP, site.name, AclOperation.READ)],
     }
     nothing = run("config", "--check", "--json")
     assert nothing.code == 1
     assert failed(nothing) == {
-        of: f"permissions: missing: {', '.join(operation.name for _, _, operation in rules)}"
+        of: f"permissions: missing: {', '.join(rule.operation.name for rule in rules)}"
         for of, rules in needed.items()
     }
     assert nothing.err.count("coversumm-worker: error: ") == len(nothing.err.splitlines()) == len(needed)
@@ -237,8 +178,8 @@ def test_permissions_are_those_that_a_worker_needs(
     )
     assert PASSWORD not in nothing.out + nothing.err
 
-    transaction = (TRANSACTION, f"{site.name}-one", AclOperation.WRITE)
-    authorized.change("create_acls", [transaction, *(rule for rules in needed.values() for rule in rules)])
+    transaction = Rule(TRANSACTION, f"{site.name}-one", AclOperation.WRITE)
+    authorized.allow([transaction, *(rule for rules in needed.values() for rule in rules)])
     enough = until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
     assert enough.err == ""
     (unasked,) = [row for row in rows(enough) if row.get("of") == f"transactional id {site.name}-one"]
@@ -253,49 +194,87 @@ def test_permissions_are_those_that_a_worker_needs(
     ends = {f"group {site.name}", f"changelog topic {site.changelog_topic}"}
     for of, rules in needed.items():
         for rule in rules:
-            authorized.change("delete_acls", [rule])
+            authorized.take_back([rule])
             ended = until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 1)
-            assert failed(ended) == {of: f"permissions: missing: {rule[2].name}"}
-            if of in ends and rule[2] is AclOperation.READ:
+            assert failed(ended) == {of: f"permissions: missing: {rule.operation.name}"}
+            if of in ends and rule.operation is AclOperation.READ:
                 assert worker.start().wait() == 2, worker.log_end()
                 last = worker.log_text().splitlines()[-1]
                 assert (
                     f"allow it READ on the {of.replace('changelog ', '')}; `coversumm-worker config" in last
                 )
-            authorized.change("create_acls", [rule])
+            authorized.allow([rule])
             until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
 
 
 @pytest.mark.kafka
 @pytest.mark.timeout(TEST_SECONDS)
-def test_topics_that_are_missing_or_wrong(
-    run: Any, monkeypatch: Any, authorized: Authorized, tmp_path: Path
+def test_a_state_of_other_settings_is_found_before_a_worker_meets_it(
+    run: Any, monkeypatch: Any, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
-    site, settings = authorized.site(tmp_path)
+    settings = {"COVERSUMM_DIMENSION": "2"}
+    site = Pipeline(kafka, f"state-{uuid.uuid4().hex[:8]}", tmp_path, partitions=2, settings=settings)
+    use(monkeypatch, site.create_input().environment)
+    of = f"state in {site.changelog_topic}"
+
+    def check() -> Any:
+        ended = run("config", "--check", "--json")
+        (row,) = [row for row in rows(ended) if row.get("of") == of]
+        return ended.code, row["status"], row["found"]
+
+    assert check() == (0, "ok", "there is none yet")
+    try:
+        site.start()
+        assert check() == (0, "ok", "there is none yet")
+        body = {"text": "Good.", "embedding": [1.0, 0.5]}
+        event = {"type": "review.upserted", "entity_id": "e", "review_id": "r", "sentences": [body]}
+        send(kafka.bootstrap_servers, site.input_topic, [Sent(b"e", json.dumps(event).encode())])
+        site.wait_caught_up()
+        assert check() == (0, "ok", "in 1 partitions")
+        for variable, value in (("COVERSUMM_K", "7"), ("COVERSUMM_DIMENSION", "3")):
+            with monkeypatch.context() as other:
+                other.setenv(variable, value)
+                code, status, found = check()
+                assert (code, status) == (1, "failed")
+                assert variable in found
+        with monkeypatch.context() as other:
+            other.setenv("COVERSUMM_EMBEDDER", f"onnx:{tmp_path}")
+            code, status, _ = check()
+            assert (code, status) == (0, "not checked")
+    finally:
+        site.discard()
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(TEST_SECONDS)
+def test_topics_that_are_missing_or_wrong(
+    run: Any, monkeypatch: Any, authorized: AuthorizedBroker, tmp_path: Path
+) -> None:
+    site, settings = settings_of(authorized, tmp_path)
     use(monkeypatch, settings)
     monkeypatch.setenv("COVERSUMM_DATA_DIR", str(tmp_path / "data"))
     everything = [
-        (TOPIC, name, AclOperation.ALL) for name in (site.input_topic, site.output_topic, site.dlq_topic)
+        Rule(TOPIC, name, AclOperation.ALL) for name in (site.input_topic, site.output_topic, site.dlq_topic)
     ]
-    authorized.change("create_acls", [*everything, (GROUP, site.name, AclOperation.READ)])
-    describe = (TOPIC, site.changelog_topic, AclOperation.DESCRIBE)
-    authorized.change("create_acls", [describe])
+    authorized.allow([*everything, Rule(GROUP, site.name, AclOperation.READ)])
+    describe = Rule(TOPIC, site.changelog_topic, AclOperation.DESCRIBE)
+    authorized.allow([describe])
 
     def check() -> Any:
         return run("config", "--check", "--json")
 
-    before = set(authorized.broker.admin().list_topics(timeout=PATIENCE_SECONDS).topics)
+    before = set(authorized.admin().list_topics(timeout=PATIENCE_SECONDS).topics)
     ended = until(check, lambda ended: len(failed(ended)) == 2)
     assert failed(ended)[f"input topic {site.input_topic}"] == "exists: there is none"
     assert failed(ended)[f"changelog topic {site.changelog_topic}"].startswith("may be created: ")
     may = {row["of"]: row["status"] for row in rows(ended) if row.get("check") == "may be created"}
     assert may[f"output topic {site.output_topic}"] == "ok"
-    after = set(authorized.broker.admin().list_topics(timeout=PATIENCE_SECONDS).topics)
+    after = set(authorized.admin().list_topics(timeout=PATIENCE_SECONDS).topics)
     assert after - {"__consumer_offsets"} == before - {"__consumer_offsets"}
     assert not (tmp_path / "data").exists()
 
-    authorized.broker.create_topic(site.input_topic, 2, {"cleanup.policy": "compact"})
-    authorized.broker.create_topic(site.output_topic, 3, {"cleanup.policy": "compact"})
+    authorized.create_topic(site.input_topic, 2, {"cleanup.policy": "compact"})
+    authorized.create_topic(site.output_topic, 3, {"cleanup.policy": "compact"})
     ended = check()
     assert ended.code == 1
     assert failed(ended)[f"input topic {site.input_topic}"] == "cleanup policy: compact"

@@ -381,6 +381,33 @@ def test_the_first_refusal_is_the_one_that_is_told() -> None:
     assert refused.value.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
+@pytest.mark.parametrize("purged", [KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT])
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED),
+        (KafkaError._STATE, None),
+    ],
+)
+def test_where_all_records_are_purged_the_client_is_asked_why(
+    purged: int, told: int, code: int | None
+) -> None:
+    """Or a worker would try again and again what it is not allowed to do."""
+    transactions = made()
+
+    def send() -> None:
+        with transactions.transaction(3.0) as transaction:
+            fake(transactions).refused = {"in": KafkaError(purged)}
+            fake(transactions).failures = {"begin": KafkaError(told)}
+            transaction.produce(RECORDS[:1])
+            transaction.commit([TopicPartition("letters", 0, 5, "metadata")], METADATA)
+
+    with pytest.raises(TransactionError) as refused:
+        send()
+    assert refused.value.error.code() == (code or purged)
+    assert "commit" not in fake(transactions).calls
+
+
 def test_a_takeover_that_is_not_granted_is_the_brokers_own_error() -> None:
     transactions = made()
     fake(transactions).failures = {"init": KafkaError(KafkaError._TIMED_OUT)}

@@ -11,7 +11,7 @@ from worker.cli.tables import Column, show_table
 from worker.settings import HIDDEN, Settings, origins, settings_by_field
 
 if TYPE_CHECKING:
-    from worker.operations.access import Check
+    from worker.operations.check import Check
 
 SETTINGS = (Column("setting"), Column("value", prose=True), Column("origin"))
 CHECKS = (Column("of"), Column("check"), Column("status"), Column("found", prose=True))
@@ -28,15 +28,18 @@ _VERDICTS = {True: "ok", False: "failed", None: "not checked"}
     ],
 )
 @click.option(
-    "--check", is_flag=True, help="Also ask the broker for what `run` needs: topics and permissions."
+    "--check",
+    is_flag=True,
+    help="Also ask the broker for what `run` needs: topics, permissions, a state of these settings.",
 )
 @output.json_option
 def command(check: bool, as_json: bool) -> int:
     """Show every setting with its value and where that comes from: default, computed (from this machine or other settings),
     environment, or a line of --env-file. Secrets are shown as ***.
 
-    With --check the broker is asked for what `run` needs: its topics, their partition counts and cleanup policies, and whether
-    this client may use them. Nothing is changed. Exit code 1 where a check failed.
+    With --check the broker is asked for what `run` needs: its topics, their partition counts and cleanup policies, whether
+    this client may use them, and whether the state of the group was built with these settings. Nothing is changed. Exit code 1
+    where a check failed.
     """
     settings = Settings.from_environment()
     _show_settings(settings, as_json)

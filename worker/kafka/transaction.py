@@ -26,6 +26,8 @@ Outgoing = tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes
 
 FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 """What broker and client answer when another producer took over the transactional id."""
+PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+"""What the client says of records that it gave up because the transaction failed: not why that was."""
 SOCKET_TIMEOUT_MS = 6_000
 """Rows that a frozen leader holds are written to its successor before the transaction's time is over. No longer than that time:
 librdkafka makes no such producer."""
@@ -131,7 +133,7 @@ class Transaction:
         if self._producer.flush(self._write_seconds):
             raise UnwrittenError
         if self._refused is not None:
-            raise KafkaException(self._refused)
+            raise KafkaException(self._reason(self._refused))
         check()
         producer, seconds = self._producer, self._answer_seconds
         self._ask(
@@ -148,6 +150,19 @@ class Transaction:
         except Hung:
             raise Hung(f"{step} takes longer than {self._answer_seconds:g} s") from None
         self.answered_seconds = max(self.answered_seconds, self._clock.monotonic() - asked)
+
+    def _reason(self, refused: KafkaError) -> KafkaError:
+        """Why a record was not written.
+
+        Why a transaction failed the client tells whoever asks for something that it cannot do then.
+        """
+        if refused.code() in PURGED:
+            try:
+                self._producer.begin_transaction()
+            except KafkaException as told:
+                error: KafkaError = told.args[0]
+                return refused if error.code() == KafkaError._STATE else error
+        return refused
 
     def abort(self, seconds: float) -> KafkaError | None:
         """Abort it; the error that this meets, if any."""

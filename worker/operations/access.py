@@ -6,7 +6,7 @@ It does not tell about transactional ids: only who begins a transaction finds ou
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
@@ -14,6 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from worker.kafka.clients import KafkaClients
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint
+from worker.operations.check import Check
+from worker.operations.group_state import check_state
 from worker.settings import Settings
 
 TIMEOUT_SECONDS: Final = 15.0
@@ -38,16 +40,6 @@ _SOON: Final = (
 T = TypeVar("T")
 
 
-class Check(NamedTuple):
-    """One thing that was asked. `passed` is None where there was no answer; `found` says what was, `remedy` what to do."""
-
-    of: str
-    what: str
-    passed: bool | None
-    found: str
-    remedy: str = ""
-
-
 def checks(settings: Settings) -> Iterator[Check]:
     """Ask the broker; one check after another.
 
@@ -62,6 +54,7 @@ def checks(settings: Settings) -> Iterator[Check]:
         yield from asked.topic(spec)
     yield asked.group()
     yield asked.transactions()
+    yield check_state(settings, clients, topics)
 
 
 class _Asked:

@@ -1,7 +1,7 @@
 """What a variable accepts: how its text becomes a value, and how a message says what would have been accepted."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -10,11 +10,15 @@ from worker.text import embedders
 
 
 class Kind(NamedTuple):
-    """How a variable's text becomes a value. `parse` raises ValueError for what is not accepted."""
+    """How a variable's text becomes a value. `parse` raises ValueError for what is not accepted.
+
+    `schema` is the same as far as a JSON Schema can say it, for files in which values are not always texts.
+    """
 
     accepts: str
     parse: Callable[[str], Any]
     show: Callable[[Any], str] = str
+    schema: Mapping[str, Any] = {"type": "string", "minLength": 1}
 
 
 def integer(low: int, high: int) -> Kind:
@@ -25,7 +29,8 @@ def integer(low: int, high: int) -> Kind:
             raise ValueError
         return int(text)
 
-    return Kind(f"a whole number from {low} to {high}", parse)
+    schema = {"type": "integer", "minimum": low, "maximum": high}
+    return Kind(f"a whole number from {low} to {high}", parse, schema=schema)
 
 
 _UNITS: Final = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "": 1}
@@ -47,7 +52,13 @@ def size(low: int, high: int) -> Kind:
         return size
 
     accepts = f"a number of bytes from {show_size(low)} to {show_size(high)}, written like 1048576 or 1MiB"
-    return Kind(accepts, parse, show_size)
+    schema = {
+        "type": ["integer", "string"],
+        "minimum": low,
+        "maximum": high,
+        "pattern": "^[0-9]{1,15} ?(GiB|MiB|KiB)?$",
+    }
+    return Kind(accepts, parse, show_size, schema)
 
 
 def choice(*names: str) -> Kind:
@@ -59,7 +70,7 @@ def choice(*names: str) -> Kind:
             raise ValueError
         return by_name[text.lower()]
 
-    return Kind(f"one of {', '.join(names)}", parse)
+    return Kind(f"one of {', '.join(names)}", parse, schema={"enum": list(names)})
 
 
 _WORDS: Final = {True: ("true", "1", "yes", "on"), False: ("false", "0", "no", "off")}
@@ -74,7 +85,7 @@ def flag() -> Kind:
             raise ValueError
         return words[text.lower()]
 
-    return Kind("true or false", parse, lambda value: str(value).lower())
+    return Kind("true or false", parse, lambda value: str(value).lower(), {"type": "boolean"})
 
 
 def text(pattern: str, accepts: str) -> Kind:
@@ -121,10 +132,11 @@ def one_line() -> Kind:
 
 def name(longest: int) -> Kind:
     """A name that Kafka takes for a topic or a group."""
-    return text(
-        rf"(?!\.\.?$)[A-Za-z0-9._-]{{1,{longest}}}",
-        f"a name of 1 to {longest} letters, digits, dots, underscores and hyphens",
+    signs = rf"[A-Za-z0-9._-]{{1,{longest}}}"
+    kind = text(
+        rf"(?!\.\.?$){signs}", f"a name of 1 to {longest} letters, digits, dots, underscores and hyphens"
     )
+    return kind._replace(schema={"type": "string", "pattern": f"^{signs}$"})
 
 
 def folder() -> Kind:

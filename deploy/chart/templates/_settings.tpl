@@ -1,0 +1,69 @@
+{{- /* YAML's numbers are floats in here, and large ones would be written as 1e+06. */ -}}
+{{- define "coversumm.text" -}}
+{{- if kindIs "float64" . }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
+{{- end -}}
+
+{{- /* The settings of the workers by variable without prefix, those of the chart itself among them; without what has its default. */ -}}
+{{- define "coversumm.settings" -}}
+{{- $url := printf "http://$(POD_NAME).%s-headless.$(POD_NAMESPACE).svc:%s" (include "coversumm.fullname" .) (include "coversumm.webPort" .) -}}
+{{- $settings := dict
+  "DATA_DIR" "/data/state"
+  "MODEL_CACHE_DIR" "/data/models"
+  "INSTANCE_ID" "$(POD_NAME)"
+  "WEB_BIND" "0.0.0.0"
+  "WEB_ADVERTISED_URL" $url
+  "EMBEDDER_THREADS" 2
+  "INPUT_TOPIC" (first .Values.kafka.inputTopics)
+  "OUTPUT_TOPIC" .Values.kafka.outputTopic
+  "APP_ID" .Values.kafka.applicationId -}}
+{{- with .Values.kafka.errorTopic }}{{ $_ := set $settings "DLQ_TOPIC" . }}{{ end -}}
+{{- toYaml (mustMergeOverwrite $settings (deepCopy .Values.commandLine)) -}}
+{{- end -}}
+
+{{- /* A setting's value as the workers have it: ["NAME", root]. What nobody set has the worker's default. */ -}}
+{{- define "coversumm.setting" -}}
+{{- $root := index . 1 -}}
+{{- $defaults := $root.Files.Get "files/defaults.yaml" | fromYaml -}}
+{{- include "coversumm.text" (get (mustMergeOverwrite $defaults (deepCopy $root.Values.commandLine)) (index . 0)) -}}
+{{- end -}}
+
+{{- define "coversumm.webPort" -}}
+{{- include "coversumm.setting" (list "WEB_PORT" .) -}}
+{{- end -}}
+
+{{- /* MiB, rounded up, of a size like 1048576 or 1MiB. */ -}}
+{{- define "coversumm.mib" -}}
+{{- $number := regexFind "^[0-9]+" . | int64 -}}
+{{- if hasSuffix "GiB" . }}{{ mul $number 1024 }}
+{{- else if hasSuffix "MiB" . }}{{ $number }}
+{{- else if hasSuffix "KiB" . }}{{ div (add $number 1023) 1024 }}
+{{- else }}{{ div (add $number 1048575) 1048576 }}
+{{- end -}}
+{{- end -}}
+
+{{- /* The environment of a container: [settings, root]. */ -}}
+{{- define "coversumm.environment" -}}
+{{- $root := index . 1 -}}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+- name: KAFKA_BOOTSTRAP_SERVERS
+  value: {{ $root.Values.kafka.bootstrapServers | quote }}
+{{- range $name, $value := index . 0 }}
+{{- if hasKey $root.Values.secretRefs $name }}
+{{- if hasKey $root.Values.commandLine $name }}{{ fail (printf "%s stands in both commandLine and secretRefs" $name) }}{{ end }}
+{{- else }}
+- name: COVERSUMM_{{ $name }}
+  value: {{ include "coversumm.text" $value | quote }}
+{{- end }}
+{{- end }}
+{{- range $name, $reference := $root.Values.secretRefs }}
+- name: COVERSUMM_{{ $name }}
+  valueFrom: {secretKeyRef: {name: {{ $reference.name | quote }}, key: {{ $reference.key | quote }}}}
+{{- end }}
+{{- range $name, $value := $root.Values.env }}
+- name: {{ $name }}
+  value: {{ include "coversumm.text" $value | quote }}
+{{- end }}
+{{- end -}}

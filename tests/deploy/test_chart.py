@@ -1,0 +1,389 @@
+"""The chart: what helm makes of it is what Kubernetes takes, under many values, and each setting of the worker can be reached."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from docs.build.alerts import SOURCE
+from docs.build.chart import CHART, OF_KAFKA
+from docs.build.render import ROOT
+from tests.deploy import chart
+from tests.deploy.chart import FULLNAME, Refused, environment, facts_of, only, pods, render, worker
+from worker.cli.group import cli
+from worker.settings import PREFIX, Settings, settings_by_field
+
+pytestmark = pytest.mark.helm
+
+SECURED = {
+    "kafka": {"bootstrapServers": "a.example:9093,b.example:9094"},
+    "commandLine": {
+        "SECURITY_PROTOCOL": "SASL_SSL",
+        "SASL_MECHANISM": "SCRAM-SHA-512",
+        "SASL_USERNAME": "worker",
+        "SSL_CA_LOCATION": "/etc/kafka/ca.crt",
+    },
+    "secretRefs": {"SASL_PASSWORD": {"name": "worker", "key": "password"}},
+    "secretFilesRefs": [
+        {"volume": "kafka-ca", "name": "my-cluster-cluster-ca-cert", "mountPath": "/etc/kafka"},
+        {"volume": "more", "name": "more", "mountPath": "/etc/more/one", "subPath": "one"},
+    ],
+}
+MATRIX: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "secured": SECURED,
+    "autoscaled": {
+        "autoscaling": {"enabled": True, "authenticationRef": "kafka"},
+        "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+    },
+    "monitored": {
+        "podMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True, "runbookUrl": "https://wiki.example.com/RUNBOOK.md"},
+    },
+    "replayed": {
+        **SECURED,
+        "replay": {"enabled": True, "commandLine": {"EPOCH": 2, "K": 10}, "args": ["--until", "2026-06-30"]},
+    },
+    "placed": {
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "reviews", "operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": {"nodeAffinity": {}},
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+        "priorityClassName": "high",
+        "imagePullSecrets": [{"name": "registry"}],
+        "imageDigest": f"sha256:{'0' * 64}",
+        "annotations": {"a": "b"},
+        "labels": {"c": "d"},
+        "podAnnotations": {"e": "f"},
+        "podLabels": {"g": "h"},
+        "env": {"OTEL_SERVICE_NAME": "reviews", "NUMBER": 100000000},
+        "persistence": {"size": "1Ti", "storageClass": "fast"},
+        "networkPolicy": {
+            "brokers": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+            "extraEgress": [{"ports": [{"port": 443, "protocol": "TCP"}]}],
+        },
+    },
+    "bare": {
+        "replicaCount": 1,
+        "service": {"enabled": False},
+        "serviceAccount": {"create": False},
+        "podDisruptionBudget": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+        "upgradeCheck": {"enabled": False},
+        "persistence": {"storageClass": "-"},
+    },
+}
+
+
+@pytest.fixture(params=MATRIX)
+def objects(request: pytest.FixtureRequest) -> list[chart.Object]:
+    return render(MATRIX[request.param])
+
+
+def test_the_chart_is_sound() -> None:
+    assert "0 chart(s) failed" in chart.helm("lint", "--strict", "--kube-version", "1.36", CHART)
+
+
+def test_what_is_rendered_is_what_kubernetes_takes(objects: list[chart.Object], tmp_path: Path) -> None:
+    assert chart.complaints(objects, tmp_path) == []
+
+
+def test_the_values_of_the_page_are_taken(tmp_path: Path) -> None:
+    (example,) = re.findall(
+        r"```yaml\n(.*?)```", (ROOT / "docs/reference/chart.md").read_text(), flags=re.DOTALL
+    )
+    made = render(yaml.safe_load(example))
+    assert chart.complaints(made, tmp_path) == []
+    settings = environment(worker(made), facts_of(0), {"coversumm-worker/password": "x"})
+    assert settings["COVERSUMM_SASL_PASSWORD"] == "x"
+    mounts = {one["mountPath"] for one in worker(made)["volumeMounts"]}
+    assert str(Path(settings["COVERSUMM_SSL_CA_LOCATION"]).parent) in mounts
+
+
+def test_the_schemas_are_strict(tmp_path: Path) -> None:
+    made = render(MATRIX["autoscaled"])
+    for kind in ("StatefulSet", "ScaledObject", "PodMonitor", "PrometheusRule"):
+        wrong = {**only(made, kind)}
+        wrong["spec"] = {**wrong["spec"], "nonsense": 1}
+        (complaint,) = chart.complaints([wrong], tmp_path)[:1]
+        assert "nonsense" in complaint
+
+
+def test_pods_are_restricted(objects: list[chart.Object]) -> None:
+    """The level that a namespace may enforce, and what it leaves out: no token, nothing to be written but the volumes."""
+    for pod in pods(objects):
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["enableServiceLinks"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert {key for one in pod["volumes"] for key in one} <= {"name", "emptyDir", "ephemeral", "secret"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert set(container["resources"]["limits"]) == set(container["resources"]["requests"])
+            assert {"memory", "cpu", "ephemeral-storage"} <= set(container["resources"]["limits"])
+
+
+def test_the_worker_is_one_of_its_name(objects: list[chart.Object]) -> None:
+    """Its identity, its volume and its address are those of the pod's name, which stays."""
+    spec = only(objects, "StatefulSet")["spec"]
+    headless = only(objects, "Service", "-headless")
+    assert spec["serviceName"] == headless["metadata"]["name"]
+    assert headless["spec"]["clusterIP"] == "None"
+    assert headless["spec"]["publishNotReadyAddresses"] is True
+    assert spec["podManagementPolicy"] == "Parallel"
+    assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenScaled": "Retain", "whenDeleted": "Retain"}
+    assert [one["metadata"]["name"] for one in spec["volumeClaimTemplates"]] == ["data"]
+    variables = environment(worker(objects), facts_of(1), {"worker/password": "x"})
+    assert variables["COVERSUMM_INSTANCE_ID"] == f"{FULLNAME}-1"
+    assert (
+        variables["COVERSUMM_WEB_ADVERTISED_URL"]
+        == f"http://{FULLNAME}-1.{FULLNAME}-headless.reviews.svc:8080"
+    )
+    assert variables["COVERSUMM_WEB_BIND"] == "0.0.0.0"
+    assert variables["COVERSUMM_DATA_DIR"].startswith("/data/")
+
+
+def test_selectors_find_the_workers_alone(objects: list[chart.Object]) -> None:
+    stateful = only(objects, "StatefulSet")["spec"]
+    labels = stateful["template"]["metadata"]["labels"].items()
+    others = [
+        one["spec"]["template"]["metadata"]["labels"].items() for one in objects if one["kind"] == "Job"
+    ] + [only(objects, "Pod")["metadata"]["labels"].items()]
+    selectors = [stateful["selector"]["matchLabels"].items()]
+    for one in objects:
+        if one["kind"] == "Service":
+            selectors.append(one["spec"]["selector"].items())
+        if one["kind"] in ("PodDisruptionBudget", "PodMonitor"):
+            selectors.append(one["spec"]["selector"]["matchLabels"].items())
+    for selector in selectors:
+        assert selector <= labels
+        assert not any(selector <= other for other in others)
+    for policy in (one for one in objects if one["kind"] == "NetworkPolicy"):
+        everybody = policy["spec"]["podSelector"]["matchLabels"].items()
+        assert all(everybody <= one for one in [labels, *others])
+
+
+def _values_of_each() -> dict[str, Any]:
+    """By variable without prefix, a value that is not the default, for each setting of `commandLine`."""
+    named = {
+        "EMIT": "coalesced",
+        "INDEX": "sgtree",
+        "EMBEDDER": "none",
+        "DIMENSION": 12,
+        "DATA_DIR": "/data/other",
+        "INSTANCE_ID": "a-$(POD_NAME)",
+        "WEB_BIND": "::",
+        "WEB_ADVERTISED_URL": "https://$(POD_NAME).example",
+        "SECURITY_PROTOCOL": "SASL_SSL",
+        "SASL_MECHANISM": "PLAIN",
+        "LOG_LEVEL": "DEBUG",
+        "LOG_FORMAT": "json",
+    }
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]["commandLine"]
+    found = {}
+    for name, one in schema["properties"].items():
+        if name in named:
+            found[name] = named[name]
+        elif one.get("type") == "boolean":
+            found[name] = True
+        elif "minimum" in one:
+            default = getattr(Settings, name.lower(), 0) or 0
+            found[name] = default + 1 if default + 1 <= one["maximum"] else default - 1
+        else:
+            found[name] = f"/data/{name.lower()}"
+    return found
+
+
+def test_every_setting_is_reachable_and_none_is_stale() -> None:
+    kafka = {
+        "bootstrapServers": "k:1",
+        "inputTopics": ["in"],
+        "outputTopic": "out",
+        "errorTopic": "err",
+        "applicationId": "app",
+    }
+    given = _values_of_each()
+    secrets = {name: {"name": "s", "key": name.lower()} for name in ("SASL_PASSWORD", "SSL_KEY_PASSWORD")}
+    made = worker(render({"kafka": kafka, "commandLine": given, "secretRefs": secrets}))
+    known = {one.variable for one in settings_by_field().values()}
+    variables = environment(made, facts_of(0), {f"s/{name.lower()}": f"!{name}" for name in secrets})
+    ours = {name: value for name, value in variables.items() if name.startswith((PREFIX, "KAFKA_"))}
+    assert set(ours) == known
+    expected = {PREFIX + name: value for name, value in given.items()}
+    expected |= {PREFIX + name: f"!{name}" for name in secrets}
+    expected |= {
+        settings_by_field()[field].variable: kafka[value][0] if value == "inputTopics" else kafka[value]
+        for field, value in OF_KAFKA.items()
+    }
+    pod = f"{FULLNAME}-0"
+    wanted = {name: str(value).replace("$(POD_NAME)", pod) for name, value in expected.items()}
+    assert ours == {name: value.lower() if value == "True" else value for name, value in wanted.items()}
+    for one in settings_by_field().values():  # the worker takes them, in the form in which they arrive
+        one.kind.parse(ours[one.variable])
+
+
+def test_templates_speak_of_settings_that_exist() -> None:
+    known = {one.variable.removeprefix(PREFIX) for one in settings_by_field().values()}
+    known |= {"REPLAY_INDEX", "POD_NAME", "POD_NAMESPACE", "POD_IP", "KAFKA_BOOTSTRAP_SERVERS"}
+    files = [*(CHART / "templates").rglob("*.*"), CHART / "values.yaml"]
+    for file in files:
+        named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", file.read_text().replace(PREFIX, "")))
+        assert named <= known, file
+
+
+def test_the_workers_settings_are_accepted_by_the_worker() -> None:
+    """As they arrive with default values: a worker that ends at once, with exit code 2, would be no worker."""
+    settings = Settings.from_environment(environment(worker(render()), facts_of(2)))
+    assert settings.instance_id == f"{FULLNAME}-2"
+    assert settings.bootstrap_servers == "my-cluster-kafka-bootstrap:9092"
+    assert settings.dlq_topic == "marketplace.reviews.v1.dlq"
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"comandLine": {}}, "comandLine"),
+        ({"commandLine": {"KK": 1}}, "KK"),
+        ({"commandLine": {"K": 0}}, "K"),
+        ({"commandLine": {"CACHE_BYTES": "256MB"}}, "CACHE_BYTES"),
+        ({"commandLine": {"SASL_PASSWORD": "x"}}, "SASL_PASSWORD"),
+        ({"commandLine": {"INSTANCE_ID": "same"}}, "INSTANCE_ID"),
+        ({"commandLine": {"APP_ID": "x"}}, "APP_ID"),
+        ({"secretRefs": {"SASL_PASSWORD": {"name": "x"}}}, "SASL_PASSWORD"),
+        ({"commandLine": {"K": 1}, "secretRefs": {"K": {"name": "x", "key": "y"}}}, "K stands in both"),
+        ({"kafka": {"inputTopics": ["a", "b"]}}, "inputTopics"),
+        ({"kafka": {"outputTopic": "a b"}}, "outputTopic"),
+        ({"env": {"COVERSUMM_K": "3"}}, "COVERSUMM_K"),
+        ({"replay": {"commandLine": {"INSTANCE_ID": "x-$(POD_NAME)"}}}, "INSTANCE_ID"),
+        (
+            {"commandLine": {"SHUTDOWN_TIMEOUT_MS": 60000}, "terminationGracePeriodSeconds": 94},
+            "less than the 95",
+        ),
+        ({"autoscaling": {"minReplicas": 0}}, "minReplicas"),
+        ({"grafanaDashboard": {"enabled": True, "nonsense": 1}}, "nonsense"),
+    ],
+)
+def test_what_is_no_value_is_refused(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(Refused, match=re.escape(named)):
+        render(values)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ({}, 60),
+        ({"SHUTDOWN_TIMEOUT_MS": 100, "COMMIT_TIMEOUT_MS": 11000}, 60),
+        ({"SHUTDOWN_TIMEOUT_MS": 60000}, 95),
+        ({"COMMIT_TIMEOUT_MS": 60001}, 91),
+    ],
+)
+def test_the_grace_period_covers_an_orderly_stop(given: dict[str, int], seconds: int) -> None:
+    pod = only(render({"commandLine": given}), "StatefulSet")["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] == seconds
+
+
+def test_the_network_lets_through_what_a_worker_needs() -> None:
+    spec = only(render(SECURED), "NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    ports = [{one["port"] for one in rule["ports"]} for rule in spec["egress"]]
+    assert ports == [{53}, {9093, 9094}, {8080}]
+    assert [one["port"] for rule in spec["ingress"] for one in rule["ports"]] == ["http"]
+
+
+def test_rules_are_the_alerts_with_links() -> None:
+    spec = only(render(MATRIX["monitored"]), "PrometheusRule")["spec"]
+    text = SOURCE.read_text().replace("RUNBOOK.md#", "https://wiki.example.com/RUNBOOK.md#")
+    assert spec == yaml.safe_load(text)
+
+
+def test_an_autoscaler_is_no_worker_gone() -> None:
+    """Nor does the chart set a number of workers then: an upgrade would undo what was scaled."""
+    made = render(MATRIX["autoscaled"])
+    alerts = {
+        one["alert"] for group in only(made, "PrometheusRule")["spec"]["groups"] for one in group["rules"]
+    }
+    everything = {
+        one["alert"] for group in yaml.safe_load(SOURCE.read_text())["groups"] for one in group["rules"]
+    }
+    assert everything - alerts == {"CoversummWorkerGone"}
+    assert "replicas" not in only(made, "StatefulSet")["spec"]
+    (trigger,) = only(made, "ScaledObject")["spec"]["triggers"]
+    assert trigger["metadata"]["topic"] == "marketplace.reviews.v1"
+    assert trigger["metadata"]["consumerGroup"] == "coversumm-worker"
+
+
+def test_the_dashboard_is_a_config_map() -> None:
+    if not (CHART / "files" / "dashboard.json").exists():
+        with pytest.raises(Refused, match=re.escape("files/dashboard.json")):
+            render({"grafanaDashboard": {"enabled": True}})
+        return
+    made = only(render({"grafanaDashboard": {"enabled": True}}), "ConfigMap")
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert yaml.safe_load(made["data"]["coversumm-worker.json"]) == yaml.safe_load(
+        (CHART / "files" / "dashboard.json").read_text()
+    )
+
+
+@pytest.mark.parametrize("name", ["upgrade-check", "replay"])
+def test_the_command_of_a_job_is_one_of_the_worker(name: str) -> None:
+    jobs = [one for one in render(MATRIX["replayed"]) if one["kind"] == "Job"]
+    (job,) = [one for one in jobs if f"-{name}" in one["metadata"]["name"]]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    command, *arguments = container["args"]
+    cli.commands[command].make_context(command, arguments)
+
+
+def test_processes_of_a_replay_differ_from_each_other_and_from_the_workers() -> None:
+    job = _replay(MATRIX["replayed"])
+    assert job["spec"]["completionMode"] == "Indexed"
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    index = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    found = [
+        environment(
+            container,
+            {"metadata.name": "x", "metadata.namespace": "y", "status.podIP": "10.0.0.1", index: number},
+            {"worker/password": "x"},
+        )
+        for number in ("0", "1")
+    ]
+    assert [one["COVERSUMM_INSTANCE_ID"] for one in found] == ["replay-0", "replay-1"]
+    assert found[0]["COVERSUMM_WEB_ADVERTISED_URL"] == "http://10.0.0.1:8080"
+    assert (found[0]["COVERSUMM_K"], found[0]["COVERSUMM_EPOCH"]) == ("10", "2")
+    assert found[0]["COVERSUMM_SASL_USERNAME"] == "worker"
+    assert "COVERSUMM_K" not in environment(
+        worker(render(MATRIX["replayed"])), facts_of(0), {"worker/password": "x"}
+    )
+
+
+def test_another_replay_is_another_job() -> None:
+    values = MATRIX["replayed"]
+    names = {
+        _replay({**values, "replay": {**values["replay"], **more}})["metadata"]["name"]
+        for more in ({}, {"name": "other"}, {"args": []}, {"commandLine": {"EPOCH": 3}})
+    }
+    assert len(names) == 4
+    assert max(map(len, names)) <= 63
+
+
+def _replay(values: dict[str, Any]) -> chart.Object:
+    (job,) = [one for one in render(values) if one["kind"] == "Job" and "-replay-" in one["metadata"]["name"]]
+    return job
+
+
+def test_names_fit_whatever_the_release_is_called() -> None:
+    made = render({"fullnameOverride": "a" * 40, "replay": {"enabled": True}})
+    for one in made:
+        # Its pods have a label with the set's name and a hash.
+        beside = len("-1234567890") if one["kind"] == "StatefulSet" else 0
+        assert len(one["metadata"]["name"]) + beside <= 63

@@ -1,0 +1,129 @@
+"""What the tests of the chart need besides Python: helm, the schemas of Kubernetes, those of custom resources, checkov.
+
+`python -m tests.deploy.tools` installs into .cache/deploy what is not there yet, each in its pinned version; after that
+nothing needs the network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import venv
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.harness.node import jars
+
+HERE: Final = Path(__file__).parent
+CACHE: Final = HERE.parents[1] / ".cache" / "deploy"
+HELM_VERSION: Final = "v3.22.0"
+KUBERNETES_VERSIONS: Final = ("1.30", "1.36")
+"""The chart is held against the schemas of these."""
+# Modules whose archives have the definitions of custom resources; the sums are those of Go's checksum database.
+CRD_MODULES: Final = {
+    "github.com/prometheus-operator/prometheus-operator@v0.85.0": (
+        "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+        (
+            "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+            "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+        ),
+    ),
+    "github.com/kedacore/keda/v2@v2.21.0": (
+        "h1:R6z2HZvstK4RLUMxroNACzBj74xGxt3kG59b5Xc+Xps=",
+        ("config/crd/bases/keda.sh_scaledobjects.yaml",),
+    ),
+}
+# Strimzi publishes its definitions as classes, and the program that writes them out.
+STRIMZI_POM: Final = HERE / "strimzi.pom.xml"
+STRIMZI_KINDS: Final = ("topic.KafkaTopic", "user.KafkaUser")
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+HELM: Final = CACHE / f"helm-{HELM_VERSION}" / "helm"
+VALIDATOR: Final = CACHE / f"validate-{_key((HERE / 'validate.txt').read_text())}"
+CHECKOV: Final = CACHE / f"checkov-{_key((HERE / 'checkov.txt').read_text())}"
+CRDS: Final = CACHE / f"crds-{_key(json.dumps(CRD_MODULES), STRIMZI_POM.read_text(), *STRIMZI_KINDS)}"
+
+
+def missing_tools() -> list[str]:
+    """What the tests of the chart lack, in words; empty when nothing does."""
+    found = {
+        "helm": HELM,
+        "kubernetes-validate": VALIDATOR,
+        "the schemas of custom resources": CRDS,
+        "checkov": CHECKOV,
+    }
+    return [name for name, path in found.items() if not path.exists()]
+
+
+def run(*command: str | Path, env: Mapping[str, str] = {}) -> str:
+    """What a command wrote; the end where it failed."""
+    environment = {**os.environ, **env}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=3600)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def _helm(folder: Path) -> None:
+    flags = f"-s -w -X helm.sh/helm/v3/internal/version.version={HELM_VERSION}"
+    settings = {"GOBIN": str(folder), "CGO_ENABLED": "0", "GOFLAGS": "-trimpath"}
+    run("go", "install", "-ldflags", flags, f"helm.sh/helm/v3/cmd/helm@{HELM_VERSION}", env=settings)
+
+
+def _venv(requirements: str) -> Callable[[Path], None]:
+    def install(folder: Path) -> None:
+        venv.create(folder, with_pip=True)
+        pip = [folder / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+        run(*pip, "--no-deps", "--requirement", HERE / requirements)
+
+    return install
+
+
+def _crds(folder: Path) -> None:
+    for module, (expected, files) in CRD_MODULES.items():
+        found = json.loads(run("go", "mod", "download", "-json", module))
+        if found["Sum"] != expected:
+            raise SystemExit(f"{module} has the sum {found['Sum']}, not {expected}")
+        for name in files:
+            shutil.copyfile(Path(found["Dir"]) / name, folder / Path(name).name)
+    generator = ["java", "-cp", f"{jars(STRIMZI_POM)}/*", "io.strimzi.crdgenerator.CrdGenerator", "--yaml"]
+    run(*generator, *(f"io.strimzi.api.kafka.model.{kind}={folder / kind}.yaml" for kind in STRIMZI_KINDS))
+
+
+def _make(target: Path, make: Callable[[Path], None]) -> None:
+    """Have `make` fill a folder that takes the target's place only once it is whole.
+
+    What is in a venv is run by `python -m`, for its scripts name the folder in which they were made.
+    """
+    if target.exists():
+        return
+    print(f"installing {target.name} into {target.parent} ...", flush=True)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=CACHE, prefix="making-"))
+    try:
+        make(scratch)
+        scratch.chmod(0o755)
+        scratch.rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def main() -> None:
+    """Install what is missing."""
+    _make(HELM.parent, _helm)
+    _make(VALIDATOR, _venv("validate.txt"))
+    _make(CRDS, _crds)
+    _make(CHECKOV, _venv("checkov.txt"))
+
+
+if __name__ == "__main__":
+    main()
