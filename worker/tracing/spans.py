@@ -134,24 +134,18 @@ class _MicroBatchSpan:
                 message.headers.append(header)
 
     def _link(self, records: Sequence[Record], contexts: Contexts) -> None:
-        """Each context once, with the coordinates of its first record; as many as a span may have."""
-        first: dict[bytes, Record] = {}
+        """Each context once, as many as a span may have. Without attributes: they would be most of what a trace costs."""
+        linked: set[bytes] = set()
         for record in records:
             sent = contexts.get((record.partition, record.offset))
-            if sent is not None and sent not in first:
-                first[sent] = record
-                if len(first) == self._max_links:
-                    break
-        for sent, record in first.items():
+            if sent is None or sent in linked:
+                continue
+            if len(linked) == self._max_links:
+                break
+            linked.add(sent)
             context = _read(sent)
             if context.is_valid:
-                self._span.add_link(
-                    context,
-                    {
-                        "messaging.destination.partition.id": str(record.partition),
-                        "messaging.kafka.offset": record.offset,
-                    },
-                )
+                self._span.add_link(context)
 
 
 def _read(traceparent: bytes) -> SpanContext:
