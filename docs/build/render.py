@@ -10,6 +10,7 @@ from docs.build.dashboard.grafana import dashboard_json
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
 from docs.build.replays import replays_table
+from docs.build.scale import disk_table, pauses_table, rates_table
 from docs.build.soaks import outage_table, quiet_soak_line, restarts_table, soak_line
 from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.kafka_streams.table import streams_table
@@ -25,6 +26,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/limits.md": {"limits": limits_table},
     "docs/reference/metrics.md": {"metrics": metrics_table},
     "docs/reference/chart.md": {"values": values_table},
+    "docs/scale.md": {"rates": rates_table, "pauses": pauses_table, "disk": disk_table},
     "docs/reference/results.md": {
         "core": core_table,
         "worker": worker_table,
