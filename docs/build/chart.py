@@ -59,11 +59,12 @@ def values_schema() -> dict[str, Any]:
     }
     replayed = {name: schema for name, schema in command_line.items() if name not in _shorts(_OF_THE_POD)}
     references = {_short(one): _REFERENCE for field, one in settings.items() if field != "bootstrap_servers"}
+    of_replay = {"commandLine": _closed(replayed), "secretRefs": _closed(references)}
     inserted = {
         "kafka": _closed({value: _of_kafka(field, value) for field, value in OF_KAFKA.items()}),
         "commandLine": _closed(command_line),
         "secretRefs": _closed(references),
-        "replay": _closed({**VALUES["replay"]["properties"], "commandLine": _closed(replayed)}),
+        "replay": _closed(VALUES["replay"]["properties"] | of_replay),
     }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

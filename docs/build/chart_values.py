@@ -104,6 +104,7 @@ VALUES: Final[dict[str, Any]] = {
         name={"type": "string", "pattern": "^[a-zA-Z0-9._-]{0,60}$"},
         parallelism=_COUNT,
         commandLine={},
+        secretRefs={},
         args={"type": "array", "items": _TEXT},
         backoffLimit={"type": "integer", "minimum": 0},
         size=_VOLUME,

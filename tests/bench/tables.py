@@ -55,6 +55,20 @@ def worker_table() -> str:
     return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}."
 
 
+def memory_table() -> str:
+    """The most memory that workers took, by their settings and their load."""
+    record = read_record("memory.json")
+    lines = [
+        "| settings | load | most memory | of it cache | databases | while restoring |",
+        "|---" * 6 + "|",
+    ]
+    for row in record["rows"]:
+        given = ", ".join(f"`{name}` {value}" for name, value in row["settings"].items()) or "defaults"
+        cells = (f"{row[name]} MiB" for name in ("peak_mib", "cache_mib", "rocksdb_mib", "restoring_mib"))
+        lines.append(f"| {given} | {row['case']} | {' | '.join(cells)} |")
+    return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}."
+
+
 def queries_table() -> str:
     """How long answers take under full load, and what they cost the stream."""
     record = read_record("queries.json")

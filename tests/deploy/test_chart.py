@@ -11,6 +11,7 @@ import yaml
 
 from docs.build.alerts import SOURCE
 from docs.build.chart import CHART, OF_KAFKA
+from docs.build.render import ROOT
 from tests.deploy import chart
 from tests.deploy.chart import FULLNAME, Refused, environment, facts_of, only, pods, render, worker
 from worker.cli.group import cli
@@ -92,6 +93,18 @@ def test_the_chart_is_sound() -> None:
 
 def test_what_is_rendered_is_what_kubernetes_takes(objects: list[chart.Object], tmp_path: Path) -> None:
     assert chart.complaints(objects, tmp_path) == []
+
+
+def test_the_values_of_the_page_are_taken(tmp_path: Path) -> None:
+    (example,) = re.findall(
+        r"```yaml\n(.*?)```", (ROOT / "docs/reference/chart.md").read_text(), flags=re.DOTALL
+    )
+    made = render(yaml.safe_load(example))
+    assert chart.complaints(made, tmp_path) == []
+    settings = environment(worker(made), facts_of(0), {"coversumm-worker/password": "x"})
+    assert settings["COVERSUMM_SASL_PASSWORD"] == "x"
+    mounts = {one["mountPath"] for one in worker(made)["volumeMounts"]}
+    assert str(Path(settings["COVERSUMM_SSL_CA_LOCATION"]).parent) in mounts
 
 
 def test_the_schemas_are_strict(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
+import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +19,11 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 from docs.build.chart import CHART, DEPLOY
 from tests.deploy.chart import complaints, environment, facts_of, only, render, worker
 from tests.harness.authorized import PASSWORD, USER, AuthorizedBroker, Rule
-from tests.harness.node import free_port
+from tests.harness.load import Sent, send
+from tests.harness.node import die_with_parent, free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import producer, read_topic
-from tests.harness.workers import COMMAND, ROOT, WorkerProcess, clean_environment, wait_for
+from tests.harness.workers import COMMAND, ROOT, WorkerProcess, clean_environment, pipeline, wait_for
 from worker.kafka.topics import topic_specs
 from worker.settings import Settings
 
@@ -27,7 +31,9 @@ pytestmark = [pytest.mark.helm, pytest.mark.kafka, pytest.mark.timeout(TEST_SECO
 
 STRIMZI = DEPLOY / "strimzi"
 TOPICS = list(yaml.safe_load_all((STRIMZI / "topics.yaml").read_text()))
-KAFKA_USER = yaml.safe_load((STRIMZI / "user.yaml").read_text())
+KAFKA_USER, REPLAYER = (
+    yaml.safe_load((STRIMZI / f"{name}.yaml").read_text()) for name in ("user", "replayer")
+)
 KINDS = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -37,8 +43,8 @@ PATTERNS = {"literal": ResourcePatternType.LITERAL, "prefix": ResourcePatternTyp
 REVIEW = b'{"type":"review.upserted","entity_id":"e","review_id":"r","sentences":[{"text":"Good.","embedding":[1.0,0.5]}]}'
 
 
-def rules() -> list[Rule]:
-    """What the KafkaUser may do, as Strimzi's user operator tells the broker."""
+def rules(of: Any = KAFKA_USER) -> list[Rule]:
+    """What a KafkaUser may do, as Strimzi's user operator tells the broker."""
     return [
         Rule(
             KINDS[acl["resource"]["type"]],
@@ -46,7 +52,7 @@ def rules() -> list[Rule]:
             AclOperation[operation.upper()],
             PATTERNS[acl["resource"]["patternType"]],
         )
-        for acl in KAFKA_USER["spec"]["authorization"]["acls"]
+        for acl in of["spec"]["authorization"]["acls"]
         for operation in acl["operations"]
     ]
 
@@ -104,6 +110,26 @@ class Deployed:
         made.web_port = self.port
         return made
 
+    def replay(self, directory: Path, index: int) -> subprocess.Popen[str]:
+        """A process of the replay's job, started."""
+        own = {
+            "enabled": True,
+            "commandLine": {"EPOCH": 2, "DATA_DIR": str(directory), "WEB_PORT": free_port()},
+        }
+        objects = render({**self._values, "replay": own, "upgradeCheck": {"enabled": False}})
+        (container,) = only(objects, "Job")["spec"]["template"]["spec"]["containers"]
+        of_the_index = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+        facts = {**facts_of(0), "status.podIP": "127.0.0.1", of_the_index: str(index)}
+        return subprocess.Popen(
+            [*COMMAND, *container["args"]],
+            cwd=ROOT,
+            env=clean_environment(environment(container, facts, {"worker/password": PASSWORD})),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=die_with_parent,
+        )
+
     def send(self) -> None:
         """One review, and a record that is none."""
         sender = producer(self.broker.bootstrap_servers)
@@ -121,11 +147,13 @@ class Deployed:
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     directory = tmp_path_factory.mktemp("deployed")
     with AuthorizedBroker(directory / "broker") as broker:
-        yield Deployed(broker, directory)
+        made = Deployed(broker, directory)
+        made.send()
+        yield made
 
 
 def test_the_examples_are_what_strimzi_takes(tmp_path: Path) -> None:
-    assert complaints([*TOPICS, KAFKA_USER], tmp_path) == []
+    assert complaints([*TOPICS, KAFKA_USER, REPLAYER], tmp_path) == []
 
 
 def test_the_examples_are_the_workers_topics() -> None:
@@ -139,12 +167,11 @@ def test_the_examples_are_the_workers_topics() -> None:
 
 
 def test_with_exactly_these_permissions_it_works_and_without_any_one_it_ends(deployed: Deployed) -> None:
-    deployed.send()
     deployed.broker.allow(rules())
     for number, missing in enumerate(rules()):
         deployed.broker.take_back([missing])
         ended = deployed.worker(f"without-{number}").start()
-        assert ended.wait(60) in (2, 3), missing
+        assert ended.wait() in (2, 3), missing
         assert PASSWORD not in ended.log_text()
         deployed.broker.allow([missing])
     assert deployed.published() == [0, 0]
@@ -159,6 +186,57 @@ def test_with_exactly_these_permissions_it_works_and_without_any_one_it_ends(dep
     assert "COVERSUMM_K" in told
     assert _all_ready(deployed) == (0, f"http://127.0.0.1:{deployed.port} is ready\n")
     assert process.terminate() == 0, process.log_end()
+
+
+def test_a_replay_runs_as_a_job(deployed: Deployed, tmp_path: Path) -> None:
+    """Two processes of it. Their user may do what a replay needs, and nothing of what is the workers' alone."""
+    deployed.broker.take_back(rules())
+    deployed.broker.allow(rules(REPLAYER))
+    jobs = [deployed.replay(tmp_path / str(index), index) for index in range(2)]
+    for job in jobs:
+        _, told = job.communicate(timeout=PATIENCE_SECONDS)
+        assert job.returncode == 0, told
+    found = read_topic(deployed.broker.bootstrap_servers, "marketplace.review-summaries.v1.epoch-2")
+    assert [json.loads(one.value or b"")["epoch"] for one in found] == [2]
+    deployed.broker.take_back(rules(REPLAYER))
+
+
+def test_probes_hold_while_the_state_is_restored(deployed: Deployed, tmp_path: Path) -> None:
+    """From its first answer on a worker that restores is alive and not ready, by the chart's paths and within its timeouts."""
+    probes = worker(deployed.objects)
+    live, ready = (probes[name]["httpGet"]["path"] for name in ("livenessProbe", "readinessProbe"))
+    assert probes["startupProbe"]["httpGet"] == probes["livenessProbe"]["httpGet"]
+    seen: list[tuple[int, str]] = []
+    with pipeline(deployed.broker, "restoring", tmp_path, settings={"COVERSUMM_DIMENSION": "2"}) as site:
+        deployed.broker.create_topic(site.changelog_topic, site.partitions, {"cleanup.policy": "compact"})
+        rows = (Sent(b"\xff" + number.to_bytes(39, "big"), os.urandom(1024)) for number in range(60_000))
+        send(deployed.broker.bootstrap_servers, site.changelog_topic, rows, chunk=5000)
+        process = site.worker().start()
+        wait_for(
+            lambda: _answer(process, live, probes["livenessProbe"]) is not None, process.log_end, every_s=0.01
+        )
+        while not seen or seen[-1][0] != 200:
+            assert process.alive, process.log_end()
+            answer = _answer(process, live, probes["livenessProbe"])
+            assert answer is not None, process.log_end()
+            assert answer[0] == 200
+            state = _answer(process, ready, probes["readinessProbe"])
+            assert state is not None
+            seen.append(state)
+        site.stop()
+    assert sum(process.restored_rows()) == 60_000
+    assert sum(status == 503 for status, _ in seen) > 5
+
+
+def _answer(process: WorkerProcess, path: str, probe: dict[str, Any]) -> tuple[int, str] | None:
+    """Status and words, as the kubelet would get them; None where there was no answer in its time."""
+    try:
+        with process.get(path, probe["timeoutSeconds"]) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+    except OSError:
+        return None
 
 
 def _all_ready(deployed: Deployed) -> tuple[int, str]:

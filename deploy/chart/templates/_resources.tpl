@@ -1,16 +1,22 @@
 {{- /*
 Memory in MiB, by the settings; docs/reference/chart.md has the formula in words, and a test holds it against measured workers.
 */ -}}
-{{- define "coversumm.memory" -}}
+{{- define "coversumm.requestedMemory" -}}
 {{- $mib := dict -}}
 {{- range $name := list "CACHE_BYTES" "ROCKSDB_BYTES" "IN_FLIGHT_BYTES" "TRANSACTION_BYTES" "BATCH_BYTES" -}}
 {{- $_ := set $mib $name (include "coversumm.mib" (include "coversumm.setting" (list $name $)) | int64) -}}
 {{- end -}}
-{{- $model := ternary 0 400 (eq (include "coversumm.setting" (list "EMBEDDER" .)) "none") -}}
-{{- $entities := div (mul 3 $mib.CACHE_BYTES) 2 -}}
-{{- $databases := div (mul 5 $mib.ROCKSDB_BYTES) 4 -}}
+{{- $model := ternary 0 250 (eq (include "coversumm.setting" (list "EMBEDDER" .)) "none") -}}
+{{- $kept := div (mul 5 (add $mib.CACHE_BYTES $mib.ROCKSDB_BYTES)) 4 -}}
 {{- $messages := add $mib.IN_FLIGHT_BYTES $mib.TRANSACTION_BYTES (mul 4 $mib.BATCH_BYTES) -}}
-{{- add 200 $model $entities $databases $messages -}}
+{{- add 300 $model $kept $messages -}}
+{{- end -}}
+
+{{- /* Besides, for a moment: the vectors of the largest entity, two bytes a number, when all of it has to be searched. */ -}}
+{{- define "coversumm.largestEntity" -}}
+{{- $sentences := include "coversumm.setting" (list "MAX_SENTENCES_PER_ENTITY" .) | int64 -}}
+{{- $dimension := include "coversumm.setting" (list "DIMENSION" .) | int64 -}}
+{{- div (mul 2 $sentences $dimension) 1048576 -}}
 {{- end -}}
 
 {{- /* Whole processors: one for the stream, or as many as the embedder has threads. */ -}}
@@ -21,11 +27,12 @@ Memory in MiB, by the settings; docs/reference/chart.md has the formula in words
 
 {{- define "coversumm.resources" -}}
 {{- $processors := include "coversumm.processors" . | int64 -}}
-{{- $memory := printf "%sMi" (include "coversumm.memory" .) -}}
+{{- $requested := include "coversumm.requestedMemory" . | int64 -}}
+{{- $most := add $requested (include "coversumm.largestEntity" . | int64) -}}
 {{- $disk := printf "%dMi" (add 256 (include "coversumm.mib" (.Values.tmpSize | replace "Gi" "GiB" | replace "Mi" "MiB") | int64)) -}}
 {{- $derived := dict
-  "requests" (dict "cpu" (toString $processors) "memory" $memory "ephemeral-storage" $disk)
-  "limits" (dict "cpu" (toString (add 1 $processors)) "memory" $memory "ephemeral-storage" $disk) -}}
+  "requests" (dict "cpu" (toString $processors) "memory" (printf "%dMi" $requested) "ephemeral-storage" $disk)
+  "limits" (dict "cpu" (toString (add 1 $processors)) "memory" (printf "%dMi" $most) "ephemeral-storage" $disk) -}}
 {{- toYaml (mustMergeOverwrite $derived (deepCopy .Values.resources)) -}}
 {{- end -}}
 
