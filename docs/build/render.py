@@ -11,7 +11,7 @@ from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
 from docs.build.replays import replays_table
 from docs.build.scale import disk_table, pauses_table, rates_table
-from docs.build.soaks import outage_table, quiet_soak_line, restarts_table, soak_line
+from docs.build.soaks import outage_table, quiet_soak_line, restarts_table, rollout_table, soak_line
 from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.kafka_streams.table import streams_table
 from tests.bench.tables import core_table, memory_table, paper_table, queries_table, worker_table
@@ -38,6 +38,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "soak": soak_line,
         "outage": outage_table,
         "restarts": restarts_table,
+        "rollout": rollout_table,
         "replays": replays_table,
         "quiet_soak": quiet_soak_line,
         "paper": paper_table,

@@ -9,6 +9,7 @@ from tests.bench.tables import RESULTS, read_record
 
 QUIET_SOAK = "quiet_soak.json"
 RESTARTS = "restarts.json"
+ROLLOUT = "rollout.json"
 COUNTED = ("lost", "repeated", "wrong")
 
 
@@ -61,6 +62,29 @@ def restarts_table() -> str:
     )
     times, found = record["rows"][0]["rounds"], _found({what: record[what] for what in COUNTED})
     return f"{table}\n\n{record['events']:,} events, {times} rounds, medians: {found}.\n\n{_recorded(record)}"
+
+
+def rollout_table() -> str:
+    """How long partitions stop while a release is updated, by kind of members, standbys, and what the cluster takes."""
+    if not (RESULTS / ROLLOUT).exists():
+        return "Not recorded yet."
+    record = read_record(ROLLOUT)
+    table = markdown(
+        ("members", "standbys", "away", "longest pause", "process ends", "successor ready", "whole update"),
+        (
+            (
+                row["members"],
+                str(row["standbys"]),
+                f"{row['away_s']:g} s",
+                f"{row['pause_s']:.1f} s",
+                *(f"{row[name]:.1f} s" for name in ("stop_s", "ready_s", "update_s")),
+            )
+            for row in record["rows"]
+        ),
+    )
+    times, found = record["rows"][0]["rounds"], _found({what: record[what] for what in COUNTED})
+    rounds = f"{times} round{'' if times == 1 else 's, medians'}"
+    return f"{table}\n\n{record['events']:,} events, {rounds}: {found}.\n\n{_recorded(record)}"
 
 
 def _pauses(row: dict[str, Any]) -> tuple[str, str]:

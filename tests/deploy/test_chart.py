@@ -54,7 +54,12 @@ MATRIX: dict[str, dict[str, Any]] = {
         "tolerations": [{"key": "reviews", "operator": "Exists", "effect": "NoSchedule"}],
         "affinity": {"nodeAffinity": {}},
         "topologySpreadConstraints": [
-            {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app.kubernetes.io/component": "worker"}},
+            }
         ],
         "priorityClassName": "high",
         "imagePullSecrets": [{"name": "registry"}],

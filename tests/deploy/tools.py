@@ -43,14 +43,14 @@ STRIMZI_POM: Final = HERE / "strimzi.pom.xml"
 STRIMZI_KINDS: Final = ("topic.KafkaTopic", "user.KafkaUser")
 
 
-def _key(*parts: str) -> str:
+def key(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 HELM: Final = CACHE / f"helm-{HELM_VERSION}" / "helm"
-VALIDATOR: Final = CACHE / f"validate-{_key((HERE / 'validate.txt').read_text())}"
-CHECKOV: Final = CACHE / f"checkov-{_key((HERE / 'checkov.txt').read_text())}"
-CRDS: Final = CACHE / f"crds-{_key(json.dumps(CRD_MODULES), STRIMZI_POM.read_text(), *STRIMZI_KINDS)}"
+VALIDATOR: Final = CACHE / f"validate-{key((HERE / 'validate.txt').read_text())}"
+CHECKOV: Final = CACHE / f"checkov-{key((HERE / 'checkov.txt').read_text())}"
+CRDS: Final = CACHE / f"crds-{key(json.dumps(CRD_MODULES), STRIMZI_POM.read_text(), *STRIMZI_KINDS)}"
 
 
 def missing_tools() -> list[str]:
@@ -80,12 +80,12 @@ def _helm(folder: Path) -> None:
 
 
 def _venv(requirements: str) -> Callable[[Path], None]:
-    def install(folder: Path) -> None:
+    def fill(folder: Path) -> None:
         venv.create(folder, with_pip=True)
         pip = [folder / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
         run(*pip, "--no-deps", "--requirement", HERE / requirements)
 
-    return install
+    return fill
 
 
 def _crds(folder: Path) -> None:
@@ -99,8 +99,8 @@ def _crds(folder: Path) -> None:
     run(*generator, *(f"io.strimzi.api.kafka.model.{kind}={folder / kind}.yaml" for kind in STRIMZI_KINDS))
 
 
-def _make(target: Path, make: Callable[[Path], None]) -> None:
-    """Have `make` fill a folder that takes the target's place only once it is whole.
+def install(target: Path, fill: Callable[[Path], None]) -> None:
+    """Have `fill` make a folder that takes the target's place only once it is whole.
 
     What is in a venv is run by `python -m`, for its scripts name the folder in which they were made.
     """
@@ -110,7 +110,7 @@ def _make(target: Path, make: Callable[[Path], None]) -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=CACHE, prefix="making-"))
     try:
-        make(scratch)
+        fill(scratch)
         scratch.chmod(0o755)
         scratch.rename(target)
     finally:
@@ -119,10 +119,10 @@ def _make(target: Path, make: Callable[[Path], None]) -> None:
 
 def main() -> None:
     """Install what is missing."""
-    _make(HELM.parent, _helm)
-    _make(VALIDATOR, _venv("validate.txt"))
-    _make(CRDS, _crds)
-    _make(CHECKOV, _venv("checkov.txt"))
+    install(HELM.parent, _helm)
+    install(VALIDATOR, _venv("validate.txt"))
+    install(CRDS, _crds)
+    install(CHECKOV, _venv("checkov.txt"))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import time
+
+from mode import Worker
 
 from tests.harness.patience import PATIENCE_SECONDS
+from worker.stream.process import _SignalledWorker
 
 PROGRAM = """
 import logging
@@ -32,3 +37,11 @@ def test_an_app_that_cannot_start_is_a_crash_that_says_where_the_cause_is() -> N
     )
     assert ended.stdout == "Faust ended by itself; the lines before say why\n", ended.stderr
     assert "OSError: no broker" in ended.stderr
+
+
+def test_a_second_is_not_slept_away_once_all_has_ended() -> None:
+    """Each orderly restart would stop partitions for as much longer."""
+    assert asyncio.iscoroutinefunction(Worker._sentinel_task), "mode has another name for it now"
+    since = time.monotonic()
+    asyncio.run(_SignalledWorker._sentinel_task(object.__new__(_SignalledWorker)))
+    assert time.monotonic() - since < 1.0

@@ -54,6 +54,9 @@ class _SignalledWorker(Worker):
         self._flag_as_shutdown_by_signal()
         self._schedule_shutdown(received)
 
+    async def _sentinel_task(self) -> None:
+        """Do nothing: mode sleeps for a second here, when all has ended, and the successor's start would wait for it."""
+
 
 def use_event_loop() -> None:
     """Make the event loop that the app is built on."""
