@@ -6,10 +6,11 @@ proves nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import hypothesis
@@ -39,6 +40,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--data FILE`: reviews for the long suites in place of the bundled sample; `--share` makes them shorter."""
     parser.addoption("--data", help="JSONL file of reviews (.gz too) for the fault suites")
     parser.addoption("--share", default="1", help="share of the fault suites' events and faults, to try them")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A command that a test runs in this process sets up logging: the next test is not to have it."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    for handler in set(root.handlers) - set(handlers):
+        root.removeHandler(handler)
 
 
 @pytest.hookimpl(trylast=True)

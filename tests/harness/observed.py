@@ -29,6 +29,11 @@ EVENTS_PER_SECOND: Final = 120
 REPLAYED_PER_SECOND: Final = 5
 CHANGES_BEFORE: Final = 150
 _TEXT_EVERY: Final = 8
+_TEXTS, _TEXT_ENTITIES = (
+    60,
+    11,
+)  # no common factor: every text comes to every worker, whichever of them keeps vectors
+_OPEN_MS: Final = 900_000  # as long as a broker allows
 _MIX: Final = Mix(delete_entity=0.02, poison=0.03)
 _SETTINGS: Final = {
     "COVERSUMM_EMBEDDER": "onnx",
@@ -72,7 +77,8 @@ class Site:
 
     def open_a_transaction(self) -> None:
         """A producer writes to the input, and neither commits nor aborts."""
-        sender = producer(self._servers, **{"transactional.id": f"{self._pipeline.name}-upstream"})
+        config = {"transactional.id": f"{self._pipeline.name}-upstream", "transaction.timeout.ms": _OPEN_MS}
+        sender = producer(self._servers, **config)
         sender.init_transactions(PATIENCE_SECONDS)
         sender.begin_transaction()
         sender.produce(self._pipeline.input_topic, key=b"upstream", value=b"{}", partition=0)
@@ -131,15 +137,14 @@ def observed(broker: Kafka, name: str, directory: Path) -> Iterator[Site]:
 def _events() -> Iterator[Sent]:
     """Events with embeddings, and every few of them one whose text the worker has to split, embed, or find embedded before."""
     reviews = read_reviews(limit=400)
-    texts = cycle(enumerate(review.text[:200] for review in reviews[:60]))
+    texts = cycle(review.text[:200] for review in reviews[:_TEXTS])
     for number, sent in enumerate(rounds(reviews, HashedVectors(384), mix=_MIX)):
         yield sent
         if number % _TEXT_EVERY == 0:
-            which, text = next(texts)
             body = {
                 "type": "review.upserted",
-                "entity_id": f"texts {which % 5}",
+                "entity_id": f"texts {number // _TEXT_EVERY % _TEXT_ENTITIES}",
                 "review_id": str(number),
-                "text": text,
+                "text": next(texts),
             }
             yield Sent(body["entity_id"].encode(), json.dumps(body).encode())

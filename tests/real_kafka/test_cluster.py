@@ -38,7 +38,7 @@ def test_leaders_go_where_they_are_sent_and_coordinators_are_known(cluster: Kafk
     sender = producer(cluster.bootstrap_servers, **{"transactional.id": "aimed"})
     sender.init_transactions(PATIENCE_SECONDS)
     cluster.lead({("led", 0): 3, ("led", 1): 1, ("led", 2): 3})
-    assert cluster.leaders("led") == {0: 3, 1: 1, 2: 3}
+    wait_for(lambda: cluster.leaders("led") == {0: 3, 1: 1, 2: 3}, lambda: str(cluster.leaders("led")))
     assert cluster.transaction_coordinator("aimed") in ALL
     committed_offsets(cluster.bootstrap_servers, "led", "some group")  # or there are no groups yet
     admin = cluster.admin()  # its futures are never done once it is collected
