@@ -306,10 +306,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--events", type=int, default=40_000)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--events", type=int, default=80_000)
     parser.add_argument("--seconds", type=float, default=15.0, help="of steady load, each time")
-    parser.add_argument("--reviews", type=int, default=6000, help="of text alone")
+    parser.add_argument("--reviews", type=int, default=12_000, help="of text alone")
     parser.add_argument("--only", choices=["rate", "latency", "text"], action="append")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
