@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from worker.text.engine import EmbeddingEngine
 
 BATCH_EVENTS = 3500
-"""Of a micro-batch that nobody waits for. Measured: 5000 take a tenth more memory than a live worker does, 2500 a tenth more time."""
+"""Of a micro-batch that nobody waits for. Measured: 5000 take a tenth more memory than a live worker, 2500 a tenth more time."""
 NICENESS = 10
 """Of a replay that is to be gentle: on a machine without a processor to spare a live worker gets ten times as much of one."""
 
