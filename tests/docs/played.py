@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -271,20 +272,29 @@ class PlayedCluster:
         ]
 
     def command(self, arguments: list[str], environment: Mapping[str, str], stdin: Path | None = None) -> str:
-        """What a command of the worker prints, which ends well."""
-        given = stdin.read_text() if stdin else ""
-        done = subprocess.run(
+        """What a command of the worker prints, which ends well; who asks for what was sent just now asks until it is there."""
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        done = self._ended(arguments, environment, stdin)
+        while (
+            arguments[0] == "inspect" and "there is no entity" in done.stderr and time.monotonic() < give_up
+        ):
+            done = self._ended(arguments, environment, stdin)
+        assert done.returncode == 0, f"{arguments}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
+
+    def _ended(
+        self, arguments: list[str], environment: Mapping[str, str], stdin: Path | None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [*COMMAND, *arguments],
             cwd=self.directory,
             env=clean_environment({"PYTHONPATH": str(ROOT), **environment}),
-            input=given,
+            input=stdin.read_text() if stdin else "",
             capture_output=True,
             text=True,
             timeout=PATIENCE_SECONDS,
             preexec_fn=die_with_parent,
         )
-        assert done.returncode == 0, f"{arguments}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-        return done.stdout
 
     def _environment(self, container: chart.Object, pod: str, index: int = 0) -> dict[str, str]:
         """A container's, with the addresses and folders that there are here."""
