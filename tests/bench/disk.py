@@ -10,22 +10,19 @@ compactions take for a while counts too.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench.machine import machine
+from tests.bench.machine import began, write
 from tests.bench.worker import DIMENSION, reviews
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.workers import pipeline
-from worker import __version__
 
 RESULTS: Final = Path(__file__).with_name("results") / "disk.json"
 SENTENCES, ENTITIES = 5, 1000
@@ -103,20 +100,16 @@ def main() -> int:
     parser.add_argument("--reviews", type=int, default=20_000)
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    before = machine()
+    record = began("tests.bench.disk")
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
         rows = measured(broker, Path(scratch) / "worker", given.reviews)
-    report = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", "-m", "tests.bench.disk", *sys.argv[1:]]),
-        "version": __version__,
-        "machine": before,
+    report = record | {
         "reviews": given.reviews,
         "sentences": given.reviews * SENTENCES,
         "dimension": DIMENSION,
         "rows": rows,
     }
-    given.out.write_text(json.dumps(report, indent=1) + "\n")
+    write(given.out, report)
     return 0
 
 

@@ -9,24 +9,21 @@ figures. Measured is the highest resident size that the kernel saw (VmHWM), file
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tests.bench.machine import machine
+from tests.bench.machine import began, write
 from tests.bench.worker import DIMENSION, review, reviews
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import NoVectors, Sent, Stream, read_reviews, send
 from tests.harness.workers import WorkerProcess, pipeline
-from worker import __version__
 
 RESULTS: Final = Path(__file__).with_name("results") / "memory.json"
 SMALL: Final = {
@@ -120,20 +117,16 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     rows = []
-    before = machine()
+    record = began("tests.bench.memory")
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
         for number, case in enumerate(CASES):
             if given.only in case.name:
                 rows.append(measured(broker, case, Path(scratch) / str(number), given.share))
                 print(rows[-1], flush=True)
-    report = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", "-m", "tests.bench.memory", *sys.argv[1:]]),
-        "version": __version__,
-        "machine": before,
+    report = record | {
         "rows": rows,
     }
-    given.out.write_text(json.dumps(report, indent=1) + "\n")
+    write(given.out, report)
     return 0
 
 

@@ -27,7 +27,6 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -35,12 +34,11 @@ from typing import Any
 import aiohttp
 import numpy as np
 
-from tests.bench.machine import machine
+from tests.bench.machine import began, tell, write
 from tests.bench.worker import DIMENSION, Progress, review, settings
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
-from worker import __version__
 
 HOT, LARGE, COLD = 1000, 10, 200
 LARGE_SENTENCES, COLD_SENTENCES, HUGE_SENTENCES = 3000, 60, 100_000
@@ -218,11 +216,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=20_000)
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    report: dict[str, Any] = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", "-m", "tests.bench.queries", *sys.argv[1:]]),
-        "version": __version__,
-        "machine": machine(),
+    report = began("tests.bench.queries") | {
         "targets": TARGETS,
         "asked_a_second": A_SECOND,
     }
@@ -241,12 +235,9 @@ def main() -> int:
         work_off(site, reviews.backlog(given.events))
         report["under_load"] = turns(site, worker, reviews, given.rounds, given.events)
         site.stop()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(report, indent=1) + "\n")
+    write(given.out, report)
     print(json.dumps(report["huge_cold_entity"]), json.dumps(report["under_load"]), sep="\n")
-    for name, target in TARGETS.items():
-        print(f"{name:24} {report['under_load'][name]:>10,}   target {target:,}")
-    print(f"all figures: {given.out}")
+    tell(TARGETS, report["under_load"], given.out)
     return 0
 
 

@@ -28,13 +28,12 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.bench.machine import machine
+from tests.bench.machine import began, tell, write
 from tests.bench.worker import ENTITIES, reviews, settings
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Mix, NoVectors, Sent, SteadyLoad, Stream, read_reviews, send
@@ -43,8 +42,7 @@ from tests.harness.recovered import OFFSETS_TOPIC, Commit, commits
 from tests.harness.replays import ReplayProcess
 from tests.harness.topics import committed_offsets, end_offsets, read_topic
 from tests.harness.workers import Pipeline, WorkerError, pipeline, wait_for
-from worker import __version__
-from worker.settings import Settings, settings_by_field
+from worker.settings import Settings
 from worker.text.embedders import load_engine
 from worker.text.splitting import split_sentences
 
@@ -56,7 +54,6 @@ TARGETS = {
     "text_ratio": 20.0,
     "engine_ratio": 0.9,
 }
-STORE = "vector_store_dir"
 ENGINE_AT_ONCE = 1000
 UNDISTURBED = Mix(0, 0, 0, 0, 0, 0, 0, 0, 0)
 PATIENCE_SECONDS = 600
@@ -258,17 +255,15 @@ def percentiles(waits: Sequence[float]) -> dict[str, float]:
 # -- text ---------------------------------------------------------------------------------------------------------------------
 
 
-def texts(broker: KafkaBroker, folder: Path, rounds: int, count: int) -> dict[str, Any] | None:
-    """A first pass over reviews of text alone, and a second one with another k; None where there is no store of vectors."""
-    if STORE not in settings_by_field():
-        return None
+def texts(broker: KafkaBroker, folder: Path, rounds: int, count: int) -> dict[str, Any]:
+    """A first pass over reviews of text alone, and a second one with another k."""
     history = list(Stream(read_reviews(limit=count), NoVectors(), mix=UNDISTURBED))
     with pipeline(broker, "bench-text", folder, settings=settings("onnx")) as site:
         send(broker.bootstrap_servers, site.input_topic, history, chunk=500)
         passes: dict[str, list[Turn]] = {"first": [], "second": []}
         alone = []
         for number in range(rounds):
-            store = {STORE: str(folder / f"vectors-{number}")}
+            store = {"vector_store_dir": str(folder / f"vectors-{number}")}
             for kind, k in (("first", "20"), ("second", "10")):
                 name = f"{kind}-{number}"
                 passes[kind].append(replayed(site, name, k=k, **store))
@@ -314,11 +309,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     wanted = given.only or ["rate", "latency", "text"]
-    report: dict[str, Any] = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", "-m", "tests.bench.replay", *sys.argv[1:]]),
-        "version": __version__,
-        "machine": machine(),
+    report = began("tests.bench.replay") | {
         "targets": TARGETS,
     }
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
@@ -331,12 +322,9 @@ def main() -> int:
             )
         if "text" in wanted:
             report["text"] = texts(broker, folder / "text", given.rounds, given.reviews)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(report, indent=1) + "\n")
-    measured = {**report.get("rate", {}), **report.get("latency", {}), **(report.get("text") or {})}
-    for name, target in TARGETS.items():
-        print(f"{name:16} {measured.get(name, 'not measured'):>12}   target {target}")
-    print(f"all figures: {given.out}")
+    write(given.out, report)
+    measured = {**report.get("rate", {}), **report.get("latency", {}), **report.get("text", {})}
+    tell(TARGETS, measured, given.out)
     return 0
 
 

@@ -10,24 +10,21 @@ machine has other work; events/s are beside it.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import statistics
 import sys
 import tempfile
-from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tests.bench.machine import machine
+from tests.bench.machine import began, tell, write
 from tests.bench.worker import ENTITIES, Progress, cpu_seconds, reviews, settings
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent
 from tests.harness.otlp import OtlpReceiver
 from tests.harness.topics import producer
 from tests.harness.workers import pipeline
-from worker import __version__
 
 TARGETS = {"cpu_ratio": 1.03}
 RESULTS = Path(__file__).with_name("results") / "traces.json"
@@ -118,21 +115,15 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=20_000)
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    report: dict[str, Any] = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", "-m", "tests.bench.traces", *sys.argv[1:]]),
-        "version": __version__,
-        "machine": machine(),
+    report = began("tests.bench.traces") | {
         "targets": TARGETS,
         "events": given.events,
     }
     events = list(reviews(given.events, ENTITIES))
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
         report |= compare(broker, Path(scratch), events, given.rounds)
-    given.out.write_text(json.dumps(report, indent=1) + "\n")
-    for name, target in TARGETS.items():
-        print(f"{name:24} {report[name]:>10}   target {target}")
-    print(f"all figures: {given.out}")
+    write(given.out, report)
+    tell(TARGETS, report, given.out)
     return 0
 
 

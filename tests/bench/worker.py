@@ -22,19 +22,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from confluent_kafka import TopicPartition
 
-from tests.bench.machine import machine
+from tests.bench.machine import began, tell, write
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.topics import consumer, read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
-from worker import __version__
 
 DIMENSION = 384
 ENTITIES = 1000
@@ -230,11 +228,7 @@ def main() -> int:
     parser.add_argument("--sentences", type=int, default=100_000)
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    report: dict[str, Any] = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", "-m", "tests.bench.worker", *sys.argv[1:]]),
-        "version": __version__,
-        "machine": machine(),
+    report = began("tests.bench.worker") | {
         "targets": TARGETS,
     }
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
@@ -243,12 +237,9 @@ def main() -> int:
         report["throughput"] = throughput(broker, folder / "throughput", given.events)
         report["restore"] = restore(broker, folder / "restore", given.rows)
         report["cold_entity"] = cold_touch(broker, folder / "cold", given.sentences)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(report, indent=1) + "\n")
+    write(given.out, report)
     measured = {**report["restore"], **report["cold_entity"], **report["throughput"], **report["start"]}
-    for name, target in TARGETS.items():
-        print(f"{name:24} {measured[name]:>10,}   target {target:,}")
-    print(f"all figures: {given.out}")
+    tell(TARGETS, measured, given.out)
     return 0
 
 

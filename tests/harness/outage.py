@@ -24,12 +24,13 @@ from typing import Any
 
 import yaml
 
+from tests.bench.machine import began
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds
 from tests.harness.log_lines import by_level, parse
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.quiet_soak import PARTITIONS, QUIET
-from tests.harness.record import Row, began, finish
+from tests.harness.record import Row, finish
 from tests.harness.scenario import judge
 from tests.harness.workers import RESTARTED, Pipeline, WorkerProcess, pipeline, wait_for
 

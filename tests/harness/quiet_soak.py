@@ -18,10 +18,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tests.bench.machine import began
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import HashedVectors, Mix, Sent, read_reviews, rounds, send
 from tests.harness.log_lines import by_level, loud, parse
-from tests.harness.record import Row, began, finish
+from tests.harness.record import Row, finish
 from tests.harness.scenario import judge
 from tests.harness.workers import WorkerProcess, pipeline
 

@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from tests.bench.machine import machine
+from tests.bench.machine import machine, write
 
 RESULTS = Path(__file__).parents[1] / "bench" / "results" / "faults.json"
 INVARIANTS = ("I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8")
@@ -137,8 +137,7 @@ class Recorder(Generic[R]):
             **total(self.rows, self.enough),
             "rows": [row.as_json() for row in self.rows],
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, record)
+        write(path, record)
         return record
 
     def renew(self, path: Path, command: str) -> list[str]:
@@ -148,30 +147,17 @@ class Recorder(Generic[R]):
         for row in fresh.values():
             row.again = f"{datetime.now(UTC).date().isoformat()} by `{command}`"
         rows = [fresh.get(old["fault"], self._kind(**old)) for old in record["rows"]]
-        _write(path, record | total(rows, self.enough) | {"rows": [row.as_json() for row in rows]})
+        write(path, record | total(rows, self.enough) | {"rows": [row.as_json() for row in rows]})
         return [row.fault for row in rows if row.fault in fresh]
-
-
-def began(program: str) -> dict[str, Any]:
-    """What a record of `python -m program` begins with: where, when and how it was made."""
-    return {
-        "machine": machine(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", "-m", program, *sys.argv[1:]]),
-    }
 
 
 def finish(path: Path, record: Mapping[str, Any], faults: Sequence[str]) -> int:
     """Write the record with what must not be, and tell both; the exit code."""
-    _write(path, {**record, "faults": list(faults)})
+    write(path, {**record, "faults": list(faults)})
     print(json.dumps(record, indent=1, ensure_ascii=False))
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0
-
-
-def _write(path: Path, record: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 def total(rows: Iterable[Row], enough: Enough) -> dict[str, Any]:

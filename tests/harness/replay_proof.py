@@ -25,6 +25,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.bench.machine import began
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import (
     SAMPLE,
@@ -36,7 +37,7 @@ from tests.harness.load import (
     Stream,
     read_reviews,
 )
-from tests.harness.record import began, finish
+from tests.harness.record import finish
 from tests.harness.replays import (
     BEGINNING_MS,
     STEP_MS,

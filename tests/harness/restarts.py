@@ -22,11 +22,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.bench.machine import began
 from tests.harness import dynamic
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds
 from tests.harness.pauses import APPENDED, Pause, longest, read_pauses
-from tests.harness.record import Row, began, finish
+from tests.harness.record import Row, finish
 from tests.harness.scenario import judge
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
 

@@ -31,8 +31,9 @@ from tests.bench.kafka_streams.comparison import FAULTS, RUNNING, faults_of, row
 from tests.bench.kafka_streams.contenders import CONTENDERS, PARTITIONS
 from tests.bench.kafka_streams.faults import BALANCED
 from tests.bench.kafka_streams.table import RESULTS, streams_table
+from tests.bench.machine import began
 from tests.harness.cluster import KafkaCluster
-from tests.harness.record import began, finish
+from tests.harness.record import finish
 
 
 def show(done: dict[str, Any]) -> None:
