@@ -70,7 +70,7 @@ class Outbox:
         self._load.add(message.key, message.value)
         self._messages.append((index, message))
 
-    def put_change(self, change: "_Unmeasured") -> None:
+    def put_change(self, change: _Unmeasured) -> None:
         """Add a change; its message is made later, with others'. Raises TooMuch where it is one too many."""
         self._load.count()
         self._changes.append(change)
