@@ -62,10 +62,10 @@ class CachedEntity:
         "_core",
         "_counted",
         "_index",
-        "_member_bytes",
         "_new_core",
         "_new_index",
         "entity_id",
+        "member_bytes",
         "members",
         "memory_bytes",
         "published",
@@ -92,7 +92,8 @@ class CachedEntity:
         """`{sentence id: text digest}` of the set last published, in rank order."""
         self.members: dict[bytes, Member] = {}
         """Live sentences that are in the set, or were lately; stored rows have the others. Changed by the methods below alone."""
-        self._member_bytes = 0
+        self.member_bytes = 0
+        """Roughly what the members take; more than a message with all of them."""
         self.memory_bytes = 0
         self._core: EntityCore | None = None
         self._counted = Counters()
@@ -126,18 +127,18 @@ class CachedEntity:
         """Have a live sentence at hand, in place of what it was before."""
         self.drop_member(member.id)
         self.members[member.id] = member
-        self._member_bytes += member.memory_bytes
+        self.member_bytes += member.memory_bytes
 
     def drop_member(self, identifier: bytes) -> None:
         """Forget a sentence."""
         member = self.members.pop(identifier, None)
         if member is not None:
-            self._member_bytes -= member.memory_bytes
+            self.member_bytes -= member.memory_bytes
 
     def keep_members_only(self, members: Iterable[Member]) -> None:
         """Forget all but these."""
         self.members = {member.id: member for member in members}
-        self._member_bytes = sum([member.memory_bytes for member in self.members.values()])
+        self.member_bytes = sum([member.memory_bytes for member in self.members.values()])
 
     @property
     def is_loaded(self) -> bool:
@@ -156,7 +157,7 @@ class CachedEntity:
         if self._index is not None:
             self._index.on_commit()
         core_bytes = self._core.memory_bytes if self._core is not None else 0
-        self.memory_bytes = ENTITY_BYTES + self._member_bytes + core_bytes
+        self.memory_bytes = ENTITY_BYTES + self.member_bytes + core_bytes
 
 
 class EntityCache:

@@ -45,6 +45,15 @@ CHANGES_BYTES = 2**20
 """Changes are made into messages together; of so many bytes at once, that no more than this is made in vain past a limit."""
 
 
+class _Change(NamedTuple):
+    """The set after a step that changed it."""
+
+    step: PlannedStep
+    ranking: Ranking
+    members: list[Member]
+    digests: dict[bytes, bytes]
+
+
 class _Unmeasured(NamedTuple):
     """A change that is to be published, without the distances of its sentences."""
 
@@ -63,20 +72,28 @@ class Outbox:
         self._topic = topic  # of summaries
         self._messages: list[tuple[int, Message]] = []
         self._changes: list[_Unmeasured] = []
-        self._change_bytes = 0  # at least
+        self._change_bytes = 0  # at most
+        self._kept: list[tuple[EntityChanges, _Change, Record]] = []
 
     def put(self, index: int, message: Message) -> None:
         """Add a message. Raises TooMuch where it is one too many."""
         self._load.add(message.key, message.value)
         self._messages.append((index, message))
 
-    def put_change(self, change: _Unmeasured) -> None:
-        """Add a change; its message is made later, with others'. Raises TooMuch where it is one too many."""
+    def put_change(self, change: _Unmeasured, size: int) -> None:
+        """Add a change; its message, of `size` bytes at most, is made later, with others'.
+
+        Raises TooMuch where it is one too many.
+        """
         self._load.count()
         self._changes.append(change)
-        self._change_bytes += sum(map(len, change.quotes))
+        self._change_bytes += size
         if self._change_bytes > CHANGES_BYTES:
             self._make()
+
+    def keep(self, changes: EntityChanges, last: _Change, record: Record) -> None:
+        """An entity's last change is not published now, but at the end of the replay."""
+        self._kept.append((changes, last, record))
 
     def _make(self) -> None:
         """Turn the changes so far into messages. Raises TooMuch where they are too large."""
@@ -96,11 +113,16 @@ class Outbox:
             self._messages.append((change.at, message))
 
     def messages(self) -> list[Message]:
-        """All messages in the order of their records; those of one record in the order in which they were put.
+        """All messages in the order of their records; those of one record in the order in which they were put. What is kept is
+        its entity's from here on.
 
-        Raises TooMuch where they are too large."""
+        Raises TooMuch where they are too large.
+        """
         if self._changes:
             self._make()
+        measure([last.ranking for _, last, _ in self._kept])
+        for changes, last, record in self._kept:
+            changes.kept = _kept(last, record)
         return [message for _, message in sorted(self._messages, key=itemgetter(0))]
 
 
@@ -148,15 +170,6 @@ def publish(
 
 
 # -- the set -------------------------------------------------------------------------------------------------
-
-
-class _Change(NamedTuple):
-    """The set after a step that changed it."""
-
-    step: PlannedStep
-    ranking: Ranking
-    members: list[Member]
-    digests: dict[bytes, bytes]
 
 
 class _Summary:
@@ -246,7 +259,7 @@ def _publish_last(
             _publish_change(entity, last, record, config, outbox)
         return
     if config.emit == "final" and changes.end is None and last.digests:
-        changes.kept = _kept(last, record)
+        outbox.keep(changes, last, record)
     entity.published, entity.sequence = last.digests, record.offset
 
 
@@ -303,7 +316,7 @@ def _publish_change(
     counts = step.review_count, step.sentence_count
     body = _changed(entity, digests, counts, step.event, record, config)
     quotes = [member.quote for member in members]
-    outbox.put_change(_Unmeasured(step.index, record, body, quotes, ranking))
+    outbox.put_change(_Unmeasured(step.index, record, body, quotes, ranking), entity.member_bytes)
     entity.published, entity.sequence = digests, record.offset
 
 
