@@ -6,6 +6,7 @@ input topic -> GuardedConsumer -> agent -> Delivery -> Processor
 """
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -187,8 +188,8 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
     @app.agent(app.topic(settings.input_topic, **raw), name="summarize")
     async def summarize(stream: Any) -> None:
         async for event in stream.noack().events():
-            await worker.delivery.deliver(event.value)
-            await stream.ack(event)  # Faust's own bookkeeping: it waits for it at a rebalance
+            # Faust's own bookkeeping: it waits for it at a rebalance.
+            await worker.delivery.deliver(event.value, partial(stream.ack, event))
 
     return app
 
