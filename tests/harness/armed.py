@@ -38,8 +38,9 @@ STEPS: dict[str, Trigger] = {
     "during the commit": "load",
     "after the commit": "load",
     "between local batches": "load",
-    "before the caches": "load",
-    "after the caches": "load",
+    "before the summaries": "load",
+    "after the summaries": "load",
+    "ahead of a commit": "load",
     "before a standby's batch": "load",
     "after a standby's batch": "load",
     "at a revocation": "rebalance",
@@ -174,17 +175,26 @@ def _arm_transaction(passes: Callable[[str], None]) -> None:
 
 def _arm_local_batches(passes: Callable[[str], None]) -> None:
     from worker.processing.processor import ProcessedBatch, Processor
+    from worker.stream.commit import Commit
     from worker.stream.gate import Gate
 
     process, committed, write = Processor.process, Processor.committed, Gate.write
-    to_write = 0
+    commit = Commit.__call__
+    to_write, is_committing = 0, False
 
     @functools.wraps(process)
     def armed_process(self: Processor, records: Any) -> ProcessedBatch:
-        nonlocal to_write
         batch = process(self, records)
-        to_write = sum(bool(changes) for changes in batch.rows.values())
+        if is_committing:
+            passes("ahead of a commit")
         return batch
+
+    @functools.wraps(commit)
+    def armed_commit(self: Any, batch: ProcessedBatch, tenure: Any) -> None:
+        nonlocal to_write, is_committing
+        to_write, is_committing = sum(bool(changes) for changes in batch.rows.values()), True
+        commit(self, batch, tenure)
+        is_committing = False
 
     @functools.wraps(write)
     def armed_write(self: Any, *args: Any) -> None:
@@ -196,12 +206,12 @@ def _arm_local_batches(passes: Callable[[str], None]) -> None:
 
     @functools.wraps(committed)
     def armed_committed(self: Processor, batch: ProcessedBatch) -> None:
-        passes("before the caches")
+        passes("before the summaries")
         committed(self, batch)
-        passes("after the caches")
+        passes("after the summaries")
 
     Processor.process, Processor.committed = armed_process, armed_committed  # type: ignore[method-assign]
-    Gate.write = armed_write  # type: ignore[method-assign]
+    Gate.write, Commit.__call__ = armed_write, armed_commit  # type: ignore[method-assign]
 
 
 def _arm_takeover(passes: Callable[[str], None]) -> None:
