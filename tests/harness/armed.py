@@ -40,7 +40,6 @@ STEPS: dict[str, Trigger] = {
     "between local batches": "load",
     "before the summaries": "load",
     "after the summaries": "load",
-    "ahead of a commit": "load",
     "before a standby's batch": "load",
     "after a standby's batch": "load",
     "at a revocation": "rebalance",
@@ -178,23 +177,14 @@ def _arm_local_batches(passes: Callable[[str], None]) -> None:
     from worker.stream.commit import Commit
     from worker.stream.gate import Gate
 
-    process, committed, write = Processor.process, Processor.committed, Gate.write
-    commit = Commit.__call__
-    to_write, is_committing = 0, False
-
-    @functools.wraps(process)
-    def armed_process(self: Processor, records: Any) -> ProcessedBatch:
-        batch = process(self, records)
-        if is_committing:
-            passes("ahead of a commit")
-        return batch
+    commit, committed, write = Commit.__call__, Processor.committed, Gate.write
+    to_write = 0
 
     @functools.wraps(commit)
     def armed_commit(self: Any, batch: ProcessedBatch, tenure: Any) -> None:
-        nonlocal to_write, is_committing
-        to_write, is_committing = sum(bool(changes) for changes in batch.rows.values()), True
+        nonlocal to_write
+        to_write = sum(bool(changes) for changes in batch.rows.values())
         commit(self, batch, tenure)
-        is_committing = False
 
     @functools.wraps(write)
     def armed_write(self: Any, *args: Any) -> None:
@@ -210,8 +200,8 @@ def _arm_local_batches(passes: Callable[[str], None]) -> None:
         committed(self, batch)
         passes("after the summaries")
 
-    Processor.process, Processor.committed = armed_process, armed_committed  # type: ignore[method-assign]
-    Gate.write, Commit.__call__ = armed_write, armed_commit  # type: ignore[method-assign]
+    Processor.committed, Commit.__call__ = armed_committed, armed_commit  # type: ignore[method-assign]
+    Gate.write = armed_write  # type: ignore[method-assign]
 
 
 def _arm_takeover(passes: Callable[[str], None]) -> None:

@@ -139,6 +139,24 @@ def test_whoever_asks_is_told_what_is_committed(monkeypatch, large, seed):
             check()
 
 
+def test_whoever_asks_while_entities_are_ranked_is_told_what_is_committed():
+    """Of those that were ranked already, and of those that will be."""
+    driver = Driver()
+    driver.run(*(upsert(at, "r0", "one", entity_id=entity) for at, entity in enumerate(ENTITIES)))
+    waiting = driver.processor.process([upsert(3, "r1", "two", entity_id="a")])
+    asked = []
+
+    def ask():
+        asked.append([told(driver, entity) == stored(driver, entity) for entity in ENTITIES])
+
+    driver.processor._pace.on_progress = ask
+    driver.processor.process([upsert(4 + at, "r2", "three", entity_id=e) for at, e in enumerate(ENTITIES)])
+    assert len(asked) >= len(ENTITIES)
+    assert all(map(all, asked))
+    commit(driver, waiting)
+    assert told(driver, "a") == stored(driver, "a")
+
+
 def many(offset, count, entity_id="e"):
     """One review of so many sentences."""
     return upsert(offset, f"r{offset}", *(f"{offset}-{i}" for i in range(count)), entity_id=entity_id)

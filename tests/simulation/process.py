@@ -32,7 +32,7 @@ from worker.stream.consumer import GuardedConsumer
 from worker.stream.ending import Ending
 from worker.stream.table import CommittedTable
 
-BUFFERED = 2
+BUFFERED = 1
 """Micro-batches that wait for the agent."""
 BACKGROUND = ("fetch", "standby", "ending")
 """Fibers that never end."""

@@ -85,15 +85,17 @@ def test_one_thread_lays_over_while_another_takes_away():
     threads = [threading.Thread(target=work) for work in (take_away, read)]
     for thread in threads:
         thread.start()
+    found = []
     for number in range(1, 3001):
         waiting.acquire()
         changes = {b"n": str(number).encode()}
         overlay.add(changes)
-        assert overlay.get(b"n") == str(number).encode()
+        found.append(overlay.get(b"n"))
         layers.append(changes)
     done.set()
     for thread in threads:
         thread.join()
+    assert found == [str(number).encode() for number in range(1, 3001)]
     assert seen == sorted(seen)
     assert overlay.get(b"n") == b"3000"
     assert rows.get(b"n") == b"3000"

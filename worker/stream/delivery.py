@@ -177,9 +177,8 @@ class Delivery:
         try:
             return await self._processor.run(process)
         except Exception:
-            await (
-                self._commits.over()
-            )  # the process ends, and a transaction it leaves open would keep all readers waiting
+            # The process ends: a transaction that it leaves open would keep all readers waiting.
+            await self._commits.over()
             raise
 
 
