@@ -34,6 +34,7 @@ from worker.stream.assignment import Assignment
 from worker.stream.bounded import ENDLESS, Course
 from worker.stream.client_log import hand_over_to
 from worker.stream.commit import Commit
+from worker.stream.commits import Commits
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
 from worker.stream.entities import EntityLister
@@ -169,7 +170,7 @@ def assemble(
     assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
     pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made)
     processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)
-    processor_thread = ProcessorThread(processor, surroundings.threads.in_order("delivery"))
+    processor_thread = ProcessorThread(processor, surroundings.threads.in_order("processing"))
     dead_letters = DeadLetterLog(surroundings.threads)
     gate = Gate(changelog, assignment, databases, ids, surroundings.threads)
     producer = TransactionalProducer(
@@ -193,6 +194,7 @@ def assemble(
         course.ledger,
     )
     settlement = Settlement(settings, assignment, producer, takeover, contact, surroundings)
+    commits = Commits(commit, settlement, assignment, surroundings)
     return StreamWorker(
         settings=settings,
         partitions=partitions,
@@ -206,7 +208,7 @@ def assemble(
         dead_letters=dead_letters,
         takeover=takeover,
         delivery=Delivery(
-            settings, assignment, processor_thread, commit, settlement, metrics.observe_limit, surroundings
+            settings, assignment, processor_thread, commits, metrics.observe_limit, surroundings
         ),
         course=course,
     )

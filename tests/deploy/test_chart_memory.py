@@ -44,15 +44,14 @@ def test_the_request_is_no_waste() -> None:
         ({"CACHE_BYTES": "512MiB"}, 320),
         ({"CACHE_BYTES": str(512 * 2**20)}, 320),
         ({"ROCKSDB_BYTES": "1GiB"}, 960),
-        ({"IN_FLIGHT_BYTES": "256MiB"}, 128),
-        ({"TRANSACTION_BYTES": "65MiB"}, 1),
+        ({"TRANSACTION_BYTES": "65MiB"}, 3),
         ({"BATCH_BYTES": "17408KiB"}, 4),
         ({"EMBEDDER": "onnx"}, 250),
     ],
 )
 def test_the_request_is_that_of_the_page(settings: dict[str, Any], more: int) -> None:
     request, limit = memory_mib({})
-    assert request == 300 + 1.25 * (256 + 256) + 128 + 64 + 4 * 16
+    assert request == 300 + 1.25 * (256 + 256) + 3 * 64 + 4 * 16
     assert memory_mib(settings) == (request + more, limit + more)
 
 

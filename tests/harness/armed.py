@@ -38,8 +38,8 @@ STEPS: dict[str, Trigger] = {
     "during the commit": "load",
     "after the commit": "load",
     "between local batches": "load",
-    "before the caches": "load",
-    "after the caches": "load",
+    "before the summaries": "load",
+    "after the summaries": "load",
     "before a standby's batch": "load",
     "after a standby's batch": "load",
     "at a revocation": "rebalance",
@@ -174,17 +174,17 @@ def _arm_transaction(passes: Callable[[str], None]) -> None:
 
 def _arm_local_batches(passes: Callable[[str], None]) -> None:
     from worker.processing.processor import ProcessedBatch, Processor
+    from worker.stream.commit import Commit
     from worker.stream.gate import Gate
 
-    process, committed, write = Processor.process, Processor.committed, Gate.write
+    commit, committed, write = Commit.__call__, Processor.committed, Gate.write
     to_write = 0
 
-    @functools.wraps(process)
-    def armed_process(self: Processor, records: Any) -> ProcessedBatch:
+    @functools.wraps(commit)
+    def armed_commit(self: Any, batch: ProcessedBatch, tenure: Any) -> None:
         nonlocal to_write
-        batch = process(self, records)
         to_write = sum(bool(changes) for changes in batch.rows.values())
-        return batch
+        commit(self, batch, tenure)
 
     @functools.wraps(write)
     def armed_write(self: Any, *args: Any) -> None:
@@ -196,11 +196,11 @@ def _arm_local_batches(passes: Callable[[str], None]) -> None:
 
     @functools.wraps(committed)
     def armed_committed(self: Processor, batch: ProcessedBatch) -> None:
-        passes("before the caches")
+        passes("before the summaries")
         committed(self, batch)
-        passes("after the caches")
+        passes("after the summaries")
 
-    Processor.process, Processor.committed = armed_process, armed_committed  # type: ignore[method-assign]
+    Processor.committed, Commit.__call__ = armed_committed, armed_commit  # type: ignore[method-assign]
     Gate.write = armed_write  # type: ignore[method-assign]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +39,31 @@ class End(Exception):
 def die(cause: BaseException) -> NoReturn:
     """Stands for `worker.stream.fatal.die`; a second call keeps the first cause."""
     raise cause if isinstance(cause, End) else End(cause)
+
+
+class WatchedThreads(RealThreads):
+    """What ends the process in a task ends whoever waits for the task: nothing runs on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begun: list[Any] = []
+
+    def task(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Any:
+        """Keep it."""
+        task = super().task(name, work)
+        self._begun.append(task)
+        return task
+
+    async def ended(self, task: Any) -> None:
+        """Raise what it ended with."""
+        await super().ended(task)
+        if error := task.exception():
+            raise error
+
+    async def all_ended(self) -> None:
+        """Wait for all there were."""
+        for task in self._begun:
+            await self.ended(task)
 
 
 class Ids:
@@ -161,7 +186,7 @@ class Parts:
             self.assignment,
             self.logs,  # type: ignore[arg-type]
             self.gate,
-            ProcessorThread(self.processor, self.surroundings.threads.in_order("delivery")),
+            ProcessorThread(self.processor, self.surroundings.threads.in_order("processing")),
             self.group,  # type: ignore[arg-type]
             lambda: self.logs.calls.append("decide") if self.is_doubtful else None,
             lambda rows, remaining: self.restores.append((rows, remaining)),

@@ -85,15 +85,50 @@ RULES = (
     Rule(
         "membership: a micro-batch of a past tenure is dropped",
         "worker/stream/delivery.py",
-        "return batch.tenure != self._assignment.tenure",
-        "return False",
+        "if batch.tenure == self._assignment.tenure:",
+        "if True:",
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
         "membership: a rebalance ends a micro-batch between two of its commits",
+        "worker/stream/commits.py",
+        "        if tenure != self._assignment.tenure:\n",
+        "        if False:\n",
+        ("tests/stream/test_delivery.py",),
+    ),
+    Rule(
+        "membership: what is left of a micro-batch then is not taken for committed",
         "worker/stream/delivery.py",
-        "                if self._is_past(batch):\n                    return False",
-        "                if False:\n                    return False",
+        "                if processed is None:\n                    return False\n",
+        "                if processed is None:\n                    break\n",
+        ("tests/stream/test_delivery.py",),
+    ),
+    Rule(
+        "the order: nothing is sent before what comes before it is decided and stored",
+        "worker/stream/commits.py",
+        "        await self.over()\n        if tenure",
+        "        if tenure",
+        ("tests/stream/test_delivery.py",),
+    ),
+    Rule(
+        "the order: what is being committed counts for what is processed meanwhile",
+        "worker/processing/partitions.py",
+        "            partition.rows.add(changes)\n",
+        "",
+        ("tests/processing/test_ahead.py",),
+    ),
+    Rule(
+        "the order: rows on their way are looked at before the stored ones",
+        "worker/state/overlay.py",
+        "        for layer in self._layers:\n            if key in layer.changes:\n                return layer.changes[key]\n        return self._stored.get(key)",
+        "        found = self._stored.get(key)\n        for layer in self._layers:\n            if key in layer.changes:\n                return layer.changes[key]\n        return found",
+        ("tests/state/test_overlay.py",),
+    ),
+    Rule(
+        "the order: a commit under way is seen through before a failure ends the process",
+        "worker/stream/delivery.py",
+        "            await self._commits.over()\n            raise",
+        "            raise",
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
@@ -278,6 +313,13 @@ RULES = (
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
+        "a failed commit ends the process",
+        "worker/stream/commits.py",
+        "        except BaseException as cause:\n            self._die(cause)\n",
+        "        except BaseException as cause:\n            pass\n",
+        ("tests/stream/test_delivery.py",),
+    ),
+    Rule(
         "a deadline for writing, and for each answer",
         "worker/kafka/producer.py",
         "with self._transactions.transaction(self._patience.seconds) as transaction:",
@@ -314,9 +356,9 @@ RULES = (
     ),
     Rule(
         "a commit in doubt is never sent again",
-        "worker/stream/delivery.py",
-        "            await self._processor.run(lambda _: self._commit(processed, tenure))\n        except InDoubt as doubt:\n",
-        "            try:\n                await self._processor.run(lambda _: self._commit(processed, tenure))\n            except InDoubt:\n                await self._processor.run(lambda _: self._commit(processed, tenure))\n        except InDoubt as doubt:\n",
+        "worker/stream/commits.py",
+        "            await self._thread.run(lambda: self._commit(processed, tenure))\n        except InDoubt as doubt:\n",
+        "            try:\n                await self._thread.run(lambda: self._commit(processed, tenure))\n            except InDoubt:\n                await self._thread.run(lambda: self._commit(processed, tenure))\n        except InDoubt as doubt:\n",
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
@@ -328,9 +370,9 @@ RULES = (
     ),
     Rule(
         "a doubt ends its micro-batch",
-        "worker/stream/delivery.py",
-        "                if processed is None:\n                    return False\n",
-        "                if processed is None:\n                    break\n",
+        "worker/stream/commits.py",
+        "            self._commit.settled(processed, happened)\n            return False\n",
+        "            self._commit.settled(processed, happened)\n            return True\n",
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
@@ -460,6 +502,13 @@ RULES = (
         ("tests/stream/test_gate.py",),
     ),
     Rule(
+        "the gate: a commit writes under the assignment that it was made under",
+        "worker/stream/commit.py",
+        "self._gate.write(tenure.epoch, partition",
+        "self._gate.write(0, partition",
+        ("tests/stream/test_delivery.py",),
+    ),
+    Rule(
         "rows and offset are one atomic batch",
         "worker/stream/gate.py",
         "            batch = {**changes, OFFSET_KEY: str(last_offset).encode()}\n",
@@ -581,9 +630,16 @@ RULES = (
     Rule(
         "a summary is that of the last commit",
         "worker/processing/summaries.py",
-        "None if key in self._touched else self._cache.peek(key)",
-        "self._cache.peek(key)",
-        ("tests/processing/test_summaries.py",),
+        "is_ahead = key in self._touched or key in self._waiting",
+        "is_ahead = key in self._waiting",
+        ("tests/processing/test_ahead.py",),
+    ),
+    Rule(
+        "a summary is not that of what waits for its commit",
+        "worker/processing/summaries.py",
+        "is_ahead = key in self._touched or key in self._waiting",
+        "is_ahead = key in self._touched",
+        ("tests/processing/test_ahead.py",),
     ),
     Rule(
         "a summary that a commit overtook is not kept",
@@ -784,8 +840,8 @@ RULES = (
     Rule(
         "end: a rebalance ends it between two of its transactions",
         "worker/stream/delivery.py",
-        "        while not self._is_past(batch):\n            processed",
-        "        while True:\n            processed",
+        "                return processed is not None\n",
+        "                return True\n",
         ("tests/stream/test_delivery.py::test_a_rebalance_ends_an_end_between_two_of_its_transactions",),
     ),
     Rule(

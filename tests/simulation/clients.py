@@ -347,8 +347,9 @@ class File:
 class Database:
     """An open database; of no use to anyone once it is closed, as RocksDB's."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, call: Callable[[str, Callable[[], Any]], Any]) -> None:
         self._file: File | None = file
+        self._call = call
 
     @property
     def file(self) -> File:
@@ -363,7 +364,7 @@ class Database:
 
     def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Rows in order."""
-        return self.file.rows.scan(prefix, start)
+        return self._call("scan", lambda: self.file.rows.scan(prefix, start))
 
     def close(self) -> None:
         """Nobody may use it any more."""
@@ -387,17 +388,17 @@ class Databases:
     def open(self, partition: int) -> Database:
         """Made where it is missing."""
         if partition not in self._databases:
-            self._databases[partition] = Database(self.disk.setdefault(partition, File()))
+            self._databases[partition] = Database(self.disk.setdefault(partition, File()), self._process.call)
         return self._databases[partition]
 
     rows = open
 
     @contextmanager
-    def look(self, partition: int, within: bytes) -> Iterator[Database]:
-        """Nothing is written while someone looks: a fiber is parked between rows at no point."""
+    def look(self, partition: int, within: bytes) -> Iterator[MemoryRows]:
+        """Nothing is written while someone looks, and nothing happens to who does."""
         if partition not in self._databases:
             raise NotOpen
-        yield self._databases[partition]
+        yield self._databases[partition].file.rows
 
     def write(self, partition: int, changes: Mapping[bytes, bytes | None]) -> None:
         """All of them."""

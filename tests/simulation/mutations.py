@@ -22,7 +22,9 @@ from worker.processing.partitions import Partitions
 from worker.processing.processor import Processor
 from worker.processing.summaries import Summaries
 from worker.state.keys import APPLIED
+from worker.state.overlay import Overlay
 from worker.stream.commit import Commit
+from worker.stream.commits import Commits
 from worker.stream.consumer import GuardedConsumer
 from worker.stream.delivery import Delivery
 from worker.stream.ending import Ending
@@ -62,6 +64,25 @@ def changelog_offset_before_its_rows() -> AbstractContextManager[Any]:
 def what_is_under_way_told() -> AbstractContextManager[Any]:
     """Who asks for a summary while events are ranked sees what is not committed."""
     return patch.object(Summaries, "touch", lambda self, key: None)
+
+
+def what_waits_for_its_commit_told() -> AbstractContextManager[Any]:
+    """Who asks for a summary sees what is processed, though its commit is under way."""
+    return patch.object(Summaries, "processed", lambda self, touched: self._touched.clear())
+
+
+def rows_on_their_way_not_seen() -> AbstractContextManager[Any]:
+    """What is processed while something is committed is processed on top of the rows before that."""
+    return patch.object(Overlay, "add", lambda self, changes: None)
+
+
+def sent_before_what_comes_before_it() -> AbstractContextManager[Any]:
+    """A transaction is begun as soon as its micro-batch is processed, whatever became of the one before."""
+
+    async def at_once(self: Any) -> None:
+        """Nothing is waited for."""
+
+    return patch.object(Commits, "over", at_once)
 
 
 def no_seek_back_after_a_dropped_fetch() -> AbstractContextManager[Any]:
@@ -327,6 +348,9 @@ MUTATIONS: dict[str, Mutation] = {
         local_rows_before_the_transaction,
         changelog_offset_before_its_rows,
         what_is_under_way_told,
+        what_waits_for_its_commit_told,
+        rows_on_their_way_not_seen,
+        sent_before_what_comes_before_it,
         no_seek_back_after_a_dropped_fetch,
         every_jump_believed,
         membership_read_live,
@@ -365,6 +389,9 @@ FOCUS = {
     "old_local_state_believed": "absence",
     "takeover_of_what_is_committed_by_then": "zombie",
     "membership_read_live": "zombie",
+    "what_waits_for_its_commit_told": "arm",
+    "rows_on_their_way_not_seen": "arm",
+    "sent_before_what_comes_before_it": "arm",
     "failed_commits_passed_over": "arm",
     "doubtful_commits_retried": "arm",
     "doubts_not_decided": "arm",

@@ -21,6 +21,7 @@ POINTS = {
     "offsets": 1,
     "commit": 1,
     "write": 2,
+    "scan": 3,
     "fetch": 2,
     "hand over": 1,
     "committed": 1,
@@ -29,7 +30,7 @@ POINTS = {
     "ids": 1,
 }
 """Where a process can be struck, and how often it may pass there first."""
-WEIGHTS = {"commit": 4, "offsets": 3, "write": 4, "read": 2, "flush": 2, "fetch": 2}
+WEIGHTS = {"commit": 4, "offsets": 3, "write": 4, "read": 2, "flush": 2, "fetch": 2, "scan": 4}
 
 
 MOVES = (

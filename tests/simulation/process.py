@@ -32,7 +32,7 @@ from worker.stream.consumer import GuardedConsumer
 from worker.stream.ending import Ending
 from worker.stream.table import CommittedTable
 
-BUFFERED = 2
+BUFFERED = 1
 """Micro-batches that wait for the agent."""
 BACKGROUND = ("fetch", "standby", "ending")
 """Fibers that never end."""
@@ -57,7 +57,7 @@ CODES = (
     KafkaError.UNKNOWN,
 )
 """With what a call fails, or is answered that nobody leads."""
-FATAL = ("fetch", "hand over")
+FATAL = ("fetch", "hand over", "scan")
 """Calls that a cluster does not fail: where they do, the process may end."""
 T = TypeVar("T")
 
@@ -185,6 +185,7 @@ class Process:
         self.on_end: Callable[[], None] = lambda: None
         self.tell: Callable[[str], None] = lambda _: None
         self.buffer: deque[Any] = deque()
+        self.unacknowledged = 0  # micro-batches that the agent has begun
         self.core: list[Counters] = []
         self.seen = seen
         self._suspended = True
@@ -315,7 +316,11 @@ class Process:
         return not self.buffer and all(fiber.done or fiber.name in BACKGROUND for fiber in self.fibers)
 
     async def _deliver(self) -> None:
-        await self.worker.delivery.deliver(self.buffer.popleft())
+        self.unacknowledged += 1
+        await self.worker.delivery.deliver(self.buffer.popleft(), self._acknowledge)
+
+    async def _acknowledge(self) -> None:
+        self.unacknowledged -= 1
 
     async def _take(self, message: Any) -> None:
         """Put a micro-batch into the agent's buffer: held back while the flow is suspended, dropped when it is cleared."""
@@ -359,7 +364,7 @@ class Process:
         self.consumer.pause_partitions(self.thread.assigned)
         self._suspended = True
         self.buffer.clear()
-        Fiber.wait_while(lambda: self._is_busy("agent"))
+        Fiber.wait_while(lambda: self.unacknowledged > 0)
 
     async def _assign(self) -> None:
         """Take what was given: close and open databases; then restore, while the coordinator goes on."""
@@ -429,7 +434,7 @@ class Process:
     async def _stop(self) -> None:
         Fiber.wait_while(lambda: self._is_busy("coordinator", "start"))
         self.consumer.stop_flow()
-        Fiber.wait_while(lambda: self._is_busy("agent"))
+        Fiber.wait_while(lambda: self.unacknowledged > 0)
         await self.worker.takeover.let_go()
         self.broker.group.leave(self.member_id)
         self.dead = True

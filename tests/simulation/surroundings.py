@@ -104,22 +104,6 @@ class Admin:
 # -- one event loop for all of a process: what is awaited runs at once, or its fiber is parked -------------------------
 
 
-class _Task:
-    """Begins when it is waited for."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._coroutine = coroutine
-        self.begun = False
-        self.done = False
-
-    def run(self) -> None:
-        self.begun = True
-        try:
-            drive(self._coroutine)
-        finally:
-            self.done = True
-
-
 class _Lock:
     """A lock that parks who waits for it."""
 
@@ -205,14 +189,13 @@ class Threads:
         """At once: whatever blocks in it parks the fiber."""
         return work()
 
-    def task(self, coroutine: Coroutine[Any, Any, None]) -> _Task:
-        """Begins when it is waited for."""
-        return _Task(coroutine)
+    def task(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Fiber:
+        """One more fiber; it begins whenever the scheduler comes to it."""
+        assert Fiber.current is not None
+        return Fiber(name, lambda: drive(work()), Fiber.current.siblings)
 
-    async def ended(self, task: _Task) -> None:
-        """Run it, or wait until whoever runs it is done."""
-        if not task.begun:
-            task.run()
+    async def ended(self, task: Fiber) -> None:
+        """Wait until it is done."""
         Fiber.wait_while(lambda: not task.done)
 
 

@@ -83,7 +83,7 @@ def test_a_zombie_that_wakes_in_its_commit_is_refused() -> None:
     story = _zombie(seconds=16)
     assert "w1 call: commit" in story
     thawed = story.index("-- thaw()")
-    assert "w0 recovery: write" in story[thawed:]
+    assert "w0 takeover: write" in story[thawed:]
     assert not any(" ended" in line for line in story)
 
 
@@ -91,7 +91,7 @@ def test_a_zombie_in_time_is_waited_for() -> None:
     """The same, but it wakes before its transaction runs out: it commits, and the successor has nothing left to do."""
     story = _zombie(seconds=0)
     assert "w1 call: commit" not in story
-    assert "w0 agent: write" in story
+    assert "w0 commit: write" in story
 
 
 def _zombie(seconds: int) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.stream import End, Group, Ids, die
+from tests.harness.stream import End, Group, Ids, WatchedThreads, die
 from worker.errors import Crash, Fenced, InDoubt
 from worker.events import Message, Record
 from worker.kafka.membership import Membership
@@ -22,6 +22,7 @@ from worker.state import FingerprintMismatch
 from worker.stream.assignment import Assignment, Tenure
 from worker.stream.bounded import Ledger, NoLedger
 from worker.stream.commit import Commit
+from worker.stream.commits import Commits
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
 from worker.stream.journal import Journal
@@ -47,6 +48,8 @@ class Rig:
     ) -> None:
         self.log: list[Any] = []
         self.notes: list[dict[int, str]] = []  # of each transaction
+        self.epochs: list[int] = []  # under which rows were written
+        self.done: list[MicroBatch] = []
         self.left: dict[int, int] = {}  # by partition, transactions of its end that are left
         self.takes = takes  # records that the processor takes at once
         self.failures: dict[str, Exception] = {}
@@ -65,33 +68,52 @@ class Rig:
             input=SimpleNamespace(topic="in"), changelog=SimpleNamespace(topic="changelog"), ids=self.ids
         )
         producer: Any = SimpleNamespace(commit=self._transaction)
-        gate: Any = SimpleNamespace(write=self._write)
+        gate: Any = SimpleNamespace(write=lambda *given: self.write_step(*given))
         processor: Any = self
-        surroundings = Surroundings(clients=None, databases=None, die=die)  # type: ignore[arg-type]
+        self.threads = WatchedThreads()
+        surroundings = Surroundings(
+            clients=None,  # type: ignore[arg-type]
+            databases=None,  # type: ignore[arg-type]
+            threads=self.threads,
+            die=die,
+        )
         self.assignment = Assignment(surroundings.clock, Journal(surroundings.clock, 2))
         settings: Any = SimpleNamespace(input_topic="in", batch_size=batch_events, batch_bytes=batch_bytes)
         settlement: Any = SimpleNamespace(
             settle=self._settle, nothing_open=lambda: self._note("nothing open")
         )
+        commit = Commit(
+            producer,
+            logs,
+            self.group,
+            gate,
+            processor,
+            self.metrics,
+            DeadLetterLog(surroundings.threads),
+            surroundings.clock,
+            ledger,
+        )
         self.delivery = Delivery(
             settings,
             self.assignment,
-            ProcessorThread(processor, surroundings.threads.in_order("delivery")),
-            Commit(
-                producer,
-                logs,
-                self.group,
-                gate,
-                processor,
-                self.metrics,
-                DeadLetterLog(surroundings.threads),
-                surroundings.clock,
-                ledger,
-            ),
-            settlement,
+            ProcessorThread(processor, surroundings.threads.in_order("processing")),
+            Commits(commit, settlement, self.assignment, surroundings),
             self.metrics.observe_limit,
             surroundings,
         )
+
+    async def deliver(self, batch: MicroBatch) -> None:
+        """Deliver it, and wait until nothing of it is under way any more, or the process has ended."""
+        await self.begin(batch)
+        await self.threads.all_ended()
+
+    async def begin(self, batch: MicroBatch) -> None:
+        """Deliver it, until the next one may come."""
+
+        async def done() -> None:
+            self.done.append(batch)
+
+        await self.delivery.deliver(batch, done)
 
     def _note(self, what: str, *details: Any) -> None:
         self.log.append((what, *details) if details else what)
@@ -142,13 +164,21 @@ class Rig:
         assert (list(messages), changelog, input_topic) == ([MESSAGE], "changelog", "in")
         if self.blocked:
             self.blocked.wait(PATIENCE_SECONDS)
+        self.transaction_step()
+        if "answer" in self.failures:
+            raise self.failures["answer"]
         return {p: 100 + p for p, changes in rows.items() if changes}
 
-    def _write(self, partition: int, changes: Any, last_offset: int) -> None:
+    def transaction_step(self) -> None:
+        """What a transaction waits for, and what it is answered."""
+
+    def write_step(self, epoch: int, partition: int, changes: Any, last_offset: int) -> None:
+        self.epochs.append(epoch)
         self._note("write", partition, dict(changes), last_offset)
 
     async def _settle(self, doubt: InDoubt, next_offsets: Mapping[int, int]) -> bool:
         self._note("settle", str(doubt), dict(next_offsets))
+        self.assignment.suspend(str(doubt))
         return self.settles()
 
     def take_over(self, **starts: int) -> None:
@@ -161,6 +191,10 @@ class Rig:
         """The takeover that settles a doubt has ended, under the same membership."""
         self.take_over(**starts)
         self.assignment.epoch += 1
+
+    def transactions(self) -> list[dict[int, int]]:
+        """The offsets of all that were begun, in order."""
+        return [entry[1] for entry in self.log if entry[0] == "transaction"]
 
     def steps(self, *names: str) -> list[str]:
         """What was done, in order; only these, where any are named."""
@@ -198,7 +232,7 @@ async def test_what_is_committed_is_noted_beside_its_offsets_and_then_the_ledger
     ledger = NotingLedger()
     rig = Rig(ledger=ledger)
     rig.take_over(p0=5, p1=8)
-    await rig.delivery.deliver(batch((0, 5), (1, 8), starts={0: 5, 1: 8}))
+    await rig.deliver(batch((0, 5), (1, 8), starts={0: 5, 1: 8}))
     assert rig.notes == [{0: "note 1", 1: "note 1"}]
     assert ledger.told == [({0: 6, 1: 9}, {0: "note 1", 1: "note 1"})]
 
@@ -209,7 +243,7 @@ async def test_what_is_not_committed_is_no_matter_of_the_ledger_s() -> None:
     rig = Rig(ledger=ledger)
     rig.take_over(p0=5)
     rig.failures = {"transaction": InDoubt("no answer")}
-    await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+    await rig.deliver(batch((0, 5), starts={0: 5}))
     assert ledger.told == []
 
 
@@ -220,17 +254,14 @@ async def test_a_partition_is_finished_after_its_last_records_in_as_many_transac
     rig.left = {1: 3}
     last = batch((0, 5), (1, 8), starts={0: 5, 1: 8})
     last = MicroBatch(last.records, last.starts, {0: 6, 1: 12}, last.tenure, frozenset({1}))
-    await rig.delivery.deliver(last)
-    assert [entry for entry in rig.log if entry[0] in ("process", "finish", "transaction")] == [
+    await rig.deliver(last)
+    assert [entry for entry in rig.log if entry[0] in ("process", "finish")] == [
         ("process", [(0, 5), (1, 8)]),
-        ("transaction", {0: 6, 1: 9}, MEMBER),
         ("finish", 1, 12),
-        ("transaction", {1: 11}, MEMBER),
         ("finish", 1, 12),
-        ("transaction", {1: 11}, MEMBER),
         ("finish", 1, 12),
-        ("transaction", {1: 12}, MEMBER),
     ]
+    assert rig.transactions() == [{0: 6, 1: 9}, {1: 11}, {1: 11}, {1: 12}]
     assert rig.assignment.positions == {0: 6, 1: 12}
 
 
@@ -238,7 +269,7 @@ async def test_a_partition_is_finished_after_its_last_records_in_as_many_transac
 async def test_partitions_without_records_are_finished_each_by_itself() -> None:
     rig = Rig()
     rig.take_over(p0=5, p1=8)
-    await rig.delivery.deliver(MicroBatch((), {1: 8, 0: 5}, {1: 8, 0: 7}, NOW, frozenset({0, 1})))
+    await rig.deliver(MicroBatch((), {1: 8, 0: 5}, {1: 8, 0: 7}, NOW, frozenset({0, 1})))
     assert [entry for entry in rig.log if entry[0] in ("process", "finish")] == [
         ("finish", 0, 7),
         ("finish", 1, 8),
@@ -251,7 +282,7 @@ async def test_an_end_that_does_not_follow_what_is_committed_ends_the_process() 
     rig = Rig()
     rig.take_over(p0=5)
     with pytest.raises(End):
-        await rig.delivery.deliver(MicroBatch((), {0: 6}, {0: 7}, NOW, frozenset({0})))
+        await rig.deliver(MicroBatch((), {0: 6}, {0: 7}, NOW, frozenset({0})))
     assert rig.steps() == []
 
 
@@ -267,8 +298,9 @@ async def test_a_rebalance_ends_an_end_between_two_of_its_transactions() -> None
         return {}
 
     rig.rows_of = revoke
-    await rig.delivery.deliver(MicroBatch((), {0: 5}, {0: 7}, NOW, frozenset({0})))
-    assert rig.steps("finish", "transaction") == ["finish", "transaction", "finish", "transaction"]
+    await rig.deliver(MicroBatch((), {0: 5}, {0: 7}, NOW, frozenset({0})))
+    assert rig.steps("finish") == ["finish", "finish"]
+    assert rig.transactions() == [{0: 6}]
     assert rig.assignment.positions == {0: 5}
 
 
@@ -277,11 +309,9 @@ async def test_a_doubt_about_an_end_is_settled_and_the_rest_is_for_who_takes_ove
     rig = Rig()
     rig.take_over(p0=5, p1=8)
     rig.failures = {"transaction": InDoubt("no answer")}
-    await rig.delivery.deliver(MicroBatch((), {0: 5, 1: 8}, {0: 7, 1: 8}, NOW, frozenset({0, 1})))
-    assert [entry for entry in rig.log if entry[0] in ("finish", "settle")] == [
-        ("finish", 0, 7),
-        ("settle", "no answer", {0: 7}),
-    ]
+    await rig.deliver(MicroBatch((), {0: 5, 1: 8}, {0: 7, 1: 8}, NOW, frozenset({0, 1})))
+    assert [entry for entry in rig.log if entry[0] == "settle"] == [("settle", "no answer", {0: 7})]
+    assert rig.transactions() == [{0: 7}]
 
 
 # -- the order --------------------------------------------------------------------------------------------------------
@@ -291,7 +321,7 @@ async def test_a_doubt_about_an_end_is_settled_and_the_rest_is_for_who_takes_ove
 async def test_process_then_transaction_then_local_rows_then_caches() -> None:
     rig = Rig()
     rig.take_over(p0=5, p1=8)
-    await rig.delivery.deliver(batch((0, 5), (0, 6), (1, 9), starts={0: 5, 1: 8}))
+    await rig.deliver(batch((0, 5), (0, 6), (1, 9), starts={0: 5, 1: 8}))
     assert rig.log == [
         ("process", [(0, 5), (0, 6), (1, 9)]),
         ("transaction", {0: 7, 1: 10}, MEMBER),
@@ -316,7 +346,7 @@ async def test_a_transaction_that_failed_without_a_doubt_ends_the_process_and_wr
     rig.take_over(p0=5)
     rig.failures = {"transaction": failure}
     with pytest.raises(End) as end:
-        await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+        await rig.deliver(batch((0, 5), starts={0: 5}))
     assert end.value.cause is failure
     assert rig.steps() == ["process", "transaction"]
     assert rig.assignment.positions == {0: 5}
@@ -326,12 +356,12 @@ async def test_a_transaction_that_failed_without_a_doubt_ends_the_process_and_wr
 async def test_another_fingerprint_in_the_group_refuses_the_commit() -> None:
     rig = Rig()
     rig.take_over(p0=5)
-    await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+    await rig.deliver(batch((0, 5), starts={0: 5}))
     assert rig.group.calls == ["check", "agreed"]  # from here on everybody else finds this one
     rig.log.clear()
     rig.group.refusal = FingerprintMismatch({"k": ("5", "6")})
     with pytest.raises(End) as end:
-        await rig.delivery.deliver(batch((0, 6), starts={0: 6}))
+        await rig.deliver(batch((0, 6), starts={0: 6}))
     assert end.value.cause is rig.group.refusal
     assert rig.steps() == ["process", "transaction"]
     assert rig.group.calls[2:] == ["check"]
@@ -344,7 +374,7 @@ async def test_a_failure_of_any_step_ends_the_process(step: str) -> None:
     rig.take_over(p0=5)
     rig.failures = {step: RuntimeError("unexpected")}
     with pytest.raises(End) as end:
-        await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+        await rig.deliver(batch((0, 5), starts={0: 5}))
     assert end.value.cause is rig.failures[step]
     assert rig.steps()[-1] == step
 
@@ -354,7 +384,7 @@ async def test_a_partition_without_rows_is_not_written() -> None:
     rig = Rig()
     rig.take_over(p0=5, p1=8)
     rig.rows_of = lambda partition: {b"row": None} if partition else {}
-    await rig.delivery.deliver(batch((0, 5), (1, 8), starts={0: 5, 1: 8}))
+    await rig.deliver(batch((0, 5), (1, 8), starts={0: 5, 1: 8}))
     assert [step for step in rig.log if step[0] == "write"] == [("write", 1, {b"row": None}, 101)]
 
 
@@ -368,13 +398,199 @@ async def test_the_event_loop_goes_on_meanwhile(step: str) -> None:
     if step == "process":
         process = rig.process
         rig.process = lambda records: (rig.blocked.wait(PATIENCE_SECONDS), process(records))[1]  # type: ignore[method-assign, union-attr]
-    running = asyncio.ensure_future(rig.delivery.deliver(batch((0, 5), starts={0: 5})))
+    running = asyncio.ensure_future(rig.deliver(batch((0, 5), starts={0: 5})))
     for _ in range(20):
         await asyncio.sleep(0.001)
     assert not running.done()
     assert rig.assignment.progress.is_busy
     rig.blocked.set()
     await running
+
+
+# -- the next one, while one is committed -----------------------------------------------------------------------------
+
+
+class Held:
+    """A step of the rig that goes on when it is told to, the first time; or with the end of its test."""
+
+    def __init__(self, rig: Rig, step: str) -> None:
+        self.reached, self._go_on = threading.Event(), threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self._original = getattr(rig, step)
+        setattr(rig, step, self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        result = self._original(*arguments)
+        if not self.reached.is_set():
+            self.reached.set()
+            while not (self._go_on.wait(0.02) or self._loop.is_closed()):
+                pass
+        return result
+
+    async def wait(self) -> None:
+        assert await asyncio.to_thread(self.reached.wait, PATIENCE_SECONDS)
+
+    def go_on(self) -> None:
+        self._go_on.set()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not is_so():
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("step", ["transaction_step", "write_step", "committed"])
+async def test_it_is_processed_meanwhile_and_sent_when_the_rows_of_the_one_before_are_stored(
+    step: str,
+) -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    held = Held(rig, step)
+    await rig.begin(batch((0, 5), starts={0: 5}))
+    await held.wait()
+    ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
+    await until(lambda: rig.steps("process") == ["process", "process"])
+    await asyncio.sleep(0.01)
+    assert rig.transactions() == [{0: 6}]
+    assert not ahead.done()  # so a third one does not come
+    assert (rig.done, rig.assignment.positions) == ([], {0: 5})
+    held.go_on()
+    await ahead
+    await rig.threads.all_ended()
+    assert rig.steps("transaction", "write", "caches") == ["transaction", "write", "caches"] * 2
+    assert rig.assignment.positions == {0: 7}
+    assert [one.ends for one in rig.done] == [{0: 6}, {0: 7}]
+    assert rig.epochs == [NOW.epoch, NOW.epoch]
+
+
+@pytest.mark.asyncio
+async def test_without_a_next_one_the_commit_begins_and_ends_by_itself() -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    await rig.begin(batch((0, 5), starts={0: 5}))
+    await until(lambda: bool(rig.done))
+    assert rig.assignment.positions == {0: 6}
+    assert not rig.assignment.progress.is_busy
+
+
+@pytest.mark.asyncio
+async def test_a_commit_under_way_is_work_for_the_watchdog() -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    held = Held(rig, "transaction_step")
+    await rig.begin(batch((0, 5), starts={0: 5}))
+    await held.wait()
+    assert rig.assignment.progress.is_busy
+    held.go_on()
+    await rig.threads.all_ended()
+    assert not rig.assignment.progress.is_busy
+
+
+@pytest.mark.asyncio
+async def test_what_is_ahead_when_the_group_takes_the_partitions_back_is_thrown_away() -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    held = Held(rig, "transaction_step")
+    await rig.begin(batch((0, 5), starts={0: 5}))
+    await held.wait()
+    ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
+    await until(lambda: rig.steps("process") == ["process", "process"])
+    rig.assignment.revoke()
+    late = asyncio.ensure_future(rig.begin(batch((0, 7), starts={0: 7})))
+    held.go_on()
+    await asyncio.gather(ahead, late)
+    await rig.threads.all_ended()
+    assert rig.transactions() == [{0: 6}]
+    assert rig.steps("process") == ["process", "process"]
+    assert rig.assignment.positions == {0: 6}  # what was committed, was
+    assert len(rig.done) == 3
+
+
+@pytest.mark.asyncio
+async def test_what_is_processed_when_the_group_takes_the_partitions_back_is_not_begun() -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    rig.rows_of = lambda partition: (rig.assignment.revoke(), {})[1]  # type: ignore[func-returns-value]
+    await rig.deliver(batch((0, 5), starts={0: 5}))
+    assert rig.steps() == ["process"]
+    assert (len(rig.done), rig.assignment.positions) == (1, {0: 5})
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_settled_here", [True, False])
+async def test_what_is_ahead_of_a_doubt_is_thrown_away(is_settled_here: bool) -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    held = Held(rig, "transaction_step")
+    rig.failures = {"answer": DOUBT}
+    if is_settled_here:
+        rig.settles = lambda: (rig.take_over_again(p0=6), True)[1]  # type: ignore[func-returns-value]
+    await rig.begin(batch((0, 5), starts={0: 5}))
+    await held.wait()
+    ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
+    await until(lambda: rig.steps("process") == ["process", "process"])
+    held.go_on()
+    await ahead
+    await rig.threads.all_ended()
+    assert rig.transactions() == [{0: 6}]
+    assert rig.assignment.positions == {0: 6 if is_settled_here else 5}
+    assert len(rig.done) == 2
+    if is_settled_here:
+        rig.failures = {}
+        await rig.deliver(batch((0, 6), starts={0: 6}, tenure=Tenure(NOW.epoch + 1, MEMBER)))
+        assert rig.transactions() == [{0: 6}, {0: 7}]
+
+
+@pytest.mark.asyncio
+async def test_before_a_failure_ahead_ends_the_process_the_commit_under_way_is_seen_through() -> None:
+    """Else its transaction stays open, and all readers wait."""
+    rig = Rig()
+    rig.take_over(p0=5)
+    held = Held(rig, "transaction_step")
+    await rig.begin(batch((0, 5), starts={0: 5}))
+    await held.wait()
+    rig.failures = {"process": RuntimeError("unexpected")}
+    ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
+    await until(lambda: rig.steps("process") == ["process", "process"])
+    await asyncio.sleep(0.01)
+    assert not ahead.done()
+    held.go_on()
+    with pytest.raises(End) as end:
+        await ahead
+    assert end.value.cause is rig.failures["process"]
+    assert rig.steps("write", "caches") == ["write", "caches"]
+
+
+@pytest.mark.asyncio
+async def test_of_what_is_ahead_of_a_commit_that_ends_the_process_nothing_is_sent() -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    held = Held(rig, "transaction_step")
+    rig.failures = {"answer": Crash("refused")}
+    await rig.begin(batch((0, 5), starts={0: 5}))
+    await held.wait()
+    ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
+    await until(lambda: rig.steps("process") == ["process", "process"])
+    held.go_on()
+    with pytest.raises(End):
+        await ahead
+    assert rig.transactions() == [{0: 6}]
+
+
+@pytest.mark.asyncio
+async def test_what_is_ahead_follows_what_is_not_committed_yet() -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    held = Held(rig, "transaction_step")
+    await rig.begin(batch((0, 5), starts={0: 5}))
+    await held.wait()
+    gap = asyncio.ensure_future(rig.begin(batch((0, 7), starts={0: 7})))
+    with pytest.raises(End) as end:
+        await gap
+    held.go_on()
+    assert "begins at 7, not 6" in str(end.value.cause)
 
 
 # -- the guard --------------------------------------------------------------------------------------------------------
@@ -394,7 +610,7 @@ async def test_a_micro_batch_of_another_tenure_is_dropped(tenure: Tenure) -> Non
     """It will be read again by its new owner, perhaps this very worker."""
     rig = Rig()
     rig.take_over(p0=5)
-    await rig.delivery.deliver(batch((0, 99), starts={0: 99}, tenure=tenure))
+    await rig.deliver(batch((0, 99), starts={0: 99}, tenure=tenure))
     assert rig.log == []
     assert rig.assignment.positions == {0: 5}
 
@@ -411,8 +627,9 @@ async def test_a_rebalance_ends_a_micro_batch_between_two_commits() -> None:
         rig.assignment.revoke()
 
     rig.committed = revoked  # type: ignore[method-assign]
-    await rig.delivery.deliver(batch((0, 5), (0, 6), (0, 7), starts={0: 5}))
-    assert [entry[1] for entry in rig.log if entry[0] == "transaction"] == [{0: 6}]
+    await rig.deliver(batch((0, 5), (0, 6), (0, 7), starts={0: 5}))
+    assert rig.transactions() == [{0: 6}]
+    assert rig.assignment.positions == {0: 5}
 
 
 @pytest.mark.asyncio
@@ -420,10 +637,10 @@ async def test_a_rebalance_ends_a_micro_batch_between_two_commits() -> None:
 async def test_a_micro_batch_that_does_not_follow_the_last_one_ends_the_process(start: int) -> None:
     rig = Rig()
     rig.take_over(p0=3, p1=1)
-    await rig.delivery.deliver(batch((0, 4), starts={0: 3}))
+    await rig.deliver(batch((0, 4), starts={0: 3}))
     rig.log.clear()
     with pytest.raises(End) as end:
-        await rig.delivery.deliver(batch((1, 1), (0, start), starts={1: 1, 0: start}))
+        await rig.deliver(batch((1, 1), (0, start), starts={1: 1, 0: start}))
     assert isinstance(end.value.cause, Crash)
     assert f"begins at {start}, not 5" in str(end.value.cause)
     assert rig.log == []
@@ -433,8 +650,8 @@ async def test_a_micro_batch_that_does_not_follow_the_last_one_ends_the_process(
 async def test_a_gap_that_the_consumer_proved_is_no_break() -> None:
     rig = Rig()
     rig.take_over(p0=3)
-    await rig.delivery.deliver(batch((0, 90), starts={0: 3}))
-    await rig.delivery.deliver(batch((0, 95), starts={0: 91}))
+    await rig.deliver(batch((0, 90), starts={0: 3}))
+    await rig.deliver(batch((0, 95), starts={0: 91}))
     assert rig.assignment.positions == {0: 96}
 
 
@@ -443,7 +660,7 @@ async def test_a_partition_that_was_not_taken_over_ends_the_process() -> None:
     rig = Rig()
     rig.take_over(p0=3)
     with pytest.raises(End) as end:
-        await rig.delivery.deliver(batch((1, 0), starts={1: 0}))
+        await rig.deliver(batch((1, 0), starts={1: 0}))
     assert isinstance(end.value.cause, Crash)
 
 
@@ -460,7 +677,7 @@ async def test_a_doubt_is_settled_and_its_micro_batch_counts_only_if_it_happened
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}
     rig.settles = lambda: happened
-    await rig.delivery.deliver(batch((0, 5), (0, 6), starts={0: 5}))
+    await rig.deliver(batch((0, 5), (0, 6), starts={0: 5}))
     assert rig.log == [
         ("process", [(0, 5), (0, 6)]),
         ("transaction", {0: 7}, MEMBER),
@@ -478,14 +695,14 @@ async def test_a_doubt_ends_its_micro_batch_where_the_takeover_says(position: in
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}
     rig.settles = lambda: (rig.take_over_again(p0=position), position > 5)[1]  # type: ignore[func-returns-value]
-    await rig.delivery.deliver(batch((0, 5), (0, 6), (0, 7), starts={0: 5}))
+    await rig.deliver(batch((0, 5), (0, 6), (0, 7), starts={0: 5}))
     assert rig.steps("transaction") == ["transaction"]
     assert rig.assignment.positions == {0: position}
     rig.failures = {}
-    await rig.delivery.deliver(batch((0, 5), (0, 6), (0, 7), starts={0: 5}))  # of before: dropped
+    await rig.deliver(batch((0, 5), (0, 6), (0, 7), starts={0: 5}))  # of before: dropped
     assert rig.steps("transaction") == ["transaction"]
     again = Tenure(NOW.epoch + 1, MEMBER)
-    await rig.delivery.deliver(batch((0, 7), starts={0: position}, tenure=again))
+    await rig.deliver(batch((0, 7), starts={0: position}, tenure=again))
     assert rig.assignment.positions == {0: 8}
 
 
@@ -495,7 +712,7 @@ async def test_a_doubt_while_the_group_takes_the_partitions_back_leaves_them_to_
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}
     rig.settles = lambda: bool(rig.assignment.revoke())  # type: ignore[func-returns-value]
-    await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+    await rig.deliver(batch((0, 5), starts={0: 5}))
     assert rig.assignment.positions == {0: 5}
     assert rig.steps("write", "caches", "observe", "nothing open") == []
 
@@ -507,7 +724,7 @@ async def test_a_doubt_that_cannot_be_settled_ends_the_process(cause: Exception)
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT, "settle": cause}
     with pytest.raises(End) as end:
-        await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+        await rig.deliver(batch((0, 5), starts={0: 5}))
     assert end.value.cause is cause
 
 
@@ -518,7 +735,7 @@ async def test_a_doubt_is_no_progress() -> None:
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}
     rig.assignment.progress.at = 0.0
-    await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+    await rig.deliver(batch((0, 5), starts={0: 5}))
     assert rig.assignment.progress.at == 0.0
     assert not rig.assignment.progress.is_busy
 
@@ -530,13 +747,13 @@ async def test_a_doubt_is_no_progress() -> None:
 async def test_a_micro_batch_is_committed_in_parts_of_limited_bytes() -> None:
     rig = Rig(batch_bytes=250)
     rig.take_over(p0=0)
-    await rig.delivery.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}, size=100))
+    await rig.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}, size=100))
     assert [step[1] for step in rig.log if step[0] == "process"] == [
         [(0, 0), (0, 1)],
         [(0, 2), (0, 3)],
         [(0, 4)],
     ]
-    assert [step[1] for step in rig.log if step[0] == "transaction"] == [{0: 2}, {0: 4}, {0: 5}]
+    assert rig.transactions() == [{0: 2}, {0: 4}, {0: 5}]
 
 
 @pytest.mark.asyncio
@@ -554,32 +771,29 @@ async def test_what_is_beyond_a_limit_is_the_next_part_and_counted(
 ) -> None:
     rig = Rig(**limits)
     rig.take_over(p0=0)
-    await rig.delivery.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}, size=100))
+    await rig.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}, size=100))
     assert [len(step[1]) for step in rig.log if step[0] == "process"] == parts
     assert [step[1] for step in rig.log if step[0] == "limit"] == ([hit] if hit else [])
 
 
 @pytest.mark.asyncio
-async def test_what_the_processor_left_is_processed_after_the_commit_of_what_it_took() -> None:
+async def test_what_the_processor_left_is_processed_next_and_committed_by_itself() -> None:
     rig = Rig(takes=2)
     rig.take_over(p0=0)
-    await rig.delivery.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}))
-    steps = [step for step in rig.log if step[0] in ("process", "transaction")]
-    assert steps == [
+    await rig.deliver(batch(*[(0, o) for o in range(5)], starts={0: 0}))
+    assert [step for step in rig.log if step[0] == "process"] == [
         ("process", [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4)]),
-        ("transaction", {0: 2}, MEMBER),
         ("process", [(0, 2), (0, 3), (0, 4)]),
-        ("transaction", {0: 4}, MEMBER),
         ("process", [(0, 4)]),
-        ("transaction", {0: 5}, MEMBER),
     ]
+    assert rig.transactions() == [{0: 2}, {0: 4}, {0: 5}]
 
 
 @pytest.mark.asyncio
 async def test_a_single_record_beyond_the_byte_limit_goes_alone() -> None:
     rig = Rig(batch_bytes=50)
     rig.take_over(p0=0)
-    await rig.delivery.deliver(batch((0, 0), (0, 1), starts={0: 0}, size=100))
+    await rig.deliver(batch((0, 0), (0, 1), starts={0: 0}, size=100))
     assert [step[1] for step in rig.log if step[0] == "process"] == [[(0, 0)], [(0, 1)]]
 
 
@@ -589,7 +803,7 @@ async def test_a_topic_made_anew_in_mid_flight_ends_the_process_before_the_commi
     rig.take_over(p0=5)
     rig.ids.failure = Crash("created again")
     with pytest.raises(End) as end:
-        await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+        await rig.deliver(batch((0, 5), starts={0: 5}))
     assert end.value.cause is rig.ids.failure
     assert rig.steps() == ["process", "transaction"]
 
@@ -599,5 +813,5 @@ async def test_every_commit_is_progress() -> None:
     rig = Rig(takes=1)
     rig.take_over(p0=5)
     rig.assignment.progress.at = 0.0
-    await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+    await rig.deliver(batch((0, 5), starts={0: 5}))
     assert rig.assignment.progress.at > 0

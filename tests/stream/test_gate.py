@@ -39,11 +39,13 @@ def stored(parts: Parts, partition: int = 0) -> tuple[dict[bytes, bytes], int]:
 
 def test_rows_and_their_changelog_offset_are_one_write(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     hold(parts)
-    parts.gate.write(0, {b"gone": b"1"}, 3)
+    parts.gate.write(parts.assignment.epoch, 0, {b"gone": b"1"}, 3)
     writes: list[Any] = []
     write = parts.databases.write
     monkeypatch.setattr(parts.databases, "write", lambda *batch: (writes.append(batch), write(*batch)))
-    parts.gate.write(0, {b"a": b"1", b"gone": None, b"": b"empty key", b"empty value": b""}, 9)
+    parts.gate.write(
+        parts.assignment.epoch, 0, {b"a": b"1", b"gone": None, b"": b"empty key", b"empty value": b""}, 9
+    )
     assert len(writes) == 1
     assert stored(parts) == ({b"a": b"1", b"": b"empty key", b"empty value": b""}, 9)
     assert parts.databases.rows(0).get(b"a") == b"1"
@@ -51,8 +53,8 @@ def test_rows_and_their_changelog_offset_are_one_write(parts: Parts, monkeypatch
 
 def test_partitions_are_apart(parts: Parts) -> None:
     hold(parts, 0), hold(parts, 1)
-    parts.gate.write(0, {b"a": b"0"}, 5)
-    parts.gate.write(1, {b"a": b"1"}, 2)
+    parts.gate.write(parts.assignment.epoch, 0, {b"a": b"0"}, 5)
+    parts.gate.write(parts.assignment.epoch, 1, {b"a": b"1"}, 2)
     assert (stored(parts, 0), stored(parts, 1)) == (({b"a": b"0"}, 5), ({b"a": b"1"}, 2))
 
 
@@ -61,7 +63,7 @@ def test_the_gate_refuses_rows_for_a_partition_in_another_role(parts: Parts, rol
     if role:
         hold(parts, role=role)
     with pytest.raises(Crash, match="no longer active"):
-        parts.gate.write(0, {b"a": b"1"}, 1)
+        parts.gate.write(parts.assignment.epoch, 0, {b"a": b"1"}, 1)
     assert stored(parts) == ({}, -1)
 
 
@@ -77,15 +79,17 @@ def test_the_gate_refuses_rows_of_a_past_assignment(parts: Parts) -> None:
     past, parts.assignment.epoch = parts.assignment.epoch, parts.assignment.epoch + 1
     with pytest.raises(Crash, match="no longer"):
         parts.gate.apply(Role.ACTIVE, past, 0, {b"a": b"1"}, 1, after=0)
+    with pytest.raises(Crash, match="no longer"):
+        parts.gate.write(past, 0, {b"a": b"1"}, 1)
     assert stored(parts) == ({}, -1)
 
 
 @pytest.mark.parametrize("offset", [6, 7])
 def test_the_gate_refuses_to_go_back(parts: Parts, offset: int) -> None:
     hold(parts)
-    parts.gate.write(0, {b"a": b"1"}, 7)
+    parts.gate.write(parts.assignment.epoch, 0, {b"a": b"1"}, 7)
     with pytest.raises(Crash, match="go back"):
-        parts.gate.write(0, {b"a": b"2"}, offset)
+        parts.gate.write(parts.assignment.epoch, 0, {b"a": b"2"}, offset)
     assert stored(parts) == ({b"a": b"1"}, 7)
 
 
@@ -93,7 +97,7 @@ def test_the_gate_refuses_to_go_back(parts: Parts, offset: int) -> None:
 def test_the_gate_refuses_a_restore_from_before_what_is_stored(parts: Parts, after: int) -> None:
     """Its rows would be older than the stored ones, although its last offset is newer."""
     hold(parts)
-    parts.gate.write(0, {b"a": b"1"}, 7)
+    parts.gate.write(parts.assignment.epoch, 0, {b"a": b"1"}, 7)
     with pytest.raises(Crash, match="go back"):
         parts.gate.apply(Role.ACTIVE, parts.assignment.epoch, 0, {b"a": b"old"}, 9, after=after)
     parts.gate.apply(Role.ACTIVE, parts.assignment.epoch, 0, {b"a": b"2"}, 9, after=8)
@@ -114,8 +118,10 @@ def test_the_gate_lets_one_writer_through_at_a_time(parts: Parts, monkeypatch: p
 
     monkeypatch.setattr(parts.databases, "write", slow)
     writers = [
-        threading.Thread(target=parts.gate.write, args=(0, {b"a": b"1"}, 1)),
-        threading.Thread(target=lambda: (parts.gate.write(0, {b"a": b"2"}, 2), second.set())),
+        threading.Thread(target=parts.gate.write, args=(parts.assignment.epoch, 0, {b"a": b"1"}, 1)),
+        threading.Thread(
+            target=lambda: (parts.gate.write(parts.assignment.epoch, 0, {b"a": b"2"}, 2), second.set())
+        ),
     ]
     writers[0].start()
     assert entered.wait(PATIENCE_SECONDS)
@@ -158,10 +164,10 @@ def test_a_restore_starts_after_the_stored_offset_unless_the_log_says_otherwise(
     """Local rows that do not belong to the log, or whose deletion may be compacted away, are wiped and rebuilt."""
     hold(parts)
     if stored_offset is not None:
-        parts.gate.write(0, {b"a": b"1"}, stored_offset)
+        parts.gate.write(parts.assignment.epoch, 0, {b"a": b"1"}, stored_offset)
     assert parts.gate.restore_start(0, LogBounds(low, high, horizon)) == start
     assert stored(parts) == (({b"a": b"1"}, stored_offset) if kept else ({}, -1))
-    parts.gate.write(0, {b"b": b"2"}, 60)  # a wiped database works again
+    parts.gate.write(parts.assignment.epoch, 0, {b"b": b"2"}, 60)  # a wiped database works again
     assert stored(parts)[1] == 60
 
 
@@ -179,7 +185,7 @@ def test_local_rows_of_another_changelog_of_the_name_are_wiped(
 ) -> None:
     hold(parts)
     parts.logs.ids.told = {CHANGELOG: written_under}
-    parts.gate.write(0, {b"a": b"1"}, 20)
+    parts.gate.write(parts.assignment.epoch, 0, {b"a": b"1"}, 20)
     parts.logs.ids.told = {CHANGELOG: found}
     assert parts.gate.restore_start(0, LogBounds(0, 50, 0)) == (21 if kept else 0)
     assert stored(parts) == (({b"a": b"1"}, 20) if kept else ({}, -1))
@@ -189,7 +195,7 @@ def test_the_changelogs_id_goes_with_its_offset_and_is_kept_where_nobody_tells(p
     hold(parts)
     for told, kept in (("", None), ("one", b"one"), ("", b"one"), ("two", b"two")):
         parts.logs.ids.told = {CHANGELOG: told}
-        parts.gate.write(0, {}, parts.gate.stored_offset(0) + 1)
+        parts.gate.write(parts.assignment.epoch, 0, {}, parts.gate.stored_offset(0) + 1)
         assert parts.databases.rows(0).get(CHANGELOG_ID_KEY) == kept
 
 

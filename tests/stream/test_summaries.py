@@ -46,7 +46,7 @@ class Site:
         self.open = {0}
         self.rows: dict[int, Rows] = dict(self.driver.rows)
         threads = RealThreads()
-        self.thread = ProcessorThread(self.driver.processor, threads.in_order("delivery"))
+        self.thread = ProcessorThread(self.driver.processor, threads.in_order("processing"))
         databases: Any = self
         self.reader = SummaryReader(self.driver.processor.summaries, databases, threads, die)
 

@@ -171,7 +171,7 @@ async def test_what_was_restored_goes_on_under_the_next_assignment(rig: Rig) -> 
     old = rig.readers[0]
     await rig.takeover.let_go()
     with pytest.raises(Crash):
-        rig.gate.write(0, {b"late": b"1"}, 20)
+        rig.gate.write(rig.assignment.epoch, 0, {b"late": b"1"}, 20)
     await rig.recovered({0})
     with pytest.raises(Crash):
         old.apply(0, 10, {b"late": b"1"}, 20)

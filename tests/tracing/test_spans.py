@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from tests.harness.stream import WatchedThreads
 from worker.errors import InDoubt
 from worker.events import Message, Record
 from worker.kafka.membership import Membership
@@ -20,6 +21,7 @@ from worker.processing.processor import ProcessedBatch
 from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
+from worker.stream.commits import Commits
 from worker.stream.delivery import Delivery
 from worker.stream.journal import Journal
 from worker.stream.micro_batch import MicroBatch
@@ -49,19 +51,25 @@ class Site:
         self.exporter = InMemorySpanExporter()
         self.settings = Settings(input_topic="in", output_topic="out", dlq_topic="dead", instance_id="w-0")
         self.tracing = tracing or SpanTracing(self.settings, SimpleSpanProcessor(self.exporter))
-        surroundings = Surroundings(None, None, die=self._die, tracing=self.tracing)  # type: ignore[arg-type]
+        self.threads = WatchedThreads()
+        surroundings = Surroundings(
+            None,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]
+            threads=self.threads,
+            die=self._die,
+            tracing=self.tracing,
+        )
         self.assignment = Assignment(surroundings.clock, Journal(surroundings.clock, 2))
         self.published: list[Message] = []
         self.failure: Exception | None = None
         self._takes = takes
-        thread = ProcessorThread(self, surroundings.threads.in_order("delivery"))  # type: ignore[arg-type]
+        thread = ProcessorThread(self, surroundings.threads.in_order("processing"))  # type: ignore[arg-type]
         settlement: Any = SimpleNamespace(settle=self._settle, nothing_open=lambda: None)
         self._delivery = Delivery(
             self.settings,
             self.assignment,
             thread,
-            self,  # type: ignore[arg-type]
-            settlement,
+            Commits(self, settlement, self.assignment, surroundings),  # type: ignore[arg-type]
             lambda limit: None,
             surroundings,
         )
@@ -104,7 +112,14 @@ class Site:
         records = tuple(Record("in", one.partition, one.offset, 0, b"e", b"text") for one in fetched)
         contexts = self.tracing.contexts(fetched)
         batch = MicroBatch(records, {0: 0}, {0: len(records)}, tenure, contexts=contexts)
-        asyncio.run(self._delivery.deliver(batch))
+        asyncio.run(self._deliver(batch))
+
+    async def _deliver(self, batch: MicroBatch) -> None:
+        async def done() -> None:
+            """Nobody waits for it."""
+
+        await self._delivery.deliver(batch, done)
+        await self.threads.all_ended()
 
     def spans(self) -> Sequence[ReadableSpan]:
         return self.exporter.get_finished_spans()

@@ -116,7 +116,7 @@ class CachedEntity:
         return self._core
 
     def member(self, identifier: bytes) -> Member:
-        """A live sentence of the set, as of the last commit. Raises CorruptRow where it is not stored."""
+        """A live sentence of the set, as of the last micro-batch. Raises CorruptRow where it is not stored."""
         member = self.members.get(identifier)
         if member is None:
             member = Member.of(identifier, *self.rows.text_and_rating(identifier))
@@ -152,8 +152,8 @@ class CachedEntity:
             counters.add(now, self._counted)
             self._counted = now.copy()
 
-    def on_commit(self) -> None:
-        """The stored rows are up to date: give up what only bridged the time until then."""
+    def on_processed(self) -> None:
+        """What its rows tell is up to date: give up what only bridged the time until then."""
         if self._index is not None:
             self._index.on_commit()
         core_bytes = self._core.memory_bytes if self._core is not None else 0
@@ -161,7 +161,7 @@ class CachedEntity:
 
 
 class EntityCache:
-    """The entities in memory, least recently used first; bounded between micro-batches, by `on_commit`."""
+    """The entities in memory, least recently used first; bounded between micro-batches, by `on_processed`."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -194,13 +194,13 @@ class EntityCache:
         if entity is not None:
             self.memory_bytes -= entity.memory_bytes
 
-    def on_commit(self, touched: Iterable[EntityKey]) -> int:
-        """The rows of these entities are committed. Then evict until the limit holds, even the last used one; how many."""
+    def on_processed(self, touched: Iterable[EntityKey]) -> int:
+        """The rows of these entities are written. Then evict until the limit holds, even the last used one; how many."""
         for key in touched:
             entity = self._entities.get(key)
             if entity is not None:
                 before = entity.memory_bytes
-                entity.on_commit()
+                entity.on_processed()
                 self.memory_bytes += entity.memory_bytes - before
         evicted = 0
         while self.memory_bytes > self.limit_bytes:

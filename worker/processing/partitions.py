@@ -1,17 +1,19 @@
-"""The held partitions: what their rows tell of them as a whole, read at the first look and kept up to date by commits."""
+"""The held partitions: what their rows tell of them as a whole, read at the first look and kept up to date by micro-batches."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from worker.events import Record
-from worker.state import Fingerprint, Rows, check_fingerprint, read_applied
+from worker.state import Changes, Fingerprint, Rows, check_fingerprint, read_applied
+from worker.state.overlay import Overlay
 
 
 @dataclass(slots=True)
 class Partition:
-    """One partition as of the last commit."""
+    """One partition as of the last micro-batch that was processed."""
 
-    rows: Rows
+    rows: Overlay
+    """Committed ones, under those that are on their way to them."""
     next_offset: int | None
     """Everything below is in the rows; None for empty ones."""
     topic_id: str
@@ -33,10 +35,10 @@ class Partitions:
         """The partition, its rows looked at if they were not yet. Raises FingerprintMismatch, IncompleteState, CorruptRow."""
         partition = self._partitions.get(number)
         if partition is None:
-            partition = self._partitions[number] = self._look_at(self._rows(number))
+            partition = self._partitions[number] = self._look_at(Overlay(self._rows(number)))
         return partition
 
-    def _look_at(self, rows: Rows) -> Partition:
+    def _look_at(self, rows: Overlay) -> Partition:
         has_fingerprint = check_fingerprint(rows, self._fingerprint)
         applied = read_applied(rows)
         if applied is None:
@@ -53,12 +55,20 @@ class Partitions:
         next_offset = self[record.partition].next_offset
         return next_offset is None or record.offset >= next_offset
 
-    def on_commit(self, next_offsets: Mapping[int, int]) -> None:
-        """All records below these offsets are in the committed rows."""
-        for number, next_offset in next_offsets.items():
+    def on_processed(self, rows: Mapping[int, Changes], next_offsets: Mapping[int, int]) -> None:
+        """All records below these offsets are in the rows, as soon as these are stored: whoever reads sees them from here on."""
+        for number, changes in rows.items():
             partition = self[number]
-            partition.next_offset = next_offset
+            partition.rows.add(changes)
+            partition.next_offset = next_offsets[number]
             partition.has_fingerprint = True
+
+    def on_stored(self, rows: Mapping[int, Changes]) -> None:
+        """These rows are the committed ones; from any thread."""
+        for number, changes in rows.items():
+            partition = self._partitions.get(number)
+            if partition is not None:
+                partition.rows.remove(changes)
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Forget what is known of these partitions."""

@@ -14,6 +14,9 @@ while messages and rows are made, and past a limit (`load`) the work is thrown a
 The messages and rows of a record depend on the records before it alone, not on how they were cut into micro-batches
 (but for `emit=coalesced`, whose changes are those of micro-batches), on what is cached, or on restarts. After an
 exception, or when a batch cannot be committed, the processor must not be used again: its caches may be ahead.
+
+What is processed counts for what comes next at once, by rows that are laid over the committed ones (`Overlay`): so a micro-batch
+may be processed while the one before it is committed. Others see it when it is committed, and not before (`Summaries`).
 """
 
 import gc
@@ -60,9 +63,9 @@ class ProcessedBatch:
     """By partition: everything below is in the rows once these are committed."""
     stats: Stats
     touched: list[EntityKey]
-    """Entities in memory that are waiting for the commit."""
+    """Entities that are waiting for the commit."""
     taken: int
-    """Records that went in; the others are to be processed after the commit."""
+    """Records that went in; the others are to be processed next."""
     is_end: bool = False
     """After it nothing of its partition is left to be done (`Processor.finish`)."""
 
@@ -76,7 +79,8 @@ class _Planned(NamedTuple):
 
 
 class Processor:
-    """Processes micro-batches of any partitions, one at a time; `committed` must follow each one before the next."""
+    """Processes micro-batches of any partitions, one at a time; `committed` must follow each one, in the same order, before the
+    next but one."""
 
     def __init__(
         self,
@@ -155,7 +159,7 @@ class Processor:
                     batch.stats.limits += cuts
                     batch.stats.process_seconds = seconds = self._pace.clock.monotonic() - started
                     self._pace.processed(batch.taken, seconds - embedder.seconds)
-                    return batch
+                    return self._go_on_from(batch)
 
     def _process(self, records: Sequence[Record], embedder: Embedder) -> ProcessedBatch:
         """The results of all of these records. Raises TooMuch, and then it is as if they had never come."""
@@ -176,7 +180,7 @@ class Processor:
     # -- the end of a replay ---------------------------------------------------------------------------------
 
     def finish(self, partition: int, end: int) -> ProcessedBatch:
-        """What is left to be done when the partition's records below `end` are committed: of the summaries that are published
+        """What is left to be done when the partition's records below `end` are processed: of the summaries that are published
         once, as many as go into a transaction; with the last of them the partition's offset becomes `end`.
 
         Raises CorruptRow.
@@ -200,7 +204,7 @@ class Processor:
             put_last_change(rows, name, None)
         next_offset = max(end, held.next_offset or 0) if is_last else held.next_offset or 0
         pending = self._row_writer.write([], {partition: next_offset}, Load(self.config.batch, self._pace, 1))
-        return ProcessedBatch(
+        finished = ProcessedBatch(
             messages,
             {partition: pending[partition] | rows},
             {partition: next_offset},
@@ -209,6 +213,7 @@ class Processor:
             0,
             is_last,
         )
+        return self._go_on_from(finished)
 
     def _finished(self, key: EntityKey, change: LastChange) -> Message:
         """The message of an entity's last change."""
@@ -218,15 +223,21 @@ class Processor:
         self.summaries.touch(key)
         return kept_message(entity, change, key.partition, self.config)
 
-    def committed(self, batch: ProcessedBatch) -> None:
-        """The batch's rows are stored. Keeps what is cached within its bytes."""
-        self._partitions.on_commit(batch.next_offsets)
+    def _go_on_from(self, batch: ProcessedBatch) -> ProcessedBatch:
+        """What comes next is processed on top of this one. Keeps what is cached within its bytes."""
+        self._partitions.on_processed(batch.rows, batch.next_offsets)
         cache = self._entities.cache
-        if evicted := cache.on_commit(batch.touched):
+        if evicted := cache.on_processed(batch.touched):
             batch.stats.limits[Limit.CACHE_BYTES] = evicted
-        self.summaries.commit(batch.next_offsets)
+        self.summaries.processed(batch.touched)
         batch.stats.cached_entities = len(cache)
         batch.stats.cache_bytes = cache.memory_bytes
+        return batch
+
+    def committed(self, batch: ProcessedBatch) -> None:
+        """The batch's rows are stored. From any thread, also while the next one is processed."""
+        self.summaries.commit(batch.touched, batch.next_offsets)
+        self._partitions.on_stored(batch.rows)
 
     def _plan(self, records: Sequence[Record], load: Load, embedder: Embedder) -> _Planned:
         limits, entities = self.config.limits, self._entities

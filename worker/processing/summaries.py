@@ -1,13 +1,14 @@
-"""Summaries as of the last commit, for any thread, while a micro-batch is under way.
+"""Summaries as of the last commit, for any thread, while one micro-batch is processed and the one before it committed.
 
 An entity in memory is the committed one until its events are ranked: until then it is simply looked at. From then to the commit
 its stored rows tell. They are read one and all, which takes a second for an entity of very many sentences, so of large
-entities that were asked for lately the view is kept, and made in time where it is not: before their next events are ranked.
+entities that were asked for lately the view is kept, and made in time where it is not: before their next events are ranked,
+and where those before them are not committed yet, for the time when they are.
 """
 
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from worker.processing.config import ProcessorConfig
@@ -27,14 +28,14 @@ class _Kept:
 
     __slots__ = ("view",)
 
-    def __init__(self) -> None:
-        self.view: Standing | SummaryView | None = None
+    def __init__(self, view: Standing | SummaryView | None = None) -> None:
+        self.view = view
 
 
 class Summaries:
     """The committed summaries of the entities of a processor.
 
-    `begin`, `touch`, `commit` and `forget` are the processor's, all others anyone's.
+    `begin`, `touch`, `processed` and `forget` are the processor's, `commit` is for who commits, all others for anyone.
     """
 
     def __init__(self, config: ProcessorConfig, cache: EntityCache) -> None:
@@ -43,7 +44,11 @@ class Summaries:
         self._lock = (
             threading.Lock()
         )  # held for a moment only, never while anything is ranked or rows are scanned
-        self._touched: set[EntityKey] = set()
+        self._touched: set[EntityKey] = set()  # by the micro-batch that is processed
+        self._waiting: Counter[EntityKey] = Counter()  # by those that are processed and not committed
+        self._coming: dict[
+            EntityKey, Standing | None
+        ] = {}  # of entities in both: what will be committed next
         self._next_offsets: dict[int, int] = {}
         self._kept: OrderedDict[EntityKey, _Kept] = OrderedDict()
 
@@ -53,17 +58,35 @@ class Summaries:
         """The entity's events are about to be ranked: from here to the commit it is not what is committed."""
         with self._lock:
             kept = self._kept.get(key)
-            if kept is not None and kept.view is None and key not in self._touched:
-                entity = self._cache.peek(key)
-                kept.view = None if entity is None else standing_of(entity)
+            if kept is not None and key not in self._touched:
+                self._make_view(key, kept)
             self._touched.add(key)
 
-    def commit(self, next_offsets: Mapping[int, int]) -> None:
-        """What was touched is in the committed rows, up to these offsets."""
+    def _make_view(self, key: EntityKey, kept: _Kept) -> None:
+        """The entity's view before it is ranked: as it is committed, or is going to be."""
+        if kept.view is not None and key not in self._waiting:
+            return
+        entity = self._cache.peek(key)
+        standing = None if entity is None else standing_of(entity)
+        if key in self._waiting:
+            self._coming[key] = standing
+        else:
+            kept.view = standing
+
+    def processed(self, touched: Iterable[EntityKey]) -> None:
+        """A micro-batch has touched these, and waits for its commit; what it touched besides, it has thrown away."""
         with self._lock:
-            for key in self._touched & self._kept.keys():
-                self._kept[key] = _Kept()
+            self._waiting.update(touched)
             self._touched.clear()
+
+    def commit(self, touched: Collection[EntityKey], next_offsets: Mapping[int, int]) -> None:
+        """What the oldest micro-batch that waits has touched is in the committed rows, up to these offsets."""
+        with self._lock:
+            self._waiting -= Counter(touched)
+            for key in set(touched):
+                view = self._coming.pop(key, None)
+                if key in self._kept:
+                    self._kept[key] = _Kept(view)
             self._next_offsets.update(next_offsets)
 
     def begin(self, partition: int, next_offset: int) -> None:
@@ -76,8 +99,9 @@ class Summaries:
         gone = set(partitions)
         with self._lock:
             self._touched = {key for key in self._touched if key.partition not in gone}
-            for key in [key for key in self._kept if key.partition in gone]:
-                del self._kept[key]
+            for of_entities in (self._waiting, self._coming, self._kept):
+                for key in [key for key in of_entities if key.partition in gone]:
+                    del of_entities[key]
             for partition in gone:
                 self._next_offsets.pop(partition, None)
 
@@ -110,7 +134,8 @@ class Summaries:
             self._kept.move_to_end(key)
             if kept.view is not None:
                 return kept.view
-        entity = None if key in self._touched else self._cache.peek(key)
+        is_ahead = key in self._touched or key in self._waiting
+        entity = None if is_ahead else self._cache.peek(key)
         standing = None if entity is None else standing_of(entity)
         if standing is not None and standing.sentence_count > LARGE:
             self._keep(key).view = standing

@@ -6,6 +6,7 @@ input topic -> GuardedConsumer -> agent -> Delivery -> Processor
 """
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -187,8 +188,8 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
     @app.agent(app.topic(settings.input_topic, **raw), name="summarize")
     async def summarize(stream: Any) -> None:
         async for event in stream.noack().events():
-            await worker.delivery.deliver(event.value)
-            await stream.ack(event)  # Faust's own bookkeeping: it waits for it at a rebalance
+            # Faust's own bookkeeping: it waits for it at a rebalance.
+            await worker.delivery.deliver(event.value, partial(stream.ack, event))
 
     return app
 
@@ -215,7 +216,7 @@ def _configured(settings: Settings, partitions: int) -> CoverSummApp:
         consumer_group_instance_id=settings.group_instance_id,
         broker_session_timeout=settings.session_timeout_ms / 1000,
         broker_heartbeat_interval=settings.session_timeout_ms / 10_000,
-        stream_buffer_maxsize=2,  # micro-batches
+        stream_buffer_maxsize=1,  # micro-batches: one more is committed, one processed, one waits to come in here
         stream_wait_empty=True,
         web_enabled=True,
         web_bind=settings.web_bind,

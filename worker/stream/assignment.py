@@ -37,13 +37,17 @@ class Progress:
 
     Attributes:
         at: `Clock.monotonic()` of the last progress.
-        is_busy: a micro-batch is being processed or committed.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.at = clock.monotonic()
-        self.is_busy = False
+        self._in_hand = 0  # one that is committed, one that is processed
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a micro-batch is being processed or committed."""
+        return self._in_hand > 0
 
     def made(self) -> None:
         """There was some just now."""
@@ -52,11 +56,11 @@ class Progress:
     @contextmanager
     def busy(self) -> Iterator[None]:
         """A micro-batch is in hand meanwhile."""
-        self.is_busy = True
+        self._in_hand += 1
         try:
             yield
         finally:
-            self.is_busy = False
+            self._in_hand -= 1
 
 
 class Assignment:

@@ -28,14 +28,14 @@ class CommitMetrics(Protocol):
 
 
 class Commit:
-    """Makes what the processor found happen: visible on Kafka, then stored here, then remembered.
+    """Makes what the processor found happen: visible on Kafka, then stored here, then told to whoever asks.
 
     Args:
         producer: the transactions.
         logs: the changelog, and the input whose offsets are committed.
         group: what the group's state was made with.
         gate: where the rows go.
-        processor: is told when they are stored.
+        processor: is told when they are stored, whatever it does meanwhile.
         metrics: are told what was committed.
         dead_letters: is told too.
         clock: times it.
@@ -67,7 +67,7 @@ class Commit:
     def __call__(self, batch: ProcessedBatch, tenure: Tenure) -> None:
         """Commit under a tenure.
 
-        Raises InDoubt: then nothing was stored or remembered, and the caches are ahead. Raises Fenced and Crash, which are
+        Raises InDoubt: then nothing was stored or told, and the caches are ahead. Raises Fenced and Crash, which are
         the end of the process.
         """
         started = self._clock.monotonic()
@@ -85,7 +85,7 @@ class Commit:
         self._group.agreed()
         for partition, changes in batch.rows.items():
             if changes:
-                self._gate.write(partition, changes, last_offsets[partition])
+                self._gate.write(tenure.epoch, partition, changes, last_offsets[partition])
         self._processor.committed(batch)
         self._ledger.committed(batch, notes)
         self._metrics.observe_commit(self._clock.monotonic() - started)

@@ -56,9 +56,9 @@ class Gate:
         stored = self._databases.rows(partition).get(OFFSET_KEY)
         return -1 if stored is None else int(stored)
 
-    def write(self, partition: int, changes: Changes, last_offset: int) -> None:
-        """Store the rows of a committed transaction (step 4 of the commit protocol)."""
-        self.apply(Role.ACTIVE, self._assignment.epoch, partition, changes, last_offset, after=None)
+    def write(self, epoch: int, partition: int, changes: Changes, last_offset: int) -> None:
+        """Store the rows of a transaction that was committed under this epoch (step 4 of the commit protocol)."""
+        self.apply(Role.ACTIVE, epoch, partition, changes, last_offset, after=None)
 
     def apply(
         self,

@@ -3,7 +3,7 @@
 A commit is in doubt when an answer did not come or leaves it open: a coordinator moved, a broker was killed or froze, too few
 replicas were there. Sending it again could do everything twice; going on without it could lose it. So:
 
-1. *Suspend*: nothing more is handed over. What was processed and not committed is forgotten with the caches.
+1. *Suspend*: nothing more is handed over, or sent. What was processed and not committed is forgotten with the caches.
 2. *Decide*: a new client takes over the same transactional id (`TransactionalProducer.decide`). What was open is aborted, what
    was about to be committed is committed, and the former client is fenced, wherever it still hangs.
 3. *Take over again*, as after a rebalance: the group's committed offsets and the changelog say what happened, and rows, caches
@@ -29,7 +29,7 @@ PAUSE_SECONDS = 0.5
 
 
 class Settlement:
-    """Settles commits in doubt, one at a time; meanwhile nothing is processed.
+    """Settles commits in doubt, one at a time; meanwhile nothing is begun.
 
     Args:
         settings: how long a cluster may leave it open.

@@ -56,7 +56,7 @@ class Threads(Protocol):
     async def beside(self, work: Callable[[], T]) -> T:
         """The result of work that may block, in any thread."""
 
-    def task(self, coroutine: Coroutine[Any, Any, None]) -> Any:
+    def task(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Any:
         """Let a coroutine run on the event loop by itself."""
 
     async def ended(self, task: Any) -> None:
@@ -65,6 +65,9 @@ class Threads(Protocol):
 
 class RealThreads:
     """The operating system's threads and the running event loop; see `Threads`."""
+
+    def __init__(self) -> None:
+        self._tasks: set[Any] = set()  # an event loop keeps none alive
 
     def lock(self) -> AbstractContextManager[Any]:
         """See `Threads`."""
@@ -88,9 +91,12 @@ class RealThreads:
         """See `Threads`."""
         return await asyncio.to_thread(work)
 
-    def task(self, coroutine: Coroutine[Any, Any, None]) -> Any:
+    def task(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Any:
         """See `Threads`."""
-        return asyncio.ensure_future(coroutine)
+        task = asyncio.create_task(work(), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def ended(self, task: Any) -> None:
         """See `Threads`."""

@@ -108,7 +108,7 @@ class Takeover:
 
     async def run(self, actives: set[int], standbys: set[int]) -> None:
         """Take over `actives`, and follow the changelog of `standbys`. Raises nothing: what fails ends the process."""
-        self._running = self._threads.task(self._take_over(actives, standbys))
+        self._running = self._threads.task("takeover", lambda: self._take_over(actives, standbys))
         await self._threads.ended(self._running)
 
     async def again(self, found: Callable[[Mapping[int, int]], None]) -> None:

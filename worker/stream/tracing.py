@@ -25,6 +25,9 @@ class Span(Protocol):
     def in_doubt(self) -> None:
         """Nobody confirmed the commit."""
 
+    def dropped(self) -> None:
+        """Nothing of it was sent: the assignment ended first."""
+
 
 class Tracing(Protocol):
     """Makes spans."""
@@ -44,6 +47,9 @@ class _NoSpan:
         pass
 
     def in_doubt(self) -> None:
+        pass
+
+    def dropped(self) -> None:
         pass
 
 

@@ -125,6 +125,10 @@ class _MicroBatchSpan:
         """See `Span`."""
         self._span.set_status(Status(StatusCode.ERROR, "the commit is in doubt"))
 
+    def dropped(self) -> None:
+        """See `Span`."""
+        self._span.set_status(Status(StatusCode.ERROR, "the assignment ended before the commit"))
+
     def _send_on(self, batch: ProcessedBatch) -> None:
         carrier: dict[str, str] = {}
         _propagator.inject(carrier, trace.set_span_in_context(self._span, Context()))

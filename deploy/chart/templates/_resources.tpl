@@ -3,12 +3,12 @@ Memory in MiB, by the settings; docs/reference/chart.md has the formula in words
 */ -}}
 {{- define "coversumm.requestedMemory" -}}
 {{- $mib := dict -}}
-{{- range $name := list "CACHE_BYTES" "ROCKSDB_BYTES" "IN_FLIGHT_BYTES" "TRANSACTION_BYTES" "BATCH_BYTES" -}}
+{{- range $name := list "CACHE_BYTES" "ROCKSDB_BYTES" "TRANSACTION_BYTES" "BATCH_BYTES" -}}
 {{- $_ := set $mib $name (include "coversumm.mib" (include "coversumm.setting" (list $name $)) | int64) -}}
 {{- end -}}
 {{- $model := ternary 0 250 (eq (include "coversumm.setting" (list "EMBEDDER" .)) "none") -}}
 {{- $kept := div (mul 5 (add $mib.CACHE_BYTES $mib.ROCKSDB_BYTES)) 4 -}}
-{{- $messages := add $mib.IN_FLIGHT_BYTES $mib.TRANSACTION_BYTES (mul 4 $mib.BATCH_BYTES) -}}
+{{- $messages := add (mul 3 $mib.TRANSACTION_BYTES) (mul 4 $mib.BATCH_BYTES) -}}
 {{- add 300 $model $kept $messages -}}
 {{- end -}}
 

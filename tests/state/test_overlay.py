@@ -1,0 +1,101 @@
+"""Rows under changes that are on their way to them: the same as the rows with the changes, before and after they are stored."""
+
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.state import MemoryRows
+from worker.state.overlay import Overlay
+
+KEYS = st.text("ab\xff", max_size=3).map(lambda text: text.encode("latin-1"))
+ROWS = st.dictionaries(KEYS, st.binary(max_size=2), max_size=12)
+CHANGES = st.dictionaries(KEYS, st.none() | st.binary(max_size=2), max_size=12)
+
+
+def looks(rows, prefix, start):
+    """All that can be asked."""
+    return [rows.get(prefix), list(rows.scan(prefix)), list(rows.scan(prefix, start)), list(rows.scan(b""))]
+
+
+@given(ROWS, st.lists(CHANGES, max_size=3), KEYS, KEYS, st.data())
+def test_it_looks_as_the_rows_will(stored, layers, prefix, start, data):
+    """Also while some are stored already and not taken away yet, or taken away."""
+    rows, wanted = MemoryRows(stored), MemoryRows(stored)
+    overlay = Overlay(rows)
+    for changes in layers:
+        overlay.add(changes)
+        wanted.write(changes)
+    expected = looks(wanted, prefix, start)
+    assert looks(overlay, prefix, start) == expected
+    for changes in layers[: data.draw(st.integers(0, len(layers)))]:
+        rows.write(changes)
+        assert looks(overlay, prefix, start) == expected
+        overlay.remove(changes)
+        assert looks(overlay, prefix, start) == expected
+
+
+def test_a_scan_goes_on_as_it_began():
+    rows = MemoryRows({b"a": b"1", b"b": b"1", b"c": b"1"})
+    overlay = Overlay(rows)
+    changes = {b"b": b"2", b"d": b"2"}
+    overlay.add(changes)
+    scan = overlay.scan(b"")
+    assert next(scan) == (b"a", b"1")
+    rows.write(changes)
+    overlay.remove(changes)
+    overlay.add({b"c": None})
+    assert list(scan) == [(b"b", b"2"), (b"c", b"1"), (b"d", b"2")]
+
+
+def test_changes_that_are_not_there_are_taken_away_in_vain():
+    """Equal ones are others: what is on its way twice goes twice."""
+    overlay = Overlay(MemoryRows())
+    first, second = {b"a": b"1"}, {b"a": b"1"}
+    overlay.add(first)
+    overlay.add(second)
+    overlay.remove({b"a": b"1"})
+    overlay.remove(second)
+    assert overlay.get(b"a") == b"1"
+    overlay.remove(first)
+    assert overlay.get(b"a") is None
+
+
+def test_one_thread_lays_over_while_another_takes_away():
+    """What a reader sees never goes back: each number is stored before it is taken away."""
+    rows = MemoryRows({b"n": b"0"})
+    overlay = Overlay(rows)
+    done, waiting = threading.Event(), threading.Semaphore(2)
+    layers: list = []
+    seen: list = []
+
+    def take_away():
+        while not done.is_set() or layers:
+            if layers:
+                changes = layers.pop(0)
+                rows.write(changes)
+                overlay.remove(changes)
+                waiting.release()
+
+    def read():
+        while not done.is_set():
+            seen.append(int(overlay.get(b"n")))
+            seen.append(int(dict(overlay.scan(b""))[b"n"]))
+
+    threads = [threading.Thread(target=work) for work in (take_away, read)]
+    for thread in threads:
+        thread.start()
+    found = []
+    for number in range(1, 3001):
+        waiting.acquire()
+        changes = {b"n": str(number).encode()}
+        overlay.add(changes)
+        found.append(overlay.get(b"n"))
+        layers.append(changes)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert found == [str(number).encode() for number in range(1, 3001)]
+    assert seen == sorted(seen)
+    assert overlay.get(b"n") == b"3000"
+    assert rows.get(b"n") == b"3000"
