@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tests.bench.machine import began, write
-from tests.bench.worker import DIMENSION, review, reviews
+from tests.bench.worker.events import DIMENSION, review, reviews
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import NoVectors, Sent, Stream, read_reviews, send
 from tests.harness.workers import WorkerProcess, pipeline
