@@ -90,6 +90,22 @@ def _ratio_lines(record: dict[str, Any]) -> list[str]:
     return ["\n".join(lines)]
 
 
+def embed_table(record: dict[str, Any] | None = None) -> str:
+    """Sentences a second of the default engine, and what share of the processors' peak that is; of the record that is kept."""
+    if record is None and not (RESULTS / "embed.json").exists():
+        return "Not recorded yet: `make bench-embed` does it."
+    record = record or read_record("embed.json")
+    of = {threads: found["medians"] for threads, found in record["threads"].items()}
+    names = [f"{threads} thread{'' if threads == '1' else 's'}" for threads in of]
+    lines = [f"| sentences at once | {' | '.join(names)} |", "|---" * (1 + len(of)) + "|"]
+    for size in next(iter(of.values())):
+        cells = (
+            f"{one[size]['sentences_per_s']:,.0f} ({100 * one[size]['share']:.0f} %)" for one in of.values()
+        )
+        lines.append(f"| {int(size):,} | {' | '.join(cells)} |")
+    return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}."
+
+
 def memory_table() -> str:
     """The most memory that workers took, by their settings and their load."""
     record = read_record("memory.json")

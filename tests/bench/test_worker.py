@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.bench.memory import CASES, MANY, bound_mib, renewed
 from tests.bench.worker.__main__ import PARTS, against_targets
 from tests.bench.worker.budget import Sampled, stage_of
 from tests.bench.worker.contenders import Contender, contenders
-from tests.bench.worker.events import busy, nearer, real, reviews
+from tests.bench.worker.events import busy, even, nearer, real, reviews
 from tests.bench.worker.latency import percentiles, until_changes, until_committed
 from tests.bench.worker.launch import CHECKOUT
 from tests.bench.worker.threads import used
@@ -64,6 +65,27 @@ def test_every_other_round_goes_the_other_way_round() -> None:
         *("theirs", "ours"),
         *("ours", "theirs"),
     ]
+
+
+def test_a_row_of_memory_is_renewed_and_says_when(tmp_path: Path) -> None:
+    record = {"date": "now", "command": "this", "machine": {"cores": 2}}
+    rows = [{"case": "a", "peak_mib": 1}, {"case": "b", "peak_mib": 2}]
+    file = tmp_path / "memory.json"
+    assert renewed(file, record, rows) == record | {"rows": rows}
+    file.write_text(json.dumps(record | {"date": "then", "rows": rows}))
+    found = renewed(file, record, [{"case": "b", "peak_mib": 3}])
+    assert found["date"] == "then"
+    assert found["rows"] == [rows[0], {"case": "b", "peak_mib": 3} | record]
+
+
+def test_the_largest_state_is_bounded_by_its_settings_and_spread_evenly() -> None:
+    assert bound_mib(MANY) == 256 + 256 + 128 + 64 + 16
+    assert bound_mib(CASES[2]) == 16 + 16 + 16 + 8 + 4
+    counts: Counter[bytes | None] = Counter()
+    for event in even(7, 20, 10):
+        counts[event.key] += len(body(event)["sentences"])
+    assert set(counts.values()) == {20}
+    assert len(counts) == 7
 
 
 def row(events_per_s: float, digest: str = "x") -> dict[str, Any]:

@@ -22,6 +22,15 @@ def reviews(count: int, entities: int, sentences: int = 1, *, seed: int = 0) -> 
     return _around_centres(count, entities, sentences, seed, lambda chance: int(chance.integers(entities)))
 
 
+def even(entities: int, sentences: int, at_once: int) -> Iterator[Sent]:
+    """So many sentences for each entity, in reviews of `at_once`: one of every entity, then the next of every entity."""
+    chance = np.random.default_rng(0)
+    centres = chance.standard_normal((ENTITIES, DIMENSION)) * 0.7
+    for number in range(entities * sentences // at_once):
+        vectors = centres[number % ENTITIES] + chance.standard_normal((at_once, DIMENSION))
+        yield review(f"entity-{number % entities}", f"review-{number}", vectors.astype("<f4"))
+
+
 def busy(count: int, entities: int, *, seed: int = 0) -> Iterator[Sent]:
     """The same with one sentence each, and nine tenths of them for a tenth of the entities."""
     few = round(entities * BUSY_ENTITIES)
