@@ -38,7 +38,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--events", type=int, default=20_000)
+    parser.add_argument("--events", type=int, default=30_000)
     parser.add_argument(
         "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
     )

@@ -63,7 +63,9 @@ def take(
         site.wait_caught_up(PATIENCE_SECONDS)
         burst = list(load(size, count))
         cpu_s = cpu_seconds(worker) or 0.0
+        worker.pause()  # while the load is sent, which takes both cores for a second or two
         send(servers, site.input_topic, burst, chunk=5000)
+        worker.resume()
         Progress(site).wait(PATIENCE_SECONDS)
         used_s = (cpu_seconds(worker) or 0.0) - cpu_s
         rate = rate_of(site, before)

@@ -61,6 +61,7 @@ FAUST = Contender(
     "Faust, reviews kept, loses events",
     faust_app.__name__,
     lambda _: {"PEER_PARTITIONS": str(PARTITIONS)},
+    dict.fromkeys((10, 100, 1000, 10_000), 10_000),
 )
 CONTENDERS = {one.name: one for one in (OURS, TRIVIAL, BRUTE, FAUST)}
 
