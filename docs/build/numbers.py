@@ -19,7 +19,7 @@ def numbers_table() -> str:
             "the algorithm, one call for each event",
             f"{of['ours, event by event']:.0f} µs (FAISS: {of['FAISS flat, each event']:.0f})",
         ),
-        ("the whole worker, from Kafka to Kafka", f"{worker['throughput']['events_per_s']:,} events/s"),
+        ("the whole worker, from Kafka to Kafka", f"{worker['throughput']['events_per_s']:,.0f} events/s"),
         (
             f"the worker's first touch of an entity of {worker['cold_entity']['sentences']:,} sentences",
             f"{worker['cold_entity']['cold_touch_s']:.1f} s",

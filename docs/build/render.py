@@ -14,7 +14,8 @@ from docs.build.scale import disk_table, pauses_table, rates_table
 from docs.build.soaks import outage_table, quiet_soak_line, restarts_table, rollout_table, soak_line
 from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.kafka_streams.table import streams_table
-from tests.bench.tables import core_table, memory_table, paper_table, queries_table, worker_table
+from tests.bench.peers.table import peers_table
+from tests.bench.tables import core_table, embed_table, memory_table, paper_table, queries_table, worker_table
 from tests.harness.cluster_record import cluster_table
 from tests.harness.record import faults_table
 
@@ -30,6 +31,8 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/results.md": {
         "core": core_table,
         "worker": worker_table,
+        "peers": peers_table,
+        "embed": embed_table,
         "queries": queries_table,
         "memory": memory_table,
         "faults": faults_table,

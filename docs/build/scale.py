@@ -20,7 +20,7 @@ def rates_table() -> str:
         (
             (
                 "events of one sentence that bring their embeddings",
-                f"{worker['throughput']['events_per_s']:,}",
+                f"{worker['throughput']['events_per_s']:,.0f}",
             ),
             (
                 f"reviews of {texts['history']} that it embeds itself",
@@ -28,7 +28,7 @@ def rates_table() -> str:
             ),
             (
                 "rows of 1 KB restored",
-                f"{rows:,} (1 GB in {1e9 / worker['restore']['row_bytes'] / rows:.0f} s)",
+                f"{rows:,.0f} (1 GB in {1e9 / worker['restore']['row_bytes'] / rows:.0f} s)",
             ),
         ),
     )

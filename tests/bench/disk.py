@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.bench.machine import began, write
-from tests.bench.worker import DIMENSION, reviews
+from tests.bench.worker.events import DIMENSION, reviews
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.workers import pipeline

@@ -44,7 +44,7 @@ class Store:
         write_rows(self.database, changes)
 
 
-def processor(store, cache_bytes):
+def processor(store, cache_bytes, emit="every"):
     config = ProcessorConfig(
         input_topic="reviews",
         output_topic="summaries",
@@ -52,7 +52,7 @@ def processor(store, cache_bytes):
         epoch=1,
         k=20,
         distinct=False,
-        emit="every",
+        emit=emit,
         limits=event_limits(dimension=DIMENSION, embeds=False),
         batch=batch_limits(),
         cache_bytes=cache_bytes,

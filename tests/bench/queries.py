@@ -35,7 +35,8 @@ import aiohttp
 import numpy as np
 
 from tests.bench.machine import began, tell, write
-from tests.bench.worker import DIMENSION, Progress, review, settings
+from tests.bench.worker.events import DIMENSION, review
+from tests.bench.worker.measure import Progress, settings
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline

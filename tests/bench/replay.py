@@ -24,21 +24,18 @@ import sys
 import tempfile
 import threading
 import time
-from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tests.bench.machine import began, tell, write
-from tests.bench.worker import ENTITIES, reviews, settings
+from tests.bench.worker.events import ENTITIES, reviews
+from tests.bench.worker.latency import percentiles, until_committed
+from tests.bench.worker.measure import commits_of, settings
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Mix, NoVectors, Sent, SteadyLoad, Stream, read_reviews, send
 from tests.harness.pauses import APPENDED
-from tests.harness.recovered import OFFSETS_TOPIC, Commit, commits
 from tests.harness.replays import ReplayProcess
 from tests.harness.topics import committed_offsets, end_offsets, read_topic
 from tests.harness.workers import Pipeline, WorkerError, pipeline, wait_for
@@ -111,11 +108,6 @@ def turn(site: Pipeline, group: str, used: Watched) -> Turn:
         round(1e6 * used.cpu_seconds / events),
         round(used.peak_mib),
     )
-
-
-def commits_of(site: Pipeline, group: str) -> list[Commit]:
-    """What the broker wrote down of a group's offsets."""
-    return commits(read_topic(site.broker.bootstrap_servers, OFFSETS_TOPIC), group, site.input_topic)
 
 
 # -- rate and memory ----------------------------------------------------------------------------------------------------------
@@ -192,7 +184,8 @@ def latencies(broker: KafkaBroker, folder: Path, rounds: int, events: int, secon
                 spans.append((kind, started, time.time()))
         load.end()
         site.wait_caught_up()
-        waits = waited(site)
+        sent = read_topic(broker.bootstrap_servers, site.input_topic)
+        waits = until_committed(sent, commits_of(site, site.name))
         site.stop()
     for kind, since, until in spans:
         found[kind].append(percentiles([ms for at_ms, ms in waits if since <= at_ms / 1000 < until]))
@@ -230,26 +223,6 @@ def quiet() -> Iterator[None]:
     """Meanwhile nothing."""
     time.sleep(2.0)
     yield
-
-
-def waited(site: Pipeline) -> list[tuple[int, int]]:
-    """Of each event of the input: when the broker took it, and milliseconds until its offset was committed."""
-    by_partition: dict[int, list[Commit]] = defaultdict(list)
-    for commit in commits_of(site, site.name):
-        by_partition[commit.partition].append(commit)
-    offsets = {partition: [commit.offset for commit in found] for partition, found in by_partition.items()}
-    found = []
-    for record in read_topic(site.broker.bootstrap_servers, site.input_topic):
-        at = bisect_right(offsets[record.partition], record.offset)
-        committed_ms = by_partition[record.partition][at].at_ms
-        found.append((record.timestamp_ms, committed_ms - record.timestamp_ms))
-    return found
-
-
-def percentiles(waits: Sequence[float]) -> dict[str, float]:
-    """In milliseconds."""
-    found = np.percentile(np.array(waits), [50, 99, 100]).round(1).tolist()
-    return {"events": len(waits), **dict(zip(("p50_ms", "p99_ms", "max_ms"), found, strict=True))}
 
 
 # -- text ---------------------------------------------------------------------------------------------------------------------

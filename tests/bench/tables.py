@@ -47,11 +47,62 @@ def worker_table() -> str:
     lines = [
         "| the whole worker | measured |",
         "|---|---|",
-        f"| events a second, exactly once, one process beside the broker | {record['throughput']['events_per_s']:,} |",
-        f"| rows of 1 KB restored a second | {record['restore']['restore_rows_per_s']:,} |",
+        f"| events a second, exactly once, one process beside the broker | {record['throughput']['events_per_s']:,.0f} |",
+        f"| rows of 1 KB restored a second | {record['restore']['restore_rows_per_s']:,.0f} |",
         f"| first touch of an entity with 100,000 sentences | {record['cold_entity']['cold_touch_s']:.1f} s |",
         f"| start to ready | {record['start']['start_to_ready_s']:.1f} s |",
+        *_latency_lines(record),
     ]
+    return "\n\n".join(["\n".join(lines), *_ratio_lines(record), f"Measured on {machine_of(record)}."])
+
+
+LOADS = {
+    "hot": "an event to its change, one entity of 100,000 sentences",
+    "half": "an event to its change, at half load",
+}
+BACKLOGS = {"throughput": "synthetic", "real": "real reviews", "zipf": "a few busy entities, coalesced"}
+
+
+def _latency_lines(record: dict[str, Any]) -> list[str]:
+    """Of the loads that were measured."""
+    return [
+        f"| {name}, {record[load]['events_per_s']:,} events/s | "
+        f"{record[load]['change']['p50_ms']:.0f} ms, 99 of 100 within {record[load]['change']['p99_ms']:.0f} ms |"
+        for load, name in LOADS.items()
+        if load in record
+    ]
+
+
+def _ratio_lines(record: dict[str, Any]) -> list[str]:
+    """A table of what ours does, and over the commit that it was measured beside, where it was."""
+    over = f"over_{record.get('against')}"
+    found = {name: record[key] for key, name in BACKLOGS.items() if over in record.get(key, {})}
+    if not found:
+        return []
+    lines = [f"| backlog | events a second | over {record['against']} | process | commit |", "|---" * 5 + "|"]
+    for name, one in found.items():
+        ratio = one[over]
+        lines.append(
+            f"| {name} | {one['events_per_s']:,.0f} | {ratio['events_per_s']:.2f} | "
+            f"{one['process_us_per_event']:.0f} μs ({ratio['process_us_per_event']:.2f}) | "
+            f"{one['commit_us_per_event']:.0f} μs ({ratio['commit_us_per_event']:.2f}) |"
+        )
+    return ["\n".join(lines)]
+
+
+def embed_table(record: dict[str, Any] | None = None) -> str:
+    """Sentences a second of the default engine, and what share of the processors' peak that is; of the record that is kept."""
+    if record is None and not (RESULTS / "embed.json").exists():
+        return "Not recorded yet: `make bench-embed` does it."
+    record = record or read_record("embed.json")
+    of = {threads: found["medians"] for threads, found in record["threads"].items()}
+    names = [f"{threads} thread{'' if threads == '1' else 's'}" for threads in of]
+    lines = [f"| sentences at once | {' | '.join(names)} |", "|---" * (1 + len(of)) + "|"]
+    for size in next(iter(of.values())):
+        cells = (
+            f"{one[size]['sentences_per_s']:,.0f} ({100 * one[size]['share']:.0f} %)" for one in of.values()
+        )
+        lines.append(f"| {int(size):,} | {' | '.join(cells)} |")
     return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}."
 
 

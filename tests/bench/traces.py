@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.machine import began, tell, write
-from tests.bench.worker import ENTITIES, Progress, cpu_seconds, reviews, settings
+from tests.bench.worker.events import ENTITIES, reviews
+from tests.bench.worker.measure import Progress, cpu_seconds, settings
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent
 from tests.harness.otlp import OtlpReceiver

@@ -16,7 +16,15 @@ from worker.metrics import Metrics
 from worker.settings import Settings
 from worker.storage.databases import Databases
 from worker.stream import application as module
-from worker.stream.application import CoverSummApp, check_faust, faust_app
+from worker.stream.application import (
+    MAX_FETCH_BYTES,
+    MAX_FETCHED_BYTES,
+    MIN_FETCH_BYTES,
+    CoverSummApp,
+    check_faust,
+    faust_app,
+    fetch_bytes,
+)
 from worker.stream.assignor import StaticAssignor
 from worker.stream.consumer import GuardedConsumer
 from worker.stream.surroundings import Surroundings
@@ -86,3 +94,11 @@ def test_the_app_has_the_one_table_and_the_one_agent(app: Any) -> None:
     assert table.partitions == 5
     (agent,) = app.agents.values()
     assert (agent.name, agent._channel_arg.topics) == ("summarize", ("reviews",))
+
+
+def test_what_is_fetched_of_all_partitions_together_is_bounded(app: CoverSummApp) -> None:
+    assert app.conf.consumer_max_fetch_size == fetch_bytes(5) == MAX_FETCH_BYTES
+    for partitions in (16, 17, 64, 1000):
+        assert MIN_FETCH_BYTES <= fetch_bytes(partitions) <= MAX_FETCH_BYTES
+        assert partitions * fetch_bytes(partitions) <= MAX_FETCHED_BYTES
+    assert fetch_bytes(100_000) == MIN_FETCH_BYTES

@@ -19,8 +19,13 @@ OnError = Callable[[KafkaError], None]
 READ_TO_END: Final[Mapping[str, Any]] = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
-    "queued.max.messages.kbytes": 32 * 1024,
     "fetch.wait.max.ms": 100,
+    # Its memory: what waits to be taken, and an answer of a broker beyond it, which has to leave room for other partitions.
+    "queued.max.messages.kbytes": 32 * 1024,
+    "fetch.max.bytes": 16 * 2**20,
+    "fetch.message.max.bytes": 4 * 2**20,
+    # So long a full queue stops fetching. At librdkafka's 1 s it is empty long before, and a restore mostly stands still.
+    "fetch.queue.backoff.ms": 10,
 }
 """For a consumer that reads partitions to their end: the end is reported, and an offset outside the log is an error."""
 

@@ -85,8 +85,11 @@ FAUST_NAMES = {
 }
 
 
-# From one partition in one fetch: at Kafka's default of 1 MiB, events with embeddings come in fetches of some hundred.
-MAX_FETCH_BYTES = 4 * 2**20
+# From one partition in one fetch: at Kafka's default of 1 MiB, events with embeddings come in fetches of some hundred. What was
+# fetched of each waits for its turn: with many partitions all of it together is bounded. Less is no less whole: a broker hands
+# over a batch of records even where it is larger.
+MAX_FETCH_BYTES, MAX_FETCHED_BYTES = 4 * 2**20, 64 * 2**20
+MIN_FETCH_BYTES = 64 * 2**10
 # aiokafka would leave the group when it has not been asked for records for so long. What was fetched at once may take hours on
 # a slow processor, commit by commit; whoever stands still is ended by the watchdog.
 MAX_POLL_SECONDS = 86_400.0
@@ -95,6 +98,11 @@ MAX_POLL_SECONDS = 86_400.0
 # How often the consumer asks for the brokers, topics and partitions there are: every answer is a proof of contact, also while
 # the group waits for a member. So soon, too, does a worker without work learn that its input has more partitions.
 LONGEST_METADATA_AGE_MS = 60_000
+
+
+def fetch_bytes(partitions: int) -> int:
+    """The most bytes of one fetch from one of so many partitions."""
+    return max(MIN_FETCH_BYTES, min(MAX_FETCH_BYTES, MAX_FETCHED_BYTES // partitions))
 
 
 class _WithoutProducer(BootStrategy):
@@ -209,7 +217,7 @@ def _configured(settings: Settings, partitions: int) -> CoverSummApp:
         recovery_consistency_check=False,
         consumer_auto_offset_reset="none",  # offsets outside the log are stopped at, never skipped
         broker_max_poll_records=settings.batch_size,
-        consumer_max_fetch_size=MAX_FETCH_BYTES,
+        consumer_max_fetch_size=fetch_bytes(partitions),
         consumer_metadata_max_age_ms=min(settings.broker_timeout_ms // 4, LONGEST_METADATA_AGE_MS),
         broker_max_poll_interval=MAX_POLL_SECONDS,
         broker_commit_interval=5.0,

@@ -37,18 +37,18 @@ def missing_tools() -> list[str]:
     return node.missing_tools() + ([] if shutil.which("javac") else ["a Java compiler (javac)"])
 
 
-def compiled(folder: Path) -> str:
-    """Compile the application into `folder`; the classpath that it runs on."""
+def compiled(folder: Path, source: Path = SOURCE) -> str:
+    """Compile an application into `folder`; the classpath that it runs on."""
     libraries = f"{jars(POM)}/*"
     command = ["javac", "--release", str(JAVA_MAJOR), "-Xlint:all", "-Werror"]
     done = subprocess.run(
-        [*command, "-cp", libraries, "-d", folder, SOURCE],
+        [*command, "-cp", libraries, "-d", folder, source],
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
     )
     if done.returncode:
-        raise BrokerError(f"{SOURCE.name} does not compile:\n{done.stdout}{done.stderr}")
+        raise BrokerError(f"{source.name} does not compile:\n{done.stdout}{done.stderr}")
     return f"{folder}:{libraries}"
 
 

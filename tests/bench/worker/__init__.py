@@ -1,0 +1,1 @@
+"""How fast the whole worker is, on a real Kafka that shares its cores: `make bench-worker`."""

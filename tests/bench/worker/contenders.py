@@ -1,0 +1,67 @@
+"""Who is measured: this tree's worker, and that of another commit beside it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.bench.worker import launch
+from tests.harness.workers import ROOT, Pipeline, WorkerProcess
+
+OURS = "ours"
+
+
+class Contender(NamedTuple):
+    """A worker of this tree, or of a checkout of another commit; `launcher` as of `Pipeline`, for one of this tree."""
+
+    name: str
+    checkout: Path | None = None
+    launcher: str | None = None
+
+    def worker(self, site: Pipeline, name: str, **own: str) -> WorkerProcess:
+        """A worker with an application id and an output topic of its own, not started; over the input that the site has.
+
+        `own` are further settings, without the prefix.
+        """
+        given = {"app_id": name, "output_topic": f"{name}.summaries", "dlq_topic": f"{name}.dlq", **own}
+        environment = {
+            **site.environment,
+            **{f"COVERSUMM_{variable.upper()}": value for variable, value in given.items()},
+        }
+        launcher = self.launcher
+        if self.checkout is not None:
+            environment[launch.CHECKOUT] = str(self.checkout)
+            launcher = launch.__name__
+        worker = WorkerProcess(site.directory / name, environment, launcher=launcher)
+        site.workers.append(worker)
+        return worker
+
+
+@contextmanager
+def contenders(against: str | None, folder: Path) -> Iterator[list[Contender]]:
+    """Ours, and with `against` that commit's, checked out below `folder` for as long.
+
+    Raises SystemExit where there is no such commit.
+    """
+    ours = Contender(OURS)
+    if against is None:
+        yield [ours]
+        return
+    checkout = folder / "checkout"
+    _git("worktree", "add", "--detach", str(checkout), against)
+    try:
+        yield [ours, Contender(against, checkout)]
+    finally:
+        _git("worktree", "remove", "--force", str(checkout))
+
+
+def _git(*arguments: str) -> None:
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(
+            f"git {' '.join(arguments)}: {done.stderr.strip()}\n"
+            "--against takes a commit of this repository, with its history; --against none measures this tree alone"
+        )
