@@ -24,12 +24,14 @@ from tests.bench.paper.methods import METHODS, Setting
 from tests.bench.paper.plan import QUICK, K
 from tests.bench.paper.screen import Screen
 from tests.bench.quality import aspects, contenders, data, hotels, staleness, tracking
-from tests.bench.quality.calibration import ROUGE_155, calibrate, system_score
+from tests.bench.quality.calibration import ROUGE_155, NotCalibrated, calibrate, system_score
 from tests.bench.quality.entity import Entity
 from tests.bench.quality.figures import Figures
 from tests.bench.quality.hotels import Hotel, Way
+from tests.bench.quality.ranking.by_sumy import differing
 from tests.bench.quality.rouge import NAMES, rounded
 from tests.bench.quality.walk import vectorizer
+from tests.bench.quality.words import content_words
 from worker.text.embedders import available_cores
 
 PROGRAM = "tests.bench.quality"
@@ -71,6 +73,7 @@ class Study:
             self.screen.say(f"left out for want of a library: {', '.join(missing)}")
         self.setting, parameters = self._timed("parameters", tuned)
         judged, products, stays = self._timed("vectors", lambda: self._read(references))
+        self._hold_against_sumy(judged[0].entity)
         found: Row = {
             **begun,
             "libraries": {name: version(name) for name in ("rouge-score", "scikit-learn", "vaderSentiment")},
@@ -107,6 +110,17 @@ class Study:
         return found
 
     # ---- parts
+
+    def _hold_against_sumy(self, entity: Entity) -> None:
+        """Raises NotCalibrated where a classic ranking is not sumy's."""
+        try:
+            wrong = differing([content_words(sentence) for sentence in entity.sentences])
+        except ImportError:
+            self.screen.say("classic rankings not held against sumy: it is not installed (pip install sumy)")
+            return
+        if wrong:
+            raise NotCalibrated(f"not as sumy ranks sentences of {entity.id}: {', '.join(wrong)}")
+        self.screen.say(f"SumBasic, LexRank, TextRank and sumy's LSA: as sumy {version('sumy')} ranks")
 
     def _read(
         self, references: dict[str, dict[str, list[str]]]

@@ -31,9 +31,9 @@ class Words(NamedTuple):
         return np.asarray(self.counts.sum(axis=1)).ravel()
 
     def first(self, count: int) -> "Words":
-        """Of the first `count` sentences, without the words that are in none of them."""
+        """Of the first `count` sentences, without words that are in none of them, but for the first."""
         counts = self.counts[:count]
-        return Words(counts[:, np.unique(counts.indices)])
+        return Words(counts[:, np.union1d(counts.indices, [0])])
 
 
 def words_of(sentences: Sequence[Sequence[str]]) -> Words:
@@ -44,7 +44,7 @@ def words_of(sentences: Sequence[Sequence[str]]) -> Words:
         for word in words:
             rows.append(row)
             columns.append(column.setdefault(word, len(column)))
-    shape = (len(sentences), len(column))
+    shape = (len(sentences), max(len(column), 1))  # a matrix without columns has no largest count
     counts = csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
     counts.sum_duplicates()
     return Words(counts)
