@@ -5,7 +5,7 @@ set to is found on the Airbnb sample, never on what they are judged by.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib.metadata import version
@@ -13,7 +13,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from scipy.sparse import csr_array
 
 from tests.bench import machine, streams
@@ -64,43 +63,17 @@ class Study:
     def run(self) -> Row:
         """All parts; the record, which is written too."""
         data.check(self.folder)
-        begun = machine.began(PROGRAM)
+        found: Row = machine.began(PROGRAM) | {"command": f"python -m {PROGRAM} --data FOLDER"}  # any folder
         references, published = data.references(self.folder), data.published(self.folder)
-        self.screen.say(f"scores: rouge-score {version('rouge-score')}, stemmed; {'; '.join(NAMES.values())}")
-        calibrated = calibrate(published[data.GENERAL], references[data.GENERAL])
-        self.screen.say(f"calibrated: {len(calibrated)} published systems score what they are known to score")
-        if missing := contenders.left_out():
-            self.screen.say(f"left out for want of a library: {', '.join(missing)}")
-        self.setting, parameters = self._timed("parameters", tuned)
+        found |= self._calibrated(published[data.GENERAL], references[data.GENERAL])
+        self.setting, found["parameters"] = self._timed("parameters", tuned)
         judged, products, stays = self._timed("vectors", lambda: self._read(references))
-        self._hold_against_sumy(judged[0].entity)
-        found: Row = {
-            **begun,
-            "libraries": {name: version(name) for name in ("rouge-score", "scikit-learn", "vaderSentiment")},
-            "protocols": NAMES | {"rouge_155": ROUGE_155},
-            "parameters": parameters,
-            "sets": [
-                _size(name, of)
-                for name, of in (
-                    ("SPACE", [hotel.entity for hotel in judged]),
-                    ("Amazon", products),
-                    ("Airbnb", stays),
-                )
-            ],
-            "calibration": calibrated,
-        }
-        ways = self._over("hotels", partial(hotels.look_at, setting=self.setting), judged)
-        found |= _rouge([hotel.entity for hotel in judged], ways)
-        found["others"] = [
-            {"system": title}
-            | {
-                protocol: rounded(score)
-                for protocol, score in system_score(
-                    published[data.GENERAL][system], references[data.GENERAL]
-                ).items()
-            }
-            for system, title in OTHERS.items()
-        ]
+        entities = [hotel.entity for hotel in judged]
+        sets = (("SPACE", entities), ("Amazon", products), ("Airbnb", stays))
+        found["sets"] = [_size(name, of) for name, of in sets]
+        self._hold_against_sumy(entities[0])
+        found |= _rouge(entities, self._over("hotels", partial(hotels.look_at, setting=self.setting), judged))
+        found["others"] = _others(published[data.GENERAL], references[data.GENERAL])
         found["aspects"], found["budgets"] = self._aspects(judged, references, published)
         found["tracking"], found["courses"] = self._tracking(judged, products)
         found["staleness"] = self._staleness(judged, products, stays)
@@ -110,6 +83,21 @@ class Study:
         return found
 
     # ---- parts
+
+    def _calibrated(
+        self, published: Mapping[str, Mapping[str, str]], references: Mapping[str, Sequence[str]]
+    ) -> Row:
+        """Raises NotCalibrated."""
+        self.screen.say(f"scores: rouge-score {version('rouge-score')}, stemmed; {'; '.join(NAMES.values())}")
+        rows = calibrate(published, references)
+        self.screen.say(f"calibrated: {len(rows)} published systems score what they are known to score")
+        if missing := contenders.left_out():
+            self.screen.say(f"left out for want of a library: {', '.join(missing)}")
+        return {
+            "libraries": {name: version(name) for name in ("rouge-score", "scikit-learn", "vaderSentiment")},
+            "protocols": NAMES | {"rouge_155": ROUGE_155},
+            "calibration": rows,
+        }
 
     def _hold_against_sumy(self, entity: Entity) -> None:
         """Raises NotCalibrated where a classic ranking is not sumy's."""
@@ -278,6 +266,17 @@ def _rouge(entities: Sequence[Entity], ways: Sequence[Sequence[Way]]) -> Row:
     }
 
 
+def _others(published: Mapping[str, Mapping[str, str]], references: Mapping[str, Sequence[str]]) -> list[Row]:
+    """Published texts, to stand beside ours."""
+    rows = []
+    for system, title in OTHERS.items():
+        if system not in published:
+            continue
+        score = system_score(published[system], references)
+        rows.append({"system": title} | {protocol: rounded(of) for protocol, of in score.items()})
+    return rows
+
+
 def _aspects(task: tuple[Hotel, Any, Any], seeds: Any, words: Any, setting: Setting) -> aspects.Scores:
     hotel, references, published = task
     return aspects.look_at(hotel, references, published, seeds, words, setting)
@@ -305,11 +304,10 @@ def _last(found: dict[str, tracking.Course]) -> dict[str, float]:
     }
 
 
-def _size(name: str, entities: Iterable[Entity]) -> Row:
-    of = list(entities)
+def _size(name: str, entities: Sequence[Entity]) -> Row:
     return {
         "set": name,
-        "entities": len(of),
-        "reviews": int(sum(len(one.ratings) for one in of)),
-        "sentences": int(np.sum([len(one.sentences) for one in of])),
+        "entities": len(entities),
+        "reviews": sum(len(one.ratings) for one in entities),
+        "sentences": sum(len(one.sentences) for one in entities),
     }
