@@ -148,6 +148,7 @@ def test_a_silver_summary_is_greedy_and_looks_at_what_came_so_far():
     apart, both = [*sentences[:2], sentences[3]], ["the staff was kind", "the pool is big"]
     assert Silver(apart, both).after(3) == [0, 2]
     assert Silver(apart, both, words=4).after(3) == [0]  # the second does not fit
+    assert Silver(["kind staff"] * 2, ["kind staff"]).after(2) == [0]  # said once is enough
     assert Silver(sentences, ["zebra"]).after(4) == []
 
 
@@ -330,6 +331,7 @@ def test_a_hotel_is_looked_at_on_the_way_and_at_the_end(monkeypatch):
 def test_how_much_sentences_repeat_and_cover():
     one = of([["a b"], ["a b"], ["c d"]])
     assert hotels.repeats(one, [0, 1]) == pytest.approx(1.0, abs=0.01)
+    assert hotels.repeats(one, [0, 2]) == pytest.approx(float(one.unit[0] @ one.unit[2]), abs=1e-6)
     assert hotels.repeats(one, [0]) == 0.0
     assert hotels.near(one, [0, 1, 2]) == pytest.approx(1.0, abs=0.01)
     assert hotels.near(one, [0]) == pytest.approx(float((one.unit @ one.unit[0]).mean()), abs=1e-6)
@@ -356,6 +358,7 @@ SEEDS = {
 def test_the_aspect_of_a_sentence():
     assert aspects.aspect_of("A clean room, a clean bed", SEEDS) == "rooms"
     assert aspects.aspect_of("Clean, clean, clean", SEEDS) == "cleanliness"
+    assert aspects.aspect_of("Clean, clean, clean room", SEEDS) == "rooms"  # each word once
     assert aspects.aspect_of("We arrived late", SEEDS) is None
     assert aspects.aspect_of("anything", {}) is None
 
