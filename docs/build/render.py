@@ -9,6 +9,7 @@ from docs.build.chart import values_table
 from docs.build.dashboard.grafana import dashboard_json
 from docs.build.limits import limits_table
 from docs.build.numbers import numbers_table
+from docs.build.quality import RECORDED as QUALITY
 from docs.build.replays import replays_table
 from docs.build.scale import disk_table, pauses_table, rates_table
 from docs.build.soaks import outage_table, quiet_soak_line, restarts_table, rollout_table, soak_line
@@ -28,6 +29,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/metrics.md": {"metrics": metrics_table},
     "docs/reference/chart.md": {"values": values_table},
     "docs/scale.md": {"rates": rates_table, "pauses": pauses_table, "disk": disk_table},
+    "docs/quality.md": QUALITY,
     "docs/reference/results.md": {
         "core": core_table,
         "worker": worker_table,

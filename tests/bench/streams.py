@@ -108,12 +108,13 @@ def reviews(path: Path, most: int | None = None, rank: int = 0) -> Stream:
         if most is not None and len(sentences) >= most:
             break
         sentences += split_sentences(text, 2000)
-    vectors = _embedded(sentences[:most])
+    vectors = embedded(sentences[:most])
     name = f"{path.name.split('.')[0]}: {entity}, {count:,} reviews, {len(vectors):,} x {vectors.shape[1]}"
     return Stream(name, vectors)
 
 
-def _embedded(sentences: list[str]) -> NDArray[np.int16]:
+def embedded(sentences: list[str]) -> NDArray[np.int16]:
+    """Their vectors by the default engine, kept in .cache/bench under a name made of the texts, the model and the splitter."""
     engine = load_engine("onnx")
     assert engine is not None
     digest = hashlib.sha256(json.dumps([engine.model, SPLITTER, sentences]).encode()).hexdigest()[:16]

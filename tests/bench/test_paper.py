@@ -306,7 +306,7 @@ def screen():
 
 @pytest.fixture
 def evaluated(tmp_path, monkeypatch, screen):
-    monkeypatch.setattr(streams, "_embedded", tied_reviews)
+    monkeypatch.setattr(streams, "embedded", tied_reviews)
     return lambda: Evaluation(TINY, streams.BUNDLED, screen, tmp_path).run()
 
 
@@ -455,7 +455,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_one_entity_is_its_own_held_out_stream(tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "_embedded", tied_reviews)
+    monkeypatch.setattr(streams, "embedded", tied_reviews)
     file = tmp_path / "one.jsonl"
     file.write_text("".join(json.dumps({"entity_id": "e", "text": f"Nice {i}."}) + "\n" for i in range(90)))
     data = real(file, TINY)

@@ -115,7 +115,7 @@ def test_reviews_by_rank(tmp_path: Path, monkeypatch):
         asked.append(sentences)
         return np.ones((len(sentences), 2), np.int16)
 
-    monkeypatch.setattr(streams, "_embedded", embedded)
+    monkeypatch.setattr(streams, "embedded", embedded)
     assert streams.reviews(file).name == "some: many, 3 reviews, 6 x 2"
     streams.reviews(file, most=3)
     streams.reviews(file, rank=1)

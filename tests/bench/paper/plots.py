@@ -1,9 +1,10 @@
 """The figures, as PNG files of 800 x 450 pixels. matplotlib is imported when they are drawn."""
 
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
+
+from tests.bench.canvas import Canvas
 
 SHADES = ("#d73027", "#fc8d59", "#91bfdb", "#4575b4", "#313695", "#7f7f7f")
 OURS = {"exact": "#b2182b", "exact-bulk": "#ef8a62", "exact-bulk, amortised": "#fdb863"}
@@ -21,19 +22,11 @@ THEIRS = (
 )
 
 
-class Plots:
+class Plots(Canvas):
     """Draws into `folder`, file names beginning with `prefix`; without matplotlib it draws nothing."""
 
     def __init__(self, folder: Path, prefix: str) -> None:
-        self.folder, self.prefix = folder, prefix
-        self.written: list[Path] = []
-        try:
-            import matplotlib
-        except ImportError:
-            self.able = False
-            return
-        matplotlib.use("Agg")
-        self.able = True
+        super().__init__(folder, prefix)
         self._colours: dict[str, str] = {}
 
     # ---- what is drawn
@@ -146,51 +139,8 @@ class Plots:
             times = [row["us_per_event"] for row in of]
             axes.plot([row[key] for row in of], times, "o-", label=method, **self._style(method))
 
-    def _figure(self, columns: int) -> tuple[Any, Sequence[Any]]:
-        from matplotlib import pyplot
-
-        figure, axes = pyplot.subplots(
-            1, columns, figsize=(8, 4.5), dpi=100, squeeze=False, layout="constrained"
-        )
-        return figure, axes[0]
-
     def _style(self, method: str) -> dict[str, Any]:
         if method not in self._colours:
             taken = sum(name not in OURS for name in self._colours)
             self._colours[method] = OURS.get(method, THEIRS[taken % len(THEIRS)])
         return {"color": self._colours[method], "linewidth": 2.2 if method in OURS else 1.3, "markersize": 5}
-
-    @staticmethod
-    def _label(axes: Any, x: str, y: str) -> None:
-        axes.set_xlabel(x)
-        axes.set_ylabel(y)
-        axes.grid(True, alpha=0.3, which="major")
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-
-    def _finish(
-        self, figure: Any, axes: Any, name: str, title: str, x: str, y: str, *, legend: bool = True
-    ) -> None:
-        self._label(axes, x, y)
-        if legend:
-            figure.legend(loc="outside right upper", fontsize=8, frameon=False)
-        self._save(figure, name, title)
-
-    def _save(self, figure: Any, name: str, title: str) -> None:
-        """256 colours are enough, and a third of the bytes. Under another name first, as the JSON is."""
-        from matplotlib import pyplot
-        from PIL import Image
-
-        figure.suptitle(title, fontsize=11)
-        file = self.folder / f"{self.prefix}-{name}.png"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f".{file.name}")
-        try:
-            drawn = BytesIO()
-            figure.savefig(drawn, format="png")
-            Image.open(drawn).convert("RGB").quantize(256).save(unfinished, format="png", optimize=True)
-            unfinished.replace(file)
-        finally:
-            unfinished.unlink(missing_ok=True)
-            pyplot.close(figure)
-        self.written.append(file)

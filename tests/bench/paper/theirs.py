@@ -79,3 +79,27 @@ ADVERSARIAL: dict[str, Figure] = {
 SEARCHES = "theirs (Figure 6a): fewer than 150 searches at 10,000 points, uniform; more with more dimensions"
 RESERVOIR = "theirs (Figure 6b): fewer than 100 in the reservoir at 10,000 points, nearly linear in k"
 MODES = "theirs (Figure 6c): the time grows gradually with the number of modes"
+
+
+class Summaries(NamedTuple):
+    """How good summaries are, against silver ones and averaged over time, and how long they take."""
+
+    rouge: tuple[float, float, float]  # R1, R2, RL
+    seconds: float  # for an entity
+
+
+ROUGE_SOURCE = "Table 2 of the paper: SPACE, representations by SemAE, ROUGE against silver summaries"
+ROUGE: dict[str, Summaries] = {
+    "LSA": Summaries((25.04, 4.66, 15.34), 825.57),
+    "Centroid-OPT": Summaries((27.74, 4.82, 16.39), 263.84),
+    "TextRank": Summaries((30.84, 5.27, 17.40), 1147.89),
+    "LexRank": Summaries((30.04, 5.70, 17.59), 160.63),
+    "SumBasic": Summaries((31.55, 5.00, 15.66), 287.80),
+    "naive-hnsw": Summaries((43.53, 14.61, 26.17), 3.25),
+    "naive-faiss": Summaries((43.48, 14.51, 25.99), 1.30),
+    "coversumm-random": Summaries((39.19, 11.64, 22.92), 1.02),
+    "coversumm-decay": Summaries((41.03, 12.18, 24.03), 1.35),
+    "coversumm-lazy": Summaries((42.46, 14.06, 25.15), 1.14),
+}
+RATING_ERROR = 0.42  # stars, in order of time, Amazon US reviews
+ASPECT_ERROR = 0.32  # aspects, SPACE

@@ -1,0 +1,54 @@
+"""`python -m tests.bench.quality [--data FOLDER] [--sample]`; see `tests.bench.quality` and docs/quality.md.
+
+Exit status 2 where data are missing, 1 where published texts do not score what they are known to score.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"  # read when NumPy is loaded, here and in the processes that are started
+
+from docs.build import quality  # noqa: E402
+from tests.bench.paper.screen import Screen  # noqa: E402
+from tests.bench.quality.calibration import NotCalibrated  # noqa: E402
+from tests.bench.quality.data import DataError  # noqa: E402
+from tests.bench.quality.study import Study, sample  # noqa: E402
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.quality", description="What summaries are worth."
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(os.environ.get("QUALITY_DATA") or "data"),
+        help="the folder with the data sets; by default QUALITY_DATA, or ./data",
+    )
+    parser.add_argument("--sample", action="store_true", help="what can be told by the bundled sample alone")
+    options = parser.parse_args(arguments)
+    screen = Screen()
+    try:
+        if options.sample:
+            print(quality.staleness_table({"staleness": sample(screen)}))
+            return 0
+        found = Study(options.data, screen).run()
+    except DataError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except NotCalibrated as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        screen.say("stopped; nothing was recorded")
+        return 130
+    for name, table in quality.TABLES.items():
+        print(f"\n{name}\n\n{table(found)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
