@@ -10,7 +10,8 @@ the loop lives, and the watchdog ends a worker that stands still. The port is ta
     /entities                 200 those of this worker's partitions, a page at a time: prefix, contains, after, limit;
                               503 while not ready
     /entities/ID/summary      200 the summary as of the last commit, 404 unknown, 307 to the worker that owns it,
-                              503 while not ready or nobody is known to own it; ID percent-encoded
+                              503 while not ready or nobody is known to own it; ID percent-encoded.
+                              With view=short its short view: sentences, words, threshold
 
 Any method but GET and HEAD is 405, a request with a body 413: there is nothing to be sent here.
 """
@@ -18,6 +19,7 @@ Any method but GET and HEAD is 405, a request with a body 413: there is nothing 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -31,6 +33,7 @@ from faust.web.drivers.aiohttp import Web
 
 from worker.errors import SurroundingsError
 from worker.metrics import CONTENT_TYPE, Metrics, Moment
+from worker.processing.short_view import Extent, ShortView
 from worker.state import SummaryView
 from worker.state.listing import LONGEST_PAGE, Page, Search
 from worker.stream.faust_log import FAUST_LOG
@@ -56,6 +59,9 @@ class LiveWorker(Moment, Protocol):
 
     async def summary(self, entity_id: str) -> SummaryView | None:
         """The summary of an entity that is here, as of the last commit. Raises NotHere where it is going away."""
+
+    async def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
+        """The short view of an entity that is here, as of the last commit. Raises NotHere where it is going away."""
 
     async def entities(self, partitions: list[int], search: Search, limit: int, seconds: float) -> Page:
         """The next entities of partitions that are here, looked for so many seconds at most. Raises NotHere."""
@@ -204,11 +210,14 @@ class Pages:
         return web.Response(body=msgspec.json.encode(body), content_type="application/json", charset="utf-8")
 
     async def summary(self, request: web.Request) -> web.Response:
-        """An entity's summary, or where to ask for it."""
+        """An entity's summary or its short view, or where to ask for it."""
         try:
             entity_id = _entity_id(request)
+            extent = _extent(request.query)
         except UnicodeError:
             return _error(400, "the entity id is not UTF-8")
+        except ValueError as error:
+            return _error(400, str(error))
         ready, reason = self._worker.ready()
         if not ready:
             return _error(503, reason)
@@ -217,9 +226,10 @@ class Pages:
             if url is None:
                 return _error(503, "no worker is known to own the entity's partition")
             location = f"{url.rstrip('/')}{PREFIX}{quote(entity_id, safe='')}{SUFFIX}"
-            return web.Response(status=307, headers={"Location": location})
+            query = f"?{request.rel_url.raw_query_string}" if extent is not None else ""
+            return web.Response(status=307, headers={"Location": location + query})
         try:
-            view = await asyncio.wait_for(self._worker.summary(entity_id), ANSWER_SECONDS)
+            view = await asyncio.wait_for(self._view(entity_id, extent), ANSWER_SECONDS)
         except TimeoutError:
             return _error(503, "the worker is busy")
         except NotHere:
@@ -227,6 +237,11 @@ class Pages:
         if view is None:
             return _error(404, "there is no such entity")
         return web.Response(body=msgspec.json.encode(view), content_type="application/json", charset="utf-8")
+
+    async def _view(self, entity_id: str, extent: Extent | None) -> SummaryView | ShortView | None:
+        if extent is None:
+            return await self._worker.summary(entity_id)
+        return await self._worker.short_view(entity_id, extent)
 
 
 def _entity_id(request: web.Request) -> str:
@@ -241,6 +256,28 @@ def _search(query: Mapping[str, str]) -> tuple[Search, int]:
     if not (limit.isascii() and limit.isdigit() and 1 <= int(limit) <= LONGEST_PAGE):
         raise ValueError(f"limit is a number from 1 to {LONGEST_PAGE}")
     return Search(query.get("prefix", ""), query.get("contains", ""), query.get("after")), int(limit)
+
+
+def _extent(query: Mapping[str, str]) -> Extent | None:
+    """How far a short view is to go; None where the summary is asked for. Raises ValueError with a message."""
+    view = query.get("view", "set")
+    if view not in ("set", "short"):
+        raise ValueError("view is set or short")
+    if view == "set":
+        return None
+    numbers = {name: _number(name, query[name]) for name in ("sentences", "words") if name in query}
+    threshold = query.get("threshold")
+    if threshold is None:
+        return Extent(**numbers)
+    if not re.fullmatch(r"0(\.[0-9]{1,9})?", threshold):
+        raise ValueError("threshold is a number like 0.8, from 0 up to, but not including, 1")
+    return Extent(**numbers, threshold=float(threshold))
+
+
+def _number(name: str, value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", value):
+        raise ValueError(f"{name} is a whole number")
+    return int(value)
 
 
 def _error(status: int, message: str) -> web.Response:
