@@ -200,7 +200,7 @@ def test_searched_watched_and_handed_over(
         owner.start().wait_ready()
         deleted = Sent(entity.encode(), None)
         send(kafka.bootstrap_servers, site.input_topic, [deleted])
-        tab.wait("document.querySelector('.problem').innerText.includes('deleted')")
+        tab.wait("/deleted|no such entity/.test(document.querySelector('.problem').innerText)")
         is_its_own(tab, asked)
         tab.close()
         site.stop()
