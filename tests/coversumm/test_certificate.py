@@ -120,10 +120,9 @@ def test_equality_is_no_proof() -> None:
     nearest = Neighbors(
         [b"s000000"], [0], [float(4 * 5**2 - 2 * 5 * 20)], np.inf
     )  # a k-th at distance 0 from the centroid 5
-    assert not state.proves(
-        nearest._replace(keys=[4.0 * 10**2 - 2 * 10 * 20])
-    )  # at distance 5, drift 5, radius 10
-    assert state.proves(nearest)
+    at_five = nearest._replace(keys=[4.0 * 10**2 - 2 * 10 * 20])  # at distance 5, drift 5, radius 10
+    assert not state.proves(at_five, state.centroid_squared())
+    assert state.proves(nearest, state.centroid_squared())
     kth, drift = np.array([5.0, 4.9999]), np.array([5.0, 5.0])
     assert certificate.proved(kth, drift, 10.0).tolist() == [False, True]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.coversumm.ranking import distances
+from worker.coversumm.ranking import Ranking, distances, measure
 
 
 def exact_distance(key: int, n: int, total: list[int], scale: int) -> float:
@@ -79,3 +79,28 @@ def test_exact_halves_go_up_whatever_float64_says() -> None:
         key = n * int(x @ x) - 2 * int(x @ total)
         found = distances([float(key)], n, total.astype(np.float64), 2_000_000)
         assert found == ((away + 1) // 2 / 10**6,)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 2_000_000)), max_size=5), st.integers(0, 2**32))
+def test_rankings_measured_together_have_the_distances_of_each(
+    shapes: list[tuple[int, int]], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+
+    def rankings() -> list[Ranking]:
+        chance = np.random.default_rng(seed)
+        made = []
+        for count, n in shapes:
+            x = chance.integers(-32767, 32768, (count, 8))
+            total = n * chance.integers(-3000, 3000, 8)
+            keys = sorted(float(n * (v @ v) - 2 * (v @ total)) for v in x)
+            ids = tuple(b"r#%d" % i for i in range(count))
+            made.append(Ranking(ids, (1,) * count, n, keys, total.astype(np.float64), 32767))
+        return made
+
+    together, alone = rankings(), rankings()
+    for ranking in together:
+        if rng.random() < 0.3:
+            ranking.distances()  # some have theirs already
+    assert measure(together) == [ranking.distances() for ranking in alone]

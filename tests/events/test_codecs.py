@@ -8,9 +8,22 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given as holds_for
+from hypothesis import settings
+from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.events.examples import LIMITS, decode_one, given, packed, record, upsert, vector
-from worker.events import Event, Rejected, ReviewUpserted, SummaryChanged, decode
+from worker.events import (
+    Cause,
+    Event,
+    RankedChange,
+    Rejected,
+    ReviewUpserted,
+    SummaryChanged,
+    SummarySentence,
+    decode,
+)
 from worker.events.codecs import CODECS, Codec
 from worker.events.codecs.faults import unknown_type, wrong_field
 from worker.events.inputs import EVENT_TYPES, Body
@@ -108,3 +121,65 @@ def test_what_is_not_in_the_format_is_the_codecs_own_reason() -> None:
     (result,) = decode([record(b"\xc1")], LIMITS, OTHER)
     assert isinstance(result, Rejected)
     assert result.reason == "bad_wire_format"
+
+
+# -- changes encoded together ----------------------------------------------------------------------------------
+
+TEXTS = st.text(max_size=30)
+SENTENCES = st.lists(
+    st.tuples(
+        TEXTS,
+        TEXTS,
+        TEXTS,
+        st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        st.integers(0, 2 * 10**6).map(lambda micros: micros / 10**6) | st.floats(0, 1e11),
+        st.just(1) | st.integers(1, 10**6),
+    ),
+    max_size=25,
+)
+CHANGES = st.lists(st.tuples(TEXTS, st.lists(TEXTS, max_size=3), SENTENCES), max_size=4)
+
+
+@settings(deadline=None)
+@holds_for(CHANGES)
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_changes_encoded_together_have_the_bytes_of_each_body(codec, changes):
+    whole = [
+        SummaryChanged(
+            entity_id,
+            1,
+            7,
+            None,
+            [SummarySentence(rank, *sentence) for rank, sentence in enumerate(sentences)],
+            added,
+            [],
+            2,
+            3,
+            20,
+            Cause("review.upserted", "reviews", 0, 7, entity_id),
+            None,
+            None,
+        )
+        for entity_id, added, sentences in changes
+    ]
+    ranked = [
+        RankedChange(
+            structs.replace(body, sentences=[]),
+            [codec.quote(one.sentence_id, one.review_id, one.text, one.rating) for one in body.sentences],
+            [one.distance for one in body.sentences],
+            [one.support for one in body.sentences],
+        )
+        for body in whole
+    ]
+    assert codec.encode_ranked(ranked) == [codec.encode(body) for body in whole]
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_a_set_may_have_more_sentences_than_ranks_are_prepared_for(codec):
+    body = SummaryChanged(
+        "e", 1, 7, None, [], [], [], 1, 1500, 1500, Cause("review.upserted", "r", 0, 7, None), None, None
+    )
+    quotes = [codec.quote(f"r#{i}", "r", '"sentences":[]', None) for i in range(1500)]
+    (value,) = codec.encode_ranked([RankedChange(body, quotes, [0.5] * 1500, [1] * 1500)])
+    sentences = [SummarySentence(i, f"r#{i}", "r", '"sentences":[]', None, 0.5, 1) for i in range(1500)]
+    assert value == codec.encode(structs.replace(body, sentences=sentences))

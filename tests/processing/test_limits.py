@@ -21,7 +21,7 @@ from tests.harness.drive import (
 )
 from worker.coversumm import max_sentences
 from worker.errors import SurroundingsError
-from worker.events import Limits, summary_message
+from worker.events import Limits, summary_messages
 from worker.limits import Limit
 from worker.processing import publish as publishing
 from worker.processing.config import VECTOR_OVERHEAD, BatchLimits, event_limits, processor_config
@@ -273,17 +273,40 @@ def test_dead_letters_count_in_a_transaction():
 
 
 @pytest.mark.parametrize("emit", ["every", "coalesced"])
-def test_no_message_is_made_beyond_the_first_that_is_too_much(monkeypatch, emit):
-    """However much one entity has to publish: what is thrown away was never much more than a transaction may have."""
+def test_no_message_is_made_where_they_are_too_many(monkeypatch, emit):
+    """However much one entity has to publish: what is thrown away was never made."""
+    made = count_messages(monkeypatch)
+    batch = Driver(config(emit=emit, batch={"transaction_records": 3})).run(*fifty(emit))
+    assert batch.taken == 1
+    assert sum(made) == 3 + 1  # of three events, whose rows are too many beside them, and of one
+
+
+@pytest.mark.parametrize("emit", ["every", "coalesced"])
+def test_few_messages_are_made_where_they_are_too_large(monkeypatch, emit):
+    """What is thrown away was never much more than a transaction may have."""
+    monkeypatch.setattr(publishing, "CHANGES_BYTES", 200)
+    made = count_messages(monkeypatch)
+    batch = Driver(config(emit=emit, batch={"transaction_bytes": 800})).run(*fifty(emit))
+    assert batch.taken == 1
+    assert max(made) <= 3
+    assert sum(made) <= 16  # of 50, 25, 12, 6 and 3 events three each, and one
+
+
+def count_messages(monkeypatch):
+    """How many messages are made at once, whenever any are."""
     made = []
     monkeypatch.setattr(
-        publishing, "summary_message", lambda *given: made.append(1) or summary_message(*given)
+        publishing,
+        "summary_messages",
+        lambda topic, drafts: made.append(len(drafts)) or summary_messages(topic, drafts),
     )
+    return made
+
+
+def fifty(emit):
+    """Fifty events that publish a change each."""
     entities = ["e"] * 50 if emit == "every" else [f"e{i}" for i in range(50)]
-    events = [upsert(offset, "r", f"text {offset}", entity_id=one) for offset, one in enumerate(entities)]
-    batch = Driver(config(emit=emit, batch={"transaction_records": 3})).run(*events)
-    assert batch.taken == 1
-    assert len(made) == 4 * 4 + 3 + 1  # of 50, 25, 12 and 6 events four each, three of three, one of one
+    return [upsert(offset, "r", f"text {offset}", entity_id=one) for offset, one in enumerate(entities)]
 
 
 def test_texts_are_embedded_once_however_often_their_micro_batch_is_cut():

@@ -27,7 +27,7 @@ from worker.coversumm.index.flat import FlatIndex
 from worker.coversumm.interface import CoverSumm, RankedSentence
 from worker.coversumm.oracle import brute_force
 from worker.coversumm.points import Points, Step, no_points
-from worker.coversumm.ranking import Ranking
+from worker.coversumm.ranking import Ranking, measure
 from worker.coversumm.state import Counters
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "VectorError",
     "brute_force",
     "max_sentences",
+    "measure",
     "no_points",
     "quantize",
     "quantize_rows",

@@ -60,7 +60,7 @@ class EntityCore:
         totals = index.totals()
         state.admit(totals.n, totals.max_squared_norm)
         state.n, state.total = totals.n, totals.total
-        state.ranking_if_changed(state.refill(), ())
+        state.ranking_if_changed(state.refill(), (), state.centroid_squared())
         state.counters = Counters()
         return core
 
@@ -78,10 +78,10 @@ class EntityCore:
     def ranking(self) -> Ranking:
         """The summary now."""
         state = self._state
-        neighbors = state.knn()
-        if neighbors is None or not state.proves(neighbors):
+        neighbors, centroid_squared = state.knn(), state.centroid_squared()
+        if neighbors is None or not state.proves(neighbors, centroid_squared):
             neighbors = state.refill()
-        return state.ranking(neighbors)
+        return state.ranking(neighbors, centroid_squared)
 
     def look(self) -> Ranking | None:
         """The summary now, by the reservoir alone; None where only the index has it. Changes nothing, counters included."""
@@ -90,7 +90,9 @@ class EntityCore:
             return None
         neighbors = knn(state.reservoir, state.n, state.total, state.k, state.distinct)
         # The set is known from the last step; what is not known is its order and its distances now.
-        return state.ranking(neighbors) if state.members == set(neighbors.ids) else None
+        if state.members != set(neighbors.ids):
+            return None
+        return state.ranking(neighbors, state.centroid_squared())
 
     @property
     def n(self) -> int:

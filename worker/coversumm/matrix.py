@@ -54,6 +54,14 @@ class GrowingArray(Generic[Number]):
         self._room[start:end] = rows
         self.rows = self._room[:end]
 
+    def push(self, row: NDArray[Number] | float) -> None:
+        """Add one row (D,), or one number."""
+        end = len(self.rows)
+        if end == len(self._room):
+            self._make_room(end + 1)
+        self._room[end] = row
+        self.rows = self._room[: end + 1]
+
     def extend(self, count: int) -> None:
         """Add `count` rows of whatever the memory holds, for the caller to fill."""
         end = len(self.rows) + count

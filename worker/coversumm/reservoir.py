@@ -55,7 +55,7 @@ class Reservoir:
     def memory_bytes(self) -> int:
         """Roughly what it holds: matrices, and what Python needs around ids and vectors."""
         width: int = self.vectors.shape[1]
-        ids = sum(map(len, self.lowest_ids))
+        ids = self.live if self.live == len(self) else sum(map(len, self.lowest_ids))
         return self._vectors.nbytes + self._squared_norms.nbytes + len(self) * (2 * width + 300) + ids * 90
 
     def keys(self, n: int, total: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -64,6 +64,21 @@ class Reservoir:
         keys *= -2.0
         keys += self._squared_norms.rows * n
         return keys
+
+    def insert(self, vector: NDArray[np.int16], squared_norm: float, id_: bytes) -> None:
+        """One more sentence, (D,): what `rows` and `add` do for many."""
+        data = vector.tobytes()
+        row = self.row_of.get(data)
+        if row is not None:
+            self.add(row, id_)
+            return
+        self.row_of[data] = len(self.counts)
+        self._bytes.append(data)
+        self.counts.append(1)
+        self.lowest_ids.append([id_])
+        self.live += 1
+        self._vectors.push(vector)
+        self._squared_norms.push(squared_norm)
 
     def rows(
         self, vectors: NDArray[np.int16], squared_norms: Sequence[float] | NDArray[np.float64]

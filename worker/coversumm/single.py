@@ -38,13 +38,14 @@ def apply_step(state: EntityState, step: Step) -> Ranking | None:
     if _unchanged(state):
         state.counters.proved_gap += 1
         return None
+    centroid_squared = state.centroid_squared()
     neighbors = state.knn()
-    if neighbors is not None and state.proves(neighbors):
+    if neighbors is not None and state.proves(neighbors, centroid_squared):
         state.counters.proved_reservoir += 1
     else:
         neighbors = state.refill()
-    ranking = state.ranking_if_changed(neighbors, added.ids)
-    state.gap = _gap(state, neighbors)
+    ranking = state.ranking_if_changed(neighbors, added.ids, centroid_squared)
+    state.gap = _gap(state, neighbors, centroid_squared)
     state.trim()
     return ranking
 
@@ -65,6 +66,25 @@ def _remove(state: EntityState, removed: Points) -> None:
 
 def _add(state: EntityState, added: Points, x: NDArray[np.float64], squared_norms: list[float]) -> None:
     """Add to the sum, to the reservoir what is inside (Algorithm 1, line 20), and narrow the gap."""
+    if len(squared_norms) == 1:
+        _add_one(state, added, x[0], squared_norms[0])
+    else:
+        _add_many(state, added, x, squared_norms)
+    if state.gap is not None:
+        state.gap.narrow(x, squared_norms, 4 * state.slack)
+
+
+def _add_one(state: EntityState, added: Points, x: NDArray[np.float64], squared_norm: float) -> None:
+    reservoir = state.reservoir
+    state.total += x
+    if reservoir.radius_key is not None:
+        key = reservoir.anchor_n * squared_norm - 2.0 * float(x @ reservoir.anchor_total)
+        if key >= reservoir.radius_key:
+            return
+    reservoir.insert(added.vectors[0], squared_norm, added.ids[0])
+
+
+def _add_many(state: EntityState, added: Points, x: NDArray[np.float64], squared_norms: list[float]) -> None:
     reservoir = state.reservoir
     for row in x:
         state.total += row
@@ -79,8 +99,6 @@ def _add(state: EntityState, added: Points, x: NDArray[np.float64], squared_norm
         rows = reservoir.rows(added.vectors[inside], [squared_norms[i] for i in inside]) if inside else []
     for i, row in zip(inside, rows, strict=True):
         reservoir.add(row, added.ids[i])
-    if state.gap is not None:
-        state.gap.narrow(x, squared_norms, 4 * state.slack)
 
 
 def _unchanged(state: EntityState) -> bool:
@@ -90,7 +108,7 @@ def _unchanged(state: EntityState) -> bool:
     return state.gap.proves(state.n, state.total, 4 * state.slack)
 
 
-def _gap(state: EntityState, neighbors: Neighbors) -> Gap | None:
+def _gap(state: EntityState, neighbors: Neighbors, centroid_squared: float) -> Gap | None:
     """The gap of an evaluation; none where the next step alone is likely to move the centroid too far.
 
     A step moves it by about d_k / n, and half the gap is (next key - key) / (4 n d_k).
@@ -99,7 +117,6 @@ def _gap(state: EntityState, neighbors: Neighbors) -> Gap | None:
     if len(neighbors.ids) < state.k:
         return None
     kth_key, next_key = neighbors.keys[-1], neighbors.next_key
-    centroid_squared = float(state.total @ state.total) / (n * n)
     distance_squared = kth_key / n + centroid_squared
     if next_key - kth_key <= 4.0 * distance_squared:
         return None

@@ -31,6 +31,26 @@ class Counters:
     evaluations: int = 0  # times the distances of the whole reservoir were computed
     visited: int = 0  # live sentences at each refill, added up
 
+    def add(self, now: "Counters", before: "Counters") -> None:
+        """Add what was counted between two moments. For every entity of every micro-batch, so it is spelled out."""
+        self.steps += now.steps - before.steps
+        self.proved_gap += now.proved_gap - before.proved_gap
+        self.proved_reservoir += now.proved_reservoir - before.proved_reservoir
+        self.refilled += now.refilled - before.refilled
+        self.evaluations += now.evaluations - before.evaluations
+        self.visited += now.visited - before.visited
+
+    def copy(self) -> "Counters":
+        """As they are now."""
+        return Counters(
+            self.steps,
+            self.proved_gap,
+            self.proved_reservoir,
+            self.refilled,
+            self.evaluations,
+            self.visited,
+        )
+
 
 class Ball(NamedTuple):
     """The reservoir's anchor and radius in float64."""
@@ -95,11 +115,14 @@ class EntityState:
         neighbors = knn(self.reservoir, self.n, self.total, self.k, self.distinct)
         return neighbors if len(neighbors.ids) == self.k or self.complete() else None
 
-    def proves(self, neighbors: Neighbors) -> bool:
+    def centroid_squared(self) -> float:
+        """|S/n|^2; 0 without sentences."""
+        return float(self.total @ self.total) / (self.n * self.n) if self.n else 0.0
+
+    def proves(self, neighbors: Neighbors, centroid_squared: float) -> bool:
         """The reservoir certificate (Lemma 4): whether nothing outside can be as near as the last of the neighbors."""
         if self.complete():
             return True
-        centroid_squared = float(self.total @ self.total) / (self.n * self.n)
         distance_squared = neighbors.keys[-1] / self.n + centroid_squared
         self.kth_distance = certificate.upper(distance_squared, self.ball().slack)
         return self.kth_distance < self.outside(centroid_squared) * certificate.ROOTS
@@ -170,15 +193,23 @@ class EntityState:
 
     # ---- ranking
 
-    def ranking(self, neighbors: Neighbors) -> Ranking:
+    def ranking(self, neighbors: Neighbors, centroid_squared: float) -> Ranking:
         """The neighbors as what goes out."""
-        counts = self.reservoir.counts
-        support = tuple([counts[row] for row in neighbors.rows])
-        return Ranking(tuple(neighbors.ids), support, self.n, neighbors.keys, self.total.copy(), self.scale)
+        reservoir = self.reservoir
+        if reservoir.live == len(reservoir):  # no copies: most often
+            support = (1,) * len(neighbors.rows)
+        else:
+            support = tuple([reservoir.counts[row] for row in neighbors.rows])
+        ids, total = tuple(neighbors.ids), self.total.copy()
+        return Ranking(ids, support, self.n, neighbors.keys, total, self.scale, centroid_squared)
 
-    def ranking_if_changed(self, neighbors: Neighbors, added: Sequence[bytes]) -> Ranking | None:
+    def ranking_if_changed(
+        self, neighbors: Neighbors, added: Sequence[bytes], centroid_squared: float
+    ) -> Ranking | None:
         """The ranking of a step that added these ids, if it changed the set or a member is among them."""
-        return self.ranking(neighbors) if self.note_ranked(tuple(neighbors.ids), added) else None
+        if self.note_ranked(tuple(neighbors.ids), added):
+            return self.ranking(neighbors, centroid_squared)
+        return None
 
     def note_ranked(self, ids: tuple[bytes, ...], added: Sequence[bytes]) -> bool:
         """Remember the ids now ranked; whether their set changed, order aside, or one of them was added in this step."""

@@ -19,14 +19,17 @@ from worker.events.inputs import (
 )
 from worker.events.messages import (
     TRUNCATED_HEADERS,
+    Draft,
     Message,
     dead_letter_message,
+    quote,
     summary_message,
+    summary_messages,
     tombstone_message,
 )
 from worker.events.reasons import Ignored, Reason, Rejected
 from worker.events.rules import Limits
-from worker.events.summary import ALGORITHM, Cause, SummaryChanged, SummarySentence
+from worker.events.summary import ALGORITHM, Cause, RankedChange, SummaryChanged, SummarySentence
 
 __all__ = [
     "ALGORITHM",
@@ -34,12 +37,14 @@ __all__ = [
     "MAX_SENTENCE_ID_CHARS",
     "TRUNCATED_HEADERS",
     "Cause",
+    "Draft",
     "EntityDeleted",
     "Event",
     "GivenSentence",
     "Ignored",
     "Limits",
     "Message",
+    "RankedChange",
     "Reason",
     "Record",
     "Rejected",
@@ -50,7 +55,9 @@ __all__ = [
     "SummarySentence",
     "dead_letter_message",
     "decode",
+    "quote",
     "read_line",
     "summary_message",
+    "summary_messages",
     "tombstone_message",
 ]

@@ -103,6 +103,8 @@ def is_timestamp(text: str) -> bool:
 
 def is_day(timestamp: str) -> bool:
     """Whether the day of a timestamp exists: the pattern lets days up to 31 pass in every month."""
+    if timestamp[8:10] <= "28":
+        return True
     year, month, day = int(timestamp[:4]), int(timestamp[5:7]), int(timestamp[8:10])
     # The calendar module knows no year 0, which is a leap year.
-    return day <= 28 or day <= monthrange(year or 4, month)[1]
+    return day <= monthrange(year or 4, month)[1]

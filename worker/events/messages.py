@@ -5,15 +5,16 @@ Deterministic: the same state and record give the same bytes and headers. No wal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 from typing import Final, NamedTuple
-from uuid import NAMESPACE_URL, UUID
+from uuid import NAMESPACE_URL
 
 from worker.events import codecs
 from worker.events.inputs import EVENT_TYPES, EntityDeleted, Record
 from worker.events.reasons import Rejected
-from worker.events.summary import SUMMARY_CHANGED, SummaryChanged
+from worker.events.summary import SUMMARY_CHANGED, RankedChange, SummaryChanged
 
 CE_SOURCE: Final = "coversumm-worker"
 TRUNCATED_BYTES: Final = 64 * 2**10
@@ -37,11 +38,40 @@ class Message(NamedTuple):
     headers: list[tuple[str, bytes]]
 
 
+def quote(sentence_id: str, review_id: str, text: str, rating: float | None) -> bytes:
+    """What every message says of a sentence of the set, whatever its rank; for `RankedChange`."""
+    return codecs.DEFAULT.quote(sentence_id, review_id, text, rating)
+
+
 def summary_message(topic: str, partition: int, body: SummaryChanged, record: Record) -> Message:
     """A summary change; `record` is its cause."""
+    return _summary_message(topic, partition, body, codecs.DEFAULT.encode(body), record)
+
+
+class Draft(NamedTuple):
+    """A summary change on its way to be a message."""
+
+    change: RankedChange
+    partition: int
+    record: Record
+    """Its cause."""
+
+
+def summary_messages(topic: str, drafts: Sequence[Draft]) -> list[Message]:
+    """The messages of many summary changes, each as `summary_message` makes it of the whole body."""
+    values = codecs.DEFAULT.encode_ranked([draft.change for draft in drafts])
+    return [
+        _summary_message(topic, partition, change.body, value, record)
+        for (change, partition, record), value in zip(drafts, values, strict=True)
+    ]
+
+
+def _summary_message(
+    topic: str, partition: int, body: SummaryChanged, value: bytes, record: Record
+) -> Message:
     name = f"coversumm:{body.entity_id}:{body.epoch}:{body.sequence}"
     headers = _cloud_event(name, SUMMARY_CHANGED, body.occurred_at, record)
-    return Message(topic, partition, body.entity_id.encode(), codecs.DEFAULT.encode(body), headers)
+    return Message(topic, partition, body.entity_id.encode(), value, headers)
 
 
 def tombstone_message(
@@ -92,23 +122,26 @@ def _detail(detail: str) -> bytes:
     return raw if len(raw) <= MAX_DETAIL_BYTES else raw[:MAX_DETAIL_BYTES].decode(errors="ignore").encode()
 
 
+_SOURCE: Final = ("ce_source", CE_SOURCE.encode())
+_VERSION: Final = ("ce_specversion", b"1.0")
+_CONTENT_TYPE: Final = ("content-type", codecs.DEFAULT.CONTENT_TYPE)
+_NAMESPACE: Final = NAMESPACE_URL.bytes
+
+
 def _cloud_event(name: str, ce_type: str, occurred_at: str | None, record: Record) -> list[tuple[str, bytes]]:
-    headers = [
-        ("ce_id", _uuid5(name)),
-        ("ce_source", CE_SOURCE.encode()),
-        ("ce_type", ce_type.encode()),
-        ("ce_specversion", b"1.0"),
-    ]
+    headers = [("ce_id", _uuid5(name)), _SOURCE, ("ce_type", ce_type.encode()), _VERSION]
     if time := occurred_at or timestamp(record.timestamp_ms):
         headers.append(("ce_time", time.encode()))
-    headers.append(("content-type", codecs.DEFAULT.CONTENT_TYPE))
+    headers.append(_CONTENT_TYPE)
     return headers
 
 
 def _uuid5(name: str) -> bytes:
-    """UUIDv5 in the URL namespace: `uuid.uuid5` without its detour over strings, a third of its time."""
-    digest = sha1(NAMESPACE_URL.bytes + name.encode(), usedforsecurity=False).digest()
-    return str(UUID(bytes=digest[:16], version=5)).encode()
+    """UUIDv5 in the URL namespace: `uuid.uuid5` without its objects and its detour over strings, a sixth of its time."""
+    digest = sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()
+    digits = digest.hex()
+    variant = "89ab"[digest[8] >> 4 & 3]
+    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}".encode()
 
 
 def timestamp(milliseconds: int) -> str | None:

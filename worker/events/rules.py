@@ -23,7 +23,7 @@ from worker.events.inputs import (
     UpsertBody,
 )
 from worker.events.reasons import BadEvent, Reason, Rejected, shown
-from worker.events.vectors import Embedding, FixedPoint, VectorPool, check_embedding
+from worker.events.vectors import Embedding, FixedPoint, VectorPool, is_of_dimension, wrong_embedding
 from worker.limits import Limit
 
 
@@ -119,7 +119,8 @@ def _has_vector(item: SentenceBody | str) -> bool:
 def _check_sentence(i: int, item: SentenceBody | str, limits: Limits) -> Embedding | None:
     """The item's embedding, None without one. A blank item will be dropped, its embedding too."""
     text, embedding = (item, None) if isinstance(item, str) else (item.text, item.embedding)
-    _check_text(text, f"sentences[{i}].text", limits)
+    if 4 * len(text) > limits.max_text_bytes:
+        _check_text(text, f"sentences[{i}].text", limits)
     if not text or text.isspace():
         return None
     if embedding is None:
@@ -135,7 +136,8 @@ def _check_sentence(i: int, item: SentenceBody | str, limits: Limits) -> Embeddi
             f"{limits.max_sentence_chars}",
             Limit.SENTENCE_CHARS,
         )
-    check_embedding(embedding, limits.dimension, f"sentences[{i}].embedding")
+    if not is_of_dimension(embedding, limits.dimension):
+        raise wrong_embedding(embedding, limits.dimension, f"sentences[{i}].embedding")
     return embedding
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Sequence
+from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta, Struct
 from msgspec.json import Decoder
@@ -69,6 +70,17 @@ class SummaryChanged(Struct, tag_field="type", tag=SUMMARY_CHANGED, frozen=True)
     occurred_at: Timestamp | None
     embedding_model: Annotated[str, Meta(description="The worker's.")] | None
     algorithm: Annotated[str, Meta(extra_json_schema={"const": ALGORITHM})] = ALGORITHM
+
+
+class RankedChange(NamedTuple):
+    """A change whose sentences are not in its body yet."""
+
+    body: SummaryChanged
+    """Without sentences."""
+    quotes: Sequence[bytes]
+    """Of each sentence, by rank, what the codec's `quote` made of it."""
+    distances: Sequence[float]
+    support: Sequence[int]
 
 
 decode_summary = Decoder(SummaryChanged).decode

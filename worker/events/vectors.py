@@ -18,15 +18,19 @@ Embedding: TypeAlias = bytes | list[float]
 """One vector as it was given: little-endian float32, or numbers."""
 
 
-def check_embedding(embedding: Embedding, dimension: int, where: str) -> None:
-    """Raises BadEvent, which names `where`: `bad_vector` (no whole numbers) or `wrong_dimension`."""
+def is_of_dimension(embedding: Embedding, dimension: int) -> bool:
+    """Whether it has this many numbers."""
+    return len(embedding) == (4 * dimension if isinstance(embedding, bytes) else dimension)
+
+
+def wrong_embedding(embedding: Embedding, dimension: int, where: str) -> BadEvent:
+    """What is wrong with one that is not of the dimension: `bad_vector` (no whole numbers) or `wrong_dimension`."""
     length, rest = divmod(len(embedding), 4) if isinstance(embedding, bytes) else (len(embedding), 0)
     if rest:
-        raise BadEvent(Reason.BAD_VECTOR, f"{where}: {len(embedding)} bytes are not whole float32 numbers")
-    if length != dimension:
-        raise BadEvent(
-            Reason.WRONG_DIMENSION, f"{where}: {length} numbers, the worker's dimension is {dimension}"
-        )
+        return BadEvent(Reason.BAD_VECTOR, f"{where}: {len(embedding)} bytes are not whole float32 numbers")
+    return BadEvent(
+        Reason.WRONG_DIMENSION, f"{where}: {length} numbers, the worker's dimension is {dimension}"
+    )
 
 
 class FixedPoint(NamedTuple):

@@ -5,10 +5,11 @@ All of it can be read from the stored rows again, so eviction and restarts chang
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.coversumm import Counters, EntityCore, Index, NewIndex
+from worker.events import quote
 from worker.state.entity import EntityRows
 from worker.state.errors import CorruptRow
 from worker.state.ids import review_of
@@ -19,8 +20,6 @@ ENTITY_BYTES = 2500
 """What an entity takes besides its core and its texts: objects, keys, dictionaries."""
 MEMBER_BYTES = 600
 """What a member takes besides its text."""
-
-COUNTED = tuple(field.name for field in fields(Counters))
 
 
 class EntityKey(NamedTuple):
@@ -40,13 +39,20 @@ class Member:
     text: str
     rating: float | None
     digest: bytes
+    quote: bytes
+    """What messages say of it."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Roughly what it takes."""
+        return MEMBER_BYTES + len(self.text) + len(self.quote)
 
     @classmethod
     def of(cls, identifier: bytes, text: str, rating: float | None) -> "Member":
         """From a live sentence and its review's rating."""
-        return cls(
-            identifier, identifier.decode(), review_of(identifier).decode(), text, rating, text_digest(text)
-        )
+        sentence_id, review_id = identifier.decode(), review_of(identifier).decode()
+        quoted = quote(sentence_id, review_id, text, rating)
+        return cls(identifier, sentence_id, review_id, text, rating, text_digest(text), quoted)
 
 
 class CachedEntity:
@@ -59,6 +65,7 @@ class CachedEntity:
         "_new_core",
         "_new_index",
         "entity_id",
+        "member_bytes",
         "members",
         "memory_bytes",
         "published",
@@ -84,7 +91,9 @@ class CachedEntity:
         self.published: dict[bytes, bytes] = {}
         """`{sentence id: text digest}` of the set last published, in rank order."""
         self.members: dict[bytes, Member] = {}
-        """Live sentences that are in the set, or were lately; stored rows have the others."""
+        """Live sentences that are in the set, or were lately; stored rows have the others. Changed by the methods below alone."""
+        self.member_bytes = 0
+        """Roughly what the members take; more than a message with all of them."""
         self.memory_bytes = 0
         self._core: EntityCore | None = None
         self._counted = Counters()
@@ -111,8 +120,25 @@ class CachedEntity:
         member = self.members.get(identifier)
         if member is None:
             member = Member.of(identifier, *self.rows.text_and_rating(identifier))
-            self.members[identifier] = member
+            self.keep_member(member)
         return member
+
+    def keep_member(self, member: Member) -> None:
+        """Have a live sentence at hand, in place of what it was before."""
+        self.drop_member(member.id)
+        self.members[member.id] = member
+        self.member_bytes += member.memory_bytes
+
+    def drop_member(self, identifier: bytes) -> None:
+        """Forget a sentence."""
+        member = self.members.pop(identifier, None)
+        if member is not None:
+            self.member_bytes -= member.memory_bytes
+
+    def keep_members_only(self, members: Iterable[Member]) -> None:
+        """Forget all but these."""
+        self.members = {member.id: member for member in members}
+        self.member_bytes = sum([member.memory_bytes for member in self.members.values()])
 
     @property
     def is_loaded(self) -> bool:
@@ -121,20 +147,17 @@ class CachedEntity:
 
     def count(self, counters: Counters) -> None:
         """Add what the core has counted since the last call."""
-        if self._core is None:
-            return
-        for name in COUNTED:
-            now = getattr(self._core.counters, name)
-            setattr(counters, name, getattr(counters, name) + now - getattr(self._counted, name))
-            setattr(self._counted, name, now)
+        if self._core is not None:
+            now = self._core.counters
+            counters.add(now, self._counted)
+            self._counted = now.copy()
 
     def on_processed(self) -> None:
         """What its rows tell is up to date: give up what only bridged the time until then."""
         if self._index is not None:
             self._index.on_commit()
         core_bytes = self._core.memory_bytes if self._core is not None else 0
-        texts = sum([len(member.text) for member in self.members.values()])
-        self.memory_bytes = ENTITY_BYTES + MEMBER_BYTES * len(self.members) + texts + core_bytes
+        self.memory_bytes = ENTITY_BYTES + self.member_bytes + core_bytes
 
 
 class EntityCache:

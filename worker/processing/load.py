@@ -39,10 +39,17 @@ class Load:
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
         """Count one message or row. Raises TooMuch, to go on with half of the records."""
+        self.count()
+        self.weigh(len(key or b"") + len(value or b""))
+
+    def count(self) -> None:
+        """Count one message that is still to be made. Raises TooMuch as `add` does."""
         self._transaction_records += 1
-        self._bytes += len(key or b"") + len(value or b"")
-        if self._records > 1:
-            if self._transaction_records > self._limits.transaction_records:
-                raise TooMuch(Limit.TRANSACTION_RECORDS, self._records // 2)
-            if self._bytes > self._limits.transaction_bytes:
-                raise TooMuch(Limit.TRANSACTION_BYTES, self._records // 2)
+        if self._transaction_records > self._limits.transaction_records and self._records > 1:
+            raise TooMuch(Limit.TRANSACTION_RECORDS, self._records // 2)
+
+    def weigh(self, size: int) -> None:
+        """Count the bytes of messages or rows that are counted. Raises TooMuch as `add` does."""
+        self._bytes += size
+        if self._bytes > self._limits.transaction_bytes and self._records > 1:
+            raise TooMuch(Limit.TRANSACTION_BYTES, self._records // 2)

@@ -274,7 +274,7 @@ class Processor:
 
     def _publish(self, planned: _Planned, records: Sequence[Record], load: Load) -> list[Message]:
         """All messages, in the order of the records that caused them."""
-        outbox = Outbox(load)
+        outbox = Outbox(load, self.config.output_topic)
         for changes in planned.plan.changes:
             self.summaries.touch(changes.key)
             publish(changes, records, self.config, outbox)

@@ -10,19 +10,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from worker.coversumm import Points, Ranking, Step, no_points
+from worker.coversumm import Points, Ranking, Step, measure, no_points
 from worker.events import (
     EVENT_TYPES,
     Cause,
+    Draft,
     EntityDeleted,
     Event,
     Message,
+    RankedChange,
     Record,
     Rejected,
     SummaryChanged,
-    SummarySentence,
     dead_letter_message,
+    quote,
     summary_message,
+    summary_messages,
     tombstone_message,
 )
 from worker.processing.config import ProcessorConfig
@@ -38,20 +41,88 @@ SPARE_MEMBERS = 32
 """How many sentences that left the set an entity may keep at hand: at the set's edge, they come and go."""
 
 
+CHANGES_BYTES = 2**20
+"""Changes are made into messages together; of so many bytes at once, that no more than this is made in vain past a limit."""
+
+
+class _Change(NamedTuple):
+    """The set after a step that changed it."""
+
+    step: PlannedStep
+    ranking: Ranking
+    members: list[Member]
+    digests: dict[bytes, bytes]
+
+
+class _Unmeasured(NamedTuple):
+    """A change that is to be published, without the distances of its sentences."""
+
+    at: int  # index of the record that caused it
+    record: Record
+    body: SummaryChanged  # without sentences
+    quotes: list[bytes]
+    ranking: Ranking
+
+
 class Outbox:
     """Collects the messages of a micro-batch, each under the index of the record that caused it, and counts them."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, topic: str) -> None:
         self._load = load
+        self._topic = topic  # of summaries
         self._messages: list[tuple[int, Message]] = []
+        self._changes: list[_Unmeasured] = []
+        self._change_bytes = 0  # at most
+        self._kept: list[tuple[EntityChanges, _Change, Record]] = []
 
     def put(self, index: int, message: Message) -> None:
         """Add a message. Raises TooMuch where it is one too many."""
         self._load.add(message.key, message.value)
         self._messages.append((index, message))
 
+    def put_change(self, change: _Unmeasured, size: int) -> None:
+        """Add a change; its message, of `size` bytes at most, is made later, with others'.
+
+        Raises TooMuch where it is one too many.
+        """
+        self._load.count()
+        self._changes.append(change)
+        self._change_bytes += size
+        if self._change_bytes > CHANGES_BYTES:
+            self._make()
+
+    def keep(self, changes: EntityChanges, last: _Change, record: Record) -> None:
+        """An entity's last change is not published now, but at the end of the replay."""
+        self._kept.append((changes, last, record))
+
+    def _make(self) -> None:
+        """Turn the changes so far into messages. Raises TooMuch where they are too large."""
+        changes = self._changes
+        self._changes, self._change_bytes = [], 0
+        measured = measure([change.ranking for change in changes])
+        drafts = [
+            Draft(
+                RankedChange(change.body, change.quotes, distances, change.ranking.support),
+                change.record.partition,
+                change.record,
+            )
+            for change, distances in zip(changes, measured, strict=True)
+        ]
+        for change, message in zip(changes, summary_messages(self._topic, drafts), strict=True):
+            self._load.weigh(len(message.key or b"") + len(message.value or b""))
+            self._messages.append((change.at, message))
+
     def messages(self) -> list[Message]:
-        """All messages in the order of their records; those of one record in the order in which they were put."""
+        """All messages in the order of their records; those of one record in the order in which they were put. What is kept is
+        its entity's from here on.
+
+        Raises TooMuch where they are too large.
+        """
+        if self._changes:
+            self._make()
+        measure([last.ranking for _, last, _ in self._kept])
+        for changes, last, record in self._kept:
+            changes.kept = _kept(last, record)
         return [message for _, message in sorted(self._messages, key=itemgetter(0))]
 
 
@@ -101,15 +172,6 @@ def publish(
 # -- the set -------------------------------------------------------------------------------------------------
 
 
-class _Change(NamedTuple):
-    """The set after a step that changed it."""
-
-    step: PlannedStep
-    ranking: Ranking
-    members: list[Member]
-    digests: dict[bytes, bytes]
-
-
 class _Summary:
     """An entity's set, followed from step to step."""
 
@@ -123,14 +185,14 @@ class _Summary:
         """The set after the next step, with its members as they are then; None where the step did not change it."""
         entity, added = self._entity, self._added
         for sentence in step.removed:
-            entity.members.pop(sentence.id, None)
+            entity.drop_member(sentence.id)
         for sentence in step.added:
             added[sentence.id] = sentence, step.rating
         if ranking is None:
             return None
         for identifier in added.keys() & ranking.ids:
             sentence, rating = added.pop(identifier)
-            entity.members[identifier] = Member.of(identifier, sentence.text, rating)
+            entity.keep_member(Member.of(identifier, sentence.text, rating))
         known = entity.members.get
         members = [known(identifier) or entity.member(identifier) for identifier in ranking.ids]
         self._members = members
@@ -144,7 +206,7 @@ class _Summary:
         """Of the sentences that left the set, the entity keeps few."""
         members, entity = self._members, self._entity
         if members is not None and len(entity.members) > len(members) + SPARE_MEMBERS:
-            entity.members = {member.id: member for member in members}
+            entity.keep_members_only(members)
 
 
 def _rank(changes: EntityChanges) -> Sequence[Ranking | None]:
@@ -197,7 +259,7 @@ def _publish_last(
             _publish_change(entity, last, record, config, outbox)
         return
     if config.emit == "final" and changes.end is None and last.digests:
-        changes.kept = _kept(last, record)
+        outbox.keep(changes, last, record)
     entity.published, entity.sequence = last.digests, record.offset
 
 
@@ -227,7 +289,7 @@ def kept_message(entity: CachedEntity, kept: LastChange, partition: int, config:
         config.epoch,
         offset,
         None,
-        _sentences(members, kept.ratings, kept.distances, kept.support),
+        [],
         [member.sentence_id for member in members],
         [],
         kept.review_count,
@@ -237,39 +299,25 @@ def kept_message(entity: CachedEntity, kept: LastChange, partition: int, config:
         kept.occurred_at,
         config.limits.model,
     )
+    quotes = [
+        quote(member.sentence_id, member.review_id, member.text, rating)
+        for member, rating in zip(members, kept.ratings, strict=True)
+    ]
     record = Record(kept.topic, partition, offset, kept.timestamp_ms, None, None)
-    return summary_message(config.output_topic, partition, body, record)
+    change = RankedChange(body, quotes, kept.distances, kept.support)
+    return summary_messages(config.output_topic, [Draft(change, partition, record)])[0]
 
 
 def _publish_change(
     entity: CachedEntity, change: _Change, record: Record, config: ProcessorConfig, outbox: Outbox
 ) -> None:
     """Put a change into the outbox; its set is the one last published from now on."""
-    body = _body(entity, change, record, config)
-    outbox.put(change.step.index, summary_message(config.output_topic, record.partition, body, record))
-    entity.published, entity.sequence = change.digests, record.offset
-
-
-def _body(entity: CachedEntity, change: _Change, record: Record, config: ProcessorConfig) -> SummaryChanged:
     step, ranking, members, digests = change
-    ratings = [member.rating for member in members]
-    sentences = _sentences(members, ratings, ranking.distances(), ranking.support)
     counts = step.review_count, step.sentence_count
-    return _changed(entity, sentences, digests, counts, step.event, record, config)
-
-
-def _sentences(
-    members: Sequence[Member],
-    ratings: Sequence[float | None],
-    distances: Sequence[float],
-    support: Sequence[int],
-) -> list[SummarySentence]:
-    return [
-        SummarySentence(rank, member.sentence_id, member.review_id, member.text, rating, distance, copies)
-        for rank, (member, rating, distance, copies) in enumerate(
-            zip(members, ratings, distances, support, strict=True)
-        )
-    ]
+    body = _changed(entity, digests, counts, step.event, record, config)
+    quotes = [member.quote for member in members]
+    outbox.put_change(_Unmeasured(step.index, record, body, quotes, ranking), entity.member_bytes)
+    entity.published, entity.sequence = digests, record.offset
 
 
 def deletion_messages(
@@ -281,27 +329,26 @@ def deletion_messages(
     )
     if not entity.published:
         return [tombstone]
-    emptied = _changed(entity, [], {}, (0, 0), event, record, config)
+    emptied = _changed(entity, {}, (0, 0), event, record, config)
     return [summary_message(config.output_topic, record.partition, emptied, record), tombstone]
 
 
 def _changed(
     entity: CachedEntity,
-    sentences: list[SummarySentence],
     digests: dict[bytes, bytes],
     counts: tuple[int, int],
     event: Event,
     record: Record,
     config: ProcessorConfig,
 ) -> SummaryChanged:
-    """From the set last published to these sentences and digests; `counts`: the entity's reviews and sentences."""
+    """From the set last published to that of these digests, sentences left out; `counts`: the entity's reviews and sentences."""
     published = entity.published
     return SummaryChanged(
         entity.entity_id,
         config.epoch,
         record.offset,
         entity.sequence,
-        sentences,
+        [],
         [come.decode() for come, digest in digests.items() if published.get(come) != digest],
         [gone.decode() for gone, digest in published.items() if digests.get(gone) != digest],
         *counts,

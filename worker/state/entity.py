@@ -1,7 +1,7 @@
 """One entity's rows, read and written: header, published set, reviews, and its vectors as the blocks a refill
 scans."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -158,32 +158,32 @@ class EntityRows:
     def put_review(self, pending: Pending, review_id: bytes, review: Review) -> None:
         """Write the review's rows and remove chunks that its stored form had more; `review.chunks` becomes
         what is written."""
-        keys, sentences = self.keys, review.sentences
-        text_chunks = _cut_texts([(sentence.ordinal, sentence.text) for sentence in sentences])
+        keys, sentences, chunks = self.keys, review.sentences, review.chunks
+        texts = _cut_texts([(sentence.ordinal, sentence.text) for sentence in sentences])
         per_chunk = max(1, formats.CHUNK_BYTES // (4 + 2 * self.dimension))
-        vector_chunks = [sentences[at : at + per_chunk] for at in range(0, len(sentences), per_chunk)]
+        vectors = [sentences[at : at + per_chunk] for at in range(0, len(sentences), per_chunk)]
+        review.chunks = len(texts), len(vectors)
         key = keys.review(review_id)
-        row = ReviewRow(
-            review.version,
-            review.deleted,
-            review.rating,
-            review.embedded,
-            len(text_chunks),
-            len(vector_chunks),
-            tuple(text_chunks[0]) if text_chunks else (),
-        )
+        first = texts[0] if texts else ()
+        row = ReviewRow(review.version, review.deleted, review.rating, review.embedded, *review.chunks, first)
         pending[key] = formats.encode_review(key, row)
-        for number, chunk in enumerate(text_chunks[1:], 1):
-            key = keys.text_chunk(review_id, number)
-            pending[key] = formats.encode_text_chunk(key, chunk)
-        for number, part in enumerate(vector_chunks):
+        for number, part in enumerate(vectors):
             key = keys.vector_chunk(review_id, number)
-            pending[key] = formats.encode_vectors(key, [s.ordinal for s in part], _vectors(part))
-        for number in range(max(1, len(text_chunks)), review.chunks[0]):
-            pending[keys.text_chunk(review_id, number)] = None
-        for number in range(len(vector_chunks), review.chunks[1]):
-            pending[keys.vector_chunk(review_id, number)] = None
-        review.chunks = len(text_chunks), len(vector_chunks)
+            pending[key] = formats.encode_vectors(key, [s.ordinal for s in part], [_vector(s) for s in part])
+        if len(texts) > 1:
+            for number, chunk in enumerate(texts[1:], 1):
+                key = keys.text_chunk(review_id, number)
+                pending[key] = formats.encode_text_chunk(key, chunk)
+        if review.chunks != chunks:
+            self._remove_chunks(pending, review_id, review.chunks, chunks)
+
+    def _remove_chunks(
+        self, pending: Pending, review_id: bytes, now: tuple[int, int], before: tuple[int, int]
+    ) -> None:
+        for number in range(max(1, now[0]), before[0]):
+            pending[self.keys.text_chunk(review_id, number)] = None
+        for number in range(now[1], before[1]):
+            pending[self.keys.vector_chunk(review_id, number)] = None
 
     def _required(self, key: bytes) -> bytes:
         value = self.rows.get(key)
@@ -216,7 +216,6 @@ def _cut_texts(texts: list[tuple[int, str]]) -> list[list[tuple[int, str]]]:
     return chunks
 
 
-def _vectors(sentences: Iterable[Sentence]) -> Iterator[NDArray[np.int16]]:
-    for sentence in sentences:
-        assert sentence.vector is not None
-        yield sentence.vector
+def _vector(sentence: Sentence) -> NDArray[np.int16]:
+    assert sentence.vector is not None
+    return sentence.vector

@@ -20,7 +20,7 @@ read for ever, and become the newest when the row is next written. All are at 1 
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
@@ -54,7 +54,8 @@ CHUNK_BYTES = 128 * 1024
 
 _VECTOR_DTYPE = np.dtype("<i2")
 
-Texts = tuple[tuple[int, str], ...]
+Texts = Sequence[tuple[int, str]]
+"""(ordinal, text), ordinals ascending."""
 
 
 class Header(NamedTuple):
@@ -82,7 +83,7 @@ class ReviewRow(NamedTuple):
     embedded: bool  # every vector is the engine's own: an equal text may take it over
     text_chunks: int
     vector_chunks: int
-    texts: Texts  # (ordinal, text), ordinals ascending
+    texts: Texts
 
 
 class Applied(NamedTuple):
@@ -181,7 +182,7 @@ def decode_published(key: bytes, value: bytes) -> Published:
     return Published(sequence, digests)
 
 
-def encode_texts(texts: Sequence[tuple[int, str]]) -> bytes:
+def encode_texts(texts: Texts) -> bytes:
     """A texts section (not sealed): ordinals and texts."""
     if len(texts) == 1:
         ordinal, text = texts[0]
@@ -211,7 +212,7 @@ def _decode_texts(payload: bytes, start: int) -> Texts:
     return tuple(texts)
 
 
-def encode_text_chunk(key: bytes, texts: Sequence[tuple[int, str]]) -> bytes:
+def encode_text_chunk(key: bytes, texts: Texts) -> bytes:
     """Value of a texts row."""
     return seal(key, encode_texts(texts))
 
@@ -256,7 +257,7 @@ def decode_review(key: bytes, value: bytes) -> ReviewRow:
     )
 
 
-def encode_vectors(key: bytes, ordinals: Sequence[int], vectors: Iterable[NDArray[np.int16]]) -> bytes:
+def encode_vectors(key: bytes, ordinals: Sequence[int], vectors: Sequence[NDArray[np.int16]]) -> bytes:
     """Value of a vectors row: `vectors` holds one (dimension,) int16 array for each ordinal."""
     parts = [vector.astype(_VECTOR_DTYPE, copy=False).tobytes() for vector in vectors]
     assert len(parts) == len(ordinals)

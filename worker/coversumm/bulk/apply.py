@@ -104,7 +104,9 @@ def _commit(state: EntityState, run: Run, end: int, results: list[Ranking | None
     counters.proved_reservoir += end
     if end < m:
         state.stride = min(MAX_POINTS, max(16, state.since_refill))
-        results.append(state.ranking_if_changed(state.refill(), run.steps[end].added.ids))
+        centroid_squared = float(run.centroid_squared[end])
+        ids = run.steps[end].added.ids
+        results.append(state.ranking_if_changed(state.refill(), ids, centroid_squared))
         return
     state.reservoir.drop_empty()
     state.stride = min(MAX_POINTS, 2 * state.stride)

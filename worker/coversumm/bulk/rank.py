@@ -25,6 +25,7 @@ class _Nearest(NamedTuple):
     tied: list[bool]  # (s,) whether any of the keys are equal
     n: list[int]  # (s,)
     totals: NDArray[np.float64]  # (s, D) S
+    centroids_squared: list[float]  # (s,) |S/n|^2
 
 
 def rank(
@@ -42,7 +43,7 @@ def rank(
     nearest, ids = _nearest(run, matrix, steps), state.ranked_ids
     # without copies and equal keys each of these steps but the first did change the set, or adds a member
     certain = candidates.since is not None and not any(nearest.tied)
-    for step, chosen, keys, count, tied, n, total in zip(steps, *nearest, strict=True):
+    for step, chosen, keys, count, tied, n, total, squared in zip(steps, *nearest, strict=True):
         exhausted = playback.advance(step)
         if exhausted is not None:
             return results[:exhausted], exhausted
@@ -53,7 +54,7 @@ def rank(
             keys, chosen = [key for key, _, _ in ranked], [candidate for _, _, candidate in ranked]
             ids = tuple(id_ for _, id_, _ in ranked)
         if (certain and step) or state.note_ranked(ids, run.steps[step].added.ids):
-            results[step] = Ranking(ids, playback.support(chosen), n, keys, total, state.scale)
+            results[step] = Ranking(ids, playback.support(chosen), n, keys, total, state.scale, squared)
     state.note_ranked(ids, ())
     exhausted = playback.advance(end - 1)
     return (results, end) if exhausted is None else (results[:exhausted], exhausted)
@@ -91,4 +92,7 @@ def _nearest(run: Run, matrix: KeyMatrix, steps: list[int]) -> _Nearest:
     keys = keys[np.arange(len(keys))[:, None], order]
     tied = np.any((keys[:, 1:] == keys[:, :-1]) & (keys[:, 1:] < np.inf), axis=1)
     n, totals = run.n[steps].astype(np.int64), run.totals[steps, :-1]
-    return _Nearest(order.tolist(), keys.tolist(), counts.tolist(), tied.tolist(), n.tolist(), totals)
+    squared = run.centroid_squared[steps].tolist()
+    return _Nearest(
+        order.tolist(), keys.tolist(), counts.tolist(), tied.tolist(), n.tolist(), totals, squared
+    )

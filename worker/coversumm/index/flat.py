@@ -54,9 +54,14 @@ class FlatIndex:
         if not m:
             return
         start = len(self._ids)
-        self._vectors.append(added.vectors)
-        self._ids.extend(added.ids)
-        self._rows.update(zip(added.ids, range(start, start + m), strict=True))
+        if m == 1:
+            self._vectors.push(added.vectors[0])
+            self._ids.append(added.ids[0])
+            self._rows[added.ids[0]] = start
+        else:
+            self._vectors.append(added.vectors)
+            self._ids.extend(added.ids)
+            self._rows.update(zip(added.ids, range(start, start + m), strict=True))
         if len(self._rows) != len(self._ids):
             raise DuplicateSentence(f"a sentence to add is live already, one of {list(added.ids)[:3]!r}")
 

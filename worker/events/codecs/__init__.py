@@ -5,12 +5,12 @@ not check fields: one that has read a mapping ends with `msgspec.convert(mapping
 `inputs.py` declares, and `faults.py` says in the contract's words what is wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from worker.events.codecs import json
 from worker.events.inputs import Body
-from worker.events.summary import SummaryChanged
+from worker.events.summary import RankedChange, SummaryChanged
 
 
 class Codec(Protocol):
@@ -28,6 +28,12 @@ class Codec(Protocol):
 
     def encode(self, body: SummaryChanged) -> bytes:
         """The value of a summary change: the same bytes for the same body."""
+
+    def quote(self, sentence_id: str, review_id: str, text: str, rating: float | None) -> bytes:
+        """What of a sentence is the same in every message it is in, for `encode_ranked`."""
+
+    def encode_ranked(self, changes: Sequence[RankedChange]) -> list[bytes]:
+        """What `encode` gives for the bodies of these changes with their sentences in them."""
 
 
 CODECS: Final[Mapping[str, Codec]] = {"json": json}

@@ -5,7 +5,8 @@ is the value looked at twice, to say why.
 """
 
 import re
-from itertools import accumulate
+from collections.abc import Sequence
+from itertools import accumulate, islice
 from typing import Final
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from worker.events.codecs.faults import unknown_type, wrong_field
 from worker.events.inputs import EVENT_TYPES, Body
 from worker.events.reasons import BadEvent, Reason
-from worker.events.summary import SummaryChanged
+from worker.events.summary import RankedChange, SummaryChanged, SummarySentence
 
 CONTENT_TYPE: Final = b"application/json"
 
@@ -50,6 +51,46 @@ def decode(value: bytes) -> Body:
 def encode(body: SummaryChanged) -> bytes:
     """Compact JSON, fields in the contract's order, UTF-8 unescaped."""
     return _encode_body(body)
+
+
+_NO_SENTENCES: Final = b'"sentences":[]'
+"""In a body whose strings are escaped this stands once: where its sentences are."""
+_HEAD: Final = len(b'{"rank":0')
+_TAIL: Final = len(b'0.0,"support":1}')
+_RANKS: Final = [b',{"rank":%d' % rank for rank in range(1000)]
+_ALONE: Final = b',"support":1}'
+
+
+def quote(sentence_id: str, review_id: str, text: str, rating: float | None) -> bytes:
+    """What of a sentence is the same in every message it is in: the middle of its object."""
+    return _encode_body(SummarySentence(0, sentence_id, review_id, text, rating, 0.0, 1))[_HEAD:-_TAIL]
+
+
+def encode_ranked(changes: Sequence[RankedChange]) -> list[bytes]:
+    """The values of many changes: the bytes that `encode` gives for bodies with these sentences in them.
+
+    A set changes by a sentence or two. So what a message says of a sentence is encoded once, when it comes into the set, and the
+    numbers of all messages together.
+    """
+    numbers = iter(_numbers([distance for change in changes for distance in change.distances]))
+    values = []
+    for body, quotes, distances, support in changes:
+        count = len(quotes)
+        parts = [b""] * (4 * count)
+        parts[::4] = (
+            _RANKS[:count] if count <= len(_RANKS) else [b',{"rank":%d' % rank for rank in range(count)]
+        )
+        parts[1::4] = quotes
+        parts[2::4] = islice(numbers, len(distances))
+        parts[3::4] = [_ALONE if copies == 1 else b',"support":%d}' % copies for copies in support]
+        head, _, tail = _encode_body(body).partition(_NO_SENTENCES)
+        values.append(b"".join((head, b'"sentences":[', b"".join(parts)[1:], b"]", tail)))
+    return values
+
+
+def _numbers(numbers: list[float]) -> list[bytes]:
+    """Each number as the encoder writes it."""
+    return _encode_body(numbers)[1:-1].split(b",")
 
 
 def _check_utf8(value: bytes) -> None:

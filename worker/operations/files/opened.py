@@ -27,7 +27,18 @@ def check_stdin() -> None:
         raise SurroundingsError("standard input is closed: name a file, or pipe one in")
 
 
-class OpenedFile:
+class Closing:
+    """`with` closes what `__enter__` opened."""
+
+    _opened: ExitStack
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+
+class OpenedFile(Closing):
     """`with` opens the file and finds out what it is; then it gives lines of text, or a Parquet table."""
 
     def __init__(self, path: str, name: str, mapped: Collection[str] = ()) -> None:
@@ -35,7 +46,6 @@ class OpenedFile:
         self._path = path
         self._name = name
         self._mapped = mapped
-        self._opened: ExitStack
         self._raw: io.BufferedReader
         self._stream: io.BufferedReader
         self.format: Format
@@ -52,11 +62,6 @@ class OpenedFile:
             self.format = recognize(head, self._name, self._mapped)
             self._opened = opened.pop_all()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._opened.close()
 
     @property
     def size(self) -> int | None:

@@ -6,15 +6,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from worker.errors import SurroundingsError
 from worker.operations.files.entries import Entry, beginning_at
-from worker.operations.files.opened import STDIN
+from worker.operations.files.opened import STDIN, Closing
 from worker.operations.files.source import NO_FIELDS, LeftOut, ReviewFile
 
 
-class ReviewFiles:
+class ReviewFiles(Closing):
     """Files of events or bare reviews, each as `ReviewFile` reads it; lines count on from file to file.
 
     `with` looks at each: one that cannot be read is known before anything is made of those before it. Iteration, once.
@@ -62,11 +61,6 @@ class ReviewFiles:
         self.unit = units.pop() if len(units) == 1 else "lines"
         self.size = None if None in sizes else sum(size or 0 for size in sizes)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._opened.close()
 
     @property
     def lines(self) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from worker.errors import SurroundingsError
@@ -14,7 +13,7 @@ from worker.events import Record
 from worker.events.bare import Reading, read_json, read_row
 from worker.operations.files.columns import MEMBERS, check_columns, review_of
 from worker.operations.files.entries import Entry, Faulty
-from worker.operations.files.opened import STDIN, OpenedFile
+from worker.operations.files.opened import STDIN, Closing, OpenedFile
 from worker.operations.files.packing import UNREADABLE
 from worker.operations.files.parquet import ParquetTable
 from worker.operations.files.tables import BAD_ROW, Row, rows
@@ -40,7 +39,7 @@ def count_left_out(
         counts.setdefault(field, LeftOut(line, value, first_file=file)).count += 1
 
 
-class ReviewFile:
+class ReviewFile(Closing):
     """A file of events or bare reviews: JSON lines, CSV or TSV, plain or packed, or Parquet; `with` finds out which.
 
     Iteration, once, gives a record for each line that is not blank: the base name as topic, partition 0, the line's number
@@ -56,7 +55,6 @@ class ReviewFile:
         self._file = OpenedFile(path, self._name, fields)
         self._fields = fields
         self._begin = begin
-        self._opened: ExitStack
         self._parquet: ParquetTable | None = None
         self.topic = "stdin" if self._name == "standard input" else Path(path).name
         self.lines = 0
@@ -75,11 +73,6 @@ class ReviewFile:
                 check_columns(self._parquet.columns, self._fields, self._name, MEMBERS)
             self._opened = opened.pop_all()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._opened.close()
 
     @property
     def unit(self) -> str:
