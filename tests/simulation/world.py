@@ -34,7 +34,7 @@ from worker.kafka.topics import changelog_topic
 from worker.settings import Settings
 from worker.stream.bounded import ENDLESS, Course
 
-ROUNDS = 300
+ROUNDS = 450
 """In which the workers must have caught up after the last fault; one is about a third of a second."""
 STEP_SECONDS = 0.2
 MOMENTS = 5
