@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.bench.memory import CASES, MANY, bound_mib, renewed
+from tests.bench.tables import read_record
 from tests.bench.worker.__main__ import PARTS, against_targets
 from tests.bench.worker.budget import Sampled, stage_of
 from tests.bench.worker.contenders import Contender, contenders
@@ -76,6 +77,12 @@ def test_a_row_of_memory_is_renewed_and_says_when(tmp_path: Path) -> None:
     found = renewed(file, record, [{"case": "b", "peak_mib": 3}])
     assert found["date"] == "then"
     assert found["rows"] == [rows[0], {"case": "b", "peak_mib": 3} | record]
+
+
+def test_the_largest_state_took_what_its_settings_come_to_and_300_mib_at_most() -> None:
+    (row,) = [row for row in read_record("memory.json")["rows"] if row["case"] == MANY.name]
+    assert row["events"] * row["sentences"] == 2_000_000
+    assert max(row["peak_mib"], row["restoring_mib"]) <= row["bound_mib"] + 300
 
 
 def test_the_largest_state_is_bounded_by_its_settings_and_spread_evenly() -> None:
