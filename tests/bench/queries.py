@@ -1,6 +1,6 @@
 """What it costs to ask a worker for summaries while it has all the work it can do: on a real Kafka. `make bench-queries`.
 
-    python -m tests.bench.queries [--rounds N] [--events N] [--out FILE]
+    python -m tests.bench.queries [--rounds N] [--events N] [--pages N] [--out FILE]
 
 One worker, embeddings in the events (384 numbers, base64), k = 20. Backlogs of the same size are worked off in turns, every
 second one while clients ask for 20 summaries a second, on time whether earlier ones were answered or not:
@@ -9,6 +9,8 @@ second one while clients ask for 20 summaries a second, on time whether earlier 
     of large hot ones    10 of 3,000 sentences that it is about as well
     of cold entities     200 of 60 sentences that it is not about, and that are not in memory
     of nothing           /healthz, besides: what machine, web server and event loop take of an answer, whatever is asked for
+
+Then the same with a hundred live pages open instead: a half look on at everything, a half at an entity of the backlog each.
 
 Last, a cold entity of 100,000 sentences: how long the first answer takes, and the second.
 """
@@ -26,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -90,12 +92,14 @@ class Clients:
     In a process of their own: beside whoever sends the backlog they would wait for that one's interpreter, up to a second.
     """
 
-    def __init__(self, worker: WorkerProcess) -> None:
+    def __init__(self, worker: WorkerProcess, work: Callable[..., None], *given: int) -> None:
         context = multiprocessing.get_context("spawn")
         self._begun, self._over = context.Event(), context.Event()
         self._answers: multiprocessing.SimpleQueue[list[Answer]] = context.SimpleQueue()
         url = f"http://127.0.0.1:{worker.web_port}"
-        self._process = context.Process(target=ask, args=(url, self._begun, self._over, self._answers))
+        self._process = context.Process(
+            target=work, args=(url, self._begun, self._over, self._answers, *given)
+        )
 
     def start(self) -> None:
         """Return when they are about to ask."""
@@ -138,6 +142,41 @@ async def _ask(url: str, begun: Event, over: Event) -> list[Answer]:
         return await asyncio.gather(*asked)
 
 
+def look_on(
+    url: str, begun: Event, over: Event, answers: multiprocessing.SimpleQueue[list[Answer]], pages: int
+) -> None:
+    """So many pages look on, in a process of their own: (kind, seconds since the start, 200) of each event that they are sent."""
+    answers.put(asyncio.run(_look_on(url, begun, over, pages)))
+
+
+async def _look_on(url: str, begun: Event, over: Event, pages: int) -> list[Answer]:
+    heard: list[Answer] = []
+    started = time.monotonic()
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector) as session:
+
+        async def one(number: int) -> None:
+            kind = "one" if number % 2 else "everything"
+            path = f"/page/entities/hot-{number}/changes" if number % 2 else "/page/changes"
+            async with session.get(url + path, timeout=aiohttp.ClientTimeout(total=None)) as answer:
+                answer.raise_for_status()
+                async for line in answer.content:
+                    if line.startswith(b"event: change"):
+                        heard.append((kind, time.monotonic() - started, 200))
+
+        tasks = [asyncio.ensure_future(one(number)) for number in range(pages)]
+        await asyncio.sleep(1)
+        assert not any(task.done() for task in tasks), [task for task in tasks if task.done()]
+        begun.set()
+        while not over.is_set():
+            await asyncio.sleep(0.1)
+        assert not any(task.done() for task in tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return heard
+
+
 def work_off(site: Pipeline, backlog: list[Sent]) -> float:
     """Events/s from when all of the backlog is in the topic to the last commit."""
     send(site.broker.bootstrap_servers, site.input_topic, backlog, chunk=5000)
@@ -149,16 +188,21 @@ def work_off(site: Pipeline, backlog: list[Sent]) -> float:
 
 
 def turns(
-    site: Pipeline, worker: WorkerProcess, reviews: Reviews, rounds: int, events: int
-) -> dict[str, Any]:
-    """Backlogs in turns, quiet, asked, asked, quiet, ..."""
+    site: Pipeline,
+    worker: WorkerProcess,
+    reviews: Reviews,
+    rounds: int,
+    events: int,
+    clients_of: Callable[[WorkerProcess], Clients],
+) -> tuple[dict[str, Any], list[Answer]]:
+    """Backlogs in turns, quiet, asked, asked, quiet, ...; what they came to, and what the clients were answered."""
     rates: dict[str, list[float]] = defaultdict(list)
     costs: dict[str, list[float]] = defaultdict(list)
-    answers = []
+    answers: list[Answer] = []
     for turn in range(2 * rounds):
         asked = turn % 4 in (1, 2)
         backlog = reviews.backlog(events)
-        clients = Clients(worker)
+        clients = clients_of(worker)
         if asked:
             clients.start()
         name, cpu = "asked" if asked else "quiet", cpu_seconds(worker)
@@ -167,7 +211,7 @@ def turns(
         if asked:
             answers += clients.stop()
     quiet, busy = statistics.median(rates["quiet"]), statistics.median(rates["asked"])
-    return {
+    told = {
         "events_each": events,
         "events_per_s_quiet": rates["quiet"],
         "events_per_s_asked": rates["asked"],
@@ -175,6 +219,13 @@ def turns(
         "cpu_us_per_event_quiet": costs["quiet"],
         "cpu_us_per_event_asked": costs["asked"],
         "cpu_ratio": round(statistics.median(costs["quiet"]) / statistics.median(costs["asked"]), 3),
+    }
+    return told, answers
+
+
+def answered(answers: list[Answer]) -> dict[str, Any]:
+    """What became of questions."""
+    return {
         "answers": len(answers),
         "statuses": dict(Counter(status for _, _, status in answers)),
         **latencies([seconds for kind, seconds, _ in answers if kind != HEALTH]),
@@ -208,6 +259,22 @@ def huge(worker: WorkerProcess) -> dict[str, Any]:
     return {"sentences": HUGE_SENTENCES, "answers_ms": found}
 
 
+def under_pages(
+    site: Pipeline, worker: WorkerProcess, reviews: Reviews, given: argparse.Namespace
+) -> dict[str, Any]:
+    """The same turns with pages that look on."""
+    found, heard = turns(
+        site, worker, reviews, given.rounds, given.events, lambda one: Clients(one, look_on, given.pages)
+    )
+    kinds = Counter(kind for kind, _, _ in heard)
+    return {
+        "pages": given.pages,
+        **found,
+        "events_of_everything": kinds["everything"],
+        "events_of_one": kinds["one"],
+    }
+
+
 def main() -> int:
     """Measure, print, write; 0 also where a target is missed: the figures say so."""
     parser = argparse.ArgumentParser(
@@ -215,6 +282,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--events", type=int, default=20_000)
+    parser.add_argument("--pages", type=int, default=100)
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     report = began("tests.bench.queries") | {
@@ -234,10 +302,15 @@ def main() -> int:
         worker.start().wait_ready(120)  # nothing is in memory
         report["huge_cold_entity"] = huge(worker)
         work_off(site, reviews.backlog(given.events))
-        report["under_load"] = turns(site, worker, reviews, given.rounds, given.events)
+        found, answers = turns(
+            site, worker, reviews, given.rounds, given.events, lambda one: Clients(one, ask)
+        )
+        report["under_load"] = found | answered(answers)
+        report["under_pages"] = under_pages(site, worker, reviews, given)
         site.stop()
     write(given.out, report)
-    print(json.dumps(report["huge_cold_entity"]), json.dumps(report["under_load"]), sep="\n")
+    for part in ("huge_cold_entity", "under_load", "under_pages"):
+        print(part, json.dumps(report[part]))
     tell(TARGETS, report["under_load"], given.out)
     return 0
 

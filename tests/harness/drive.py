@@ -45,6 +45,7 @@ def config(**changes):
         "k": 3,
         "distinct": False,
         "emit": "every",
+        "min_changes": 1,
         "limits": event_limits(**limits),
         "batch": batch,
         "cache_bytes": 10**8,

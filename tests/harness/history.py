@@ -72,6 +72,7 @@ def _model(settings: Settings) -> RecordModel:
         k=settings.k,
         distinct=settings.distinct,
         emit="every",
+        min_changes=settings.emit_min_changes,
         epoch=settings.epoch,
         limits=limits,
     )

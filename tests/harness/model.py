@@ -191,7 +191,7 @@ class Model:
         entity = self.entities[key]
         summary = self.summary(entity)
         if self.config.emit == "every":
-            if set(summary[0]) != set(entity.published):
+            if self.is_due(summary[0], entity.published):
                 self.publish(i, record, event, entity, summary)
             return
         before = self.before.get(key, entity.published)
@@ -201,8 +201,15 @@ class Model:
 
     def flush(self, key):
         i, record, event, entity, summary = self.last.pop(key)
-        if set(summary[0]) != set(entity.published):
+        if self.is_due(summary[0], entity.published):
             self.publish(i, record, event, entity, summary)
+
+    def is_due(self, members, published):
+        """Whether enough sentences differ, or there is something or nothing at last."""
+        come, gone = set(members) - set(published), set(published) - set(members)
+        if not members or not published:
+            return bool(come or gone)
+        return max(len(come), len(gone)) >= self.config.min_changes
 
     def publish(self, i, record, event, entity, summary):
         members, sentences, reviews, count = summary

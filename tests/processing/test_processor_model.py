@@ -80,6 +80,7 @@ setups = st.fixed_dictionaries(
         "k": st.integers(1, 4),
         "distinct": st.booleans(),
         "emit": st.sampled_from(["every", "coalesced"]),
+        "min_changes": st.sampled_from([1, 1, 2, 3]),
         "cache_bytes": st.sampled_from([0, 6000, 10**8]),
         "index": st.sampled_from(["flat", "sgtree"]),
     }
@@ -133,7 +134,15 @@ def test_processor_equals_model(setup, batches):
         assert sorted(outcome for _, outcome in result.stats.outcomes.elements()) == sorted(outcomes)
         assert result.stats.records == len(batch)
     for partition, rows in driver.rows.items():
-        checks = list(verify_partition(rows, dimension=3, k=setup["k"], distinct=setup["distinct"]))
+        checks = list(
+            verify_partition(
+                rows,
+                dimension=3,
+                k=setup["k"],
+                distinct=setup["distinct"],
+                min_changes=setup["min_changes"],
+            )
+        )
         assert [check.problems for check in checks if check.problems] == []
         assert {check.entity_id for check in checks} == {e for p, e in model.entities if p == partition}
     _check_views(driver, model)

@@ -117,8 +117,9 @@ def test_paused_at_every_step(
         (1, "random kills, bursts, pauses, SIGTERM; standbys", {"standby_replicas": "1"}, INVARIANTS),
         (2, "the same, distinct", {"distinct": "true", "cache_bytes": "0"}, INVARIANTS),
         (3, "the same, coalesced", {"emit": "coalesced"}, COALESCED),
+        (4, "the same, changes of three sentences or more", {"emit_min_changes": "3"}, INVARIANTS),
     ],
-    ids=["standbys", "distinct", "coalesced"],
+    ids=["standbys", "distinct", "coalesced", "min changes"],
 )
 def test_random_faults(
     kafka: KafkaBroker,

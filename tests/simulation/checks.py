@@ -273,7 +273,11 @@ def _verify(world: World, process: Process, partition: int) -> None:
         return
     rows = process.disk[partition].rows
     for found in verify_partition(
-        rows, dimension=world.settings.dimension, k=world.setup.k, distinct=world.setup.distinct
+        rows,
+        dimension=world.settings.dimension,
+        k=world.setup.k,
+        distinct=world.setup.distinct,
+        min_changes=world.setup.min_changes,
     ):
         if found.problems:
             raise Violation("I6", f"partition {partition}, {found.entity_id}: {found.problems}")

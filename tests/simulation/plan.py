@@ -66,6 +66,7 @@ class Setup:
     k: int = 2
     distinct: bool = False
     emit: str = "every"
+    min_changes: int = 1
     cache_bytes: int = 10**8
     batch_bytes: int = 10**6
     batch_linger_ms: int = 0
@@ -97,6 +98,7 @@ def draw_replay(seed: int, focus: str | None = None) -> Plan:
     setup = replace(
         plan.setup,
         emit="coalesced" if emit == "coalesced" else "every",
+        min_changes=1,  # a replay that publishes none or the last of all changes remembers each
         replay=emit,
         skipped=random.choice((0, 0, 0, 5)),
         short=random.choice((0, 0, 0, 3, 9)),
@@ -124,6 +126,8 @@ def draw_plan(seed: int, focus: str | None = None) -> Plan:
         restore_rows=random.choice((2, 7, 1000)),
         shuffle=random.randrange(27),
     )
+    if setup.emit == "every":  # what is coalesced is compared with every change
+        setup = replace(setup, min_changes=min(setup.k, Random(f"least {seed}").choice((1, 1, 2, 3))))
     drawing = _Drawing(random, setup, focus)
     return Plan(seed, setup, tuple(step for _ in range(random.randint(60, 160)) for step in drawing.steps()))
 

@@ -70,6 +70,7 @@ def live_settings(setup: Setup) -> Settings:
         k=setup.k,
         distinct=setup.distinct,
         emit=setup.emit,
+        emit_min_changes=setup.min_changes,
         cache_bytes=setup.cache_bytes,
         batch_bytes=setup.batch_bytes,
         batch_linger_ms=setup.batch_linger_ms,

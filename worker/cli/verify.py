@@ -49,6 +49,8 @@ def command(data_dir: Path | None, as_json: bool) -> int:
     """Recompute every entity by brute force from the stored rows of a worker, running or stopped, and compare; exit code 1
     on any difference.
 
+    With COVERSUMM_EMIT_MIN_CHANGES, set as the worker has it, what was published may be behind by fewer sentences.
+
     Of a running worker each partition is looked at as of one of its commits. One that is just being restored
     differs until that is done. Says which partitions there were and as of which offset; and, where a broker answers, which of
     them are old copies, because the group has gone on with them elsewhere.
@@ -89,7 +91,7 @@ def checks(settings: Settings, data_dir: Path, copies: "list[Copy]") -> Iterator
     def look_at(part: "StoredPartition", path: Path) -> None:
         copies.append(copy_of(part, path, group))
 
-    for partition, entity, problems in verify_data_dir(data_dir, look_at):
+    for partition, entity, problems in verify_data_dir(data_dir, look_at, settings.emit_min_changes):
         copy = copies[-1] if copies and copies[-1].partition == partition else None
         yield {
             "partition": partition,

@@ -29,12 +29,14 @@ class Check(NamedTuple):
 
 
 def verify_data_dir(
-    data_dir: Path, on_partition: Callable[[StoredPartition, Path], None] = lambda *_: None
+    data_dir: Path,
+    on_partition: Callable[[StoredPartition, Path], None] = lambda *_: None,
+    min_changes: int = 1,
 ) -> Iterator[Check]:
     """One result for each entity, partition after partition; a row or file that cannot be read ends its partition.
 
-    `on_partition` is called with each partition that has rows, and its database, before its results. Raises SurroundingsError
-    where there is no state.
+    `on_partition` is called with each partition that has rows, and its database, before its results. What was
+    published may be behind by fewer than `min_changes` sentences. Raises SurroundingsError where there is no state.
     """
     for number, path in some_databases(data_dir).items():
         doubtful = []
@@ -42,7 +44,7 @@ def verify_data_dir(
             with stored_partition(number, path) as part:
                 if part is not None:
                     on_partition(part, path)
-                for check in () if part is None else _checks(part):
+                for check in () if part is None else _checks(part, min_changes):
                     if check.problems and is_running(data_dir):
                         doubtful.append(check)
                     else:
@@ -50,16 +52,21 @@ def verify_data_dir(
         except StateError as error:
             yield Check(number, None, (str(error),))
         for check in doubtful:
-            yield _look_again(number, path, check)
+            yield _look_again(number, path, check, min_changes)
 
 
-def _checks(part: StoredPartition, prefix: bytes = ENTITY) -> Iterator[EntityCheck]:
+def _checks(part: StoredPartition, min_changes: int, prefix: bytes = ENTITY) -> Iterator[EntityCheck]:
     return verify_partition(
-        part.rows, dimension=part.dimension, k=part.k, distinct=part.distinct, prefix=prefix
+        part.rows,
+        dimension=part.dimension,
+        k=part.k,
+        distinct=part.distinct,
+        prefix=prefix,
+        min_changes=min_changes,
     )
 
 
-def _look_again(number: int, path: Path, check: EntityCheck) -> Check:
+def _look_again(number: int, path: Path, check: EntityCheck, min_changes: int) -> Check:
     """The first view in which the entity is right, or is gone; else the last one."""
     for _ in range(LOOKS_AGAIN):
         time.sleep(LOOK_SECONDS)
@@ -67,7 +74,7 @@ def _look_again(number: int, path: Path, check: EntityCheck) -> Check:
             with stored_partition(number, path) as part:
                 if part is None:
                     continue
-                alone = _checks(part, header_key(check.entity_id.encode()))
+                alone = _checks(part, min_changes, header_key(check.entity_id.encode()))
                 check = next(alone, EntityCheck(check.entity_id, 0, 0, ()))
         except StateError as error:
             return Check(number, check, (str(error),))

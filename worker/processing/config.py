@@ -50,6 +50,9 @@ class ProcessorConfig:
     k: int
     distinct: bool
     emit: Emit
+    min_changes: int
+    """Sentences that must differ from the set last published, with `every` and `coalesced`; 1: any. As `emit` it is no part of
+    the fingerprint: what is stored is the set last published, and is right whatever is published next."""
     limits: Limits
     """Of one event and one entity; dimension and model too."""
     batch: BatchLimits
@@ -101,6 +104,7 @@ def processor_config(
         k=settings.k,
         distinct=settings.distinct,
         emit=emit or ("coalesced" if settings.emit == "coalesced" else "every"),
+        min_changes=settings.emit_min_changes,
         selection=selection,
         limits=limits,
         batch=batch_limits(settings),

@@ -1,6 +1,6 @@
 """Publishing: an entity's planned steps through the algorithm, and a message for each change of its set.
 
-The set is that of (sentence id, text); it is compared with the one last published by ids and text digests.
+The set is that of (sentence id, text); it is compared with the one last published by ids and text digests (`worker.state.due`).
 """
 
 from collections.abc import Sequence
@@ -32,6 +32,7 @@ from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, Member
 from worker.processing.load import Load
 from worker.processing.plan import EntityChanges, Outcome, PlannedStep
+from worker.state.due import is_due
 from worker.state.entity import Sentence
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key
@@ -154,7 +155,7 @@ def publish(
             continue
         last = change
         changes.set_changes += 1
-        if config.emit == "every":
+        if config.emit == "every" and is_due(entity.published, change.digests, config.min_changes):
             _publish_change(entity, change, records[step.index], config, outbox)
     summary.release_members()
     if last is not None and config.emit != "every":
@@ -255,7 +256,7 @@ def _publish_last(
         deleted = (
             changes.end is not None and last.digests
         )  # the deletion of the entity is the set's last change
-        if last.digests != entity.published and not deleted:
+        if is_due(entity.published, last.digests, config.min_changes) and not deleted:
             _publish_change(entity, last, record, config, outbox)
         return
     if config.emit == "final" and changes.end is None and last.digests:

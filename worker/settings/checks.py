@@ -26,6 +26,11 @@ def _check_names(settings: Fields) -> Iterator[str]:
         )
     if settings.instance_id == "dlq":
         yield "COVERSUMM_INSTANCE_ID: dlq would take the transactional id of `coversumm-worker dlq send`: choose another"
+    if settings.emit_min_changes > settings.k:
+        yield (
+            f"COVERSUMM_EMIT_MIN_CHANGES: {settings.emit_min_changes} must be at most COVERSUMM_K ({settings.k}): a set of "
+            "so many sentences could never differ by more"
+        )
     if settings.vector_store_dir == settings.data_dir:
         yield (
             f"COVERSUMM_VECTOR_STORE_DIR: {settings.vector_store_dir} is COVERSUMM_DATA_DIR, which belongs to one worker: name "

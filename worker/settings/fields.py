@@ -70,6 +70,12 @@ class Fields:
         kinds.choice("every", "coalesced"),
         "`every` change, or `coalesced`: an entity's net change in each micro-batch",
     )
+    emit_min_changes: int = setting(
+        1,
+        kinds.integer(1, 1000),
+        "Publish when at least so many sentences differ from the last published set, or it became empty or stopped being so; "
+        "`1` is every change. At most `COVERSUMM_K`",
+    )
     index: str = setting(
         "flat",
         kinds.choice("flat", "sgtree", "graphgrove"),

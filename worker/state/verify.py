@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from worker.state import rows as formats
+from worker.state.due import is_due
 from worker.state.keys import ENTITY, garbage_key
 from worker.state.store import Rows
 from worker.state.view import Snapshot, brute_force, read_snapshots
@@ -21,9 +22,11 @@ class EntityCheck:
 
 
 def verify_partition(
-    rows: Rows, *, dimension: int, k: int, distinct: bool, prefix: bytes = ENTITY
+    rows: Rows, *, dimension: int, k: int, distinct: bool, prefix: bytes = ENTITY, min_changes: int = 1
 ) -> Iterator[EntityCheck]:
     """One result for each entity whose rows start with `prefix`, in key order.
+
+    A published set may be behind the summary by fewer than `min_changes` sentences.
 
     Raises CorruptRow where a row does not decode.
     """
@@ -34,7 +37,7 @@ def verify_partition(
             if rows.get(garbage_key(snapshot.entity, incarnation)) is None
         ]
         if snapshot.header is not None:
-            problems += _count_problems(snapshot) + _summary_problems(snapshot, k, distinct)
+            problems += _count_problems(snapshot) + _summary_problems(snapshot, k, distinct, min_changes)
         elif not problems:
             continue  # a deleted entity whose rows wait for their removal
         yield EntityCheck(
@@ -63,10 +66,16 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
     return problems
 
 
-def _summary_problems(snapshot: Snapshot, k: int, distinct: bool) -> list[str]:
-    """The published set must be the brute-force summary, with the stored texts."""
+def _summary_problems(snapshot: Snapshot, k: int, distinct: bool, min_changes: int) -> list[str]:
+    """The published set must be the brute-force summary, with the stored texts, or behind it by less than is published."""
     expected = set(brute_force(snapshot.ids, snapshot.vectors, k, distinct=distinct).ids)
     digests = snapshot.published.digests if snapshot.published is not None else {}
+    now = {
+        one: formats.text_digest(snapshot.texts[one]) if one in snapshot.texts else digests.get(one, b"")
+        for one in expected
+    }
+    if not is_due(digests, now, min_changes):
+        return []
     problems = []
     if missing := sorted(expected - digests.keys()):
         problems.append(f"not published, but among the nearest: {_list(missing)}")

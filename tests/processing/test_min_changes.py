@@ -1,0 +1,121 @@
+"""With COVERSUMM_EMIT_MIN_CHANGES a set is published when it is far enough from the last published one, and only then.
+
+That the messages are those of the definition, byte for byte, is held by `test_processor_model`.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cli.events import sample
+from tests.harness.drive import Driver, config, delete, delete_entity, record, upsert
+from worker.state import verify_partition
+from worker.state.due import is_due
+
+sets = st.dictionaries(st.sampled_from([b"a", b"b", b"c", b"d"]), st.sampled_from([b"1", b"2"]))
+
+
+@given(sets, sets, st.integers(1, 5))
+def test_when_a_set_is_due(published: dict[bytes, bytes], now: dict[bytes, bytes], least: int) -> None:
+    come, gone = now.items() - published.items(), published.items() - now.items()
+    far = max(len(come), len(gone))
+    assert is_due(published, now, least) == (far >= least or (far > 0 and not (published and now)))
+
+
+def texts(body):
+    return {(one["sentence_id"], one["text"]) for one in body["sentences"]}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 3))
+def test_what_is_published_is_never_behind_by_so_many(least: int, size: int, restarts: int) -> None:
+    """Over real reviews, edited and taken down: after each event the published set is nearer than that to the true one."""
+    events = sample(120)
+    told = [*events, *({**one, "sentences": events[5]["sentences"]} for one in events[7:30:4])]
+    told += [
+        {"type": "review.deleted", "entity_id": one["entity_id"], "review_id": one["review_id"]}
+        for one in events[::5]
+    ]
+    every = Driver(config(k=6, limits={"model": None}))
+    some = Driver(config(k=6, limits={"model": None}, min_changes=least))
+    true: dict[str, dict] = {}
+    published: dict[str, list] = {}
+    for at, event in enumerate(told):
+        one = record(at, event["entity_id"], event)
+        true |= {body["entity_id"]: body for body in every.bodies(one)}
+        if restarts and at % (size + restarts) == 0:
+            some.restart()
+        for body in some.bodies(one):
+            published.setdefault(body["entity_id"], []).append(body)
+        now = true[event["entity_id"]]
+        last = published[event["entity_id"]][-1]
+        far = max(len(texts(now) - texts(last)), len(texts(last) - texts(now)))
+        assert far < least
+        checks = verify_partition(some.rows[0], dimension=3, k=6, distinct=False, min_changes=least)
+        assert at % 20 or not any(check.problems for check in checks)
+    for bodies in published.values():
+        for before, after in pairwise(bodies):
+            assert max(len(after["added"]), len(after["removed"])) >= least
+            assert after["previous_sequence"] == before["sequence"]
+            ids = {one["sentence_id"] for one in before["sentences"]} - set(after["removed"])
+            assert ids | set(after["added"]) == {one["sentence_id"] for one in after["sentences"]}
+
+
+@pytest.mark.parametrize("emit", ["every", "coalesced"])
+def test_the_first_and_the_empty_one_are_always_published(emit):
+    driver = Driver(config(k=3, min_changes=3, emit=emit))
+    (first,) = driver.bodies(upsert(0, "r0", "one"))
+    assert first["added"] == ["r0#0"]
+    assert driver.bodies(upsert(1, "r1", "three")) == []
+    assert driver.bodies(upsert(2, "r2", "sixsix")) == []
+    assert driver.summary(0, "e").sentence_count == 3  # what is asked for is not behind
+    assert len(driver.summary(0, "e").sentences) == 3
+    assert driver.bodies(delete(3, "r1"), delete(4, "r2")) == []
+    (empty,) = driver.bodies(delete(5, "r0"))
+    assert (empty["sentences"], empty["removed"], empty["previous_sequence"]) == ([], ["r0#0"], 0)
+    (again,) = driver.bodies(upsert(6, "r3", "one"))
+    assert again["added"] == ["r3#0"]
+    body, tombstone = driver.bodies(delete_entity(7))
+    assert (body["sentences"], tombstone) == ([], None)
+
+
+def test_a_few_net_changes_are_none():
+    """Of a micro-batch the set at its end counts, whatever it was meanwhile."""
+    driver = Driver(config(k=3, min_changes=2, emit="coalesced"))
+    driver.run(upsert(0, "r0", "one", "three", "sixsix"))
+    new = [upsert(1, "r1", "two", "four", "fives"), delete(2, "r1")]
+    assert driver.bodies(*new) == []
+    (body,) = driver.bodies(delete(3, "r0"), upsert(4, "r4", "a", "bb", "ccc"))
+    assert (body["sequence"], len(body["added"]), len(body["removed"])) == (4, 3, 3)
+
+
+@pytest.mark.parametrize("emit", ["final", "none"])
+def test_a_replay_that_publishes_once_or_never_remembers_the_last_set(emit):
+    told = []
+    for least in (1, 3):
+        driver = Driver(config(k=3, min_changes=least, emit=emit))
+        for at, text in enumerate(["one", "three", "sixsix", "two"]):
+            driver.run(upsert(at, f"r{at}", text))
+        batch = driver.processor.finish(0, 4)
+        told.append([json.loads(message.value) for message in batch.messages])
+    assert told[0] == told[1]
+    assert len(told[0]) == (emit == "final")
+
+
+def test_another_number_goes_on_from_the_same_rows():
+    """It is no part of the fingerprint: whatever was published is a set like any other."""
+    driver = Driver(config(k=3, min_changes=3))
+    driver.run(upsert(0, "r0", "one"), upsert(1, "r1", "three"))
+    driver.config = config(k=3, min_changes=1)
+    driver.restart()
+    (body,) = driver.bodies(upsert(2, "r2", "sixsix"))
+    assert (body["added"], body["previous_sequence"]) != ([], None)
+    assert {"r1#0", "r2#0"} >= set(body["added"])
+    assert not any(
+        check.problems for check in verify_partition(driver.rows[0], dimension=3, k=3, distinct=False)
+    )
