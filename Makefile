@@ -159,6 +159,9 @@ docs: setup-dev ## Renew what is generated: the tables of README and docs/refere
 dashboard-picture: setup-dev ## The panels of the dashboard from real workers and a real Prometheus, drawn into docs/dashboard.png; needs Java, Maven and Prometheus
 	@$(BIN)/python -m docs.build.dashboard.picture
 
+page-pictures: setup-dev ## The live page in Chromium, on two real workers, into docs/page.png and docs/page-phone.png; needs Java, Maven and Chromium
+	@PAGE_PICTURES=docs $(BIN)/python -m pytest -n 0 -m chromium tests/real_kafka/test_page.py && rm -f docs/page-hostile.png
+
 alerts: ## The alerting rules with links to the runbook at RUNBOOK_URL=https://..., into ALERTS=build/alerts.yml
 	@$(PYTHON) -m docs.build.alerts $(RUNBOOK_URL) $(if $(RUNBOOK_URL),$(or $(ALERTS),build/alerts.yml))
 

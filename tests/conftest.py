@@ -18,6 +18,7 @@ import pytest
 
 from tests.deploy import tools
 from tests.deploy.cluster import programs
+from tests.harness import browser
 from tests.harness.node import INSTALL, missing_tools
 
 NO_SKIP = os.environ.get("TESTS_NO_SKIP") == "1"
@@ -68,6 +69,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items,
             f"The tests of the chart were left out for want of {what}: make deploy-tools",
         )
+    if browser.program() is None:
+        why = "The tests of the live page were left out for want of Chromium (Debian: apt-get install chromium)."
+        _leave_out("chromium", config, items, why)
     if programs.missing():
         why = "The tests on a control plane were left out: make deploy-cluster builds it first."
         _leave_out("control_plane", config, items, why)

@@ -18,6 +18,7 @@ FLOORS = (
     ("worker.view",),
     ("worker.app",),
     ("worker.replay",),
+    ("worker.page",),
     ("worker.operations",),
     ("worker.web",),
     ("worker.metrics", "worker.tracing"),

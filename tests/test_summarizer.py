@@ -210,3 +210,17 @@ def test_what_is_no_list_of_reviews_is_refused(stays, reviews, says):
     with pytest.raises(TypeError, match=f"a list of mappings is wanted, and {says}"):
         stays.add(reviews)
     assert stays.entities() == []
+
+
+def test_a_short_view(stays):
+    stays.add([review(number, "x" * number + ". Same.") for number in range(1, 20)])
+    view = stays.short_view("e", threshold=0.99)
+    assert view.review_count == 19
+    assert sum(one.stands_for for one in view.sentences) <= view.sentence_count
+    assert view.sentences[0].sentence_id == stays.summary("e").sentences[0].sentence_id
+    assert len(stays.short_view("e", sentences=1).sentences) == 1
+    assert sum(len(one.text.split()) for one in stays.short_view("e", words=2, threshold=0.99).sentences) == 2
+    with pytest.raises(KeyError, match="nobody"):
+        stays.short_view("nobody")
+    with pytest.raises(ValueError, match="sentences is a number"):
+        stays.short_view("e", sentences=0)

@@ -1,17 +1,21 @@
 """The worker's pages: what each answers in each state of the worker, ids with any bytes, and a port that is taken."""
 
 import asyncio
+import json
 import socket
 from urllib.parse import quote
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from jsonschema import Draft202012Validator
 from yarl import URL
 
+from docs.build.render import ROOT
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SurroundingsError
 from worker.metrics import Metrics
+from worker.processing.short_view import Extent, ShortSentence, ShortView
 from worker.state import SummaryView, ViewSentence
 from worker.state.listing import ListedEntity, Page, Search
 from worker.stream.summaries import NotHere
@@ -28,6 +32,18 @@ VIEW = SummaryView(
 )
 
 
+SHORT = ShortView(
+    entity_id="x",
+    incarnation=0,
+    review_count=2,
+    sentence_count=3,
+    threshold=0.8,
+    sentences=(ShortSentence(0, "r#0", "r", "Grün.", 4.0, 0.25, 3, 2),),
+    partition=0,
+    next_offset=18,
+)
+
+
 class FakeState:
     """A worker of which everything can be chosen."""
 
@@ -37,6 +53,7 @@ class FakeState:
         self.summaries = {"x": VIEW}
         self.asked = []
         self.searches = []
+        self.extents = []
 
     def ready(self):
         return self.is_ready, "because"
@@ -75,6 +92,10 @@ class FakeState:
     async def summary(self, entity_id):
         self.asked.append(entity_id)
         return self.summaries.get(entity_id)
+
+    async def short_view(self, entity_id, extent):
+        self.extents.append((entity_id, extent))
+        return SHORT if entity_id == "x" else None
 
 
 @pytest.fixture
@@ -172,6 +193,55 @@ def test_a_summary(state):
             "support": 2,
         }
     ]
+
+
+def test_a_short_view(state):
+    ((status, headers, body),) = get(state, "/entities/x/summary?view=short&words=75&threshold=0.85")
+    assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+    schema = json.loads((ROOT / "schemas" / "short-view.schema.json").read_text())
+    Draft202012Validator(schema).validate(body)
+    assert body["sentences"][0]["stands_for_reviews"] == 2
+    paths = ["?view=short", "?view=short&sentences=3", "?view=set&words=1"]
+    answers = get(
+        state, *(f"/entities/x/summary{query}" for query in paths), "/entities/y/summary?view=short"
+    )
+    assert [status for status, _, _ in answers] == [200, 200, 200, 404]
+    assert state.extents == [
+        ("x", Extent(None, 75, 0.85)),
+        ("x", Extent()),
+        ("x", Extent(3)),
+        ("y", Extent()),
+    ]
+    assert state.asked == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("view=long", "view is set or short"),
+        ("view=", "view is set or short"),
+        ("view=short&sentences=0", "sentences is a number from 1 to 100"),
+        ("view=short&sentences=-1", "sentences is a whole number"),
+        ("view=short&sentences=9999999999", "sentences is a whole number"),
+        ("view=short&words=%D9%A3", "words is a whole number"),
+        ("view=short&words=", "words is a whole number"),
+        ("view=short&threshold=1", "threshold is a number like 0.8"),
+        ("view=short&threshold=nan", "threshold is a number like 0.8"),
+        ("view=short&threshold=1e-3", "threshold is a number like 0.8"),
+    ],
+)
+def test_a_short_view_that_is_none(state, query, message):
+    ((status, _, body),) = get(state, f"/entities/x/summary?{query}")
+    assert status == 400
+    assert body["error"].startswith(message)
+    assert state.extents == state.asked == []
+
+
+def test_the_short_view_of_another_workers_entity(state):
+    state.owner = (False, ELSEWHERE)
+    query = "?view=short&words=75&threshold=0.85"
+    ((status, headers, _),) = get(state, f"/entities/%C3%A9/summary{query}")
+    assert (status, headers["Location"]) == (307, f"{ELSEWHERE}/entities/%C3%A9/summary{query}")
 
 
 def test_an_unknown_entity(state):

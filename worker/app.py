@@ -21,6 +21,8 @@ from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topics import TopicSpec, changelog_topic
 from worker.limits import Limit
 from worker.metrics import Metrics
+from worker.page import install_page
+from worker.page.history import RecentHistory
 from worker.processing.config import check_index, processor_config
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
@@ -38,6 +40,7 @@ from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
 from worker.stream.entities import EntityLister
 from worker.stream.fatal import die
+from worker.stream.feed import ChangeFeed
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.journal import Journal, tell_start
@@ -180,7 +183,8 @@ def assemble(
         bounded=surroundings.threads.within,
     )
     group = GroupFingerprint(logs.changelog, config.fingerprint)
-    commit = Commit(producer, logs, group, gate, processor, metrics, dead_letters, clock, course.ledger)
+    feed = ChangeFeed(config.output_topic, surroundings.threads)
+    commit = Commit(producer, logs, group, gate, processor, metrics, dead_letters, feed, clock, course.ledger)
     takeover = Takeover(
         assignment,
         logs,
@@ -204,6 +208,7 @@ def assemble(
         entities=EntityLister(databases, surroundings.threads, surroundings.die),
         producer=producer,
         dead_letters=dead_letters,
+        feed=feed,
         takeover=takeover,
         delivery=Delivery(
             settings, assignment, processor_thread, commit, settlement, metrics.observe_limit, surroundings
@@ -215,7 +220,16 @@ def assemble(
 def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
     """The worker as a Faust app with its web pages; SurroundingsError where its address cannot be listened on."""
     app = faust_app(worker)
-    install_web(app, app.status, metrics)
+    settings, surroundings = worker.settings, worker.surroundings
+    pages = install_web(app, app.status, metrics, index=not settings.web_page)
+    if settings.web_page:
+        history = RecentHistory(
+            surroundings.clients,
+            settings.output_topic,
+            settings.app_id,
+            surroundings.threads.in_order("history"),
+        )
+        install_page(app.web.web_app, app.status, pages, worker.feed, history)
     return app
 
 

@@ -14,6 +14,7 @@ from worker.events import Reason, Record, Rejected, SummaryChanged, decode
 from worker.events.bare import read_json
 from worker.processing.config import processor_config
 from worker.processing.in_memory import PARTITION, ProcessorInMemory, Refusal
+from worker.processing.short_view import THRESHOLD, Extent, ShortView
 from worker.settings import Settings
 from worker.state import SummaryView
 from worker.text.embedders import load_engine
@@ -138,6 +139,31 @@ class Summarizer:
     def summary(self, entity_id: str) -> SummaryView:
         """An entity's summary now: its `sentences` in rank order, with counts. Raises KeyError for an unknown entity."""
         view = self._processor.summary(entity_id)
+        if view is None:
+            raise KeyError(f"nothing is known of {entity_id!r}")
+        return view
+
+    def short_view(
+        self,
+        entity_id: str,
+        *,
+        sentences: int | None = None,
+        words: int | None = None,
+        threshold: float = THRESHOLD,
+    ) -> ShortView:
+        """What a reader gets of an entity now: `sentences` nearest first, past what nearly says the same again.
+
+        Args:
+            entity_id: of which entity.
+            sentences: at most so many, 10 by default; with `words` as many as fit.
+            words: together at most so many; a sentence that does not fit is passed over.
+            threshold: a sentence whose cosine to one before it is above this is passed over.
+
+        Raises:
+            KeyError: nothing is known of the entity.
+            ValueError: an argument is out of range.
+        """
+        view = self._processor.short_view(entity_id, Extent(sentences, words, threshold))
         if view is None:
             raise KeyError(f"nothing is known of {entity_id!r}")
         return view

@@ -10,7 +10,8 @@ the loop lives, and the watchdog ends a worker that stands still. The port is ta
     /entities                 200 those of this worker's partitions, a page at a time: prefix, contains, after, limit;
                               503 while not ready
     /entities/ID/summary      200 the summary as of the last commit, 404 unknown, 307 to the worker that owns it,
-                              503 while not ready or nobody is known to own it; ID percent-encoded
+                              503 while not ready or nobody is known to own it; ID percent-encoded.
+                              With view=short its short view: sentences, words, threshold
 
 Any method but GET and HEAD is 405, a request with a body 413: there is nothing to be sent here.
 """
@@ -18,6 +19,7 @@ Any method but GET and HEAD is 405, a request with a body 413: there is nothing 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -31,6 +33,7 @@ from faust.web.drivers.aiohttp import Web
 
 from worker.errors import SurroundingsError
 from worker.metrics import CONTENT_TYPE, Metrics, Moment
+from worker.processing.short_view import Extent, ShortView
 from worker.state import SummaryView
 from worker.state.listing import LONGEST_PAGE, Page, Search
 from worker.stream.faust_log import FAUST_LOG
@@ -57,6 +60,9 @@ class LiveWorker(Moment, Protocol):
     async def summary(self, entity_id: str) -> SummaryView | None:
         """The summary of an entity that is here, as of the last commit. Raises NotHere where it is going away."""
 
+    async def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
+        """The short view of an entity that is here, as of the last commit. Raises NotHere where it is going away."""
+
     async def entities(self, partitions: list[int], search: Search, limit: int, seconds: float) -> Page:
         """The next entities of partitions that are here, looked for so many seconds at most. Raises NotHere."""
 
@@ -82,14 +88,14 @@ class WorkerWeb(Web):  # type: ignore[misc]
         return web.SockSite(self._runner, self._bound, shutdown_timeout=1.0)
 
 
-def install_web(app: Any, worker: LiveWorker, metrics: Metrics) -> None:
-    """Serve the worker's pages on the app's `web_bind` and `web_port`.
+def install_web(app: Any, worker: LiveWorker, metrics: Metrics, *, index: bool = True) -> Pages:
+    """Serve the worker's pages on the app's `web_bind` and `web_port`; without `index` its root is somebody else's.
 
     Raises:
         SurroundingsError: the address cannot be listened on.
     """
     app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port))
-    add_pages(app.web.web_app, worker, metrics)
+    return add_pages(app.web.web_app, worker, metrics, index=index)
 
 
 def check_port(host: str, port: int) -> None:
@@ -126,27 +132,31 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def add_pages(application: web.Application, worker: LiveWorker, metrics: Metrics) -> None:
-    """Add the worker's pages to an aiohttp application."""
+def add_pages(
+    application: web.Application, worker: LiveWorker, metrics: Metrics, *, index: bool = True
+) -> Pages:
+    """Add the worker's pages to an aiohttp application; without `index` its root is somebody else's."""
     application.middlewares.append(read_only)
     pages = Pages(worker, metrics)
-    application.router.add_get("/", pages.index)
+    if index:
+        application.router.add_get("/", pages.index)
     application.router.add_get("/healthz", pages.healthz)
     application.router.add_get("/readyz", pages.readyz)
     application.router.add_get("/metrics", pages.metrics)
     application.router.add_get("/status", pages.status)
     application.router.add_get("/entities", pages.entities)
     application.router.add_get(f"{PREFIX}{{id:.*}}{SUFFIX}", pages.summary)
+    return pages
 
 
 @web.middleware
 async def read_only(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse what would change or send something; its body is not read."""
     if request.method not in METHODS:
-        refusal = _error(405, "only GET and HEAD are answered here")
+        refusal = error(405, "only GET and HEAD are answered here")
         refusal.headers["Allow"] = ", ".join(METHODS)
     elif request.can_read_body:
-        refusal = _error(413, "a request has no body here")
+        refusal = error(413, "a request has no body here")
     else:
         return await handler(request)
     refusal.force_close()
@@ -186,52 +196,69 @@ class Pages:
         """A page of the entities that are here, where to go on, and who has the others."""
         try:
             search, limit = _search(request.query)
-        except ValueError as error:
-            return _error(400, str(error))
+        except ValueError as wrong:
+            return error(400, str(wrong))
         ready, reason = self._worker.ready()
         if not ready:
-            return _error(503, reason)
+            return error(503, reason)
         partitions = sorted(self._worker.lag())
         try:
             page = await asyncio.wait_for(
                 self._worker.entities(partitions, search, limit, PAGE_SECONDS), ANSWER_SECONDS
             )
         except TimeoutError:
-            return _error(503, "the worker is busy")
+            return error(503, "the worker is busy")
         except NotHere:
-            return _error(503, "a partition is being handed over")
+            return error(503, "a partition is being handed over")
         body = {**asdict(page), "partitions": partitions, "others": self._worker.others()}
-        return web.Response(body=msgspec.json.encode(body), content_type="application/json", charset="utf-8")
+        return json_answer(body)
 
     async def summary(self, request: web.Request) -> web.Response:
-        """An entity's summary, or where to ask for it."""
+        """An entity's summary or its short view, or where to ask for it."""
         try:
-            entity_id = _entity_id(request)
+            entity_id = id_between(request, PREFIX, SUFFIX)
         except UnicodeError:
-            return _error(400, "the entity id is not UTF-8")
+            return error(400, "the entity id is not UTF-8")
+        return await self.summary_of(entity_id, request)
+
+    async def summary_of(self, entity_id: str, request: web.Request) -> web.Response:
+        """The same of this entity; of the request the query alone counts."""
+        try:
+            extent = _extent(request.query)
+        except ValueError as wrong:
+            return error(400, str(wrong))
         ready, reason = self._worker.ready()
         if not ready:
-            return _error(503, reason)
+            return error(503, reason)
         is_here, url = self._worker.owner_of(entity_id)
         if not is_here:
             if url is None:
-                return _error(503, "no worker is known to own the entity's partition")
+                return error(503, "no worker is known to own the entity's partition")
             location = f"{url.rstrip('/')}{PREFIX}{quote(entity_id, safe='')}{SUFFIX}"
-            return web.Response(status=307, headers={"Location": location})
+            query = f"?{request.rel_url.raw_query_string}" if extent is not None else ""
+            return web.Response(status=307, headers={"Location": location + query})
         try:
-            view = await asyncio.wait_for(self._worker.summary(entity_id), ANSWER_SECONDS)
+            view = await asyncio.wait_for(self._view(entity_id, extent), ANSWER_SECONDS)
         except TimeoutError:
-            return _error(503, "the worker is busy")
+            return error(503, "the worker is busy")
         except NotHere:
-            return _error(503, "the entity's partition is being handed over")
+            return error(503, "the entity's partition is being handed over")
         if view is None:
-            return _error(404, "there is no such entity")
-        return web.Response(body=msgspec.json.encode(view), content_type="application/json", charset="utf-8")
+            return error(404, "there is no such entity")
+        return json_answer(view)
+
+    async def _view(self, entity_id: str, extent: Extent | None) -> SummaryView | ShortView | None:
+        if extent is None:
+            return await self._worker.summary(entity_id)
+        return await self._worker.short_view(entity_id, extent)
 
 
-def _entity_id(request: web.Request) -> str:
-    """The id exactly as it was percent-encoded: the router's own decoding keeps some sequences."""
-    encoded = request.rel_url.raw_path.removeprefix(PREFIX).removesuffix(SUFFIX)
+def id_between(request: web.Request, prefix: str, suffix: str) -> str:
+    """The id in a path, exactly as it was percent-encoded: the router's own decoding keeps some sequences.
+
+    Raises UnicodeError where it is not UTF-8.
+    """
+    encoded = request.rel_url.raw_path.removeprefix(prefix).removesuffix(suffix)
     return unquote_to_bytes(encoded).decode()
 
 
@@ -243,5 +270,33 @@ def _search(query: Mapping[str, str]) -> tuple[Search, int]:
     return Search(query.get("prefix", ""), query.get("contains", ""), query.get("after")), int(limit)
 
 
-def _error(status: int, message: str) -> web.Response:
+def _extent(query: Mapping[str, str]) -> Extent | None:
+    """How far a short view is to go; None where the summary is asked for. Raises ValueError with a message."""
+    view = query.get("view", "set")
+    if view not in ("set", "short"):
+        raise ValueError("view is set or short")
+    if view == "set":
+        return None
+    numbers = {name: _number(name, query[name]) for name in ("sentences", "words") if name in query}
+    threshold = query.get("threshold")
+    if threshold is None:
+        return Extent(**numbers)
+    if not re.fullmatch(r"0(\.[0-9]{1,9})?", threshold):
+        raise ValueError("threshold is a number like 0.8, from 0 up to, but not including, 1")
+    return Extent(**numbers, threshold=float(threshold))
+
+
+def _number(name: str, value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", value):
+        raise ValueError(f"{name} is a whole number")
+    return int(value)
+
+
+def json_answer(value: Any) -> web.Response:
+    """A value as JSON."""
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json", charset="utf-8")
+
+
+def error(status: int, message: str) -> web.Response:
+    """What went wrong, for whoever asks."""
     return web.json_response({"error": message}, status=status)

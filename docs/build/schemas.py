@@ -1,4 +1,4 @@
-"""The published JSON Schemas (2020-12), generated from the types of bodies and summaries (`make docs`).
+"""The published JSON Schemas (2020-12), generated from the types of bodies, summaries and the short view (`make docs`).
 
 They say what is the same for every worker: its limits (dimension, model, sizes) and the Kafka key are not theirs to check.
 """
@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 from worker.events.inputs import EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
 from worker.events.reasons import Reason
 from worker.events.summary import ALGORITHM, SummaryChanged
+from worker.processing.short_view import ShortView
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -48,7 +49,7 @@ class Published(NamedTuple):
     """One file: its name, the type behind it, whole examples."""
 
     name: str
-    type: type[Struct]
+    type: type[Any]
     examples: list[dict[str, Any]]
 
 
@@ -115,6 +116,27 @@ _HEADERS: Final[dict[str, Any]] = {
     "dlq.source.offset": "992",
     "dlq.worker.version": "0.1.0",
 }
+_SHORT_VIEW: Final[dict[str, Any]] = {
+    "entity_id": "B00X",
+    "incarnation": 12,
+    "review_count": 240,
+    "sentence_count": 1311,
+    "threshold": 0.8,
+    "sentences": [
+        {
+            "rank": 0,
+            "sentence_id": "r-81#0",
+            "review_id": "r-81",
+            "text": "Sharp display.",
+            "rating": 4.0,
+            "distance": 0.4127,
+            "stands_for": 31,
+            "stands_for_reviews": 29,
+        }
+    ],
+    "partition": 3,
+    "next_offset": 992,
+}
 _DELETION: Final[dict[str, Any]] = {"entity_id": "B00X", "occurred_at": "2026-11-20T12:00:00Z"}
 
 PUBLISHED: Final = (
@@ -131,6 +153,7 @@ PUBLISHED: Final = (
     ),
     Published("entity.deleted", EntityDeleted, [{"type": "entity.deleted"} | _DELETION]),
     Published("summary.changed", SummaryChanged, [_SUMMARY]),
+    Published("short-view", ShortView, [_SHORT_VIEW]),
     Published("dead-letter.headers", DeadLetterHeaders, [_HEADERS]),
 )
 
@@ -144,7 +167,10 @@ def schema(published: Published) -> dict[str, Any]:
         body["properties"]["type"] = {"const": published.name}
     if published.type is UpsertBody:
         body["anyOf"] = [{"required": ["text"]}, {"required": ["sentences"]}]
-    if published.type is SummaryChanged:  # a default spares the code an argument; it is written all the same
+    if published.type in (
+        SummaryChanged,
+        ShortView,
+    ):  # a default spares the code an argument; it is written all the same
         body["required"] = list(body["properties"])
     head = {"$schema": DIALECT, "$id": f"urn:coversumm:{published.name}"}
     body["title"] = published.name

@@ -24,9 +24,16 @@ VIEW = {
     ],
 }
 
+SHORT = {
+    **VIEW,
+    "threshold": 0.8,
+    "sentences": [{**VIEW["sentences"][0], "stands_for": 12345, "stands_for_reviews": 7}],
+}
+
 
 ANSWERS = {
     "/entities/a%2Fb%20%C3%A9/summary": (200, VIEW, {}),
+    "/entities/x/summary?view=short&words=9&threshold=0.800000000": (200, SHORT, {}),
     "/entities/elsewhere/summary": (307, {}, {"Location": "/entities/a%2Fb%20%C3%A9/summary"}),
     "/entities/later/summary": (503, {"error": "rebalancing"}, {}),
     "/entities/odd/summary": (500, "oh", {}),
@@ -109,3 +116,8 @@ def test_an_id_that_is_no_text(run):
     ended = run("inspect", b"\xff".decode(errors="surrogateescape"))
     assert ended.code == 2
     assert "not UTF-8" in ended.err
+
+
+def test_a_short_view(run, port):
+    ended = run("inspect", "x", "--url", f"http://127.0.0.1:{port}", "--view", "short", "--words", "9")
+    assert (ended.code, json.loads(ended.out)) == (0, SHORT)

@@ -240,3 +240,19 @@ def test_verify_on_a_terminal(run, data_dir, stored_rows, terminal, monkeypatch)
     ended = run("verify")
     assert ended.code == 1
     assert "published, but not among the nearest" in ended.out
+
+
+def test_the_short_view_of_an_entity(run, data_dir, terminal):
+    ended = run("inspect", "other", "--data-dir", data_dir, "--view", "short", "--sentences", "3")
+    assert (ended.code, ended.err) == (0, "")
+    view = json.loads(ended.out)
+    assert (view["entity_id"], view["partition"], view["next_offset"]) == ("other", 1, 20)
+    assert view["current"] is None
+    assert 1 <= len(view["sentences"]) <= 3
+    assert all(one["stands_for"] >= one["stands_for_reviews"] >= 1 for one in view["sentences"])
+    assert run("inspect", "othe", "--data-dir", data_dir, "--view", "short").code == 1
+    for other in (["--reviews"], ["--history"]):
+        assert run("inspect", "other", "--view", "short", *other).code == 2
+    terminal()
+    shown = run("inspect", "other", "--data-dir", data_dir, "--view", "short").out
+    assert "stands for" in shown

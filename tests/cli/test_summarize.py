@@ -137,3 +137,26 @@ def test_nothing(run, write):
         ended = run("summarize", write(name, content))
         assert ended[:2] == (0, "")
         assert ended.err.startswith("0 lines, 0 entities, 0 changes, ")
+
+
+def test_short_views(run, write, content):
+    """One for each entity that is left with a sentence, as the state at the end tells it."""
+    ended = run("summarize", write("told.jsonl", content), "--view", "short", "--sentences", "4", "--k", "2")
+    assert ended.code == 0
+    (view,) = map(json.loads, ended.out.splitlines())
+    assert view["entity_id"] == sample(1)[0]["entity_id"]
+    assert (view["review_count"], len(view["sentences"]) <= 4) == (5, True)
+    assert view["sentences"][0]["stands_for"] >= view["sentences"][0]["stands_for_reviews"] >= 1
+    words = run("summarize", write("told.jsonl", content), "--view", "short", "--words", "9")
+    (short,) = map(json.loads, words.out.splitlines())
+    assert 0 < sum(len(one["text"].split()) for one in short["sentences"]) <= 9
+    cards = run("summarize", write("told.jsonl", content), "--view", "short", "--pretty")
+    assert f"for {view['sentences'][0]['stands_for']}" in cards.out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--words", "5"], ["--threshold", "0.5"], ["--view", "short", "--threshold", "1"], ["--view", "long"]],
+)
+def test_a_short_view_that_is_none(run, write, content, options):
+    assert run("summarize", write("told.jsonl", content), *options).code == 2

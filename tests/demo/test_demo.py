@@ -1,11 +1,13 @@
 """The demo as its audience has it: a process that is started, watched, interrupted, killed."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 
 import pytest
@@ -17,7 +19,7 @@ import sys
 from worker.demo import run_demo
 from worker.errors import CoversummError
 try:
-    sys.exit(run_demo(int(sys.argv[1]), 3, sys.argv[2] == "json"))
+    sys.exit(run_demo(int(sys.argv[1]), 3, sys.argv[2] == "json", is_served=sys.argv[2:] == ["json", "serve"]))
 except KeyboardInterrupt:
     sys.exit(130)
 except CoversummError as error:
@@ -28,10 +30,10 @@ except CoversummError as error:
 class Demo:
     """A demo whose temporary files are all in one directory."""
 
-    def __init__(self, directory, reviews, form, **environment):
+    def __init__(self, directory, reviews, *form, **environment):
         self.directory = directory
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CODE, str(reviews), form],
+            [sys.executable, "-c", CODE, str(reviews), *form],
             env={**os.environ, "TMPDIR": str(directory), **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -65,8 +67,8 @@ class Demo:
 def start(tmp_path):
     started = []
 
-    def begin(reviews, form="json", **environment):
-        started.append(Demo(tmp_path, reviews, form, **environment))
+    def begin(reviews, *form, **environment):
+        started.append(Demo(tmp_path, reviews, *(form or ("json",)), **environment))
         return started[-1]
 
     yield begin
@@ -180,3 +182,33 @@ def test_a_brief_demo_sends_no_more_than_there_is_time_for(tmp_path):
     assert 0 < sum(entity["reviews"] for entity in figures["entities"]) < 4771
     assert figures["entities_verified"] == len(figures["entities"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_its_page_stays_up_until_ctrl_c(start):
+    """The address is told first; the end is an orderly one, with every summary verified."""
+    demo = start(20, "json", "serve")
+    told = demo.process.stderr.readline()
+    address = told.split()[2]
+    assert told.startswith("the page: http://127.0.0.1:")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    found = []
+    while not found and time.monotonic() < deadline:
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"{address}page/entities", timeout=5) as answer,
+        ):
+            found = json.load(answer)["entities"]
+        time.sleep(0.1)
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        assert b"/page/page.js" in answer.read()
+    lines = []
+    while not any('"cause":{"type":"review.deleted"' in line for line in lines):
+        lines.append(demo.process.stdout.readline())
+    assert demo.process.poll() is None
+    with urllib.request.urlopen(f"{address}page/entities", timeout=30) as answer:
+        found = json.load(answer)["entities"]
+    demo.process.send_signal(signal.SIGINT)
+    code, out, _ = demo.finish()
+    assert code == 0
+    assert json.loads(out.splitlines()[-1])["entities_verified"] == len(found) > 0
+    demo.wait_until_nothing_is_left()

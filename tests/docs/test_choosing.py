@@ -3,7 +3,7 @@
 import gzip
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from docs.build.render import ROOT
-from worker.coversumm import CoverSumm
+from worker.coversumm import Block, CoverSumm, Points, quantize
+from worker.coversumm.short_view import choose, stands_for
 from worker.text.embedders import load_engine
 from worker.text.splitting import split_sentences
 
@@ -71,6 +72,19 @@ def stay() -> Stay:
     return Stay(texts, load_engine("onnx").embed(list(texts.values())))
 
 
+class Stored(NamedTuple):
+    """All sentences as one stored block."""
+
+    points: Points
+
+    @property
+    def vectors(self) -> NDArray[np.int16]:
+        return self.points.vectors
+
+    def id(self, row: int) -> bytes:
+        return self.points.ids[row]
+
+
 def blocks() -> list[list[str]]:
     """The lines of each block of sentences on the page."""
     return [block.splitlines() for block in re.findall(r"^```text\n(.*?)^```", PAGE, re.M | re.S)]
@@ -83,7 +97,7 @@ def table(first: str) -> list[list[str]]:
 
 
 def test_the_sentences_are_those_of_the_sample(stay: Stay) -> None:
-    five, fifteen = blocks()
+    five, fifteen, _ = blocks()
     assert five == stay.shown(5)
     assert five + fifteen == stay.shown(20)
 
@@ -94,6 +108,27 @@ def test_twins_and_changes_by_k(stay: Stay) -> None:
     for k, above_90, above_80, changes in (map(int, row) for row in rows):
         assert (above_90, above_80) == (stay.twins(k, 0.9), stay.twins(k, 0.8))
         assert changes == stay.changes(k, distinct=False)
+
+
+def test_the_short_view(stay: Stay) -> None:
+    rows = quantize(stay.vectors)
+    by_id = {id_.encode(): row for id_, row in zip(stay.texts, rows, strict=True)}
+    block = Points(list(by_id), rows)
+
+    def scan() -> Iterable[Block]:
+        yield Stored(block)
+
+    shown = choose(scan, rows.shape[1], 0.8, 20)
+    counts = stands_for(scan, shown.vectors[:10], 0.8, lambda id_: id_.rpartition(b"#")[0])
+    (_, _, lines) = blocks()
+    assert lines == [
+        f"{stay.texts[id_.decode()]} ({count.sentences})"
+        for id_, count in zip(shown.ids, counts, strict=False)
+    ]
+    ranking = [one.id.encode() for one in stay.core(100).summary()]
+    deep = [ranking.index(shown.ids[at]) + 1 for at in (9, 19)]
+    assert f"read {deep[0]} deep, and {deep[1]} deep for twenty" in WORDS
+    assert f"together stand for {sum(count.sentences for count in counts)} of 2,594 sentences" in WORDS
 
 
 def test_what_distinct_does(stay: Stay) -> None:

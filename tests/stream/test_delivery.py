@@ -24,10 +24,11 @@ from worker.stream.bounded import Ledger, NoLedger
 from worker.stream.commit import Commit
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
+from worker.stream.feed import ChangeFeed
 from worker.stream.journal import Journal
 from worker.stream.micro_batch import MicroBatch
 from worker.stream.processor_thread import ProcessorThread
-from worker.stream.surroundings import Surroundings
+from worker.stream.surroundings import RealThreads, Surroundings
 
 MEMBER = Membership(5, "member")
 NOW = Tenure(3, MEMBER)
@@ -46,6 +47,7 @@ class Rig:
         ledger: Ledger = NO_LEDGER,
     ) -> None:
         self.log: list[Any] = []
+        self.feed = ChangeFeed(MESSAGE.topic, RealThreads())
         self.notes: list[dict[int, str]] = []  # of each transaction
         self.left: dict[int, int] = {}  # by partition, transactions of its end that are left
         self.takes = takes  # records that the processor takes at once
@@ -85,6 +87,7 @@ class Rig:
                 processor,
                 self.metrics,
                 DeadLetterLog(surroundings.threads),
+                self.feed,
                 surroundings.clock,
                 ledger,
             ),
@@ -306,6 +309,23 @@ async def test_process_then_transaction_then_local_rows_then_caches() -> None:
 
 
 @pytest.mark.asyncio
+async def test_whoever_looks_on_is_told_after_the_commit_and_never_before() -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    rig.feed.look_on([b"k"])
+    seen: list[int] = []
+    rig.rows_of = lambda _partition: seen.append(rig.feed.take().changes) or {b"row": b"1"}
+    await rig.delivery.deliver(batch((0, 5), starts={0: 5}))
+    assert seen == [0]  # its rows are made before the transaction
+    lately = rig.feed.take()
+    assert (lately.changes, lately.last, lately.watched) == (1, [MESSAGE], {b"k": (1, [MESSAGE])})
+    rig.failures = {"transaction": Crash("refused")}
+    with pytest.raises(End):
+        await rig.delivery.deliver(batch((0, 6), starts={0: 6}))
+    assert rig.feed.take().changes == 0
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "failure", [Crash("refused"), Fenced("another one"), RuntimeError("unexpected"), MemoryError()]
 )
@@ -460,6 +480,7 @@ async def test_a_doubt_is_settled_and_its_micro_batch_counts_only_if_it_happened
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}
     rig.settles = lambda: happened
+    rig.feed.look_on([])
     await rig.delivery.deliver(batch((0, 5), (0, 6), starts={0: 5}))
     assert rig.log == [
         ("process", [(0, 5), (0, 6)]),
@@ -468,6 +489,7 @@ async def test_a_doubt_is_settled_and_its_micro_batch_counts_only_if_it_happened
         ("doubt", happened),
         *(["observe"] if happened else []),
     ]
+    assert rig.feed.take().changes == happened
 
 
 @pytest.mark.asyncio

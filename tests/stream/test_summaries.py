@@ -15,8 +15,9 @@ from tests.harness.drive import Driver, FakeEngine, upsert
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import End, die
 from worker.processing import summaries as processing
+from worker.processing.short_view import Extent
 from worker.state import CorruptRow, MemoryRows, Rows
-from worker.state.keys import header_key
+from worker.state.keys import VECTORS, header_key, parse_entity_key
 from worker.storage.look import NotOpen
 from worker.stream.processor_thread import ProcessorThread
 from worker.stream.summaries import NotHere, SummaryReader
@@ -162,3 +163,43 @@ async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
     view = await large
     assert view is not None
     assert view.sentence_count == 9
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("large", [0, 500])
+async def test_a_short_view_is_told_beside_the_stream(
+    site: Site, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
+    """Of a large entity in the thread of the large ones, so that the others need not wait for it."""
+    monkeypatch.setattr(processing, "LARGE", large)
+    records = [upsert(2, "r2", "wait")]
+    under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))
+    assert await asyncio.to_thread(site.engine.waiting.wait, PATIENCE_SECONDS)
+    names: list[str] = []
+    told = processing.Summaries.short_view
+
+    def noted(*asked: Any) -> Any:
+        names.append(threading.current_thread().name)
+        return told(*asked)
+
+    monkeypatch.setattr(processing.Summaries, "short_view", noted)
+    view = await site.reader.short_view(0, "e", Extent())
+    assert view is not None
+    assert (view.sentence_count, view.next_offset) == (2, 2)
+    assert {one.sentence_id for one in view.sentences} <= {"r0#0", "r0#1"}
+    assert [name.rpartition("_")[0] for name in names] == ["summaries" if large else "large summaries"]
+    assert await site.reader.short_view(0, "nobody", Extent()) is None
+    assert not under_way.done()
+    site.engine.go.set()
+    await under_way
+    with pytest.raises(NotHere):
+        await site.reader.short_view(1, "e", Extent())
+
+
+@pytest.mark.asyncio
+async def test_a_damaged_row_under_a_short_view_ends_the_process(site: Site) -> None:
+    rows = site.driver.rows[0]
+    (key, value), *_ = [row for row in rows.scan(b"E") if parse_entity_key(row[0]).kind == VECTORS]
+    rows.write({key: value[:-1] + bytes([value[-1] ^ 1])})
+    with pytest.raises(End):
+        await site.reader.short_view(0, parse_entity_key(key).entity.decode(), Extent())

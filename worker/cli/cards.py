@@ -9,7 +9,7 @@ from worker.cli import output
 
 
 def cards(bodies: Iterable[bytes], *, styled: bool) -> Iterator[bytes]:
-    """A card for each body of a `summary.changed`, as wide as the terminal; `styled`: with bold and colours."""
+    """A card for each body of a `summary.changed`, or a short view, as wide as the terminal; `styled`: with bold and colours."""
     from rich.console import Console
 
     for body in bodies:
@@ -37,7 +37,10 @@ def _print(console: Any, body: dict[str, Any]) -> None:
     for justify in ("right", "left", "right"):
         table.add_column(justify=justify, overflow="fold")
     for sentence in body["sentences"]:
-        alike = f"{sentence['support']:,} alike" if sentence["support"] > 1 else ""
+        support = sentence.get("support", 1)
+        alike = f"{support:,} alike" if support > 1 else ""
+        if "stands_for" in sentence:
+            alike = f"for {sentence['stands_for']:,}"
         table.add_row(
             Text(f"{sentence['rank'] + 1}", style="dim"),
             Text(output.printable(sentence["text"])),

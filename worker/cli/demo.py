@@ -29,6 +29,7 @@ class ReviewCount(click.ParamType):
     short_help="Real reviews through the real worker, in a minute; needs nothing.",
     examples=[
         ("coversumm-worker demo", "a thousand reviews"),
+        ("coversumm-worker demo --serve", "and look at it in a browser, until Ctrl-C"),
         ("coversumm-worker demo --reviews all --k 10", "all of them, ten sentences in a summary"),
     ],
 )
@@ -45,8 +46,14 @@ class ReviewCount(click.ParamType):
 @click.option(
     "--json", "as_json", is_flag=True, help="The summary changes and the closing figures as JSON lines."
 )
+@click.option(
+    "--serve",
+    "is_served",
+    is_flag=True,
+    help="Keep the worker's live page up until Ctrl-C; its address is told first.",
+)
 @click.pass_context
-def command(context: click.Context, reviews: int | None, k: int, as_json: bool) -> int:
+def command(context: click.Context, reviews: int | None, k: int, as_json: bool, is_served: bool) -> int:
     """No broker, no Java, no Docker: the bundled real reviews through the real worker on an embedded broker, and the summaries
     as they change, with the reasons; some reviews are taken down again.
 
@@ -56,4 +63,4 @@ def command(context: click.Context, reviews: int | None, k: int, as_json: bool) 
 
     output.require()
     is_asked_for = context.get_parameter_source("reviews") is not ParameterSource.DEFAULT
-    return run_demo(reviews, k, as_json, not is_asked_for and not as_json)
+    return run_demo(reviews, k, as_json, not is_asked_for and not as_json, is_served)

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from worker.cli.cards import cards
 from worker.cli.command import Command
 from worker.cli.findings import Findings, counted, warn_left_out
 from worker.cli.options import fields_option, files_argument, found_files
+from worker.cli.short_view import extent_of, view_options
 from worker.cli.writing import Sink, is_same_file, sink
 from worker.errors import SurroundingsError
 from worker.settings import Settings
@@ -22,7 +23,8 @@ from worker.text import embedders
 
 if TYPE_CHECKING:
     from worker.operations.files import Entry, ReviewFiles
-    from worker.operations.summarizing import Change, FileSummarizer
+    from worker.operations.summarizing import FileSummarizer, Outcome
+    from worker.processing.short_view import Extent
 
 COALESCED_LINES = 1000
 
@@ -33,6 +35,10 @@ COALESCED_LINES = 1000
     short_help="Files in, summary changes out; no Kafka at all.",
     examples=[
         ("coversumm-worker summarize reviews.jsonl.gz --pretty -k 5", "five sentences an entity, to read"),
+        (
+            "coversumm-worker summarize reviews.jsonl.gz --view short --words 75 --pretty",
+            "75 words an entity, nothing said twice",
+        ),
         ("coversumm-worker summarize reviews.jsonl > changes.jsonl", "every change of every summary"),
         (
             "coversumm-worker summarize reviews.csv --fields entity_id=asin,review_id=id,text=body --final",
@@ -54,6 +60,7 @@ COALESCED_LINES = 1000
 )
 @click.option("--final", is_flag=True, help="One line an entity: its last change, in order of entity id.")
 @click.option("--pretty", is_flag=True, help="For people: each entity's summary at the end, in full.")
+@view_options
 @click.option(
     "-o",
     "--output",
@@ -71,6 +78,10 @@ def command(
     emit: str | None,
     final: bool,
     pretty: bool,
+    view: str,
+    sentences: int | None,
+    words: int | None,
+    threshold: float | None,
     target: str | None,
     fields: Mapping[str, str],
     embedder: str | None,
@@ -81,12 +92,15 @@ def command(
     A bare review is `entity_id, review_id, text, ...` without `type`. Its ids may be numbers and its dates in the common
     forms; a date with two meanings is left out, and a warning says so.
 
+    With --view short each entity's short view is written instead, at the end, in order of entity id.
+
     Several files are read as if they were one: `sequence` counts on from each to the next. A folder's are read in order of their
     paths, those of inner folders too.
 
     Lines that cannot be used are named on standard error (counted from 1) and make the exit code 1; all others are processed.
     Ctrl-C keeps what was written.
     """
+    extent = extent_of(view, sentences, words, threshold)
     settings = Settings.from_environment(
         k=_text(k), distinct=None if distinct is None else str(distinct), emit=emit, embedder=embedder
     )
@@ -97,13 +111,8 @@ def command(
     paths = found_files(files)
     if target is not None and any(is_same_file(path, target) for path in paths):
         raise SurroundingsError(f"{target} is the file that is read: name another one with -o")
-    form: Every = (
-        Cards(styled=target is None and output.is_terminal(sys.stdout))
-        if pretty
-        else Final()
-        if final
-        else Every()
-    )
+    printed = Printed(styled=target is None and output.is_terminal(sys.stdout)) if pretty else Lines()
+    form = Short(printed, extent) if extent is not None else Final(printed) if pretty or final else Every()
     with ReviewFiles(paths, fields) as reviews, sink(target) as destination:
         return Run(reviews, settings, form, destination, is_replaced=target is not None).summarize()
 
@@ -112,46 +121,80 @@ def _text(value: int | None) -> str | None:
     return None if value is None else str(value)
 
 
+class Lines:
+    """Bodies as lines."""
+
+    def __call__(self, bodies: "Iterable[bytes]") -> "Iterable[bytes]":
+        """What is written of them."""
+        return (body + b"\n" for body in bodies)
+
+
+class Printed(Lines):
+    """Bodies as cards, for people."""
+
+    def __init__(self, *, styled: bool) -> None:
+        self._styled = styled
+
+    def __call__(self, bodies: "Iterable[bytes]") -> "Iterable[bytes]":
+        """See `Lines`."""
+        return cards(bodies, styled=self._styled)
+
+
 class Every:
     """Each change is a line, written at once."""
 
-    def at_once(self, changes: "Sequence[Change]") -> bytes:
-        """What is to be written of the next changes."""
-        return b"".join(change.body + b"\n" for change in changes if change.body is not None)
+    def at_once(self, outcome: "Outcome") -> bytes:
+        """What is to be written of what the next records came to."""
+        return b"".join(Lines()(change.body for change in outcome.changes if change.body is not None))
 
-    def at_the_end(self) -> "Iterable[bytes]":
+    def at_the_end(self, _summarizer: "FileSummarizer | None") -> "Iterable[bytes]":
         """What is to be written when all changes are known."""
         return ()
 
 
 class Final(Every):
-    """The last change of each entity is a line, written at the end."""
+    """The last change of each entity, written at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines: Lines) -> None:
         from worker.operations.summarizing import LastChanges
 
         self._last = LastChanges()
+        self._lines = lines
 
-    def at_once(self, changes: "Sequence[Change]") -> bytes:
+    def at_once(self, outcome: "Outcome") -> bytes:
         """See `Every`."""
-        self._last.update(changes)
+        self._last.update(outcome.changes)
         return b""
 
-    def at_the_end(self) -> "Iterable[bytes]":
+    def at_the_end(self, _summarizer: "FileSummarizer | None") -> "Iterable[bytes]":
         """See `Every`."""
-        return (body + b"\n" for body in self._last.bodies())
+        return self._lines(self._last.bodies())
 
 
-class Cards(Final):
-    """The last change of each entity is a card."""
+class Short(Every):
+    """The short view of each entity that has a sentence, written at the end, in order of entity id."""
 
-    def __init__(self, *, styled: bool) -> None:
-        super().__init__()
-        self._styled = styled
+    def __init__(self, lines: Lines, extent: "Extent") -> None:
+        self._lines = lines
+        self._extent = extent
+        self._entities: set[str] = set()
 
-    def at_the_end(self) -> "Iterable[bytes]":
+    def at_once(self, outcome: "Outcome") -> bytes:
         """See `Every`."""
-        return cards(self._last.bodies(), styled=self._styled)
+        self._entities |= outcome.entities
+        return b""
+
+    def at_the_end(self, summarizer: "FileSummarizer | None") -> "Iterable[bytes]":
+        """See `Every`."""
+        return () if summarizer is None else self._lines(self._bodies(summarizer))
+
+    def _bodies(self, summarizer: "FileSummarizer") -> "Iterator[bytes]":
+        import msgspec
+
+        for entity_id in sorted(self._entities):
+            view = summarizer.short_view(entity_id, self._extent)
+            if view is not None and view.sentences:
+                yield msgspec.json.encode(view)
 
 
 class Run:
@@ -171,6 +214,7 @@ class Run:
         self._entities: set[str] = set()
         self._lines = self._changes = 0
         self._started = time.monotonic()
+        self._summarizer: FileSummarizer | None = None
 
     def summarize(self) -> int:
         """Read, write, and tell what it came to; the exit code."""
@@ -203,6 +247,7 @@ class Run:
                         "warning: another process writes the vector store: what is embedded here is not kept"
                     )
             summarizer = FileSummarizer(self._settings, self._reviews.topic, engine, vectors)
+            self._summarizer = summarizer
             for batch in in_thousands(self._reviews) if is_coalesced else timely(self._reviews):
                 self._take(batch, summarizer, progress)
 
@@ -219,14 +264,14 @@ class Run:
         self._entities |= outcome.entities
         self._changes += sum(change.body is not None for change in outcome.changes)
         with progress.hidden():
-            self._sink.write(self._form.at_once(outcome.changes))
+            self._sink.write(self._form.at_once(outcome))
         for fault in sorted([*outcome.rejected, *faulty]):
             self._findings.add(fault)
         progress.update(self._reviews.position, self._lines)
 
     def _end(self, how: str = "") -> None:
         """Write what was waiting for the end, and say what all came to."""
-        for part in self._form.at_the_end():
+        for part in self._form.at_the_end(self._summarizer):
             self._sink.write(part)
         warn_left_out(self._reviews.left_out, self._reviews.where)
         told = [

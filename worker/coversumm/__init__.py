@@ -13,6 +13,7 @@ index         what a refill asks: flat, sgtree, graphgrove
 fixed_point   embeddings as int16, and the bound below which float64 computes keys exactly
 points        what goes in: batches of sentences, steps
 ranking       what comes out
+short_view    past near-copies down the whole ranking, on demand
 oracle        the definition, by brute force
 paper         the paper's algorithms as printed, to compare with
 

@@ -166,6 +166,8 @@ class Picture:
             Text(story.phase.value, style="yellow"),
             _bar(story.share, width),
         ]
+        if story.page is not None:
+            head.insert(1, Text(f"the page: {story.page}", style="cyan"))
         if not story.board.entities:
             head += [Text(), *self._promise_lines(width)]
         frame = Frame(head, ATTRIBUTION, doomed=story.doomed)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -53,7 +53,7 @@ _POLL_SECONDS: Final = 0.05
 _COUNTS_EVERY_SECONDS: Final = 0.2
 
 
-def play(reviews: int | None, k: int, as_json: bool, is_brief: bool = False) -> None:
+def play(reviews: int | None, k: int, as_json: bool, is_brief: bool = False, is_served: bool = False) -> None:
     """Run the demo; arguments and errors as `worker.demo.run_demo` says."""
     chosen = bundled_reviews()[:reviews]
     story = Story(k=k, reviews=len(chosen), names=stay_names())
@@ -71,11 +71,17 @@ def play(reviews: int | None, k: int, as_json: bool, is_brief: bool = False) -> 
             "COVERSUMM_BATCH_LINGER_MS": "20",
         }
         worker = stage.enter_context(WorkerProcess(directory, variables))
+        if is_served:
+            story.page = f"{worker.url}/"
+            sys.stderr.write(f"the page: {story.page} (up until Ctrl-C)\n")
+            sys.stderr.flush()
         with display:
             play = Play(story, display, worker, stage.enter_context(Traffic(clients, settings, PARTITIONS)))
             play.wait_until_ready()
             play.send_reviews(chosen, pace.BRIEF_SECONDS if is_brief else math.inf)
             play.take_reviews_down()
+            if is_served:
+                play.serve()
             play.verify()
     display.close()
 
@@ -144,6 +150,15 @@ class Play:
         self._catch_up()
         story.doomed = frozenset()
         self._pause(AFTER_SECONDS)
+
+    def serve(self) -> None:
+        """The worker's page stays up until Ctrl-C."""
+        self._story.phase = Phase.SERVING
+        with suppress(KeyboardInterrupt):
+            while True:
+                self._worker.check()
+                self._display.update()
+                time.sleep(_POLL_SECONDS)
 
     def verify(self) -> None:
         """Stop the worker; every summary it has stored must equal brute force."""

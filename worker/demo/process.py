@@ -27,7 +27,7 @@ class WorkerProcess:
     def __init__(self, directory: Path, variables: Mapping[str, str]) -> None:
         port = _free_port()
         self.data_dir = directory / "state"
-        self._web = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{port}"
         self._log = directory / "worker.log"
         mine = {
             "COVERSUMM_DATA_DIR": str(self.data_dir),
@@ -96,7 +96,7 @@ class WorkerProcess:
     def _get(self, path: str) -> str | None:
         with (
             contextlib.suppress(OSError),  # not there yet, or a refusal
-            urllib.request.urlopen(self._web + path, timeout=5) as answer,  # noqa: S310 - always http
+            urllib.request.urlopen(self.url + path, timeout=5) as answer,  # noqa: S310 - always http
         ):
             text: str = answer.read().decode()
             return text

@@ -20,6 +20,7 @@ class Phase(Enum):
     ARRIVING = "Guests' reviews arrive, slowly at first, as events on Kafka."
     HURRYING = "Faster: the more is known about a stay, the fewer reviews change its summary."
     TAKING_DOWN = "Now some reviews are taken down: what they say must leave the summary."
+    SERVING = "All of it is in. The page stays up until Ctrl-C."
     VERIFYING = "Comparing every stored summary with brute force over all sentences."
 
 
@@ -30,6 +31,8 @@ class Story:
     k: int
     reviews: int
     """That will arrive."""
+    page: str | None = None
+    """The address of the worker's page, where it is served."""
     left_out: int = 0
     """Reviews that there was no time for."""
     names: Names = field(default_factory=Names)

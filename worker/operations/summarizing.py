@@ -13,6 +13,7 @@ from worker.events import Record
 from worker.operations.files.entries import Faulty
 from worker.processing.config import check_index, processor_config
 from worker.processing.in_memory import ProcessorInMemory, Refusal
+from worker.processing.short_view import Extent, ShortView
 from worker.processing.vector_store import VectorStore
 from worker.settings import Settings
 from worker.text.engine import EmbeddingEngine
@@ -68,6 +69,10 @@ class FileSummarizer:
                     offset, reason, detail = Refusal.of(message)
                     outcome.rejected.append(Faulty(offset + 1, reason, detail))
         return outcome
+
+    def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
+        """The entity's short view as of the last record, None where there is no such entity."""
+        return self._processor.short_view(entity_id, extent)
 
 
 class LastChanges:

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from worker.events import Message, Record
 from worker.processing.config import ProcessorConfig
+from worker.processing.entity_cache import EntityKey
 from worker.processing.processor import ProcessedBatch, Processor
+from worker.processing.short_view import Extent, ShortView
 from worker.processing.vector_store import VectorStore
 from worker.state import MemoryRows, SummaryView
 from worker.state.entity import read_header
@@ -63,6 +65,10 @@ class ProcessorInMemory:
     def summary(self, entity_id: str) -> SummaryView | None:
         """The entity now, None where it is unknown."""
         return self._processor.summary(PARTITION, entity_id)
+
+    def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
+        """The entity's short view now, None where it is unknown."""
+        return self._processor.summaries.short_view(self._rows, EntityKey(PARTITION, entity_id), extent)
 
     def knows(self, entity_id: str) -> bool:
         """Whether there is such an entity."""

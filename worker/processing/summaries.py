@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import EntityCache, EntityKey
+from worker.processing.short_view import Extent, ShortView, read_short_view
 from worker.processing.summary import Standing, read_summary, standing_of
 from worker.state import Rows, SummaryView, read_applied
 from worker.state.entity import read_header
@@ -127,6 +128,14 @@ class Summaries:
         if kept is not None:
             kept.view = view
         return view
+
+    def short_view(self, rows: Rows, key: EntityKey, extent: Extent) -> ShortView | None:
+        """The entity's short view by the partition's rows, None where there is no such entity. Reads all of its vectors."""
+        applied = read_applied(rows)
+        view = read_short_view(rows, key.entity_id, self._config.limits.dimension, extent)
+        if view is None or applied is None:
+            return None
+        return replace(view, partition=key.partition, next_offset=applied.next_offset)
 
     def _kept_as_of(self, next_offset: int, rows: Rows, key: EntityKey) -> _Kept | None:
         """Where to keep a large entity's view by rows up to this offset; None where a commit has come since they were looked at.

@@ -184,6 +184,9 @@ class Fields:
     )
     web_port: int = setting(8080, kinds.integer(1, 65_535), "Port of health, metrics and summaries")
     web_bind: str = setting("127.0.0.1", kinds.text(r"[^\s/]+", "an address"), "Address it listens on")
+    web_page: bool = setting(
+        True, kinds.flag(), "Serve the live page at `/`: entities, summaries as they change, their history"
+    )
     web_advertised_url: str = setting(
         "", kinds.url(), "Where the other workers reach it", instead="made of bind and port"
     )

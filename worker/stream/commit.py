@@ -10,6 +10,7 @@ from worker.processing.stats import Stats
 from worker.stream.assignment import Tenure
 from worker.stream.bounded import NO_LEDGER, Ledger
 from worker.stream.dead_letters import DeadLetterLog
+from worker.stream.feed import ChangeFeed
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
 
@@ -38,6 +39,7 @@ class Commit:
         processor: is told when they are stored.
         metrics: are told what was committed.
         dead_letters: is told too.
+        feed: is told what was published.
         clock: times it.
         ledger: keeps account of a bounded run.
     """
@@ -51,6 +53,7 @@ class Commit:
         processor: Processor,
         metrics: CommitMetrics,
         dead_letters: DeadLetterLog,
+        feed: ChangeFeed,
         clock: Clock,
         ledger: Ledger = NO_LEDGER,
     ) -> None:
@@ -61,6 +64,7 @@ class Commit:
         self._processor = processor
         self._metrics = metrics
         self._dead_letters = dead_letters
+        self._feed = feed
         self._clock = clock
         self._ledger = ledger
 
@@ -98,9 +102,10 @@ class Commit:
             self._count(batch)
 
     def _count(self, batch: ProcessedBatch) -> None:
-        """It is committed: its events and dead letters count."""
+        """It is committed: its events and dead letters count, and whoever looks on may know of its changes."""
         self._metrics.observe_batch(batch.stats)
         self._dead_letters.count(batch.stats)
+        self._feed.committed(batch.messages)
 
     def _check(self) -> None:
         """Between flush and offsets: the topics are those of the takeover, and the group has one fingerprint."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from worker import __version__
 from worker.kafka.contact import Silence
 from worker.kafka.partitioner import partition_of
+from worker.processing.short_view import Extent, ShortView
 from worker.state import SummaryView
 from worker.state.listing import Page, Search
 from worker.stream.assignment import Role
@@ -140,6 +141,10 @@ class WorkerStatus:
         """The summary of an entity as of the last commit, None when there is no such entity. Raises NotHere."""
         partition = partition_of(entity_id, self._partitions)
         return await self._summaries.read(partition, entity_id)
+
+    async def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
+        """The short view of an entity as of the last commit, None when there is no such entity. Raises NotHere."""
+        return await self._summaries.short_view(partition_of(entity_id, self._partitions), entity_id, extent)
 
     def describe(self) -> dict[str, Any]:
         """What the worker is, whether it is ready, what it holds, and by URL what the others do, as far as it knows."""

@@ -1,15 +1,18 @@
 """Summaries for whoever asks a running worker: of its committed state, in threads of their own, beside the stream."""
 
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from worker.processing.entity_cache import EntityKey
+from worker.processing.short_view import Extent, ShortView
 from worker.processing.summaries import Summaries
-from worker.state import SummaryView
+from worker.state import Rows, SummaryView
 from worker.state.keys import header_key
 from worker.storage.databases import PartitionDatabases
 from worker.storage.look import NotOpen
 from worker.stream.surroundings import Threads
+
+V = TypeVar("V")
 
 
 class NotHere(Exception):
@@ -47,25 +50,45 @@ class SummaryReader:
 
     async def read(self, partition: int, entity_id: str) -> SummaryView | None:
         """The entity's summary, None where there is no such entity. Raises NotHere."""
-        key = EntityKey(partition, entity_id)
-        try:
-            return await self._quick.run(lambda: self._read(key, large=False))
-        except _Large:
-            return await self._slow.run(lambda: self._read(key, large=True))
+        return await self._tell(EntityKey(partition, entity_id), self._summary)
 
-    def _read(self, key: EntityKey, *, large: bool) -> SummaryView | None:
+    async def short_view(self, partition: int, entity_id: str, extent: Extent) -> ShortView | None:
+        """The entity's short view, None where there is no such entity. Raises NotHere."""
+        return await self._tell(
+            EntityKey(partition, entity_id),
+            lambda rows, key, large: self._short_view(rows, key, large, extent),
+        )
+
+    async def _tell(self, key: EntityKey, view: Callable[[Rows, EntityKey, bool], V]) -> V:
+        try:
+            return await self._quick.run(lambda: self._look(key, view, False))
+        except _Large:
+            return await self._slow.run(lambda: self._look(key, view, True))
+
+    def _look(self, key: EntityKey, view: Callable[[Rows, EntityKey, bool], V], large: bool) -> V:
         """In one of the threads. Raises NotHere, and _Large for a large entity where those are not read."""
         try:
             with self._databases.look(key.partition, header_key(key.entity_id.encode())) as rows:
                 if not self._summaries.has(key.partition):
                     raise NotHere  # its rows are being restored, or followed: not up to a commit of anybody
-                view = self._summaries.from_memory(key)
-                if view is None and not large and self._summaries.is_large(rows, key):
-                    raise _Large
-                return view or self._summaries.from_rows(rows, key)
+                return view(rows, key, large)
         except NotOpen:
             raise NotHere from None
         except (NotHere, _Large):
             raise
         except Exception as cause:
             self._die(cause)
+
+    def _summary(self, rows: Rows, key: EntityKey, large: bool) -> SummaryView | None:
+        view = self._summaries.from_memory(key)
+        if view is None:
+            self._defer(rows, key, large)
+        return view or self._summaries.from_rows(rows, key)
+
+    def _short_view(self, rows: Rows, key: EntityKey, large: bool, extent: Extent) -> ShortView | None:
+        self._defer(rows, key, large)
+        return self._summaries.short_view(rows, key, extent)
+
+    def _defer(self, rows: Rows, key: EntityKey, large: bool) -> None:
+        if not large and self._summaries.is_large(rows, key):
+            raise _Large

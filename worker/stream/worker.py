@@ -14,6 +14,7 @@ from worker.stream.commit import CommitMetrics
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
 from worker.stream.entities import EntityLister
+from worker.stream.feed import ChangeFeed
 from worker.stream.summaries import SummaryReader
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
@@ -43,6 +44,7 @@ class StreamWorker:
     entities: EntityLister
     producer: TransactionalProducer
     dead_letters: DeadLetterLog
+    feed: ChangeFeed
     takeover: Takeover
     delivery: Delivery
     course: Course = ENDLESS

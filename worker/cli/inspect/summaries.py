@@ -5,15 +5,17 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-from worker.cli import output
+from worker.cli import output, short_view
 from worker.cli.tables import Column, show_facts, show_table
 from worker.cli.web_address import local_url
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
+    from worker.processing.short_view import Extent, ShortView
+    from worker.state import SummaryView
     from worker.storage.snapshot import StoredPartition
 
 TIMEOUT_SECONDS = 30
@@ -28,23 +30,27 @@ COLUMNS = {
 """By field."""
 
 
-def show_summaries(entity: str, url: str | None, data_dir: Path | None, as_json: bool) -> bool:
-    """Show the entity as each partition that has it knows it, mostly one; False where it is unknown."""
+def show_summaries(
+    entity: str, url: str | None, data_dir: Path | None, extent: "Extent | None", as_json: bool
+) -> bool:
+    """Show the entity, or its short view of this extent, as each partition that has it knows it, mostly one; False where it is
+    unknown."""
     if data_dir is not None:
-        found = _from_data_dir(entity, data_dir, Settings.from_environment())
+        found = _from_data_dir(entity, data_dir, extent, Settings.from_environment())
     else:
-        found = _from_worker(entity, url or local_url(Settings.from_environment()))
+        found = _from_worker(entity, url or local_url(Settings.from_environment()), extent)
+    columns = COLUMNS if extent is None else short_view.COLUMNS
     for view in found:
         if as_json:
             output.print_json(view)
         else:
-            _show(view)
+            _show(view, columns)
     return bool(found)
 
 
-def _from_worker(entity: str, url: str) -> list[dict[str, Any]]:
+def _from_worker(entity: str, url: str, extent: "Extent | None") -> list[dict[str, Any]]:
     """Follows the redirect to the worker that owns the entity."""
-    address = f"{url.rstrip('/')}/entities/{quote(entity, safe='')}/summary"
+    address = f"{url.rstrip('/')}/entities/{quote(entity, safe='')}/summary{_query(extent)}"
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
             return [json.load(response)]
@@ -61,6 +67,13 @@ def _from_worker(entity: str, url: str) -> list[dict[str, Any]]:
         ) from cause
 
 
+def _query(extent: "Extent | None") -> str:
+    if extent is None:
+        return ""
+    asked = {"sentences": extent.sentences, "words": extent.words, "threshold": f"{extent.threshold:.9f}"}
+    return "?" + urlencode({"view": "short"} | {name: one for name, one in asked.items() if one is not None})
+
+
 def _reason(refusal: urllib.error.HTTPError) -> str:
     text = refusal.read(2000).decode(errors="replace")
     try:
@@ -69,30 +82,45 @@ def _reason(refusal: urllib.error.HTTPError) -> str:
         return text or refusal.reason
 
 
-def _from_data_dir(entity: str, data_dir: Path, settings: Settings) -> list[dict[str, Any]]:
+def _from_data_dir(
+    entity: str, data_dir: Path, extent: "Extent | None", settings: Settings
+) -> list[dict[str, Any]]:
     """One view, or several if producers put the entity's events into several partitions; `as_of` says how old it is."""
-    from dataclasses import asdict, replace
+    from dataclasses import asdict
 
     from worker.operations.copies import refuse_elsewhere, stored_copies
-    from worker.state import read_view
 
     views, copies = [], []
     partitions = 0
     for part, copy in stored_copies(settings, data_dir):
         copies.append(copy)
         partitions = part.partitions
-        view = read_view(part.rows, entity, dimension=part.dimension, k=part.k, distinct=part.distinct)
+        view = _stored_view(part, entity, extent)
         if view is not None:
-            view = replace(
-                view,
-                partition=part.number,
-                next_offset=part.next_offset,
-                reservoir=_reservoir_size(part, entity, view.incarnation),
-            )
             views.append({**asdict(view), "as_of": copy.words, "current": copy.is_current})
     if not views:
         refuse_elsewhere(entity, data_dir, partitions, copies)
     return views
+
+
+def _stored_view(
+    part: "StoredPartition", entity: str, extent: "Extent | None"
+) -> "SummaryView | ShortView | None":
+    from dataclasses import replace
+
+    from worker.processing.short_view import read_short_view
+    from worker.state import read_view
+
+    if extent is not None:
+        short = read_short_view(part.rows, entity, part.dimension, extent)
+        return short and replace(short, partition=part.number, next_offset=part.next_offset)
+    view = read_view(part.rows, entity, dimension=part.dimension, k=part.k, distinct=part.distinct)
+    return view and replace(
+        view,
+        partition=part.number,
+        next_offset=part.next_offset,
+        reservoir=_reservoir_size(part, entity, view.incarnation),
+    )
 
 
 def _reservoir_size(part: "StoredPartition", entity: str, incarnation: int) -> int:
@@ -107,7 +135,7 @@ def _reservoir_size(part: "StoredPartition", entity: str, incarnation: int) -> i
     return core.reservoir_size
 
 
-def _show(view: dict[str, Any]) -> None:
+def _show(view: dict[str, Any], columns: dict[str, Column]) -> None:
     show_facts((name.replace("_", " "), value) for name, value in view.items() if name != "sentences")
     rows = ({**one, "distance": f"{one['distance']:.6f}"} for one in view["sentences"])
-    show_table(tuple(COLUMNS.values()), [[row[field] for field in COLUMNS] for row in rows])
+    show_table(tuple(columns.values()), [[row[field] for field in columns] for row in rows])

@@ -1,0 +1,278 @@
+"""What the page's addresses answer: of this worker, of others that answer or do not, and to whoever is hostile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, cast
+
+import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestClient, TestServer
+from yarl import URL
+
+from tests.harness.patience import PATIENCE_SECONDS
+from tests.page.test_watchers import change
+from tests.test_web import VIEW, FakeState
+from worker.metrics import Metrics
+from worker.operations.history import PublishedChange
+from worker.page import install_page, streams, watchers
+from worker.page.files import POLICY
+from worker.page.history import History, NoHistory
+from worker.state.listing import ListedEntity, Page
+from worker.stream.feed import ChangeFeed
+from worker.stream.surroundings import RealThreads
+from worker.web import add_pages
+
+
+class FakeHistory:
+    """A history of which everything can be chosen."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int | None]] = []
+        self.fails = False
+
+    async def read(self, entity_id: str, before: int | None) -> History:
+        self.asked.append((entity_id, before))
+        if self.fails:
+            raise NoHistory("there is no topic out")
+        return History([], 17, 3000)
+
+
+class Site:
+    """One worker with its page."""
+
+    def __init__(self) -> None:
+        self.state: Any = FakeState()
+        self.state.owner = (True, None)
+        self.state.others = dict
+        self.feed = ChangeFeed("out", RealThreads())
+        self.history = FakeHistory()
+        self.has_page = True
+
+    def application(self) -> web.Application:
+        """What is served."""
+        application, history = web.Application(), cast(Any, self.history)
+        pages = add_pages(application, self.state, Metrics(), index=not self.has_page)
+        if self.has_page:
+            install_page(application, self.state, pages, self.feed, history)
+        return application
+
+
+def served(work: Callable[[TestClient[Any, Any], TestServer], Awaitable[None]], *sites: Site) -> None:
+    """Do something with the first of these workers, all of them running; the second one's server is given."""
+
+    async def run() -> None:
+        servers = [TestServer(site.application()) for site in sites]
+        for server in servers:
+            await server.start_server()
+        async with TestClient(servers[0]) as client:
+            await work(client, servers[-1])
+        for server in servers[1:]:
+            await server.close()
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE_SECONDS))
+
+
+def get(site: Site, *paths: str) -> list[tuple[int, Any, Any]]:
+    """Status, headers and body of each path, asked for as it is written."""
+    answers: list[tuple[int, Any, Any]] = []
+
+    async def ask(client: TestClient[Any, Any], _: TestServer) -> None:
+        for path in paths:
+            url = URL(f"{client.make_url('/')}".rstrip("/") + path, encoded=True)
+            async with client.session.get(url, allow_redirects=False) as answer:
+                body = await (answer.json() if "json" in answer.content_type else answer.text())
+                answers.append((answer.status, answer.headers, body))
+
+    served(ask, site)
+    return answers
+
+
+def test_its_files_are_served_under_its_policy() -> None:
+    names = ["/", *(f"/page/{name}.js" for name in ("page", "dom", "list", "recent", "entity", "timeline"))]
+    answers = get(Site(), *names, "/page/page.css", "/page/icon.svg", "/page/page.html", "/page/../web.py")
+    assert [status for status, _, _ in answers] == [200] * (len(names) + 2) + [404, 404]
+    for _, headers, _ in answers[: len(names) + 2]:
+        assert headers["Content-Security-Policy"] == POLICY
+        assert headers["X-Content-Type-Options"] == "nosniff"
+    assert "unsafe" not in POLICY
+    text = "".join(body for _, _, body in answers[: len(names) + 1])
+    for word in ("innerHTML", "http://", "https://", " style=", "onclick=", "eval("):
+        assert word not in text.replace("http://www.w3.org/2000/svg", ""), word
+
+
+def test_without_the_page_there_is_none_of_it() -> None:
+    site = Site()
+    site.has_page = False
+    (root, _, text), *others = get(site, "/", "/page/page.js", "/page/entities", "/page/changes")
+    assert (root, "/readyz" in text) == (200, True)
+    assert [status for status, _, _ in others] == [404, 404, 404]
+
+
+def test_of_this_worker_it_answers_what_the_other_addresses_do() -> None:
+    site = Site()
+    answers = get(
+        site,
+        "/page/entities?contains=x&limit=7",
+        "/page/entities?limit=0",
+        "/page/entities/x/summary",
+        "/page/entities/x/summary?view=short",
+        "/page/entities/y/summary",
+        "/page/entities/x/summary?view=long",
+        "/page/entities/%ff/summary",
+        "/page/status",
+    )
+    assert [status for status, _, _ in answers] == [200, 400, 200, 200, 404, 400, 400, 200]
+    assert answers[0][2]["entities"][0]["entity_id"] == "x"
+    assert answers[0][2]["missing"] == []
+    assert answers[2][2]["sentences"][0]["text"] == VIEW.sentences[0].text
+    assert answers[3][2]["sentences"][0]["stands_for"] == 3
+
+
+@pytest.mark.parametrize(
+    "entity_id", ["../../etc/passwd", "a%2Fb", "<img src=x>", "\x00", "x/summary", "é😀", "#"]
+)
+def test_a_hostile_id_is_just_an_unknown_one(entity_id: str) -> None:
+    from urllib.parse import quote
+
+    site = Site()
+    path = f"/page/entities/{quote(entity_id, safe='')}"
+    (summary, _, body), (history, _, _) = get(site, f"{path}/summary", f"{path}/history?before=5")
+    assert (summary, body, history) == (404, {"error": "there is no such entity"}, 200)
+    assert site.state.asked == [entity_id]
+    assert site.history.asked == [(entity_id, 5)]
+
+
+def test_a_history() -> None:
+    site = Site()
+    (status, _, body), *wrong = get(
+        site,
+        "/page/entities/x/history",
+        "/page/entities/x/history?before=-1",
+        "/page/entities/x/history?before=x",
+        "/page/entities/%ff/history",
+    )
+    assert (status, body) == (200, {"changes": [], "before": 17, "looked_at": 3000})
+    assert [status for status, _, _ in wrong] == [400, 400, 400]
+    site.history.fails = True
+    ((status, _, body),) = get(site, "/page/entities/x/history")
+    assert (status, body) == (503, {"error": "there is no topic out"})
+    assert PublishedChange.__slots__  # what a change says is written as it is
+
+
+def test_an_entity_of_another_worker_and_a_page_of_both() -> None:
+    first, second = Site(), Site()
+    second.state.summaries = {"there": VIEW}
+    entity = ListedEntity("there", 3, 2, None, 2)
+
+    async def page(*_: Any) -> Page:
+        return Page([entity], None, 1)
+
+    second.state.entities = page
+
+    async def ask(client: TestClient[Any, Any], other: TestServer) -> None:
+        url = str(other.make_url("/"))
+        first.state.owner = (False, url)
+        first.state.others = lambda: {url.rstrip("/"): [2], "http://127.0.0.1:9": [3]}
+        async with client.get("/page/entities/there/summary?view=set") as answer:
+            assert (answer.status, (await answer.json())["sequence"]) == (200, 17)
+        async with client.get("/page/entities/nobody/summary") as answer:
+            assert answer.status == 404
+        async with client.get("/page/entities") as answer:
+            body = await answer.json()
+        assert {one["entity_id"] for one in body["entities"]} >= {"x"}
+        assert [(one["url"], one["partitions"]) for one in body["missing"]] == [("http://127.0.0.1:9", [3])]
+        second.state.owner = (False, url)  # it has just let go of it
+        async with client.get("/page/entities/there/summary") as answer:
+            assert (answer.status, "handed over" in (await answer.json())["error"]) == (503, True)
+
+    served(ask, first, second)
+
+
+@pytest.mark.parametrize("what", ["summary", "changes"])
+def test_a_partition_whose_owner_is_gone(what: str) -> None:
+    site = Site()
+    site.state.owner = (False, "http://127.0.0.1:9")
+    ((status, _, body),) = get(site, f"/page/entities/x/{what}")
+    assert status == 503
+    assert body["error"].startswith("the worker that has the entity does not answer: ")
+    site.state.owner = (False, None)
+    ((status, _, body),) = get(site, f"/page/entities/x/{what}")
+    assert (status, body["error"]) == (503, "no worker is known to own the entity's partition")
+
+
+def test_changes_of_another_workers_entity_are_passed_on_until_it_is_handed_over() -> None:
+    first, second = Site(), Site()
+
+    async def ask(client: TestClient[Any, Any], other: TestServer) -> None:
+        first.state.owner = (False, str(other.make_url("/")))
+        async with client.get("/page/entities/a/changes") as answer:
+            assert answer.content_type == "text/event-stream"
+            assert await answer.content.readuntil(b"{}\n\n") == streams.HELLO
+            while not second.feed._watched:
+                await asyncio.sleep(0.01)
+            second.feed.committed([change("a", b'{"n":1}'), change("b", b'{"n":2}')])
+            assert await answer.content.readuntil(b"\n\n") == b'event: change\ndata: {"n":1}\n\n'
+            second.state.owner = (False, None)
+            assert (await answer.content.read()).strip(b":\n") == b""
+
+    served(ask, first, second)
+
+
+def test_a_stream_is_passed_on_once() -> None:
+    """Two workers that each take the other for the owner do not send a browser in circles."""
+    site = Site()
+    site.state.owner = (False, "http://127.0.0.1:9")
+    ((status, _, body),) = get(site, "/page/entities/x/changes?here=1")
+    assert (status, body["error"]) == (503, "no worker is known to own the entity's partition")
+
+
+def test_more_pages_than_may_look_on_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchers, "MOST_WATCHERS", 0)
+    monkeypatch.setattr("worker.page.routes.MOST_WATCHERS", 0)
+    for status, _, body in get(Site(), "/page/changes", "/page/entities/x/changes"):
+        assert (status, body["error"]) == (503, "0 pages look on already: close one")
+
+
+async def _all_of(reader: asyncio.StreamReader) -> bytes:
+    """What is left to be read until the connection is closed, in order or not."""
+    found = b""
+    with suppress(ConnectionError):
+        while piece := await reader.read(2**16):
+            found += piece
+    return found
+
+
+def test_who_reads_nothing_is_dropped_and_nothing_waits_for_him(monkeypatch: pytest.MonkeyPatch) -> None:
+    """He opens a stream and stays silent: frames are skipped, then the connection is closed; the others hear all."""
+    monkeypatch.setattr(streams, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(watchers, "BEAT_SECONDS", 0.01)
+    site = Site()
+    large = json.dumps({"text": "x" * 500_000}).encode()
+
+    async def ask(client: TestClient[Any, Any], server: TestServer) -> None:
+        reader, writer = await asyncio.open_connection(server.host, server.port, limit=1024)
+        writer.write(b"GET /page/entities/a/changes HTTP/1.1\r\nHost: x\r\n\r\n")
+        await writer.drain()
+        try:
+            async with (
+                ClientSession() as session,
+                session.get(server.make_url("/page/entities/a/changes")) as good,
+            ):
+                await good.content.readuntil(b"{}\n\n")
+                heard = 0
+                while heard < 30:
+                    site.feed.committed([change("a", large)])
+                    heard += (await good.content.readexactly(100_000)).count(b"event: change")
+                    await asyncio.sleep(0.01)
+                rest = await _all_of(reader)  # of what was on its way; then the connection ends
+                assert len(rest) < heard * len(large)
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    served(ask, site)

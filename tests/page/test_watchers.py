@@ -1,0 +1,115 @@
+"""Who looks on is told the same bytes as all others, skips what is not taken, and is not many."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.events.test_messages import BODY
+from tests.harness.patience import PATIENCE_SECONDS
+from worker.events import Message
+from worker.events.codecs.json import encode
+from worker.page import watchers as module
+from worker.page.watchers import SKIPPED, TooManyWatchers, Watcher, Watchers
+from worker.stream.feed import ChangeFeed
+from worker.stream.surroundings import RealThreads
+
+
+def change(key: str, value: bytes | None = None) -> Message:
+    return Message("out", 0, key.encode(), encode(BODY) if value is None else value, [])
+
+
+def events(frame: bytes) -> list[tuple[str, Any]]:
+    """The names and data of what is in a frame."""
+    found = []
+    for block in frame.decode().split("\n\n")[:-1]:
+        name, data = block.split("\n")
+        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+@pytest.fixture
+def feed() -> ChangeFeed:
+    return ChangeFeed("out", RealThreads())
+
+
+@pytest.mark.asyncio
+async def test_everything_in_short_and_an_entity_in_full(feed: ChangeFeed) -> None:
+    watchers = Watchers(feed)
+    all_of_it, one, other = watchers.join(None), watchers.join(b"a"), watchers.join(b"b")
+    feed.committed([change("a"), change("c"), Message("out", 0, b"a", None, [])])
+    frame = await all_of_it.next(PATIENCE_SECONDS)
+    assert frame is not None
+    ((name, news),) = events(frame)
+    assert (name, news["count"]) == ("changes", 3)
+    assert [(one["entity_id"], one["deleted"]) for one in news["changes"]] == [
+        ("a", False),
+        ("c", False),
+        ("a", True),
+    ]
+    assert news["changes"][0]["added"] == len(BODY.added)
+    frame = await one.next(PATIENCE_SECONDS)
+    assert frame is not None
+    assert events(frame) == [("change", json.loads(encode(BODY))), ("change", None)]
+    assert await other.next(0.01) == b""
+    for watcher in (all_of_it, one, other):
+        watchers.leave(watcher)
+    assert len(watchers) == 0
+
+
+@pytest.mark.asyncio
+async def test_who_does_not_take_a_frame_loses_it_and_is_told_so() -> None:
+    watcher = Watcher(b"a")
+    for number in range(100):
+        watcher.offer(b"%d" % number)
+    assert await watcher.next(1) == SKIPPED + b"99"
+    watcher.offer(b"next")
+    assert await watcher.next(1) == b"next"
+    watcher.offer(b"last")
+    watcher.end()
+    assert await watcher.next(1) is None
+
+
+@pytest.mark.asyncio
+async def test_more_changes_of_an_entity_than_are_kept_are_skipped_ones(feed: ChangeFeed) -> None:
+    watchers = Watchers(feed)
+    watcher = watchers.join(b"a")
+    feed.committed([change("a")] * 50)
+    frame = await watcher.next(PATIENCE_SECONDS)
+    assert frame is not None
+    assert [name for name, _ in events(frame)] == ["skipped", "change", "change", "change"]
+    watchers.leave(watcher)
+
+
+@pytest.mark.asyncio
+async def test_there_are_no_more_than_so_many(feed: ChangeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_WATCHERS", 2)
+    watchers = Watchers(feed)
+    first, _ = watchers.join(None), watchers.join(b"a")
+    with pytest.raises(TooManyWatchers):
+        watchers.join(b"b")
+    watchers.leave(first)
+    third = watchers.join(b"b")
+    watchers.close()
+    assert await third.next(1) is None
+
+
+@pytest.mark.asyncio
+async def test_when_nobody_is_left_nothing_goes_on(feed: ChangeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BEAT_SECONDS", 0.01)
+    watchers = Watchers(feed)
+    watchers.leave(watchers.join(None))
+    feed.committed([change("a")])
+    assert feed.take().changes == 0
+    watcher = watchers.join(None)
+    feed.committed([change("a")])
+    assert await watcher.next(PATIENCE_SECONDS)
+    watchers.leave(watcher)
+    for _ in range(100):
+        await asyncio.sleep(0.01)
+        if len(asyncio.all_tasks()) == 1:
+            break
+    assert len(asyncio.all_tasks()) == 1  # this test

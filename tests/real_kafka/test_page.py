@@ -1,0 +1,272 @@
+"""The live page in a real Chromium, on two workers: searched, watched while summaries change and partitions move; hostile texts.
+
+The pictures are in the test's folder, or where PAGE_PICTURES says: `make page-pictures` puts two of them into the documentation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.browser import Browser, Tab
+from tests.harness.load import EngineVectors, Review, Sent, read_reviews, send
+from tests.harness.patience import TEST_SECONDS
+from tests.harness.workers import Pipeline, WorkerProcess, pipeline
+from worker.kafka.partitioner import partition_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.chromium, pytest.mark.timeout(TEST_SECONDS)]
+
+PARTITIONS = 4
+SETTINGS = {
+    "COVERSUMM_DIMENSION": "384",
+    "COVERSUMM_K": "6",
+    "COVERSUMM_MAX_SENTENCE_CHARS": "20000",
+    "COVERSUMM_SESSION_TIMEOUT_MS": "6000",
+    "COVERSUMM_TRANSACTION_TIMEOUT_MS": "5000",
+}
+STAY = "abnb:25549565"
+HOSTILE_ID = "<img src=x onerror=alert(1)>/../%2F'\"\u202e\U0001f3e8"
+HOSTILE = (
+    "<img src=x onerror='window.hacked=1'><script>window.hacked=2</script>",
+    "</p></li><style>*{display:none}</style><svg onload=window.hacked=3>",
+    "javascript:window.hacked=4 &lt;b&gt; &amp;amp; {{7*7}} ${7*7}",
+    "\u202eesrever\u202c \u2067\u05e9\u05dc\u05d5\u05dd \u0627\u0644\u0633\u0644\u0627\u0645\u2069 end",
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466\U0001f1e9\U0001f1ea e" + "\u0301" * 40,
+    "a" * 10_240,
+)
+
+
+def event(review: Review, vectors: EngineVectors) -> Sent:
+    """As an upstream that embeds sends it."""
+    sentences = [{"text": one, "embedding": vectors.of(one)} for one in review.sentences]
+    body = {
+        "type": "review.upserted",
+        "entity_id": review.entity_id,
+        "review_id": review.review_id,
+        "rating": review.rating,
+        "occurred_at": review.occurred_at,
+        "sentences": sentences,
+    }
+    return Sent(review.entity_id.encode(), json.dumps(body).encode())
+
+
+def loud(entity_id: str, number: int, text: str, vectors: EngineVectors, copies: int = 400) -> Sent:
+    """A review that says one thing so often that it must come into the summary."""
+    vector = vectors.of("Great place to stay.")
+    body = {
+        "type": "review.upserted",
+        "entity_id": entity_id,
+        "review_id": f"!{9 - number}",  # of equal vectors the later review comes first
+        "occurred_at": f"2026-11-0{number}T12:00:00Z",
+        "sentences": [{"text": text, "embedding": vector}] * copies,
+    }
+    return Sent(entity_id.encode(), json.dumps(body).encode())
+
+
+@pytest.fixture(scope="module")
+def reviews() -> list[Review]:
+    """Of three stays, in order of time."""
+    chosen = [one for one in read_reviews(limit=900) if one.entity_id[-1] in "359"][:240]
+    return sorted(chosen, key=lambda one: one.occurred_at or "")
+
+
+@pytest.fixture(scope="module")
+def vectors(reviews: list[Review]) -> EngineVectors:
+    return EngineVectors(reviews)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("chromium")) as made:
+        yield made
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    return Path(os.environ.get("PAGE_PICTURES", tmp_path))
+
+
+def entities_of(worker: WorkerProcess) -> list[str]:
+    """Those that the worker itself has."""
+    with worker.get("/entities") as answer:
+        return [one["entity_id"] for one in json.load(answer)["entities"]]
+
+
+def shown(tab: Tab) -> list[str]:
+    """The texts of the summary on the page."""
+    found = tab.evaluate("[...document.querySelectorAll('.sentences li p')].map((one) => one.textContent)")
+    assert isinstance(found, list)
+    return found
+
+
+def summary(worker: WorkerProcess, entity_id: str) -> Any:
+    with worker.get(f"/page/entities/{quote(entity_id, safe='')}/summary") as answer:
+        return json.load(answer)
+
+
+def live(tab: Tab) -> None:
+    tab.wait("document.querySelector('.state')?.textContent === 'live'")
+
+
+def is_its_own(tab: Tab, worker: WorkerProcess) -> None:
+    """It asked nobody else for anything, and nothing went wrong in it."""
+    own = f"http://127.0.0.1:{worker.web_port}/"
+    assert [url for url in tab.requested if not url.startswith(own)] == []
+    assert tab.complaints == []
+
+
+def start(
+    site: Pipeline, reviews: list[Review], vectors: EngineVectors
+) -> tuple[WorkerProcess, WorkerProcess]:
+    """Two workers that have read the reviews."""
+    first, second = (site.worker(instance_id=f"worker-{number}").start() for number in range(2))
+    for worker in (first, second):
+        worker.wait_ready()
+    send(site.broker.bootstrap_servers, site.input_topic, [event(one, vectors) for one in reviews])
+    site.wait_caught_up()
+    return first, second
+
+
+def test_searched_watched_and_handed_over(
+    kafka: KafkaBroker,
+    tmp_path: Path,
+    browser: Browser,
+    reviews: list[Review],
+    vectors: EngineVectors,
+    pictures: Path,
+) -> None:
+    """All of it on the page of the worker that does not have the entity: then the other one is killed."""
+    names = [f"stay-{number}" for number in range(8)]
+    load = reviews + [one._replace(entity_id=name) for name in names for one in reviews[:3]]
+    with pipeline(kafka, "page", tmp_path, partitions=PARTITIONS, settings=SETTINGS) as site:
+        asked, owner = start(site, load, vectors)
+        here, there = entities_of(asked), entities_of(owner)
+        assert here
+        assert there
+        tab = browser.open(f"http://127.0.0.1:{asked.web_port}/")
+        everything = {*names, *(one.entity_id for one in reviews)}
+        tab.wait(f"document.querySelectorAll('#found li').length === {len(everything)}")
+        assert {*here, *there} == everything
+        assert "2 of 4 partitions" in tab.text("#worker")
+        live(tab)
+
+        tab.type("#contains", "abnb")  # searched
+        tab.wait("[...document.querySelectorAll('#found li')].every((one) => one.innerText.includes('abnb'))")
+        tab.type("#contains", "nowhere")
+        tab.wait("document.querySelector('#told').textContent === 'no entity'")
+        tab.type("#contains", "")
+        tab.wait(f"document.querySelectorAll('#found li').length === {len(everything)}")
+
+        entity = max(
+            there, key=lambda one: sum(review.entity_id == one for review in load)
+        )  # another worker's
+        tab.click(f"a[data-id={json.dumps(entity)}]")
+        live(tab)
+        tab.wait("document.querySelectorAll('.sentences li').length === 6")
+        told = summary(asked, entity)
+        assert shown(tab) == [one["text"] for one in told["sentences"]]
+        facts = tab.text(".sentences dl")
+        assert f"{told['sentences'][0]['distance']:.3f}" in facts
+        tab.wait("document.querySelector('.sentences dl').innerText.includes('since')")
+        tab.wait("document.querySelectorAll('.timeline .bar.now').length === 6")
+        assert tab.evaluate("document.querySelectorAll('.changes li').length") > 1
+        tab.picture(pictures / "page.png")
+        tab.click(".views button:last-child")  # the short view
+        tab.wait("document.querySelector('.sentences').innerText.includes('stands for')")
+        tab.click(".views button:first-child")
+
+        send(kafka.bootstrap_servers, site.input_topic, [loud(entity, 1, "Suddenly, all say this.", vectors)])
+        tab.wait("document.querySelector('.sentences').innerText.includes('Suddenly, all say this.')")  # live
+        assert "Suddenly, all say this." in tab.text(".changes")
+        assert tab.evaluate("performance.getEntriesByType('navigation').length") == 1
+
+        owner.kill()
+        tab.wait("document.querySelector('.state').className.includes('waiting')")
+        tab.wait("document.querySelector('.problem').innerText.includes('does not answer')")
+        live(tab)  # handed over
+        tab.wait("document.querySelector('.problem').hidden")
+        send(kafka.bootstrap_servers, site.input_topic, [loud(entity, 2, "And now this.", vectors)])
+        tab.wait("document.querySelector('.sentences').innerText.includes('And now this.')")
+        site.wait_caught_up()
+        assert shown(tab) == [one["text"] for one in summary(asked, entity)["sentences"]]
+
+        owner.start().wait_ready()
+        deleted = Sent(entity.encode(), None)
+        send(kafka.bootstrap_servers, site.input_topic, [deleted])
+        tab.wait("document.querySelector('.problem').innerText.includes('deleted')")
+        is_its_own(tab, asked)
+        tab.close()
+        site.stop()
+
+
+def test_hostile_texts_and_ids(
+    kafka: KafkaBroker,
+    tmp_path: Path,
+    browser: Browser,
+    vectors: EngineVectors,
+    reviews: list[Review],
+    pictures: Path,
+) -> None:
+    """They are shown as they are, run nothing, and break no line; on a phone, in the dark."""
+    some = [one for one in reviews if one.entity_id == reviews[0].entity_id]
+    with pipeline(kafka, "hostile-page", tmp_path, partitions=1, settings=SETTINGS) as site:
+        load = [event(one, vectors) for one in some[:60]]
+        for number, text in enumerate(HOSTILE):
+            one = Review(HOSTILE_ID, f"<b>{number}</b>", 5.0, "2026-11-20T12:00:00Z", text)._replace(text="x")
+            body = json.loads(event(one, vectors).value or b"")
+            body["sentences"] = [{"text": text, "embedding": vectors.of(some[number].sentences[0])}]
+            load.append(Sent(HOSTILE_ID.encode(), json.dumps(body).encode()))
+        worker = site.worker(instance_id="worker-0").start()
+        worker.wait_ready()
+        send(kafka.bootstrap_servers, site.input_topic, load)
+        site.wait_caught_up()
+        url = f"http://127.0.0.1:{worker.web_port}/"
+        tab = browser.open(f"{url}#/entity/{quote(HOSTILE_ID, safe='')}", 390, 844, dark=True)
+        live(tab)
+        tab.wait("document.querySelectorAll('.sentences li').length === 6")
+        told = summary(worker, HOSTILE_ID)
+        assert shown(tab) == [one["text"] for one in told["sentences"]]
+        assert set(shown(tab)) == set(HOSTILE)
+        assert tab.evaluate("document.querySelector('h1').textContent") == HOSTILE_ID
+        tab.wait("document.querySelectorAll('.timeline text').length > 6")
+        tab.evaluate("new Promise((done) => setTimeout(done, 300))")
+        assert tab.evaluate("typeof window.hacked") == "undefined"
+        assert (
+            tab.evaluate("document.querySelectorAll('main img, main script, main style, main iframe').length")
+            == 0
+        )
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+        assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 19, 23)"
+        refused = tab.evaluate(
+            "try { document.body.innerHTML = '<p>x</p>'; 'taken' } catch (error) { error.name }"
+        )
+        assert refused == "TypeError"  # trusted types: not even the page itself can parse markup
+        tab.complaints.clear()
+        tab.picture(pictures / "page-hostile.png")
+        for path, word in (
+            ("nobody", "there is no such entity"),
+            ("%ff", "Changing now"),
+            ("a%00b", "no such entity"),
+        ):
+            tab.evaluate(f"location.hash = '#/entity/{path}'")
+            tab.wait(f"document.querySelector('#shown').innerText.includes({json.dumps(word)})")
+        tab.evaluate(f"location.hash = '#/entity/{quote(some[0].entity_id)}'")
+        live(tab)
+        tab.wait("document.querySelectorAll('.sentences li').length === 6")
+        tab.picture(pictures / "page-phone.png")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+        is_its_own(tab, worker)
+        tab.close()
+        site.stop()
+
+
+def test_which_partition_a_stay_is_in() -> None:
+    """The first test wants entities on both workers."""
+    assert len({partition_of(f"stay-{number}", PARTITIONS) for number in range(8)}) > 2

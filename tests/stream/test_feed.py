@@ -1,0 +1,58 @@
+"""What was published lately is told once, in bounded numbers, to who looks on, and kept for nobody else."""
+
+from __future__ import annotations
+
+from worker.events import Message
+from worker.stream.feed import LATELY, OF_ONE, ChangeFeed
+from worker.stream.surroundings import RealThreads
+
+
+def change(key: str, number: int = 0, topic: str = "out") -> Message:
+    return Message(topic, 0, key.encode(), b"%d" % number, [])
+
+
+def feed() -> ChangeFeed:
+    return ChangeFeed("out", RealThreads())
+
+
+def test_nothing_is_kept_while_nobody_looks_on() -> None:
+    one = feed()
+    one.committed([change("a")])
+    assert one.take() == (0, [], {})
+    one.look_on([])
+    one.committed([change("a")])
+    one.look_on(None)
+    one.look_on([])
+    assert one.take() == (0, [], {})
+
+
+def test_what_is_published_is_told_once_and_dead_letters_are_not() -> None:
+    one = feed()
+    one.look_on([b"b"])
+    told = [change("a"), change("b", 1), change("b", 2)]
+    one.committed([*told, change("b", topic="dlq")])
+    assert one.take() == (3, told, {b"b": (2, told[1:])})
+    assert one.take() == (0, [], {})
+
+
+def test_however_much_changes_a_few_are_kept_and_all_are_counted() -> None:
+    one = feed()
+    one.look_on([b"b", b"c"])
+    for number in range(1000):
+        one.committed([change("b", number), change("a", number)])
+    lately = one.take()
+    assert lately.changes == 2000
+    assert lately.last == [change(key, number) for number in range(1000 - LATELY // 2, 1000) for key in "ba"]
+    assert lately.watched == {b"b": (1000, [change("b", number) for number in range(1000 - OF_ONE, 1000)])}
+
+
+def test_who_comes_or_goes_takes_nothing_from_the_others() -> None:
+    one = feed()
+    one.look_on([b"b"])
+    one.committed([change("b", 1), change("c", 1)])
+    one.look_on([b"b", b"c"])
+    one.committed([change("c", 2)])
+    assert one.take().watched == {b"b": (1, [change("b", 1)]), b"c": (1, [change("c", 2)])}
+    one.committed([change("b", 3)])
+    one.look_on([b"c"])
+    assert one.take().watched == {}

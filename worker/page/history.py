@@ -1,0 +1,76 @@
+"""An entity's last changes, from the end of its partition of the output topic, so many messages at a time.
+
+The topic tells what was published, whoever had the partition then. A look is bounded: older changes are found by the next one.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from worker.errors import SurroundingsError
+from worker.kafka.clients import Clients
+from worker.kafka.partitioner import partition_of
+from worker.kafka.reader import TopicReader
+from worker.operations.history import PublishedChange, last_steps
+from worker.operations.published import publication
+from worker.stream.surroundings import InOrder
+
+LOOKED_AT: Final = 3000
+"""Messages of the partition, of any entity."""
+MOST_CHANGES: Final = 100
+
+
+class NoHistory(Exception):
+    """The output topic cannot be read; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Changes in their order, the newest last.
+
+    Attributes:
+        changes: those found.
+        before: ask with it for older ones; None where the topic has no older messages.
+        looked_at: messages, of any entity.
+    """
+
+    changes: list[PublishedChange]
+    before: int | None
+    looked_at: int
+
+
+class RecentHistory:
+    """Reads histories, one after the other, in a thread of its own.
+
+    Args:
+        clients: make the consumer.
+        topic: where changes are published.
+        group: of the worker; its offsets are neither read nor changed.
+        thread: where it reads.
+    """
+
+    def __init__(self, clients: Clients, topic: str, group: str, thread: InOrder) -> None:
+        self._clients = clients
+        self._topic = topic
+        self._group = group
+        self._thread = thread
+
+    async def read(self, entity_id: str, before: int | None) -> History:
+        """The entity's changes among the last messages below the offset `before` (None: at the end). Raises NoHistory."""
+        return await self._thread.run(lambda: self._read(entity_id, before))
+
+    def _read(self, entity_id: str, before: int | None) -> History:
+        key = entity_id.encode()
+        try:
+            with TopicReader(self._clients, self._topic, self._group) as reader:
+                partition = partition_of(entity_id, len(reader.partitions))
+                bounds = reader.bounds(partition)
+                end = bounds.stop if before is None else min(max(before, bounds.start), bounds.stop)
+                start = max(bounds.start, end - LOOKED_AT)
+                messages = (stored.record for stored in reader.read(partition, start, end))
+                found = [publication(record) for record in messages if record.key == key]
+        except SurroundingsError as error:
+            raise NoHistory(str(error)) from error
+        changes = [PublishedChange.of(step) for step in last_steps(found, MOST_CHANGES)]
+        if len(found) > MOST_CHANGES:
+            return History(changes, changes[0].offset, end - start)
+        return History(changes, start if start > bounds.start else None, end - start)

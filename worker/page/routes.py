@@ -1,0 +1,205 @@
+"""The page's addresses. All answers but the files and the streams are JSON; an error is `{"error": "..."}`.
+
+/                              the page
+/page/status                   as /status
+/page/entities                 as /entities, of all workers: prefix, contains, after, limit; `missing` says who does not answer
+/page/entities/ID/summary      as /entities/ID/summary, whichever worker has the entity: view, sentences, words, threshold
+/page/entities/ID/history      its last changes: before
+/page/entities/ID/changes      its changes from now on, as they are published
+/page/changes                  what changes at this worker from now on, in short
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+from aiohttp import web
+
+from worker.page.files import add_files
+from worker.page.history import NoHistory, RecentHistory
+from worker.page.others import PAGE_SECONDS, Answer, NoAnswer, Others
+from worker.page.streams import HELLO, stream, watched
+from worker.page.watchers import MOST_WATCHERS, TooManyWatchers, Watchers
+from worker.state.listing import ListedEntity, Page, merged
+from worker.stream.feed import ChangeFeed
+from worker.web import ANSWER_SECONDS, PREFIX, SUFFIX, LiveWorker, Pages, error, id_between, json_answer
+
+PAGE: Final = "/page"
+ENTITY: Final = PAGE + PREFIX
+_STREAM: Final = "/changes"
+_HISTORY: Final = "/history"
+HERE: Final = "here"
+"""In the query of a stream: not to be passed on, because another worker passes it on already."""
+
+
+def install_page(
+    application: web.Application, worker: LiveWorker, pages: Pages, feed: ChangeFeed, history: RecentHistory
+) -> None:
+    """Add the page to the worker's web server, whose other pages are `pages`."""
+    watchers, others = Watchers(feed), Others()
+    routes = Routes(worker, pages, watchers, others, history)
+    add_files(application)
+    add = application.router.add_get
+    add(f"{PAGE}/status", pages.status)
+    add(f"{PAGE}/entities", routes.entities)
+    add(f"{PAGE}/changes", routes.changes)
+    add(f"{ENTITY}{{id:.*}}{SUFFIX}", routes.summary)
+    add(f"{ENTITY}{{id:.*}}{_HISTORY}", routes.history)
+    add(f"{ENTITY}{{id:.*}}{_STREAM}", routes.changes_of)
+
+    async def end_streams(_application: web.Application) -> None:
+        watchers.close()
+
+    application.on_shutdown.append(end_streams)
+    application.on_cleanup.append(others.close)
+
+
+class Routes:
+    """The handlers."""
+
+    def __init__(
+        self,
+        worker: LiveWorker,
+        pages: Pages,
+        watchers: Watchers,
+        others: Others,
+        history: RecentHistory,
+    ) -> None:
+        self._worker = worker
+        self._pages = pages
+        self._watchers = watchers
+        self._others = others
+        self._history = history
+        self._passed_on = 0
+
+    async def entities(self, request: web.Request) -> web.Response:
+        """A page of all entities, those of the other workers asked for at the same time."""
+        own = await self._pages.entities(request)
+        if own.status != 200:
+            return own
+        found = msgspec.json.decode(_bytes(own))
+        workers = list(found["others"].items())
+        query = f"?{request.rel_url.raw_query_string}"
+        answers = await asyncio.gather(*(self._page_of(url + "/entities" + query) for url, _ in workers))
+        pages, missing = [_page(found)], []
+        for (url, partitions), answer in zip(workers, answers, strict=True):
+            if isinstance(answer, str):
+                missing.append({"url": url, "partitions": partitions, "why": answer})
+            else:
+                pages.append(answer)
+        # The length of a page was checked by the own answer.
+        page = merged(pages, int(request.query.get("limit", "100")))
+        return json_answer({**asdict(page), "missing": missing})
+
+    async def _page_of(self, url: str) -> Page | str:
+        """Another worker's page, or why there is none."""
+        try:
+            answer = await self._others.ask(url, PAGE_SECONDS)
+            body = answer.json()
+            return _page(body) if answer.status == 200 else str(body["error"])
+        except NoAnswer as why:
+            return str(why)
+        except (KeyError, TypeError):
+            return "what answers there is no worker"
+
+    async def summary(self, request: web.Request) -> web.Response:
+        """The entity's summary from whichever worker has it."""
+        try:
+            entity_id = id_between(request, ENTITY, SUFFIX)
+        except UnicodeError:
+            return error(400, "the entity id is not UTF-8")
+        own = await self._pages.summary_of(entity_id, request)
+        if own.status != 307:
+            return own
+        try:
+            answer = await self._others.ask(own.headers["Location"])
+        except NoAnswer as why:
+            return error(503, f"the worker that has the entity does not answer: {why}")
+        if answer.status == 307:
+            return error(503, "the entity's partition is being handed over")
+        return _relayed(answer)
+
+    async def history(self, request: web.Request) -> web.Response:
+        """The entity's last changes."""
+        before = request.query.get("before")
+        if before is not None and not re.fullmatch("[0-9]{1,18}", before):
+            return error(400, "before is an offset")
+        try:
+            entity_id = id_between(request, ENTITY, _HISTORY)
+            read = self._history.read(entity_id, None if before is None else int(before))
+            return json_answer(asdict(await asyncio.wait_for(read, ANSWER_SECONDS)))
+        except UnicodeError:
+            return error(400, "the entity id is not UTF-8")
+        except NoHistory as why:
+            return error(503, str(why))
+        except TimeoutError:
+            return error(503, "the history takes too long to read: the brokers or this worker are busy")
+
+    async def changes(self, request: web.Request) -> web.StreamResponse:
+        """What changes at this worker."""
+        try:
+            watcher = self._watchers.join(None)
+        except TooManyWatchers:
+            return _too_many()
+        return await stream(request, watched(self._watchers, watcher, lambda: True))
+
+    async def changes_of(self, request: web.Request) -> web.StreamResponse:
+        """The entity's changes, from whichever worker has it."""
+        try:
+            entity_id = id_between(request, ENTITY, _STREAM)
+        except UnicodeError:
+            return error(400, "the entity id is not UTF-8")
+        if not entity_id:
+            return error(404, "there is no such entity")
+        if self._passed_on + len(self._watchers) >= MOST_WATCHERS:
+            return _too_many()
+        is_here, url = self._worker.owner_of(entity_id)
+        if is_here:
+            watcher = self._watchers.join(entity_id.encode())
+            frames = watched(self._watchers, watcher, lambda: self._worker.owner_of(entity_id)[0])
+            return await stream(request, frames)
+        if url is None or HERE in request.query:
+            return error(503, "no worker is known to own the entity's partition")
+        self._passed_on += 1
+        try:
+            path = f"{ENTITY}{quote(entity_id, safe='')}{_STREAM}?{HERE}=1"
+            async with self._others.frames(url.rstrip("/") + path) as frames:
+                return await stream(request, _after_hello(frames))
+        except NoAnswer as why:
+            return error(503, f"the worker that has the entity does not answer: {why}")
+        finally:
+            self._passed_on -= 1
+
+
+async def _after_hello(frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """What the other worker says after its greeting, which is said here."""
+    seen = b""
+    async for piece in frames:
+        if len(seen) < len(HELLO):
+            seen += piece
+            piece = seen[len(HELLO) :]
+        if piece:
+            yield piece
+
+
+def _page(body: Any) -> Page:
+    return Page([ListedEntity(**one) for one in body["entities"]], body["after"], body["searched"])
+
+
+def _bytes(response: web.Response) -> bytes:
+    assert isinstance(response.body, bytes)
+    return response.body
+
+
+def _relayed(answer: Answer) -> web.Response:
+    return web.Response(
+        body=answer.body, status=answer.status, content_type="application/json", charset="utf-8"
+    )
+
+
+def _too_many() -> web.Response:
+    return error(503, f"{MOST_WATCHERS} pages look on already: close one")

@@ -1,0 +1,175 @@
+// One entity: its summary or short view, how it came about, and each change as it happens.
+
+import { ask, el, follow, foreign, many, moment, number, ofEntity } from "./dom.js";
+import { timeline } from "./timeline.js";
+
+const CHANGES_SHOWN = 50;
+const SHORT_EVERY_MS = 5000; // a short view reads all of the entity, so it is asked for now and then
+
+/** Show it in the element; returns what ends it. */
+export function entity(id, shown) {
+  const page = new Entity(id, shown);
+  return () => page.end();
+}
+
+class Entity {
+  constructor(id, shown) {
+    this.id = id;
+    this.view = "set";
+    this.summary = null;
+    this.short = null;
+    this.changes = [];
+    this.before = null;
+    this.isOver = false;
+    this.fresh = new Set();
+    this.state = el("span", { className: "state", textContent: "connecting" });
+    this.counts = el("span");
+    this.problem = el("p", { className: "problem", hidden: true });
+    this.sentences = el("ol", { className: "sentences" });
+    this.picture = el("div");
+    this.list = el("ol", { className: "changes" });
+    this.note = el("p", { className: "note" });
+    this.older = el("button", { type: "button", textContent: "Older changes", hidden: true, onclick: () => this.loadHistory(this.before) });
+    this.buttons = { set: "The summary", short: "Short view" };
+    for (const [name, text] of Object.entries(this.buttons)) {
+      this.buttons[name] = el("button", { type: "button", textContent: text, onclick: () => this.choose(name) });
+    }
+    shown.replaceChildren(
+      el("h1", {}, foreign(id)), el("p", { className: "facts" }, this.state, this.counts), this.problem,
+      el("div", { className: "views" }, ...Object.values(this.buttons)), this.sentences,
+      el("h2", { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
+    this.choose("set");
+    this.close = follow(ofEntity(id, "changes"), {
+      state: (name) => this.setState(name),
+      hello: () => this.load(),
+      skipped: () => this.load(),
+      change: (body) => this.take(body),
+    });
+  }
+
+  end() {
+    this.isOver = true;
+    clearTimeout(this.again);
+    this.close();
+  }
+
+  setState(name) {
+    this.state.className = `state ${name}`;
+    this.state.textContent = name === "live" ? "live" : "no connection, trying again";
+    if (name === "waiting") this.loadSummary(); // it says why
+  }
+
+  choose(view) {
+    this.view = view;
+    for (const [name, button] of Object.entries(this.buttons)) button.setAttribute("aria-pressed", String(name === view));
+    if (view === "short") this.loadShort();
+    this.draw();
+  }
+
+  async load() {
+    await Promise.all([this.loadSummary(), this.loadHistory(null)]);
+    if (this.view === "short") this.loadShort();
+  }
+
+  async loadSummary() {
+    try {
+      const summary = await ask(ofEntity(this.id, "summary"));
+      if (this.isOver || (this.summary?.sequence ?? -1) > (summary.sequence ?? -1)) return;
+      this.summary = summary;
+      this.setProblem("");
+    } catch (error) {
+      if (this.isOver) return;
+      if (error.status === 404) this.summary = null;
+      this.setProblem(error.message);
+    }
+    this.draw();
+  }
+
+  async loadShort() {
+    clearTimeout(this.again);
+    this.again = undefined;
+    try {
+      this.short = await ask(ofEntity(this.id, "summary?view=short"));
+    } catch (error) {
+      this.short = null;
+      if (!this.isOver) this.setProblem(error.message);
+    }
+    if (!this.isOver) this.draw();
+  }
+
+  /** The last changes, or those before an offset. */
+  async loadHistory(before) {
+    this.older.disabled = true;
+    try {
+      const found = await ask(ofEntity(this.id, before === null ? "history" : `history?before=${before}`));
+      if (this.isOver) return;
+      this.changes = before === null ? found.changes : [...found.changes, ...this.changes];
+      this.before = found.before;
+      this.note.textContent = this.changes.length ? "" : `no change of it among the last ${number(found.looked_at)} that were published in its partition`;
+    } catch (error) {
+      this.note.textContent = `its history is not to be had: ${error.message}`;
+    }
+    this.older.disabled = false;
+    this.older.hidden = this.before === null;
+    this.draw();
+  }
+
+  /** A change, just published; null is the end of the entity. */
+  take(body) {
+    if (body === null) {
+      this.summary = this.short = null;
+      this.setProblem("it was deleted");
+    } else if (body.sequence > (this.summary?.sequence ?? -1)) {
+      const texts = new Map((this.summary?.sentences ?? []).map((one) => [one.sentence_id, one.text]));
+      this.fresh = new Set(body.added);
+      this.summary = body;
+      this.setProblem("");
+      const pick = (ids, from) => Object.fromEntries(ids.map((one) => [one, from.get(one) ?? null]));
+      const shown = new Map(body.sentences.map((one) => [one.sentence_id, one.text]));
+      this.changes.push({
+        ...body, published_at: new Date().toISOString(), tombstone: false,
+        added_texts: pick(body.added, shown), removed_texts: pick(body.removed, texts),
+      });
+      this.note.textContent = "";
+    }
+    if (this.view === "short") this.again ??= setTimeout(() => this.loadShort(), SHORT_EVERY_MS);
+    this.draw();
+  }
+
+  setProblem(text) {
+    this.problem.textContent = text;
+    this.problem.hidden = !text;
+  }
+
+  draw() {
+    const shown = this.view === "short" ? this.short : this.summary;
+    this.counts.textContent = shown ? `${many(shown.review_count, "review")}, ${many(shown.sentence_count, "sentence")}` : "";
+    const since = new Map();
+    for (const change of this.changes) for (const one of change.added) since.set(one, change);
+    this.sentences.replaceChildren(...(shown?.sentences ?? []).map((one) => this.sentence(one, since.get(one.sentence_id))));
+    if (shown && !shown.sentences.length) this.sentences.append(el("li", { className: "note", textContent: "no sentence" }));
+    this.picture.replaceChildren(...[timeline(this.changes, this.summary?.sentences ?? [])].filter(Boolean));
+    this.list.replaceChildren(...this.changes.slice(-CHANGES_SHOWN).reverse().map(line));
+    this.fresh = new Set();
+  }
+
+  sentence(one, since) {
+    const facts = { distance: one.distance.toFixed(3) };
+    if (one.support > 1) facts["copies"] = number(one.support);
+    if (one.stands_for !== undefined) facts["stands for"] = `${number(one.stands_for)} (${many(one.stands_for_reviews, "review")})`;
+    if (one.rating !== null) facts["rating"] = number(one.rating);
+    if (since) facts["since"] = moment(since.occurred_at ?? since.published_at) || `offset ${since.sequence}`;
+    const pairs = Object.entries(facts).map(([name, value]) => el("div", {}, el("dt", { textContent: name }), el("dd", { textContent: value })));
+    return el("li", { className: this.fresh.has(one.sentence_id) ? "new" : "", title: one.sentence_id },
+      el("span", { className: "rank", textContent: one.rank + 1 }), el("p", {}, foreign(one.text)), el("dl", {}, ...pairs));
+  }
+}
+
+function line(change) {
+  const at = moment(change.occurred_at ?? change.published_at);
+  if (change.tombstone) return el("li", {}, el("time", { textContent: at }), el("p", { textContent: "deleted" }));
+  const why = change.cause.type.replaceAll(".", " ");
+  const texts = (ids, from, className) => ids.map((one) => el("p", { className }, foreign(from[one] ?? one)));
+  return el("li", {}, el("time", { textContent: `${at} · ${why}` }),
+    ...texts(change.added, change.added_texts, "came"), ...texts(change.removed, change.removed_texts, "left"));
+}

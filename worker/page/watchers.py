@@ -1,0 +1,151 @@
+"""Who looks on, and what they are told: twice a second, the same bytes for all who watch the same.
+
+A watcher has room for one frame. Who has not taken the last one when the next comes loses it, and is told so with the one after:
+a browser that reads slowly skips, and nothing grows.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from worker.events import Message, SummaryChanged
+from worker.events.summary import decode_summary
+from worker.stream.feed import ChangeFeed
+
+MOST_WATCHERS: Final = 200
+BEAT_SECONDS: Final = 0.5
+SHOWN_CHARACTERS: Final = 240
+"""Of a sentence in the list of what changed lately."""
+SKIPPED: Final = b"event: skipped\ndata: {}\n\n"
+
+
+class TooManyWatchers(Exception):
+    """As many look on as may."""
+
+
+class Watcher:
+    """One browser that looks on: at an entity by its key, or, without one, at everything."""
+
+    def __init__(self, key: bytes | None) -> None:
+        self.key = key
+        self._frame: bytes | None = None
+        self._has_skipped = False
+        self._is_over = False
+        self._news = asyncio.Event()
+
+    def offer(self, frame: bytes) -> None:
+        """The next frame; it takes the place of one that was not taken."""
+        self._has_skipped = self._has_skipped or self._frame is not None
+        self._frame = frame
+        self._news.set()
+
+    def end(self) -> None:
+        """There will be no more."""
+        self._is_over = True
+        self._news.set()
+
+    async def next(self, seconds: float) -> bytes | None:
+        """The next frame; empty where none came for so long, None where there will be no more."""
+        try:
+            await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            return b""
+        self._news.clear()
+        if self._is_over:
+            return None
+        frame = (SKIPPED if self._has_skipped else b"") + (self._frame or b"")
+        self._frame, self._has_skipped = None, False
+        return frame
+
+
+class Watchers:
+    """All who look on; of the event loop alone, but for the feed."""
+
+    def __init__(self, feed: ChangeFeed) -> None:
+        self._feed = feed
+        self._all: set[Watcher] = set()
+        self._beating: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def join(self, key: bytes | None) -> Watcher:
+        """One more. Raises TooManyWatchers."""
+        if len(self._all) >= MOST_WATCHERS:
+            raise TooManyWatchers
+        watcher = Watcher(key)
+        self._all.add(watcher)
+        self._look_on()
+        if self._beating is None:
+            self._beating = asyncio.get_running_loop().create_task(self._beat())
+        return watcher
+
+    def leave(self, watcher: Watcher) -> None:
+        """It looks on no longer."""
+        self._all.discard(watcher)
+        self._look_on()
+
+    def close(self) -> None:
+        """The worker stops."""
+        for watcher in self._all:
+            watcher.end()
+
+    def _look_on(self) -> None:
+        keys = {watcher.key for watcher in self._all} - {None}
+        self._feed.look_on([key for key in keys if key is not None] if self._all else None)
+
+    async def _beat(self) -> None:
+        try:
+            while self._all:
+                await asyncio.sleep(BEAT_SECONDS)
+                self._tell()
+        finally:
+            self._beating = None
+
+    def _tell(self) -> None:
+        lately = self._feed.take()
+        is_wanted = lately.changes and any(watcher.key is None for watcher in self._all)
+        everything = _overview(lately.changes, lately.last) if is_wanted else None
+        frames = {key: _of_one(count, messages) for key, (count, messages) in lately.watched.items()}
+        for watcher in self._all:
+            frame = everything if watcher.key is None else frames.get(watcher.key)
+            if frame is not None:
+                watcher.offer(frame)
+
+
+def _overview(count: int, messages: Iterable[Message]) -> bytes:
+    """How many summaries changed, and the last of them in short."""
+    body = {"count": count, "changes": [_in_short(message) for message in messages]}
+    return _frame("changes", msgspec.json.encode(body))
+
+
+def _in_short(message: Message) -> dict[str, object]:
+    entity_id = (message.key or b"").decode()
+    if message.value is None:
+        return {"entity_id": entity_id, "deleted": True}
+    body: SummaryChanged = decode_summary(message.value)
+    added = set(body.added)
+    texts = [one.text[:SHOWN_CHARACTERS] for one in body.sentences if one.sentence_id in added]
+    return {
+        "entity_id": entity_id,
+        "deleted": False,
+        "sequence": body.sequence,
+        "added": len(body.added),
+        "removed": len(body.removed),
+        "text": texts[0] if texts else None,
+        "review_count": body.review_count,
+        "sentence_count": body.sentence_count,
+    }
+
+
+def _of_one(count: int, messages: list[Message]) -> bytes:
+    """The changes of one entity as they were published, the last ones of them; a tombstone is null."""
+    skipped = SKIPPED if count > len(messages) else b""
+    return skipped + b"".join(_frame("change", message.value or b"null") for message in messages)
+
+
+def _frame(event: str, data: bytes) -> bytes:
+    """JSON has no line breaks."""
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), data)
