@@ -184,6 +184,24 @@ def _polarity(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def views_table(record: Mapping[str, Any]) -> str:
+    """The published set and the short view: what they say again, what they stand for."""
+    return markdown(
+        ("of", "view", "with a twin above 0.8", "repeats", "near", "sentences it stands for"),
+        (
+            (
+                row["entities"],
+                row["view"],
+                f"{100 * row['twins']:.0f} %",
+                f"{row['repeats']:.2f}",
+                f"{row['near']:.2f}",
+                f"{100 * row['stands_for']:.1f} %",
+            )
+            for row in record["views"]
+        ),
+    )
+
+
 def staleness_table(record: Mapping[str, Any]) -> str:
     """Changes published against m, and what is out of date."""
     rows = record["staleness"]
@@ -237,6 +255,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "on_the_way": way_table,
     "by_aspect": aspects_table,
     "tracking": tracking_table,
+    "views": views_table,
     "staleness": staleness_table,
 }
 

@@ -15,10 +15,10 @@ from scipy.sparse import csr_array
 from docs.build import quality as tables
 from tests.bench.paper.methods import METHODS, Setting
 from tests.bench.paper.screen import Screen
-from tests.bench.quality import aspects, calibration, data, hotels, staleness, study, tracking
+from tests.bench.quality import aspects, calibration, data, hotels, staleness, study, tracking, views
 from tests.bench.quality.__main__ import main
 from tests.bench.quality.calibration import Known, NotCalibrated, calibrate
-from tests.bench.quality.contenders import OURS, contenders, step_by_step
+from tests.bench.quality.contenders import OURS, SHORT, contenders, step_by_step
 from tests.bench.quality.data import DataError
 from tests.bench.quality.entity import Entity, Review, entity
 from tests.bench.quality.figures import Figures
@@ -445,6 +445,21 @@ def test_aspects_come_one_by_one():
     assert course.all.tolist() == [1, 1, 2, 2, 3, 3, 3]
     assert (course.summary <= course.all).all()
     assert course.summary[:3].tolist() == [1, 1, 2]
+
+
+# ---- what a reader gets
+
+
+def test_the_short_view_passes_over_twins():
+    one = of([["a b", "a b c"], ["a b", "d e", "a b"], ["c d e"]])
+    both = views.look_at(one, SETTING)
+    assert both[OURS].twins == 1.0
+    assert both[SHORT].twins == 0.0
+    assert both[SHORT].repeats < both[OURS].repeats
+    assert both[SHORT].stands_for > both[OURS].stands_for
+    lines = views.row("x", [both, both])
+    assert [line["view"] for line in lines] == [OURS, SHORT]
+    assert lines[1]["stands_for"] == pytest.approx(both[SHORT].stands_for, abs=1e-4)
 
 
 # ---- what is out of date

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench.judge import added, rows_named
+from tests.bench.judge import added, id_of, rows_named
 from tests.bench.paper.methods import METHODS, Method, Setting
 from tests.bench.quality.entity import Entity
 from tests.bench.quality.ranking.centroid_opt import as_published, centroid_opt
@@ -21,8 +21,11 @@ from tests.bench.quality.ranking.lsa import by_length_of_column, lsa
 from tests.bench.quality.ranking.sum_basic import sum_basic
 from tests.bench.quality.ranking.text_rank import text_rank
 from tests.bench.quality.words import Words, content_words, words_of
+from worker.coversumm.short_view import choose
+from worker.processing.short_view import THRESHOLD
 
 OURS = "ours"
+SHORT = "ours, short view"
 RANDOM = "random"
 SEEDS = range(10)  # of the random choice: its figures are the mean of all
 BY_CHANCE, BY_WORDS, BY_VECTORS, STEP_BY_STEP = "chance", "words", "vectors", "CentroidRank"
@@ -61,6 +64,7 @@ def contenders(setting: Setting, names: Container[str] | None = None) -> list[Co
             Contender(name, BY_VECTORS, partial(_by_vectors, rank, setting.k))
             for name, rank in of_vectors.items()
         ),
+        Contender(SHORT, BY_VECTORS, partial(_short_views, setting.k)),
         *(
             Contender(OURS if name == "exact" else name, STEP_BY_STEP, partial(step_by_step, method, setting))
             for name, method in METHODS.items()
@@ -103,6 +107,26 @@ def _by_vectors(
 ) -> Rankings:
     points = entity.unit.astype(np.float64)
     return _anew(lambda mark: rank(points[:mark], k), marks)
+
+
+def short_view(vectors: NDArray[np.int16], k: int) -> list[int]:
+    """The rows of the short view of k sentences, near-duplicates passed over; the walk to 75 words has its own idea of them."""
+    chosen = choose(lambda: [_Rows(vectors)], vectors.shape[1], THRESHOLD, k)
+    return [int(id_) for id_ in chosen.ids]
+
+
+class _Rows:
+    """All sentences as one block of what is stored."""
+
+    def __init__(self, vectors: NDArray[np.int16]) -> None:
+        self.vectors = vectors
+
+    def id(self, row: int) -> bytes:
+        return id_of(row)
+
+
+def _short_views(k: int, entity: Entity, marks: Sequence[int]) -> Rankings:
+    return _anew(lambda mark: short_view(entity.vectors[:mark], k), marks)
 
 
 def _drawn(seed: int, k: int, entity: Entity, marks: Sequence[int]) -> Rankings:

@@ -16,6 +16,7 @@ COLOURS = {
     "Centroid-OPT": "#762a83",
     "Centroid-OPT as published": "#c2a5cf",
     "random": "#7f7f7f",
+    "ours, short view": "#ef8a62",
     "oracle": "#222222",
 }
 NAMES = {"coversumm-random": "CoverSumm (random)", "coversumm-decay": "CoverSumm (decay)"}
@@ -28,6 +29,7 @@ LABELS = {
     "SumBasic": ("SumBasic", (8, 4), "left"),
     "LexRank": ("LexRank", (8, 4), "left"),
     "TextRank": ("TextRank", (-8, -8), "right"),
+    "ours, short view": ("ours, short view", (0, -15), "center"),
     "LSA": ("LSA", (-8, -8), "right"),
     "Centroid-OPT": ("Centroid-OPT", (8, 4), "left"),
     "Centroid-OPT as published": ("Centroid-OPT as published", (-8, 4), "right"),

@@ -22,7 +22,7 @@ from tests.bench.paper.measure import search
 from tests.bench.paper.methods import METHODS, Setting
 from tests.bench.paper.plan import QUICK, K
 from tests.bench.paper.screen import Screen
-from tests.bench.quality import aspects, contenders, data, hotels, staleness, tracking
+from tests.bench.quality import aspects, contenders, data, hotels, staleness, tracking, views
 from tests.bench.quality.calibration import ROUGE_155, NotCalibrated, calibrate, system_score
 from tests.bench.quality.entity import Entity
 from tests.bench.quality.figures import Figures
@@ -77,6 +77,7 @@ class Study:
         found["aspects"], found["budgets"] = self._aspects(judged, references, published)
         found["tracking"], found["courses"] = self._tracking(judged, products)
         found["staleness"] = self._staleness(judged, products, stays)
+        found["views"] = self._views(entities, products, stays)
         found["seconds"] = {name: round(value, 1) for name, value in self.seconds.items()}
         record.write(self.results / f"{NAME}.json", found)
         Figures(self.results, NAME).draw(found)
@@ -196,6 +197,20 @@ class Study:
             "SPACE, a hotel": sent[all_stays:],
         }
         return [line for name, of in groups.items() if of for line in staleness.row(name, of)]
+
+    def _views(
+        self, entities: Sequence[Entity], products: Sequence[Entity], stays: Sequence[Entity]
+    ) -> list[Row]:
+        groups = {
+            "Amazon, the largest product": products[:1],
+            "Airbnb, a stay": stays,
+            "SPACE, a hotel": entities,
+        }
+        tasks = [one for of in groups.values() for one in of]
+        seen = iter(self._over("views", partial(views.look_at, setting=self.setting), tasks))
+        return [
+            line for name, of in groups.items() if of for line in views.row(name, [next(seen) for _ in of])
+        ]
 
     # ---- how
 
