@@ -53,6 +53,7 @@ def processor(store, cache_bytes):
         k=20,
         distinct=False,
         emit="every",
+        min_changes=1,
         limits=event_limits(dimension=DIMENSION, embeds=False),
         batch=batch_limits(),
         cache_bytes=cache_bytes,
