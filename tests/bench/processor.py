@@ -53,6 +53,7 @@ def processor(store, cache_bytes, emit="every"):
         k=20,
         distinct=False,
         emit=emit,
+        min_changes=1,
         limits=event_limits(dimension=DIMENSION, embeds=False),
         batch=batch_limits(),
         cache_bytes=cache_bytes,

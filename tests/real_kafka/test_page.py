@@ -177,7 +177,13 @@ def test_searched_watched_and_handed_over(
         tab.wait("document.querySelector('.sentences dl').innerText.includes('since')")
         tab.wait("document.querySelectorAll('.timeline .bar.now').length === 6")
         assert tab.evaluate("document.querySelectorAll('.changes li').length") > 1
-        tab.picture(pictures / "page.png")
+        for one in (STAY, entity):
+            tab.evaluate(f"location.hash = '#/entity/{quote(one)}'")
+            tab.wait(f"document.querySelector('h1').textContent === {json.dumps(one)}")
+            live(tab)
+            tab.wait("document.querySelectorAll('.timeline .bar.now').length === 6")
+            if one == STAY:
+                tab.picture(pictures / "page.png")
         tab.click(".views button:last-child")  # the short view
         tab.wait("document.querySelector('.sentences').innerText.includes('stands for')")
         tab.click(".views button:first-child")
@@ -260,6 +266,7 @@ def test_hostile_texts_and_ids(
         tab.evaluate(f"location.hash = '#/entity/{quote(some[0].entity_id)}'")
         live(tab)
         tab.wait("document.querySelectorAll('.sentences li').length === 6")
+        tab.wait("document.querySelectorAll('.timeline .bar.now').length === 6")
         tab.picture(pictures / "page-phone.png")
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
         is_its_own(tab, worker)

@@ -1,0 +1,65 @@
+"""A page's history is read from the end of the output topic, so many messages at a time, to its beginning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tests.events.test_messages import BODY
+from tests.harness.broker import KafkaBroker
+from tests.harness.load import Sent, send
+from tests.harness.patience import TEST_SECONDS
+from worker.events.codecs.json import encode
+from worker.kafka.clients import KafkaClients
+from worker.page import history as module
+from worker.page.history import NoHistory, RecentHistory
+from worker.settings import Settings
+from worker.stream.surroundings import RealThreads
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
+
+
+@pytest.mark.asyncio
+async def test_it_goes_back_step_by_step(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOKED_AT", 10)
+    monkeypatch.setattr(module, "MOST_CHANGES", 3)
+    kafka.create_topic("page-history", 1)
+    sent: list[Sent] = []
+    sequences: list[int] = []
+    for at in range(35):
+        entity_id = "mine" if at % 2 or at > 28 else "other"
+        before = sequences[-1] if sequences and entity_id == "mine" else None
+        body = structs.replace(BODY, entity_id=entity_id, sequence=at, previous_sequence=before)
+        sequences += [at] if entity_id == "mine" else []
+        sent.append(Sent(entity_id.encode(), encode(body)))
+    send(kafka.bootstrap_servers, "page-history", [*sent, Sent(b"mine", None)])
+    clients = KafkaClients(Settings(bootstrap_servers=kafka.bootstrap_servers))
+    thread = RealThreads().in_order("history")
+    recent = RecentHistory(clients, "page-history", "nobody", thread)
+    found: list[Any] = []
+    before = None
+    looks = 0
+    while True:
+        told = await recent.read("mine", before)
+        assert told.looked_at <= 10
+        assert len(told.changes) <= 3
+        found = [*told.changes, *found]
+        looks += 1
+        if told.before is None:
+            break
+        assert before is None or told.before < before
+        before = told.before
+    assert [one.sequence for one in found] == [*sequences, None]
+    assert found[-1].tombstone
+    assert looks > 3
+    assert (await recent.read("nobody", None)).changes == []
+    assert (await recent.read("mine", 10**17)).changes == told_last(found)
+    with pytest.raises(NoHistory, match="there is no topic nowhere"):
+        await RecentHistory(clients, "nowhere", "nobody", thread).read("mine", None)
+
+
+def told_last(found: list[Any]) -> list[Any]:
+    """What the first look told."""
+    return found[-3:]
