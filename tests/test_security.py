@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,8 @@ def test_the_app_listens_on_localhost_unless_told_otherwise(app: CoverSummApp) -
 def test_the_app_has_the_workers_pages_and_no_others(app: CoverSummApp) -> None:
     app.web.init_server()
     routes = {resource.canonical for resource in app.web.web_app.router.resources()}
+    static = resources.files("worker.page").joinpath("static").iterdir()
+    routes -= {f"/page/{file.name}" for file in static}
     assert routes == {
         "/",
         "/healthz",
@@ -132,6 +135,12 @@ def test_the_app_has_the_workers_pages_and_no_others(app: CoverSummApp) -> None:
         "/status",
         "/entities",
         "/entities/{id}/summary",
+        "/page/status",
+        "/page/entities",
+        "/page/changes",
+        "/page/entities/{id}/summary",
+        "/page/entities/{id}/history",
+        "/page/entities/{id}/changes",
     }
     methods = {route.method for route in app.web.web_app.router.routes()}
     assert methods == {"GET", "HEAD"}

@@ -18,10 +18,11 @@ def asked(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ([], (DEFAULT_REVIEWS, DEFAULT_K, False, True)),
-        (["--json"], (DEFAULT_REVIEWS, DEFAULT_K, True, False)),
-        (["--reviews", "all"], (None, DEFAULT_K, False, False)),
-        (["--reviews", "7", "--k", "3", "--json"], (7, 3, True, False)),
+        ([], (DEFAULT_REVIEWS, DEFAULT_K, False, True, False)),
+        (["--json"], (DEFAULT_REVIEWS, DEFAULT_K, True, False, False)),
+        (["--reviews", "all"], (None, DEFAULT_K, False, False, False)),
+        (["--reviews", "7", "--k", "3", "--json"], (7, 3, True, False, False)),
+        (["--serve"], (DEFAULT_REVIEWS, DEFAULT_K, False, True, True)),
     ],
 )
 def test_options(run, asked, options, expected):

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -78,10 +78,11 @@ def play(reviews: int | None, k: int, as_json: bool, is_brief: bool = False, is_
         with display:
             play = Play(story, display, worker, stage.enter_context(Traffic(clients, settings, PARTITIONS)))
             play.wait_until_ready()
-            play.send_reviews(chosen, pace.BRIEF_SECONDS if is_brief else math.inf)
-            play.take_reviews_down()
-            if is_served:
-                play.serve()
+            with suppress(KeyboardInterrupt) if is_served else nullcontext():
+                play.send_reviews(chosen, pace.BRIEF_SECONDS if is_brief else math.inf)
+                play.take_reviews_down()
+                if is_served:
+                    play.serve()
             play.verify()
     display.close()
 
@@ -154,11 +155,10 @@ class Play:
     def serve(self) -> None:
         """The worker's page stays up until Ctrl-C."""
         self._story.phase = Phase.SERVING
-        with suppress(KeyboardInterrupt):
-            while True:
-                self._worker.check()
-                self._display.update()
-                time.sleep(_POLL_SECONDS)
+        while True:
+            self._worker.check()
+            self._display.update()
+            time.sleep(_POLL_SECONDS)
 
     def verify(self) -> None:
         """Stop the worker; every summary it has stored must equal brute force."""

@@ -98,7 +98,8 @@ def committed_starts(
                 if found.error.code() in PASSING:
                     raise unanswered(f"offsets of {topic}-{found.partition} are not told", found.error)
                 raise Crash(f"offsets of {topic}-{found.partition}: {found.error}")
-            low, end = consumer.get_watermark_offsets(found, timeout=OFFSETS_TIMEOUT_SECONDS)
+            bounds = watermarks(consumer, topic, found.partition, OFFSETS_TIMEOUT_SECONDS, clock)
+            low, end = bounds.start, bounds.stop
             committed = found.offset >= 0
             offset = found.offset if committed else low
             had = elsewhere.get(found.partition, range(low, end))
@@ -115,29 +116,42 @@ def committed_starts(
         consumer.close()
 
 
-def watermarks(consumer: Consumer, topic: str, partition: int, timeout_seconds: float) -> range:
+def watermarks(
+    consumer: Consumer, topic: str, partition: int, timeout_seconds: float, clock: Clock = time
+) -> range:
     """From the first offset of a partition that is known to be there to its end, for the consumer's isolation level.
 
     Waits where it has no leader yet: it was created or moved just now. Raises KafkaException where the broker does not tell.
     """
     asked = TopicPartition(topic, partition)
-    return range(*retry(lambda: consumer.get_watermark_offsets(asked, timeout=timeout_seconds), NOT_LED_YET))
+    return range(
+        *retry(lambda: consumer.get_watermark_offsets(asked, timeout=timeout_seconds), NOT_LED_YET, clock)
+    )
 
 
 def offsets_at(
-    consumer: Consumer, topic: str, partitions: Iterable[int], moment_ms: int, timeout_seconds: float
+    consumer: Consumer,
+    topic: str,
+    partitions: Iterable[int],
+    moment_ms: int,
+    timeout_seconds: float,
+    clock: Clock = time,
 ) -> dict[int, int]:
     """By partition the offset of the first record whose timestamp (ms since 1970) is at or past the moment, where there is one.
 
-    Raises KafkaException where the broker does not tell.
+    Waits as `watermarks` does. Raises KafkaException where the broker does not tell.
     """
     # A negative moment would ask the broker for something else: -1 is the end, -2 the start.
     asked = [TopicPartition(topic, partition, max(moment_ms, 0)) for partition in partitions]
-    answers = consumer.offsets_for_times(asked, timeout=timeout_seconds)
-    for answer in answers:
-        if answer.error is not None:
-            raise KafkaException(answer.error)
-    return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+
+    def ask() -> dict[int, int]:
+        answers = consumer.offsets_for_times(asked, timeout=timeout_seconds)
+        for answer in answers:
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+        return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+
+    return retry(ask, NOT_LED_YET, clock)
 
 
 def log_bounds(
@@ -164,13 +178,11 @@ def log_bounds(
     consumer = clients.standalone_consumer(group, "read_uncommitted")
     try:
         horizon_ms = int(clock.time() * 1000) - min(life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS)
-        horizons = offsets_at(consumer, topic, partitions, horizon_ms, BROKER_TIMEOUT_SECONDS)
+        horizons = offsets_at(consumer, topic, partitions, horizon_ms, BROKER_TIMEOUT_SECONDS, clock)
         bounds = {}
         for p in partitions:
-            start, end = consumer.get_watermark_offsets(
-                TopicPartition(topic, p), timeout=BROKER_TIMEOUT_SECONDS
-            )
-            bounds[p] = LogBounds(start, end, horizons.get(p, end))
+            found = watermarks(consumer, topic, p, BROKER_TIMEOUT_SECONDS, clock)
+            bounds[p] = LogBounds(found.start, found.stop, horizons.get(p, found.stop))
         return bounds
     finally:
         consumer.close()
