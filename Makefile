@@ -95,13 +95,7 @@ paper-quick: setup-dev ## The same with smaller streams, in minutes
 bench-worker: setup-dev ## The whole worker on a real Kafka beside AGAINST=COMMIT, ROUNDS=3: events/s, latency, restore, start; ONLY="PART ..." of it; needs Java and Maven
 	@$(BIN)/python -m tests.bench.worker --rounds $(or $(ROUNDS),3) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA))
 
-# sumy alone: all else of the extra is in .venv, as the tests need it.
-$(VENV)/.quality: $(VENV)/.dev
-	@echo "installing sumy ..."
-	@$(PIP) install --constraint requirements.lock --editable '.[quality]'
-	@touch $@
-
-quality: setup-dev $(VENV)/.quality ## What summaries are worth: ROUGE, ratings and aspects followed, changes saved; DATA=FOLDER has the data sets; recorded
+quality: setup-dev ## What summaries are worth: ROUGE, ratings and aspects followed, changes saved; DATA=FOLDER has the data sets; recorded
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.quality $(if $(DATA),--data $(DATA)) $(if $(SAMPLE),--sample)
 

@@ -227,7 +227,6 @@ def test_lsa_looks_at_the_strong_topics_alone():
 
 
 def test_rankings_are_those_of_sumy():
-    pytest.importorskip("sumy", reason="sumy comes with the extra `quality`")
     rng = np.random.default_rng(5)
     sentences = [[f"w{word}" for word in rng.zipf(1.6, rng.integers(1, 9)) % 60] for _ in range(50)]
     assert by_sumy.differing(sentences) == []

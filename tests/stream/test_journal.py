@@ -137,7 +137,15 @@ def test_a_rebalance_that_goes_before_a_decision_is_told_as_one(
     told()
     take(held, {0})
     ((line, facts),) = told()
-    assert line == "rebalanced in 1.00 s: had partitions 0-1, has 0 of 6"
+    assert (
+        line
+        == "rebalanced in 1.00 s: had partitions 0-1, has 0 of 6; the commit in doubt before it is decided"
+    )
+    assert facts["doubt"] == "no answer"
+    held.revoke()
+    take(held, {0})
+    ((line, facts),) = told()
+    assert line == "rebalanced in 0.00 s: had partitions 0, has 0 of 6"
     assert "doubt" not in facts
 
 

@@ -84,12 +84,14 @@ class Journal:
         self._since: float | None = clock.monotonic() if started is None else started
         self._had: Held | None = None  # nothing before the first assignment
         self._doubt: str | None = None
+        self._overtaken: str | None = None  # a doubt that a rebalance came upon
         self._happened: bool | None = None
         self._restored: tuple[int, int, float] | None = None
         self._committed: Mapping[int, int] = {}
 
     def left(self, had: Held) -> None:
         """A rebalance begins: the worker stops to process what it had."""
+        self._overtaken = self._doubt or self._overtaken
         self._since, self._had, self._doubt = self._clock.monotonic(), had, None
 
     def doubted(self, why: str, had: Held) -> None:
@@ -135,8 +137,11 @@ class Journal:
                 f"rebalanced in {seconds:.2f} s: had partitions {self._had}, has {has} of {self._partitions}"
             )
             facts |= {"had_partitions": self._had.processed, "had_standbys": self._had.standby}
+        if self._overtaken is not None:
+            line += "; the commit in doubt before it is decided"  # by the takeover's first step
+            facts["doubt"] = self._overtaken
         _tell(line + restored, **facts)
-        self._since = self._restored = self._doubt = None
+        self._since = self._restored = self._doubt = self._overtaken = None
 
     def ended(self, committed: Mapping[int, int]) -> None:
         """An assignment is over; by partition the next source offset that was not committed."""
