@@ -204,6 +204,7 @@ class Parts:
             "batch_linger_ms": 0,
             "batch_size": 10,
             "batch_bytes": 1000,
+            "batch_ms": 2000,
             **settings,
         }
         return SimpleNamespace(
@@ -212,6 +213,7 @@ class Parts:
             assignment=self.assignment,
             takeover=self.takeover,
             course=self.course,
+            delivery=SimpleNamespace(is_over_with=lambda batch: True),
         )
 
 
