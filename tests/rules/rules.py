@@ -190,6 +190,17 @@ RULES = (
         ("tests/stream/test_takeover.py",),
     ),
     Rule(
+        "a restore goes on until nothing more comes",
+        "worker/stream/takeover.py",
+        "while reader.restore({p: bounds[p].end for p in partitions}, on_progress) and not reader.stopped:",
+        "while reader.restore({p: bounds[p].end for p in partitions}, on_progress) and False:",
+        (
+            "tests/stream/test_takeover.py",
+            "tests/simulation/test_simulation.py::"
+            "test_a_restore_that_a_commit_of_the_next_owner_overtakes_ends_behind_it",
+        ),
+    ),
+    Rule(
         "takeover: what fails ends the process",
         "worker/stream/takeover.py",
         "                    return\n        except BaseException as cause:\n            self._die(cause)",

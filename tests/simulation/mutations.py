@@ -14,6 +14,7 @@ from unittest.mock import patch
 from tests.simulation.surroundings import Clients
 from worker.errors import InDoubt
 from worker.kafka import producer
+from worker.kafka.changelog import ChangelogReader
 from worker.kafka.clients import READ_TO_END
 from worker.kafka.producer import TransactionalProducer
 from worker.kafka.transaction import Transactions
@@ -167,6 +168,17 @@ def takeover_of_what_is_committed_by_then() -> AbstractContextManager[Any]:
         patch("tests.simulation.broker.Group.is_pending", lambda self, partitions: False),
         _isolation("read_uncommitted", {}, "read_committed"),
     )
+
+
+def restore_to_the_end_of_its_beginning() -> AbstractContextManager[Any]:
+    """A restore ends as soon as it has passed the end that it was given, wherever that is by then."""
+    restore = ChangelogReader.restore
+
+    def once(self: Any, goals: Any, on_progress: Any) -> int:
+        restore(self, goals, on_progress)
+        return 0
+
+    return patch.object(ChangelogReader, "restore", once)
 
 
 def failed_commits_passed_over() -> AbstractContextManager[Any]:
