@@ -653,6 +653,20 @@ RULES = (
         ("tests/processing/test_ahead.py",),
     ),
     Rule(
+        "a summary is told of no partition that is not taken over",
+        "worker/stream/takeover.py",
+        "            self._group.check()\n            for partition in starts:\n                processor.begin(partition)\n",
+        "            for partition in starts:\n                processor.begin(partition)\n            self._group.check()\n",
+        ("tests/stream/test_takeover.py",),
+    ),
+    Rule(
+        "a summary is not that of rows from before the takeover",
+        "worker/stream/summaries.py",
+        "if begun is None or begun is not self._summaries.begun(key.partition):",
+        "if self._summaries.begun(key.partition) is None:",
+        ("tests/stream/test_summaries.py",),
+    ),
+    Rule(
         "a summary that a commit overtook is not kept",
         "worker/processing/summaries.py",
         "return None if known is None or next_offset < known else self._keep(key)",

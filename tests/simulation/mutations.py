@@ -181,6 +181,15 @@ def restore_to_the_end_of_its_beginning() -> AbstractContextManager[Any]:
     return patch.object(ChangelogReader, "restore", once)
 
 
+def acknowledged_before_it_is_committed() -> AbstractContextManager[Any]:
+    """A rebalance waits for what is processed, not for its commit."""
+
+    async def at_once(self: Any, work: Any) -> None:
+        await work(True)
+
+    return patch.object(Commits, "then", at_once)
+
+
 def failed_commits_passed_over() -> AbstractContextManager[Any]:
     """After a failed commit the worker aborts and goes on with the next micro-batch."""
     commit = Commit.__call__
@@ -374,6 +383,7 @@ MUTATIONS: dict[str, Mutation] = {
         old_local_state_believed,
         garbage_not_noted,
         takeover_of_what_is_committed_by_then,
+        acknowledged_before_it_is_committed,
         failed_commits_passed_over,
         doubtful_commits_retried,
         doubts_not_decided,
@@ -401,6 +411,7 @@ FOCUS = {
     "old_local_state_believed": "absence",
     "takeover_of_what_is_committed_by_then": "zombie",
     "membership_read_live": "zombie",
+    "acknowledged_before_it_is_committed": "zombie",
     "what_waits_for_its_commit_told": "arm",
     "rows_on_their_way_not_seen": "arm",
     "sent_before_what_comes_before_it": "arm",

@@ -157,6 +157,7 @@ async def test_offsets_first_then_the_end_of_the_log_then_the_restore_then_the_s
         *(("bounds", [0]), ("restore", {0: 10}, {0: 10})),  # nothing more has come
     ]
     assert rig.stored() == ({b"row": b"restored"}, 9)
+    assert rig.processor.begun == [0]
     assert rig.processor.forgotten == [[0]]  # what was cached of it may be from before its restore
     assert rig.assignment.positions == {0: 5}
     assert rig.assignment.starts == {0: START}  # for the seek
@@ -197,6 +198,23 @@ async def test_a_restore_that_is_stopped_asks_brokers_for_nothing_more(rig: Rig)
     await rig.recovered({0})
     assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 0}, {0: 10})]
     assert rig.assignment.positions == {}
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_told_of_partitions_before_they_are_taken_over(rig: Rig) -> None:
+    """One that brokers cut short restores once more, or is given up for a rebalance; neither forgets what was told before."""
+    failures = [Unanswered("the first rows are not read")] * 2
+
+    def check() -> None:
+        assert rig.processor.begun == []
+        if failures:
+            raise failures.pop()
+
+    rig.group.check = check  # type: ignore[method-assign]
+    await rig.recovered({0, 1})
+    assert rig.deaths == []
+    assert failures == []
+    assert sorted(rig.processor.begun) == [0, 1]
 
 
 @pytest.mark.asyncio

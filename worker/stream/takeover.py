@@ -239,6 +239,8 @@ class Takeover:
             if any(processor.check_partition(partition) is not None for partition in starts):
                 self._group.agreed()
             self._group.check()
+            for partition in starts:
+                processor.begin(partition)
 
         await self._processor.run(check)
         self._ledger.begin(starts)
