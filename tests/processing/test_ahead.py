@@ -135,6 +135,7 @@ def test_whoever_asks_is_told_what_is_committed(monkeypatch, large, seed):
         if chance.random() < 0.1:  # a doubt: what is not committed is read again, or was by others
             driver.processor.forget([0])
             offset = driver.processor.check_partition(0)
+            driver.processor.begin(0)
             waiting = None
             check()
 

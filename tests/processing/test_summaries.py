@@ -125,7 +125,7 @@ def test_a_large_entity_out_of_memory_is_read_once(monkeypatch):
     driver = Driver()
     driver.run(many(0, 5))
     driver.restart()
-    driver.processor.check_partition(0)
+    driver.processor.begin(0)
     read = []
     monkeypatch.setattr(module, "read_summary", lambda *given: read.append(1) or read_summary(*given))
     assert driver.summary(0, "e") == driver.summary(0, "e")
