@@ -67,10 +67,11 @@ class RecentHistory:
                 end = bounds.stop if before is None else min(max(before, bounds.start), bounds.stop)
                 start = max(bounds.start, end - LOOKED_AT)
                 messages = (stored.record for stored in reader.read(partition, start, end))
-                found = [publication(record) for record in messages if record.key == key]
+                found = (publication(record) for record in messages if record.key == key)
+                one_more = [PublishedChange.of(step) for step in last_steps(found, MOST_CHANGES + 1)]
         except SurroundingsError as error:
             raise NoHistory(str(error)) from error
-        changes = [PublishedChange.of(step) for step in last_steps(found, MOST_CHANGES)]
-        if len(found) > MOST_CHANGES:
+        changes = one_more[-MOST_CHANGES:]
+        if len(one_more) > MOST_CHANGES:
             return History(changes, changes[0].offset, end - start)
         return History(changes, start if start > bounds.start else None, end - start)

@@ -5,7 +5,8 @@ a browser that reads slowly skips, and nothing grows.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -71,8 +72,9 @@ class Watchers:
     def __len__(self) -> int:
         return len(self._all)
 
-    def join(self, key: bytes | None) -> Watcher:
-        """One more. Raises TooManyWatchers."""
+    @contextmanager
+    def one_more(self, key: bytes | None) -> Iterator[Watcher]:
+        """It looks on until the end of the block. Raises TooManyWatchers."""
         if len(self._all) >= MOST_WATCHERS:
             raise TooManyWatchers
         watcher = Watcher(key)
@@ -80,12 +82,11 @@ class Watchers:
         self._look_on()
         if self._beating is None:
             self._beating = asyncio.get_running_loop().create_task(self._beat())
-        return watcher
-
-    def leave(self, watcher: Watcher) -> None:
-        """It looks on no longer."""
-        self._all.discard(watcher)
-        self._look_on()
+        try:
+            yield watcher
+        finally:
+            self._all.discard(watcher)
+            self._look_on()
 
     def close(self) -> None:
         """The worker stops."""
