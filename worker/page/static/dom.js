@@ -50,9 +50,16 @@ export function moment(text, withTime = true) {
   return withTime ? at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : at.toLocaleDateString([], { dateStyle: "medium" });
 }
 
-/** Events of a stream, opened again whenever it ends; `on` by name, and `state` of "live" or "waiting". Returns what closes it. */
+/**
+ * Events of a stream, opened again whenever it ends; `on` by name, and `state` of "live" or "waiting". Returns what closes it.
+ * While the page is hidden it is closed: a browser keeps six connections to a worker, and with six tabs a seventh would get none.
+ */
 export function follow(path, on) {
   let source, again;
+  const close = () => {
+    clearTimeout(again);
+    source?.close();
+  };
   const open = () => {
     source = new EventSource(path);
     for (const [name, take] of Object.entries(on)) {
@@ -61,13 +68,18 @@ export function follow(path, on) {
     source.addEventListener("hello", () => on.state("live"));
     source.onerror = () => {
       on.state("waiting");
-      source.close(); // a refusal ends it for good: ask again
+      close(); // a refusal ends it for good: ask again
       again = setTimeout(open, 1500);
     };
   };
-  open();
+  const look = () => {
+    close();
+    if (!document.hidden) open();
+  };
+  document.addEventListener("visibilitychange", look);
+  look();
   return () => {
-    clearTimeout(again);
-    source.close();
+    document.removeEventListener("visibilitychange", look);
+    close();
   };
 }

@@ -63,7 +63,7 @@ function tell(missing) {
   if (after !== null) words.push(`${number(searched)} looked at so far`);
   for (const one of missing) words.push(`partitions ${one.partitions.join(", ")} of ${one.url} are missing: ${one.why}`);
   told.textContent = words.join("; ");
-  more.textContent = "More";
+  more.textContent = "More entities";
   more.hidden = after === null;
 }
 

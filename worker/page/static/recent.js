@@ -6,7 +6,7 @@ const SHOWN = 30;
 
 /** Show it in the element; returns what ends it. */
 export function recent(shown) {
-  const state = el("span", { className: "state", textContent: "connecting" });
+  const state = el("span", { className: "state", role: "status", textContent: "connecting" });
   const count = el("span");
   const list = el("ol", { className: "changes" });
   const note = el("p", { className: "note", textContent: "Summaries that change at this worker from now on appear here." });
