@@ -93,7 +93,10 @@ def get(site: Site, *paths: str) -> list[tuple[int, Any, Any]]:
 
 
 def test_its_files_are_served_under_its_policy() -> None:
-    names = ["/", *(f"/page/{name}.js" for name in ("page", "dom", "list", "recent", "entity", "changes", "timeline"))]
+    names = [
+        "/",
+        *(f"/page/{name}.js" for name in ("page", "dom", "list", "recent", "entity", "changes", "timeline")),
+    ]
     answers = get(Site(), *names, "/page/page.css", "/page/icon.svg", "/page/page.html", "/page/../web.py")
     assert [status for status, _, _ in answers] == [200] * (len(names) + 2) + [404, 404]
     for _, headers, _ in answers[: len(names) + 2]:

@@ -301,7 +301,7 @@ def test_hostile_texts_and_ids(
         tab.picture(pictures / "page-phone.png")
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
         is_its_own(tab, worker)
-        # A browser keeps six connections to a worker: whoever opens more tabs sees all of them, because hidden ones follow nothing.
+        # A browser keeps six connections to a worker: of more tabs each is seen all the same, because hidden ones follow nothing.
         many = [browser.open(f"{url}#/entity/{quote(some[0].entity_id)}") for _ in range(8)]
         for each in (*many, many[0]):
             each.call("Page.bringToFront")

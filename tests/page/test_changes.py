@@ -1,0 +1,103 @@
+"""What the page makes of changes, by its own script in a real Chromium: each once, whichever way it came, and what they tell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestServer
+
+from tests.harness.browser import Browser, Tab
+from tests.page.test_routes import Site
+
+pytestmark = pytest.mark.chromium
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    """The page of a worker that has no stream of changes to tell of."""
+    loop, server = asyncio.new_event_loop(), TestServer(Site().application())
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(server.start_server(), loop).result(30)
+    with Browser(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser.open(str(server.make_url("/")))
+    asyncio.run_coroutine_threadsafe(server.close(), loop).result(30)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(30)
+
+
+def change(
+    sequence: int, added: dict[str, str], removed: tuple[str, ...] = (), **facts: Any
+) -> dict[str, Any]:
+    """As the history tells it."""
+    return {
+        "tombstone": False,
+        "sequence": sequence,
+        "occurred_at": f"2026-01-{sequence:02}T00:00:00Z",
+        "cause": {"type": "review.upserted", "review_id": f"r{sequence}"},
+        "added": list(added),
+        "removed": list(removed),
+        "added_texts": added,
+        "removed_texts": dict.fromkeys(removed),
+    } | facts
+
+
+TOMBSTONE = change(0, {}) | {"tombstone": True, "sequence": None, "cause": None, "occurred_at": None}
+
+
+def told(tab: Tab, expression: str, *values: Any) -> Any:
+    """What an expression of changes.js, `it`, comes to; the values are `a`, `b`, ..."""
+    names = ", ".join("abc"[: len(values)])
+    return tab.evaluate(
+        f"import('/page/changes.js').then((it) => (({names}) => {expression})(...{json.dumps(values)}))"
+    )
+
+
+def test_what_came_while_the_history_was_read_is_there_once(tab: Tab) -> None:
+    read = [change(1, {"a": "x"}), change(3, {"b": "y"})]
+    live = [change(number, {}) | {"isLive": True} for number in (2, 3, 4, 5)]
+    assert told(tab, "it.joined(a, b).map((one) => one.sequence)", read, live) == [1, 3, 4, 5]
+    assert told(tab, "it.joined(a, b).length", [*read, TOMBSTONE], [live[1]]) == 3
+    assert told(tab, "it.joined(a, b).map((one) => one.sequence)", [], live) == [2, 3, 4, 5]
+
+
+def test_a_live_change_has_the_texts_that_left(tab: Tab) -> None:
+    body = {
+        "sequence": 9,
+        "occurred_at": None,
+        "cause": {"type": "review.deleted", "review_id": "r"},
+        "sentences": [{"sentence_id": "new", "text": "come"}],
+        "added": ["new"],
+        "removed": ["shown", "earlier", "never seen"],
+    }
+    shown, changes = [{"sentence_id": "shown", "text": "of now"}], [change(1, {"earlier": "of then"})]
+    made = told(tab, "it.asChange(a, b, c)", body, shown, changes)
+    assert made["added_texts"] == {"new": "come"}
+    assert made["removed_texts"] == {"shown": "of now", "earlier": "of then", "never seen": None}
+    assert "sentences" not in made  # a page that stays open keeps what it shows
+
+
+def test_since_when_a_sentence_is_there(tab: Tab) -> None:
+    changes = [change(1, {"a": "x", "b": "y"}), change(2, {}, ("a",)), change(3, {"a": "x"}, ("b",))]
+    since = "Object.fromEntries([...it.cameWith(a)].map(([id, one]) => [id, one.sequence]))"
+    assert told(tab, since, changes) == {"a": 3}
+    assert told(tab, since, [*changes, TOMBSTONE]) == {}
+    assert told(tab, since, [*changes, TOMBSTONE, change(7, {"b": "y"})]) == {"b": 7}
+
+
+def test_a_date_is_that_of_the_review_or_none(tab: Tab) -> None:
+    mine = {"sentence_id": "r1#0", "review_id": "r1", "text": "x"}
+    own, by_other = change(1, {"r1#0": "x"}), change(5, {"r1#0": "x"})
+    date = own["occurred_at"]
+    assert told(tab, "it.dateOf(a, b)", mine, [own]) == date
+    assert told(tab, "it.dateOf(a, b)", mine, [own, change(2, {}, ("r1#0",)), by_other]) == date
+    assert told(tab, "it.dateOf(a, b)", mine, [by_other]) is None
+    assert told(tab, "it.dateOf(a, b)", mine | {"text": "edited since"}, [own]) is None
+    for other in ({"occurred_at": None}, {"cause": {"type": "review.deleted", "review_id": "r1"}}):
+        assert told(tab, "it.dateOf(a, b)", mine, [own | other]) is None
+    assert told(tab, "it.dateOf(a, b)", mine, [TOMBSTONE]) is None
