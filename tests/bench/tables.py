@@ -135,7 +135,19 @@ def queries_table() -> str:
     return "\n".join(lines) + (
         f"\n\nProcessor time of the worker for an event: {quiet:.0f} μs, and {asked:.0f} μs while it is asked. "
         f"An entity of 100,000 sentences out of memory: {first / 1000:.1f} s, and {again:.0f} ms when it is asked for again. "
-        f"Measured on {machine_of(record)}."
+        f"{_pages(record)}Measured on {machine_of(record)}."
+    )
+
+
+def _pages(record: dict[str, Any]) -> str:
+    """What open live pages cost, where that was measured."""
+    if "under_pages" not in record:
+        return ""
+    found = record["under_pages"]
+    low, high = found["throughput_ratio_95"]
+    return (
+        f"With {found['pages']} [live pages](../page.md) open in place of these clients it has "
+        f"{100 * found['throughput_ratio']:.1f} % of the throughput (95 %: {100 * low:.1f} to {100 * high:.1f}). "
     )
 
 

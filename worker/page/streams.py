@@ -31,7 +31,8 @@ async def stream(request: web.Request, frames: AsyncIterator[bytes]) -> web.Stre
     try:
         await response.write(HELLO)
         async for frame in frames:
-            await asyncio.wait_for(response.write(frame), SLOW_SECONDS)
+            async with asyncio.timeout(SLOW_SECONDS):
+                await response.write(frame)
     except (TimeoutError, ConnectionError):
         _drop(request)
     return response

@@ -50,7 +50,8 @@ class Watcher:
     async def next(self, seconds: float) -> bytes | None:
         """The next frame; empty where none came for so long, None where there will be no more."""
         try:
-            await asyncio.wait_for(self._news.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
         except TimeoutError:
             return b""
         self._news.clear()
