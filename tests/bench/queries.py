@@ -5,7 +5,7 @@
 One worker, embeddings in the events (384 numbers, base64), k = 20. Backlogs of the same size are worked off in turns, every
 second one while clients ask for 20 summaries a second, on time whether earlier ones were answered or not:
 
-    of hot entities      1,000 that the backlog is about
+    of hot entities      1,000 of 100 sentences that the backlog is about: with fewer an event costs ever more
     of large hot ones    10 of 3,000 sentences that it is about as well
     of cold entities     200 of 60 sentences that it is not about, and that are not in memory
     of nothing           /healthz, besides: what machine, web server and event loop take of an answer, whatever is asked for
@@ -50,7 +50,7 @@ from tests.harness.recovered import Commit
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
 
 HOT, LARGE, COLD = 1000, 10, 200
-LARGE_SENTENCES, COLD_SENTENCES, HUGE_SENTENCES = 3000, 60, 100_000
+HOT_SENTENCES, LARGE_SENTENCES, COLD_SENTENCES, HUGE_SENTENCES = 100, 3000, 60, 100_000
 A_SECOND = 20
 STATUS_EVERY_S = 10
 SHARES = {"hot": 0.6, "large": 0.1, "cold": 0.3}
@@ -77,7 +77,11 @@ class Reviews:
 
     def history(self) -> Iterator[Sent]:
         """What there is before anything is measured."""
-        for kind, count, sentences in (("large", LARGE, LARGE_SENTENCES), ("cold", COLD, COLD_SENTENCES)):
+        for kind, count, sentences in (
+            ("hot", HOT, HOT_SENTENCES),
+            ("large", LARGE, LARGE_SENTENCES),
+            ("cold", COLD, COLD_SENTENCES),
+        ):
             for number in range(count):
                 for _ in range(sentences // 10):
                     yield self.one(f"{kind}-{number}", 10)

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,39 @@ def worker_table() -> str:
         *_latency_lines(record),
     ]
     return "\n\n".join(["\n".join(lines), *_ratio_lines(record), f"Measured on {machine_of(record)}."])
+
+
+Measured = Mapping[str, Any]
+
+
+def contenders_table(
+    path: Path,
+    target: str,
+    about: Mapping[str, Callable[[Measured], str]],
+    titles: Mapping[str, str],
+    cell: Callable[[Measured], str],
+) -> str:
+    """What contenders did, a line a row of the record, a column each that was measured; says so when there is no record.
+
+    Args:
+        path: of the record.
+        target: of make, which measures it.
+        about: headings, and what the row has below them.
+        titles: of the contenders, by the names that rows have them under.
+        cell: what is told of one.
+    """
+    if not path.exists():
+        return f"Not recorded yet: `make {target}` does it."
+    record = json.loads(path.read_text(encoding="utf-8"))
+    names = [name for name in titles if any(name in row for row in record["rows"])]
+    lines = [
+        f"| {' | '.join((*about, *(titles[name] for name in names)))} |",
+        "|---" * (len(about) + len(names)) + "|",
+    ]
+    for row in record["rows"]:
+        cells = (cell(row[name]) if name in row else "-" for name in names)
+        lines.append(f"| {' | '.join((*(told(row) for told in about.values()), *cells))} |")
+    return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}, by `{record['command']}`."
 
 
 LOADS = {
