@@ -10,17 +10,26 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestServer
+from msgspec import structs
 
+from tests.events.test_messages import BODY
 from tests.harness.browser import Browser, Tab
 from tests.page.test_routes import Site
+from worker.events import Message
+from worker.events.codecs.json import encode
 
 pytestmark = pytest.mark.chromium
 
 
 @pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    """The page of a worker that has no stream of changes to tell of."""
-    loop, server = asyncio.new_event_loop(), TestServer(Site().application())
+def site() -> Site:
+    return Site()
+
+
+@pytest.fixture(scope="module")
+def tab(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    """The page of a worker."""
+    loop, server = asyncio.new_event_loop(), TestServer(site.application())
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     asyncio.run_coroutine_threadsafe(server.start_server(), loop).result(30)
@@ -101,3 +110,39 @@ def test_a_date_is_that_of_the_review_or_none(tab: Tab) -> None:
     for other in ({"occurred_at": None}, {"cause": {"type": "review.deleted", "review_id": "r1"}}):
         assert told(tab, "it.dateOf(a, b)", mine, [own | other]) is None
     assert told(tab, "it.dateOf(a, b)", mine, [TOMBSTONE]) is None
+
+
+def test_an_entity_that_changes_all_the_time_does_not_keep_the_worker_reading(site: Site, tab: Tab) -> None:
+    """More changes than are told of one by one: the summary follows, its history is read again now and then."""
+    tab.evaluate("location.hash = '#/entity/x'")
+    tab.wait("document.querySelector('.state')?.textContent === 'live'")
+    tab.evaluate(
+        "window.skips = 0; const source = new EventSource('/page/entities/x/changes'); "
+        "source.addEventListener('skipped', () => window.skips += 1)"
+    )
+    text, number = "", 0
+    while tab.evaluate("window.skips") < 4:
+        for _ in range(20):
+            number += 1
+            sentence = structs.replace(BODY.sentences[0], text=f"number {number}")
+            body = structs.replace(BODY, sequence=1000 + number, sentences=[sentence])
+            site.feed.committed([Message("out", 0, b"x", encode(body), [])])
+        text = f"number {number}"
+    tab.wait(f"document.querySelector('.sentences p')?.textContent === {json.dumps(text)}")
+    assert len(site.history.asked) == 1
+    assert site.state.asked.count("x") <= 2
+    assert tab.complaints == []
+
+
+def test_who_may_not_look_on_is_told_why(tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.page.routes.MOST_WATCHERS", 0)
+    monkeypatch.setattr("worker.page.watchers.MOST_WATCHERS", 0)
+    for path in ("#/entity/y", "#/"):
+        tab.evaluate(f"location.hash = '{path}'")
+        tab.wait(
+            "document.querySelector('.state').textContent.endsWith(': 0 pages look on already: close one')"
+        )
+    monkeypatch.undo()
+    tab.wait("document.querySelector('.state').textContent === 'live'")
+    tab.evaluate("location.hash = '#/entity/x'")
+    tab.wait("document.querySelector('.state').textContent === 'live'")

@@ -6,11 +6,11 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, cast
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
@@ -222,6 +222,25 @@ def test_changes_of_another_workers_entity_are_passed_on_until_it_is_handed_over
             assert await answer.content.readuntil(b"\n\n") == b'event: change\ndata: {"n":1}\n\n'
             second.state.owner = (False, None)
             assert (await answer.content.read()).strip(b":\n") == b""
+
+    served(ask, first, second)
+
+
+def test_many_passed_on_streams_leave_room_for_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than connections that a client keeps by default."""
+    monkeypatch.setattr(streams, "QUIET_SECONDS", 0.5)
+    first, second = Site(), Site()
+    second.state.summaries = {"there": VIEW}
+
+    async def ask(client: TestClient[Any, Any], other: TestServer) -> None:
+        first.state.owner = (False, str(other.make_url("/")))
+        url = client.make_url("/page/entities/there/")
+        async with AsyncExitStack() as all_of_them, ClientSession(connector=TCPConnector(limit=0)) as session:
+            for _ in range(120):
+                answer = await all_of_them.enter_async_context(session.get(url / "changes"))
+                assert answer.status == 200
+            async with session.get(url / "summary") as answer:
+                assert answer.status == 200
 
     served(ask, first, second)
 

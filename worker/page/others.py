@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, web
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
 from yarl import URL
 
 ANSWER_SECONDS: Final = 25.0
@@ -69,7 +69,8 @@ class Others:
 
     def _get(self, url: str, timeout: ClientTimeout) -> Any:
         if self._session is None:
-            self._session = ClientSession()
+            # As many as pages look on: streams would else keep all connections, and questions wait for ever.
+            self._session = ClientSession(connector=TCPConnector(limit=0))
         return self._session.get(URL(url, encoded=True), timeout=timeout, allow_redirects=False)
 
 

@@ -1,4 +1,4 @@
-"""Who looks on, and what they are told: twice a second, the same bytes for all who watch the same.
+"""Who looks on, and what they are told: twice a second at most, the same bytes for all who watch the same.
 
 A watcher has room for one frame. Who has not taken the last one when the next comes loses it, and is told so with the one after:
 a browser that reads slowly skips, and nothing grows.
@@ -17,6 +17,8 @@ from worker.stream.feed import ChangeFeed
 
 MOST_WATCHERS: Final = 200
 BEAT_SECONDS: Final = 0.5
+FRAMES_A_SECOND: Final = 100
+"""To all together, so that what they cost does not grow with their number: a hundred are told once a second."""
 SHOWN_CHARACTERS: Final = 240
 """Of a sentence in the list of what changed lately."""
 SKIPPED: Final = b"event: skipped\ndata: {}\n\n"
@@ -101,7 +103,7 @@ class Watchers:
     async def _beat(self) -> None:
         try:
             while self._all:
-                await asyncio.sleep(BEAT_SECONDS)
+                await asyncio.sleep(max(BEAT_SECONDS, len(self._all) / FRAMES_A_SECOND))
                 self._tell()
         finally:
             self._beating = None

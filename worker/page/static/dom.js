@@ -1,5 +1,6 @@
 // Elements, answers and dates. What people wrote goes in as text and nothing else: no markup is ever parsed.
 
+const AGAIN_MS = 1500;
 const SVG = "http://www.w3.org/2000/svg";
 
 /** An element; `properties` are set as they are, children are elements or texts. */
@@ -50,12 +51,33 @@ export function moment(text, withTime = true) {
   return withTime ? at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : at.toLocaleDateString([], { dateStyle: "medium" });
 }
 
+/** Why there is no stream of events at this address, in the worker's words; empty where there is one after all. */
+async function whyNot(path) {
+  const question = new AbortController();
+  try {
+    const answer = await fetch(path, { signal: question.signal });
+    return answer.ok ? "" : (await answer.json()).error ?? `status ${answer.status}`;
+  } catch {
+    return "the worker does not answer";
+  } finally {
+    question.abort();
+  }
+}
+
+/** How a stream is, in words, in the element that says so. */
+export function tellState(element, name, why = "") {
+  element.className = `state ${name}`;
+  element.textContent = name === "live" ? "live" : `no connection, trying again${why && `: ${why}`}`;
+}
+
 /**
- * Events of a stream, opened again whenever it ends; `on` by name, and `state` of "live" or "waiting". Returns what closes it.
+ * Events of a stream, opened again whenever it ends; `on` by name, and `state` of "live" or "waiting", then once more with why.
+ * Returns what closes it.
  * While the page is hidden it is closed: a browser keeps six connections to a worker, and with six tabs a seventh would get none.
  */
 export function follow(path, on) {
   let source, again;
+  let isOver = false;
   const close = () => {
     clearTimeout(again);
     source?.close();
@@ -66,10 +88,13 @@ export function follow(path, on) {
       if (name !== "state") source.addEventListener(name, (event) => take(JSON.parse(event.data)));
     }
     source.addEventListener("hello", () => on.state("live"));
-    source.onerror = () => {
+    source.onerror = async () => {
+      const ended = source;
       on.state("waiting");
       close(); // a refusal ends it for good: ask again
-      again = setTimeout(open, 1500);
+      again = setTimeout(open, AGAIN_MS);
+      const why = await whyNot(path);
+      if (why && source === ended && !isOver) on.state("waiting", why);
     };
   };
   const look = () => {
@@ -79,6 +104,7 @@ export function follow(path, on) {
   document.addEventListener("visibilitychange", look);
   look();
   return () => {
+    isOver = true;
     document.removeEventListener("visibilitychange", look);
     close();
   };

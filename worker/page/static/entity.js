@@ -1,11 +1,12 @@
 // One entity: its summary or short view, how it came about, and each change as it happens.
 
 import { areTooMany, asChange, asTombstone, cameWith, dateOf, joined } from "./changes.js";
-import { ask, el, follow, foreign, many, moment, number, ofEntity } from "./dom.js";
+import { ask, el, follow, foreign, many, moment, number, ofEntity, tellState } from "./dom.js";
 import { timeline } from "./timeline.js";
 
 const CHANGES_SHOWN = 50;
 const SHORT_EVERY_MS = 5000; // a short view reads all of the entity, so it is asked for now and then
+const HISTORY_EVERY_MS = 10000; // a history reads thousands of messages
 
 /** Show it in the element; returns what ends it. */
 export function entity(id, shown) {
@@ -23,6 +24,7 @@ class Entity {
     this.before = null;
     this.isOver = false;
     this.taken = 0; // changes that came live
+    this.isKnown = false; // how it came about
     this.isAsking = false; // for the summary
     this.fresh = new Set();
     this.state = el("span", { className: "state", role: "status", textContent: "connecting" });
@@ -43,9 +45,9 @@ class Entity {
       el("h2", { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
     this.choose("set");
     this.close = follow(ofEntity(id, "changes"), {
-      state: (name) => this.setState(name),
+      state: (name, why) => this.setState(name, why),
       hello: () => this.load(),
-      skipped: () => this.load(),
+      skipped: () => this.loadHistoryLater(HISTORY_EVERY_MS), // the last changes come with it, the summary among them
       change: (body) => this.take(body),
     });
   }
@@ -53,13 +55,13 @@ class Entity {
   end() {
     this.isOver = true;
     clearTimeout(this.again);
+    clearTimeout(this.later);
     this.close();
   }
 
-  setState(name) {
-    this.state.className = `state ${name}`;
-    this.state.textContent = name === "live" ? "live" : "no connection, trying again";
-    if (name === "waiting" && !this.isAsking) this.loadSummary(); // it says why
+  setState(name, why) {
+    tellState(this.state, name, why);
+    if (name === "waiting" && !why && !this.isAsking) this.loadSummary(); // it may be had, or says why not
   }
 
   choose(view) {
@@ -69,9 +71,18 @@ class Entity {
     this.draw();
   }
 
-  async load() {
-    await Promise.all([this.loadSummary(), this.loadHistory(null)]);
+  load() {
+    this.loadSummary();
+    if (this.isKnown) this.loadHistoryLater(Math.random() * HISTORY_EVERY_MS); // so may all who looked on at a worker that is back
+    else this.loadHistory(null);
     if (this.view === "short") this.loadShort();
+  }
+
+  loadHistoryLater(ms) {
+    this.later ??= setTimeout(() => {
+      this.later = undefined;
+      this.loadHistory(null);
+    }, ms);
   }
 
   async loadSummary() {
@@ -113,6 +124,7 @@ class Entity {
       if (this.isOver) return;
       this.changes = before === null ? joined(found.changes, this.changes) : [...found.changes, ...this.changes];
       this.before = found.before;
+      this.isKnown = true;
       this.note.textContent = this.changes.length ? "" : `no change of it among the last ${number(found.looked_at)} that were published in its partition`;
     } catch (error) {
       if (this.isOver) return;
@@ -138,7 +150,7 @@ class Entity {
         this.summary = body;
         this.setProblem("");
       }
-      if (areTooMany(this.changes)) this.loadHistory(null);
+      if (areTooMany(this.changes)) this.loadHistoryLater(HISTORY_EVERY_MS);
     }
     if (this.view === "short") this.again ??= setTimeout(() => this.loadShort(), SHORT_EVERY_MS);
     this.draw();

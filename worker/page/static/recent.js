@@ -1,6 +1,6 @@
 // What changes at this worker, as it happens.
 
-import { el, follow, foreign, many, number } from "./dom.js";
+import { el, follow, foreign, many, number, tellState } from "./dom.js";
 
 const SHOWN = 30;
 
@@ -13,10 +13,7 @@ export function recent(shown) {
   shown.replaceChildren(el("h1", { textContent: "Changing now" }), el("p", { className: "facts" }, state, count), note, list);
   let total = 0;
   return follow("/page/changes", {
-    state: (name) => {
-      state.className = `state ${name}`;
-      state.textContent = name === "live" ? "live" : "no connection, trying again";
-    },
+    state: (name, why) => tellState(state, name, why),
     changes: (news) => {
       total += news.count;
       note.hidden = true;
