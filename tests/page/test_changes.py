@@ -17,6 +17,7 @@ from tests.harness.browser import Browser, Tab
 from tests.page.test_routes import Site
 from worker.events import Message
 from worker.events.codecs.json import encode
+from worker.state.listing import Page
 
 pytestmark = pytest.mark.chromium
 
@@ -131,6 +132,31 @@ def test_an_entity_that_changes_all_the_time_does_not_keep_the_worker_reading(si
     tab.wait(f"document.querySelector('.sentences p')?.textContent === {json.dumps(text)}")
     assert len(site.history.asked) == 1
     assert site.state.asked.count("x") <= 2
+    assert tab.complaints == []
+
+
+def test_a_page_that_is_open_before_there_is_anything_shows_what_comes(site: Site, tab: Tab) -> None:
+    """As that of a demo, or of a worker that is not ready yet."""
+    ids = "[...document.querySelectorAll('#found a')].map((one) => one.dataset.id).join()"
+    entities = site.state.entities
+
+    async def none(*_: Any) -> Page:
+        return Page([], None, 0)
+
+    site.state.entities, site.state.is_ready = none, False
+    tab.evaluate("location.hash = '#/'")
+    tab.type("#contains", "")
+    tab.evaluate("document.querySelector('#search').requestSubmit()")
+    tab.wait("document.querySelector('#told').textContent === 'because'")
+    site.state.is_ready = True
+    tab.wait("document.querySelector('#told').textContent === 'no entity'")  # asked again
+    site.feed.committed(
+        [Message("out", 0, name.encode(), encode(BODY), []) for name in ("new", "newer", "new")]
+    )
+    tab.wait(f"{ids} === 'new,newer'")
+    assert tab.text("#told") == ""
+    assert tab.evaluate("document.querySelector('#more').hidden")
+    site.state.entities = entities
     assert tab.complaints == []
 
 

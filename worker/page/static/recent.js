@@ -1,6 +1,7 @@
 // What changes at this worker, as it happens.
 
 import { el, follow, foreign, many, number, tellState } from "./dom.js";
+import { changed } from "./list.js";
 
 const SHOWN = 30;
 
@@ -18,6 +19,7 @@ export function recent(shown) {
       total += news.count;
       note.hidden = true;
       count.textContent = many(total, "change");
+      news.changes.forEach(changed);
       list.prepend(...news.changes.map(line).reverse());
       while (list.children.length > SHOWN) list.lastChild.remove();
     },
