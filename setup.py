@@ -1,9 +1,10 @@
 """What of the package is compiled; everything else about the build is in pyproject.toml.
 
 - Each C file in `worker/` is an extension of that name. It is optional: where it cannot be compiled the installation succeeds
-  without it, and the module beside it that would import it does without.
-- With COMPILE_WORKER=1 a wheel has the modules of `[tool.compiled]` in pyproject.toml compiled by mypyc, and their sources
-  beside them, for tracebacks. Then a compiler is needed, and nothing is optional. An editable installation never has them.
+  without it, and whatever would import it does without.
+- COMPILE_WORKER=1: a wheel has the modules of `[tool.compiled]` in pyproject.toml compiled by mypyc, and their sources beside
+  them, for tracebacks. A compiler is needed then, and nothing is optional. An editable installation never has them.
+- COMPILE_WORKER=0: nothing is compiled, and a wheel is for any Python and processor.
 """
 
 import os
@@ -14,7 +15,8 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 ROOT = Path(__file__).parent
-COMPILE = os.environ.get("COMPILE_WORKER") == "1"
+ASKED = os.environ.get("COMPILE_WORKER")
+COMPILE = ASKED == "1"
 BUILD = "build/mypyc"  # of its own, or what is compiled would be found by a later build without
 NEEDED = (
     "ast_serialize",
@@ -38,6 +40,8 @@ def locked() -> list[str]:
 
 def extensions() -> list[Extension]:
     """By hand, and by mypyc. Debug information would hold the paths of this build."""
+    if ASKED == "0":
+        return []
     found = [
         Extension(
             ".".join(path.with_suffix("").parts),
