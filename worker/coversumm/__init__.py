@@ -9,6 +9,7 @@ reservoir     the sentences near the last refill's centroid, identical vectors a
 knn           the k nearest in the reservoir
 certificate   when the nearest in the reservoir are proved to be the nearest of all
 gap           when nothing can have changed since the last evaluation
+kernel        the inner loops of a step, compiled where there was a C compiler, else in NumPy
 index         what a refill asks: flat, sgtree, graphgrove
 fixed_point   embeddings as int16, and the bound below which float64 computes keys exactly
 points        what goes in: batches of sentences, steps

@@ -21,15 +21,12 @@ class Gap:
     kth_distance: float  # an upper bound of d_k then
     limit: float  # a lower bound of the distance of every sentence that is not in the ranking
 
-    def narrow(self, vectors: NDArray[np.float64], squared_norms: list[float], error: float) -> None:
-        """Take note of sentences added since, (m, D) with their |x|^2."""
-        products = (2.0 * (vectors @ self.centroid)).tolist()
-        nearest = min(map(float.__sub__, squared_norms, products)) + self.centroid_squared
-        self.limit = min(self.limit, certificate.lower(nearest, error))
+    def narrow(self, facts: list[tuple[float, float, float]], error: float) -> None:
+        """Take note of sentences added since, of each `(|x|^2, anything, x.centroid)`."""
+        nearest = min([squared_norm - 2.0 * product for squared_norm, _, product in facts])
+        self.limit = min(self.limit, certificate.lower(nearest + self.centroid_squared, error))
 
-    def proves(self, n: int, total: NDArray[np.float64], error: float) -> bool:
-        """Whether the set at the centroid total/n is still the one last evaluated."""
-        way = total / n
-        way -= self.centroid
-        drift = certificate.upper(float(way @ way), error)
+    def proves(self, squared_way: float, error: float) -> bool:
+        """Whether the set is still the one last evaluated, the centroid having moved by the root of `squared_way`."""
+        drift = certificate.upper(squared_way, error)
         return 2.0 * drift < (self.limit - self.kth_distance) * certificate.ROOTS

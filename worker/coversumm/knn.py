@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.coversumm import kernel
 from worker.coversumm.reservoir import Reservoir
 
 
@@ -24,13 +25,10 @@ class Neighbors(NamedTuple):
 
 def knn(reservoir: Reservoir, n: int, total: NDArray[np.float64], k: int, distinct: bool) -> Neighbors:
     """The k nearest to total/n in the reservoir, or all if there are fewer."""
-    keys = reservoir.keys(n, total)
-    order = keys.argsort()
-    head = order[: k + 1]
-    rows, values = head.tolist(), keys[head].tolist()
+    rows, values = kernel.nearest(reservoir.vectors, reservoir.squared_norms, n, total, k + 1)
     lowest_ids = reservoir.lowest_ids
     if len(set(values)) < len(values):
-        return _knn_of_equals(reservoir, keys, order, k, distinct)
+        return _knn_of_equals(reservoir, reservoir.keys(n, total), k, distinct)
     if distinct or reservoir.live == len(reservoir):  # neither equal keys nor copies: most often
         top = rows[:k]
         next_key = values[k] if len(values) > k else np.inf
@@ -45,10 +43,9 @@ def knn(reservoir: Reservoir, n: int, total: NDArray[np.float64], k: int, distin
     return Neighbors(ids, owners, chosen, values[after] if after < len(values) else np.inf)
 
 
-def _knn_of_equals(
-    reservoir: Reservoir, keys: NDArray[np.float64], order: NDArray[np.int64], k: int, distinct: bool
-) -> Neighbors:
+def _knn_of_equals(reservoir: Reservoir, keys: NDArray[np.float64], k: int, distinct: bool) -> Neighbors:
     """The same where keys are equal: all rows up to the k-th key are looked at, ties and all."""
+    order = keys.argsort()
     weights = [1] * len(order) if distinct else reservoir.counts
     rows, values = order.tolist(), keys[order].tolist()
     held, end = 0, 0

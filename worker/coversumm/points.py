@@ -10,7 +10,8 @@ from worker.coversumm.errors import VectorError
 
 
 class Points(NamedTuple):
-    """A batch of sentences: ids in UTF-8 (ties go by their bytes; unique among the live ones), vectors (m, D) int16.
+    """A batch of sentences: ids in UTF-8 (ties go by their bytes; unique among the live ones), vectors (m, D) int16,
+    one after the other in memory.
 
     >>> Points([b"r1#0", b"r1#1"], np.array([[1, 2], [3, 4]], np.int16)).vectors.shape
     (2, 2)
@@ -42,4 +43,8 @@ def check(points: Points, dimension: int) -> None:
     if vectors.shape != (len(ids), dimension) or vectors.dtype != np.int16:
         raise VectorError(
             f"vectors must be int16 ({len(ids)}, {dimension}), not {vectors.dtype} {vectors.shape}: quantize them first"
+        )
+    if not vectors.flags.c_contiguous:
+        raise VectorError(
+            "vectors must lie in memory one after the other: numpy.ascontiguousarray brings them there"
         )

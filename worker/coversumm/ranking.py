@@ -2,25 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from itertools import islice
-from typing import NamedTuple
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-MICRO = 10**6
+from worker.coversumm import kernel
+from worker.coversumm.kernel import MICRO, Measured
 
 
-class Measured(NamedTuple):
-    """What distances are computed from."""
-
-    keys: Sequence[float]
-    n: int
-    total: NDArray[np.float64]  # S
-    centroid_squared: float  # |S/n|^2, summed in whatever order
-
-
-def measured(keys: Sequence[float], n: int, total: NDArray[np.float64]) -> Measured:
+def measured(keys: list[float], n: int, total: NDArray[np.float64]) -> Measured:
     """With |S/n|^2 computed."""
     return Measured(keys, n, total, float(total @ total) / (n * n) if n else 0.0)
 
@@ -41,7 +32,7 @@ class Ranking:
         ids: tuple[bytes, ...],
         support: tuple[int, ...],
         n: int,
-        keys: Sequence[float],
+        keys: list[float],
         total: NDArray[np.float64],
         scale: int,
         centroid_squared: float | None = None,
@@ -88,39 +79,24 @@ def measure(rankings: Sequence[Ranking]) -> list[tuple[float, ...]]:
     return [ranking.distances() for ranking in rankings]
 
 
-def distances(keys: Sequence[float], n: int, total: NDArray[np.float64], scale: int) -> tuple[float, ...]:
+def distances(keys: list[float], n: int, total: NDArray[np.float64], scale: int) -> tuple[float, ...]:
     """The distances from total/n of the sentences of these keys, which ascend."""
     return _distances([measured(keys, n, total)], scale)[0]
 
 
 def _distances(centroids: Sequence[Measured], scale: int) -> list[tuple[float, ...]]:
-    """sqrt((n*key + |S|^2) / (n^2 * scale^2)) for each key, rounded to six decimals, halves up: exactly, in integers.
-
-    Keys ascend. Float64 decides where it can: with m = max|key|/n + |S|^2/n^2 the computed square is off by less than
-    (D+8) * 2^-52 * m (compare `certificate`). Where that moves the root by less than 5e-4 of the sixth decimal, and the root
-    is farther than 1e-3 of it from a half, the integers would round the same way.
-    """
-    unit, facts = MICRO / scale, []
-    for keys, n, total, centroid_squared in centroids:
-        largest = max(abs(keys[0]), abs(keys[-1])) / n if keys else 0.0
-        error = (total.size + 8) * 2.0**-52 * (largest + centroid_squared)
-        facts.append((n, centroid_squared, (1e3 * unit * error) ** 2))
-    lengths = [len(one.keys) for one in centroids]
-    n_, centroids_squared, safe = np.array(facts).reshape(-1, 3).repeat(lengths, axis=0).T
-    squared = np.array([key for one in centroids for key in one.keys]) / n_ + centroids_squared
-    micros = np.sqrt(np.maximum(squared, 0.0)) * unit
-    nearest = np.floor(micros + 0.5)
-    unsure = (squared <= safe) | (np.abs(micros - nearest) > 0.499) | (nearest > 10**11)
-    rounded = (nearest / MICRO).tolist()
-    ends = np.cumsum(lengths)
-    for at in np.flatnonzero(unsure).tolist():
-        owner = int(ends.searchsorted(at, side="right"))
-        keys, n, total, _ = centroids[owner]
-        key = int(keys[at - int(ends[owner])])  # from the end of its own
-        total_squared = sum(int(s) ** 2 for s in total.tolist())
-        rounded[at] = _micros(n * key + total_squared, (n * scale) ** 2) / MICRO
-    numbers = iter(rounded)
-    return [tuple(islice(numbers, length)) for length in lengths]
+    """sqrt((n*key + |S|^2) / (n^2 * scale^2)) for each key, rounded to six decimals, halves up: exactly, in integers where
+    float64 does not decide."""
+    found = []
+    for one, numbers in zip(centroids, kernel.distances(centroids, scale), strict=True):
+        if None in numbers:
+            total_squared = sum(int(s) ** 2 for s in one.total.tolist())
+            for at, number in enumerate(numbers):
+                if number is None:
+                    numerator = one.n * int(one.keys[at]) + total_squared
+                    numbers[at] = _micros(numerator, (one.n * scale) ** 2) / MICRO
+        found.append(tuple(cast(list[float], numbers)))
+    return found
 
 
 def _micros(numerator: int, denominator: int) -> int:

@@ -4,12 +4,10 @@ The cheapest proof first: the gap certificate costs O(D), the reservoir certific
 where both fail is the index asked.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.coversumm import certificate
+from worker.coversumm import certificate, kernel
 from worker.coversumm.gap import Gap
 from worker.coversumm.knn import Neighbors
 from worker.coversumm.points import Points, Step, check
@@ -22,23 +20,23 @@ def apply_step(state: EntityState, step: Step) -> Ranking | None:
     removed, added = step
     check(removed, state.dimension)
     check(added, state.dimension)
-    x = added.vectors.astype(np.float64)
-    squared_norms = [float(x[0] @ x[0])] if len(x) == 1 else np.einsum("ij,ij->i", x, x).tolist()
+    facts = _facts(state, added.vectors) if added.ids else []
     n = state.n - len(removed.ids) + len(added.ids)
-    if squared_norms:
-        state.admit(n, max(squared_norms))
+    if facts:
+        state.admit(n, max(facts)[0])
     state.index.update(removed, added)
     state.n = n
     state.counters.steps += 1
     state.since_refill += 1
     if removed.ids:
         _remove(state, removed)
-    if squared_norms:
-        _add(state, added, x, squared_norms)
-    if _unchanged(state):
+    if facts:
+        _add(state, added, facts)
+    squared_total, squared_way = kernel.drift(state.total, n, _centroid(state))
+    if _unchanged(state, squared_way):
         state.counters.proved_gap += 1
         return None
-    centroid_squared = state.centroid_squared()
+    centroid_squared = squared_total / (n * n) if n else 0.0
     neighbors = state.knn()
     if neighbors is not None and state.proves(neighbors, centroid_squared):
         state.counters.proved_reservoir += 1
@@ -50,11 +48,21 @@ def apply_step(state: EntityState, step: Step) -> Ranking | None:
     return ranking
 
 
+def _facts(state: EntityState, vectors: NDArray[np.int16]) -> list[tuple[float, float, float]]:
+    """Of each sentence x to be added `(|x|^2, x.S0, x.centroid)`: S0 is the anchor's, the centroid the gap's."""
+    return kernel.products(vectors, state.reservoir.anchor_total, _centroid(state))
+
+
+def _centroid(state: EntityState) -> NDArray[np.float64] | None:
+    """Of the last evaluation, where the gap certificate may hold."""
+    return None if state.gap is None else state.gap.centroid
+
+
 def _remove(state: EntityState, removed: Points) -> None:
     """Subtract from the sum, and from the reservoir what is inside; a member removed forces an evaluation."""
     reservoir = state.reservoir
+    kernel.add(state.total, removed.vectors, -1.0)
     for id_, vector in zip(removed.ids, removed.vectors, strict=True):
-        state.total -= vector
         row = reservoir.row_of.get(vector.tobytes())
         if row is not None:
             reservoir.remove(row, id_)
@@ -64,48 +72,23 @@ def _remove(state: EntityState, removed: Points) -> None:
         state.gap = None
 
 
-def _add(state: EntityState, added: Points, x: NDArray[np.float64], squared_norms: list[float]) -> None:
+def _add(state: EntityState, added: Points, facts: list[tuple[float, float, float]]) -> None:
     """Add to the sum, to the reservoir what is inside (Algorithm 1, line 20), and narrow the gap."""
-    if len(squared_norms) == 1:
-        _add_one(state, added, x[0], squared_norms[0])
-    else:
-        _add_many(state, added, x, squared_norms)
+    reservoir = state.reservoir
+    kernel.add(state.total, added.vectors, 1.0)
+    n, radius_key = reservoir.anchor_n, reservoir.radius_key
+    for id_, vector, (squared_norm, product, _) in zip(added.ids, added.vectors, facts, strict=True):
+        if radius_key is None or n * squared_norm - 2.0 * product < radius_key:
+            reservoir.insert(vector, squared_norm, id_)
     if state.gap is not None:
-        state.gap.narrow(x, squared_norms, 4 * state.slack)
+        state.gap.narrow(facts, 4 * state.slack)
 
 
-def _add_one(state: EntityState, added: Points, x: NDArray[np.float64], squared_norm: float) -> None:
-    reservoir = state.reservoir
-    state.total += x
-    if reservoir.radius_key is not None:
-        key = reservoir.anchor_n * squared_norm - 2.0 * float(x @ reservoir.anchor_total)
-        if key >= reservoir.radius_key:
-            return
-    reservoir.insert(added.vectors[0], squared_norm, added.ids[0])
-
-
-def _add_many(state: EntityState, added: Points, x: NDArray[np.float64], squared_norms: list[float]) -> None:
-    reservoir = state.reservoir
-    for row in x:
-        state.total += row
-    inside: Sequence[int] = range(len(squared_norms))
-    if reservoir.radius_key is not None:
-        products = (x @ reservoir.anchor_total).tolist()
-        n, radius_key = reservoir.anchor_n, reservoir.radius_key
-        inside = [i for i in inside if n * squared_norms[i] - 2.0 * products[i] < radius_key]
-    if len(inside) == len(squared_norms):
-        rows = reservoir.rows(added.vectors, squared_norms)
-    else:
-        rows = reservoir.rows(added.vectors[inside], [squared_norms[i] for i in inside]) if inside else []
-    for i, row in zip(inside, rows, strict=True):
-        reservoir.add(row, added.ids[i])
-
-
-def _unchanged(state: EntityState) -> bool:
+def _unchanged(state: EntityState, squared_way: float) -> bool:
     """Whether the gap certificate holds."""
     if state.gap is None or state.reservoir.exhausted or state.n == 0:
         return False
-    return state.gap.proves(state.n, state.total, 4 * state.slack)
+    return state.gap.proves(squared_way, 4 * state.slack)
 
 
 def _gap(state: EntityState, neighbors: Neighbors, centroid_squared: float) -> Gap | None:
