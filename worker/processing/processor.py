@@ -44,8 +44,8 @@ from worker.processing.vector_store import VectorStore
 from worker.state import Rows, SummaryView
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key
+from worker.state.last_change import LastChange
 from worker.state.last_changes import last_changes, put_last_change
-from worker.state.rows import LastChange
 from worker.text.engine import EmbeddingEngine
 
 FINISHED_AT_ONCE = 500
