@@ -155,6 +155,9 @@ def test_a_page_that_is_open_before_there_is_anything_shows_what_comes(site: Sit
     )
     tab.wait(f"{ids} === 'new,newer'")
     assert tab.text("#told") == ""
+    more = structs.replace(BODY, sentence_count=4321)
+    site.feed.committed([Message("out", 0, b"newer", encode(more), [])])
+    tab.wait(f"document.querySelector('#found li:last-child small').textContent === {json.dumps('4,321')}")
     assert tab.evaluate("document.querySelector('#more').hidden")
     site.state.entities = entities
     assert tab.complaints == []

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.harness.drive import Driver, config, delete, delete_sentences, record, upsert
+from tests.harness.drive import Driver, config, upsert
 from tests.processing.test_summaries import ENTITIES, events, stored, told
 from worker.processing import summaries as module
 from worker.processing.entity_cache import EntityKey

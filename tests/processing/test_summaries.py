@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.harness.drive import DIMENSION, Driver, config, delete, delete_sentences, record, summary_of, upsert
+from tests.harness.drive import (
+    DIMENSION,
+    Driver,
+    config,
+    delete,
+    delete_sentences,
+    record,
+    summary_of,
+    upsert,
+)
 from worker.processing import summaries as module
 from worker.processing.entity_cache import EntityKey
 from worker.processing.summary import read_summary

@@ -94,9 +94,16 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def entities_of(worker: WorkerProcess) -> list[str]:
-    """Those that the worker itself has."""
-    with worker.get("/entities") as answer:
-        return [one["entity_id"] for one in json.load(answer)["entities"]]
+    """Those that the worker itself has; it looks for a moment only, and tells how to go on."""
+    found: list[str] = []
+    query = ""
+    while True:
+        with worker.get(f"/entities{query}") as answer:
+            page = json.load(answer)
+        found += [one["entity_id"] for one in page["entities"]]
+        if page["after"] is None:
+            return found
+        query = f"?after={quote(page['after'], safe='')}"
 
 
 def shown(tab: Tab) -> list[str]:

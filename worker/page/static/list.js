@@ -27,12 +27,16 @@ export async function search(contains) {
   await go(contains);
 }
 
-/** An entity that changed: where all are shown, a new one is too. */
+/** An entity that changed: it is shown with its new numbers, and a new one is too where all are shown. */
 export function changed(change) {
-  const isShown = [...found.children].some((one) => one.firstChild.dataset.id === change.entity_id);
-  if (isShown || !isWhole || change.deleted || found.children.length >= LIMIT || !change.entity_id.includes(wanted)) return;
-  found.append(line({ entity_id: change.entity_id, sentences: change.sentence_count, reviews: change.review_count }));
-  say("");
+  if (change.deleted) return;
+  const now = line({ entity_id: change.entity_id, sentences: change.sentence_count, reviews: change.review_count });
+  const shown = [...found.children].find((one) => one.firstChild.dataset.id === change.entity_id);
+  if (shown) shown.querySelector("small").replaceWith(now.querySelector("small"));
+  else if (isWhole && found.children.length < LIMIT && change.entity_id.includes(wanted)) {
+    found.append(now);
+    say("");
+  }
 }
 
 /** Mark the entity that is shown. */
