@@ -106,8 +106,8 @@ paper-quick: setup-dev ## The same with smaller streams, in minutes
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.paper --quick $(if $(DATA),--data $(DATA))
 
-bench-worker: setup-dev ## The whole worker on a real Kafka beside AGAINST=COMMIT, ROUNDS=3: events/s, latency, restore, start; ONLY="PART ..." of it; needs Java and Maven
-	@$(BIN)/python -m tests.bench.worker --rounds $(or $(ROUNDS),3) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA))
+bench-worker: setup-dev ## The whole worker on a real Kafka beside AGAINST=COMMIT, ROUNDS=3: events/s, latency, restore, start; ONLY="PART ..." of it; WHEEL=1 after `make check-compiled`: compiled modules too; needs Java and Maven
+	@$(BIN)/python -m tests.bench.worker --rounds $(or $(ROUNDS),3) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA)) $(if $(WHEEL),--compiled $(COMPILED))
 
 quality: setup-dev ## What summaries are worth: ROUGE, ratings and aspects followed, changes saved; DATA=FOLDER has the data sets; recorded
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
