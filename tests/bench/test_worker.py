@@ -18,7 +18,7 @@ from tests.bench.worker.events import busy, even, nearer, real, reviews
 from tests.bench.worker.latency import percentiles, until_changes, until_committed
 from tests.bench.worker.launch import CHECKOUT
 from tests.bench.worker.threads import used
-from tests.bench.worker.throughput import in_turns, ratios
+from tests.bench.worker.throughput import FIGURES, _summed_up, in_turns, ratios
 from tests.bench.worker.workloads import WORKLOADS
 from tests.harness.load import HashedVectors, Review, Sent
 from tests.harness.recovered import Commit
@@ -170,3 +170,26 @@ def test_another_commits_worker_runs_from_its_checkout_and_an_unknown_one_is_tol
         pass
     with contenders(None, tmp_path) as alone:
         assert [one.name for one in alone] == ["ours"]
+
+
+def test_ours_compiled_runs_from_where_its_wheel_is_installed(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="--compiled"), contenders(None, tmp_path, tmp_path):
+        pass
+    library = tmp_path / "worker" / "processing" / "processor.cpython-311.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    with contenders(None, tmp_path, tmp_path) as both:
+        assert [(one.name, one.checkout) for one in both] == [("ours", None), ("compiled", tmp_path)]
+
+
+def test_ours_compiled_has_medians_and_ratios_of_its_own() -> None:
+    def turn(events_per_s: float) -> dict[str, Any]:
+        return dict.fromkeys(FIGURES, events_per_s) | {"changes": 1, "digest": "d", "last": "l"}
+
+    found = {"ours": [turn(20.0)], "compiled": [turn(30.0)], "base": [turn(10.0)]}
+    ours, compiled = _summed_up(found, "ours"), _summed_up(found, "compiled")
+    assert (ours["events_per_s"], ours["over_base"]["events_per_s"]) == (20.0, 2.0)
+    assert (compiled["events_per_s"], compiled["over_base"]["events_per_s"]) == (30.0, 3.0)
+    report = {"throughput": {**ours, "compiled": compiled}}
+    told = against_targets(report, "base")
+    assert (told["synthetic events/s"], told["synthetic events/s, compiled"]) == (2.0, 3.0)

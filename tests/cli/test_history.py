@@ -91,6 +91,19 @@ def test_on_a_terminal(run, write, terminal):
     assert "left out" not in run("history", "e", "--from", file, "--limit", "40").err
 
 
+def test_the_counts_of_a_change_stay_together(run, write, terminal, monkeypatch):
+    terminal()
+    monkeypatch.setenv("COLUMNS", "80")
+    bodies = [
+        body("e", 1, {"a#0": "Lovely."}, ["a#0"], review=review, previous=None) for review in ("a", "a" * 60)
+    ]
+    short, long = (run("history", "e", "--from", write("one.jsonl", [one])).out for one in bodies)
+    (counts,) = (line for line in CONTROL.sub("", long).splitlines() if " of " in line)
+    assert counts.startswith("1 of ")
+    assert f"  {counts}\n" in CONTROL.sub("", short)
+    assert "1 reviews" not in short
+
+
 @pytest.mark.parametrize("options", [[], ["--until", "2020-01-01"]])
 def test_nothing_of_it(run, file, options):
     ended = run("history", "e" if options else "nobody", "--from", file, *options)

@@ -156,7 +156,13 @@ def test_short_views(run, write, content):
 
 @pytest.mark.parametrize(
     "options",
-    [["--words", "5"], ["--threshold", "0.5"], ["--view", "short", "--threshold", "1"], ["--view", "long"]],
+    [
+        ["--words", "5"],
+        ["--threshold", "0.5"],
+        ["--view", "short", "--threshold", "1"],
+        ["--view", "short", "--threshold", "nan"],
+        ["--view", "long"],
+    ],
 )
 def test_a_short_view_that_is_none(run, write, content, options):
     assert run("summarize", write("told.jsonl", content), *options).code == 2

@@ -147,6 +147,12 @@ def _arm_transaction(passes: Callable[[str], None]) -> None:
             super().produce(*args, **kwargs)
             passes("after a produce")
 
+        def produce_batch(self, topic: str, messages: list[dict[str, Any]], partition: int) -> int:
+            queued = super().produce_batch(topic, messages, partition)
+            for _ in range(queued):
+                passes("after a produce")
+            return queued
+
         def flush(self, *args: Any) -> int:
             passes("before the flush")
             left = super().flush(*args)

@@ -229,6 +229,8 @@ class Chaos:
         """Those that ended by themselves, as a platform restarts them; the struck ones have their own time."""
         for number, worker in enumerate(self.site.workers):
             if number not in self._down and worker.exit_code is not None:
+                if number in self._armed and self._armed[number].fault.kind == "kill" and worker.struck():
+                    continue  # since it was looked at: it is noticed at the next look
                 self._note(f"worker {number} ended with {worker.exit_code}")
                 self.site.restart(worker)
 

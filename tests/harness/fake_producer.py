@@ -105,7 +105,23 @@ class FakeProducer:
         self._step("produce")
         self.produced.append((topic, partition, key, value, headers))
         offset, error = 100 + len(self.produced), self.refused.get(topic)
-        self.reports.append(lambda: on_delivery(error, Written(partition, offset)))
+        if on_delivery is not None:
+            self.reports.append(lambda: on_delivery(error, Written(partition, offset)))
+        elif error is not None:
+            self.failures.setdefault("offsets", error)  # what the transaction failed of, its next step says
+
+    def produce_batch(self, topic: str, messages: list[dict[str, Any]], partition: int) -> int:
+        """Those that do not fit are marked, and the others are queued."""
+        queued = 0
+        for message in messages:
+            try:
+                self.produce(topic, message["value"], message["key"], partition, on_delivery=None, headers=[])
+                queued += 1
+            except BufferError:
+                message["_error"] = KafkaError(KafkaError._QUEUE_FULL)
+            except KafkaException as refused:
+                message["_error"] = refused.args[0]
+        return queued
 
     def poll(self, timeout: float) -> int:
         self.calls.append("poll")

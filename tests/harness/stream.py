@@ -122,6 +122,7 @@ class NoProcessor:
         self.applied: dict[int, int | None] = {}
         self.made_from: dict[int, str] = {}  # by partition: the topic id in its rows
         self.forgotten: list[list[int]] = []
+        self.begun: list[int] = []
 
     def check_partition(self, partition: int) -> int | None:
         """The partition's next source offset."""
@@ -134,6 +135,10 @@ class NoProcessor:
     def reads_from(self, partition: int, topic_id: str) -> None:
         """Note it."""
         self.made_from[partition] = topic_id or self.topic_id(partition)
+
+    def begin(self, partition: int) -> None:
+        """Note it."""
+        self.begun.append(partition)
 
     def forget(self, partitions: Any) -> None:
         """Note them."""
@@ -204,6 +209,7 @@ class Parts:
             "batch_linger_ms": 0,
             "batch_size": 10,
             "batch_bytes": 1000,
+            "batch_ms": 2000,
             **settings,
         }
         return SimpleNamespace(
@@ -212,6 +218,7 @@ class Parts:
             assignment=self.assignment,
             takeover=self.takeover,
             course=self.course,
+            delivery=SimpleNamespace(is_over_with=lambda batch: True),
         )
 
 

@@ -125,6 +125,17 @@ def test_only_a_restore_that_moves_tells_of_progress(rig: Rig) -> None:
     assert rig.progress == [(1, 3), (3, 0)]
 
 
+def test_a_restore_that_is_called_again_goes_on_where_it_was(rig: Rig) -> None:
+    rig.reads = [[Row(5), Row(6), Row(9)], [Row(11)]]
+    assert rig.restore(9) == 3
+    assert rig.restore(10) == 0  # it is there already
+    assert rig.restore(12) == 1
+    assert rig.applied == [(5, 9), (10, 11)]
+    assert [one.assigned for one in rig.consumers] == [{0: 5}, {0: 10}]
+    assert not any(one.is_open for one in rig.consumers)
+    assert (rig.reader.rows_read, rig.progress) == (4, [(3, 0), (4, 0)])
+
+
 def test_a_restore_that_is_stopped_is_known_to_be_incomplete(rig: Rig) -> None:
     rig.at_read = rig.reader.stop
     rig.restore()

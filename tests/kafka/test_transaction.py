@@ -291,14 +291,57 @@ def test_records_and_offsets_go_together_under_the_metadata_of_any_consumer() ->
     assert client.config["message.max.bytes"] == 10**9
 
 
-def test_last_offsets_are_told_for_the_records_that_are_to_be_watched() -> None:
+ROWS: dict[bytes, bytes | None] = {b"a": b"1", b"b": None, b"c": b"3", b"d": b"4"}
+
+
+@pytest.mark.parametrize("room", [1_000_000, 3, 1])
+def test_rows_are_all_handed_over_the_last_one_last_and_its_offset_is_told(room: int) -> None:
+    """Also where the queue has not room for all at once: then it is waited for."""
     transactions = made()
     last: dict[int, int] = {}
     with transactions.transaction(3.0) as transaction:
+        fake(transactions).room = room
+        transaction.produce_rows("log", 7, ROWS, last)
+        transaction.produce_rows("log", 2, {b"only": b"1"}, last)
         transaction.produce(RECORDS)
-        transaction.produce([*RECORDS, RECORDS[0]], last)
         transaction.commit([], METADATA)
-    assert last == {0: 105, 1: 104}
+    produced = fake(transactions).produced
+    assert [(partition, key, value) for _, partition, key, value, _ in produced[:5]] == [
+        *((7, key, value) for key, value in ROWS.items()),
+        (2, b"only", b"1"),
+    ]
+    assert last == {7: 104, 2: 105}
+    assert (
+        len(fake(transactions).reports) == 2
+    )  # thousands of them would take the interpreter from whoever computes
+
+
+def test_a_row_that_is_too_large_for_the_client_fails_the_transaction() -> None:
+    transactions = made()
+
+    def send() -> None:
+        with transactions.transaction(3.0) as transaction:
+            fake(transactions).failures = {"produce": KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)}
+            transaction.produce_rows("log", 7, ROWS, {})
+
+    with pytest.raises(TransactionError, match="MSG_SIZE_TOO_LARGE"):
+        send()
+
+
+def test_a_last_row_that_is_refused_fails_the_transaction_before_anything_is_committed() -> None:
+    transactions = made()
+    last: dict[int, int] = {}
+
+    def send() -> None:
+        with transactions.transaction(3.0) as transaction:
+            fake(transactions).refused = {"log": KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)}
+            transaction.produce_rows("log", 7, {b"only": b"1"}, last)
+            transaction.commit([], METADATA)
+
+    with pytest.raises(TransactionError, match="NOT_ENOUGH_REPLICAS"):
+        send()
+    assert "offsets" not in fake(transactions).calls
+    assert last == {}
 
 
 @pytest.mark.parametrize("step", ["begin", "produce", "flush", "offsets", "commit"])
@@ -357,8 +400,7 @@ def test_a_refused_record_does_not_fail_the_next_transaction() -> None:
     fake(transactions).refused = {"in": KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)}
     with pytest.raises(TransactionError, match="MSG_SIZE_TOO_LARGE"):
         commit(transactions)
-    fake(transactions).refused = {}
-    fake(transactions).reports = []
+    fake(transactions).refused = fake(transactions).failures = {}
     commit(transactions)
     assert fake(transactions).calls[-1] == "commit"
 
@@ -399,7 +441,7 @@ def test_where_all_records_are_purged_the_client_is_asked_why(
         with transactions.transaction(3.0) as transaction:
             fake(transactions).refused = {"in": KafkaError(purged)}
             fake(transactions).failures = {"begin": KafkaError(told)}
-            transaction.produce(RECORDS[:1])
+            transaction.produce_rows("in", 0, {b"only": b"1"}, {})
             transaction.commit([TopicPartition("letters", 0, 5, "metadata")], METADATA)
 
     with pytest.raises(TransactionError) as refused:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, cast
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
@@ -18,7 +19,7 @@ from tests.page.test_watchers import change
 from tests.test_web import VIEW, FakeState
 from worker.metrics import Metrics
 from worker.operations.history import PublishedChange
-from worker.page import install_page, streams, watchers
+from worker.page import install_page, others, streams, watchers
 from worker.page.files import POLICY
 from worker.page.history import History, NoHistory
 from worker.state.listing import ListedEntity, Page
@@ -92,7 +93,10 @@ def get(site: Site, *paths: str) -> list[tuple[int, Any, Any]]:
 
 
 def test_its_files_are_served_under_its_policy() -> None:
-    names = ["/", *(f"/page/{name}.js" for name in ("page", "dom", "list", "recent", "entity", "timeline"))]
+    names = [
+        "/",
+        *(f"/page/{name}.js" for name in ("page", "dom", "list", "recent", "entity", "changes", "timeline")),
+    ]
     answers = get(Site(), *names, "/page/page.css", "/page/icon.svg", "/page/page.html", "/page/../web.py")
     assert [status for status, _, _ in answers] == [200] * (len(names) + 2) + [404, 404]
     for _, headers, _ in answers[: len(names) + 2]:
@@ -222,6 +226,25 @@ def test_changes_of_another_workers_entity_are_passed_on_until_it_is_handed_over
     served(ask, first, second)
 
 
+def test_many_passed_on_streams_leave_room_for_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than connections that a client keeps by default."""
+    monkeypatch.setattr(streams, "QUIET_SECONDS", 0.5)
+    first, second = Site(), Site()
+    second.state.summaries = {"there": VIEW}
+
+    async def ask(client: TestClient[Any, Any], other: TestServer) -> None:
+        first.state.owner = (False, str(other.make_url("/")))
+        url = client.make_url("/page/entities/there/")
+        async with AsyncExitStack() as all_of_them, ClientSession(connector=TCPConnector(limit=0)) as session:
+            for _ in range(120):
+                answer = await all_of_them.enter_async_context(session.get(url / "changes"))
+                assert answer.status == 200
+            async with session.get(url / "summary") as answer:
+                assert answer.status == 200
+
+    served(ask, first, second)
+
+
 def test_a_stream_is_passed_on_once() -> None:
     """Two workers that each take the other for the owner do not send a browser in circles."""
     site = Site()
@@ -235,6 +258,46 @@ def test_more_pages_than_may_look_on_are_told_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("worker.page.routes.MOST_WATCHERS", 0)
     for status, _, body in get(Site(), "/page/changes", "/page/entities/x/changes"):
         assert (status, body["error"]) == (503, "0 pages look on already: close one")
+
+
+def test_who_asks_for_a_stream_and_takes_none_of_it_looks_on_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """HEAD, and browsers that are gone before the stream begins: none of them keeps its place."""
+    monkeypatch.setattr(watchers, "MOST_WATCHERS", 3)
+    monkeypatch.setattr(streams, "QUIET_SECONDS", 0.02)
+    site = Site()
+
+    async def ask(client: TestClient[Any, Any], server: TestServer) -> None:
+        for path in ("/page/changes", "/page/entities/x/changes") * 3:
+            async with client.head(path) as answer:
+                assert answer.status == 200
+            _, gone = await asyncio.open_connection(server.host, server.port)
+            gone.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            gone.transport.abort()
+        while site.feed._is_open:
+            await asyncio.sleep(0.01)
+        async with client.get("/page/changes") as answer:
+            assert answer.status == 200
+
+    served(ask, site)
+
+
+def test_a_large_answer_of_another_worker_is_passed_on_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Site(), Site()
+    long = dataclasses.replace(VIEW.sentences[0], text="x" * 3_000_000)
+    second.state.summaries = {"there": dataclasses.replace(VIEW, sentences=(long,))}
+
+    async def ask(client: TestClient[Any, Any], other: TestServer) -> None:
+        first.state.owner = (False, str(other.make_url("/")))
+        async with client.get("/page/entities/there/summary") as answer:
+            assert (await answer.json())["sentences"][0]["text"] == long.text
+        monkeypatch.setattr(others, "LARGEST_ANSWER", 2**20)
+        async with client.get("/page/entities/there/summary") as answer:
+            assert answer.status == 503
+            assert (await answer.json())["error"].endswith("its answer is larger than 1 MiB")
+
+    served(ask, first, second)
 
 
 def test_who_reads_nothing_is_dropped_and_nothing_waits_for_him(monkeypatch: pytest.MonkeyPatch) -> None:

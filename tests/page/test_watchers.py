@@ -39,24 +39,26 @@ def feed() -> ChangeFeed:
 @pytest.mark.asyncio
 async def test_everything_in_short_and_an_entity_in_full(feed: ChangeFeed) -> None:
     watchers = Watchers(feed)
-    all_of_it, one, other = watchers.join(None), watchers.join(b"a"), watchers.join(b"b")
-    feed.committed([change("a"), change("c"), Message("out", 0, b"a", None, [])])
-    frame = await all_of_it.next(PATIENCE_SECONDS)
-    assert frame is not None
-    ((name, news),) = events(frame)
-    assert (name, news["count"]) == ("changes", 3)
-    assert [(one["entity_id"], one["deleted"]) for one in news["changes"]] == [
-        ("a", False),
-        ("c", False),
-        ("a", True),
-    ]
-    assert news["changes"][0]["added"] == len(BODY.added)
-    frame = await one.next(PATIENCE_SECONDS)
-    assert frame is not None
-    assert events(frame) == [("change", json.loads(encode(BODY))), ("change", None)]
-    assert await other.next(0.01) == b""
-    for watcher in (all_of_it, one, other):
-        watchers.leave(watcher)
+    with (
+        watchers.one_more(None) as all_of_it,
+        watchers.one_more(b"a") as one,
+        watchers.one_more(b"b") as other,
+    ):
+        feed.committed([change("a"), change("c"), Message("out", 0, b"a", None, [])])
+        frame = await all_of_it.next(PATIENCE_SECONDS)
+        assert frame is not None
+        ((name, news),) = events(frame)
+        assert (name, news["count"]) == ("changes", 3)
+        assert [(each["entity_id"], each["deleted"]) for each in news["changes"]] == [
+            ("a", False),
+            ("c", False),
+            ("a", True),
+        ]
+        assert news["changes"][0]["added"] == len(BODY.added)
+        frame = await one.next(PATIENCE_SECONDS)
+        assert frame is not None
+        assert events(frame) == [("change", json.loads(encode(BODY))), ("change", None)]
+        assert await other.next(0.01) == b""
     assert len(watchers) == 0
 
 
@@ -75,39 +77,36 @@ async def test_who_does_not_take_a_frame_loses_it_and_is_told_so() -> None:
 
 @pytest.mark.asyncio
 async def test_more_changes_of_an_entity_than_are_kept_are_skipped_ones(feed: ChangeFeed) -> None:
-    watchers = Watchers(feed)
-    watcher = watchers.join(b"a")
-    feed.committed([change("a")] * 50)
-    frame = await watcher.next(PATIENCE_SECONDS)
+    with Watchers(feed).one_more(b"a") as watcher:
+        feed.committed([change("a")] * 50)
+        frame = await watcher.next(PATIENCE_SECONDS)
     assert frame is not None
     assert [name for name, _ in events(frame)] == ["skipped", "change", "change", "change"]
-    watchers.leave(watcher)
 
 
 @pytest.mark.asyncio
 async def test_there_are_no_more_than_so_many(feed: ChangeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_WATCHERS", 2)
     watchers = Watchers(feed)
-    first, _ = watchers.join(None), watchers.join(b"a")
-    with pytest.raises(TooManyWatchers):
-        watchers.join(b"b")
-    watchers.leave(first)
-    third = watchers.join(b"b")
-    watchers.close()
-    assert await third.next(1) is None
+    with watchers.one_more(None):
+        with watchers.one_more(b"a"), pytest.raises(TooManyWatchers), watchers.one_more(b"b"):
+            raise AssertionError("one more than may")
+        with watchers.one_more(b"b") as third:
+            watchers.close()
+            assert await third.next(1) is None
 
 
 @pytest.mark.asyncio
 async def test_when_nobody_is_left_nothing_goes_on(feed: ChangeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BEAT_SECONDS", 0.01)
     watchers = Watchers(feed)
-    watchers.leave(watchers.join(None))
+    with watchers.one_more(None):
+        pass
     feed.committed([change("a")])
     assert feed.take().changes == 0
-    watcher = watchers.join(None)
-    feed.committed([change("a")])
-    assert await watcher.next(PATIENCE_SECONDS)
-    watchers.leave(watcher)
+    with watchers.one_more(None) as watcher:
+        feed.committed([change("a")])
+        assert await watcher.next(PATIENCE_SECONDS)
     for _ in range(100):
         await asyncio.sleep(0.01)
         if len(asyncio.all_tasks()) == 1:

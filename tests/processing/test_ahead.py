@@ -8,31 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from tests.harness.drive import Driver, config, delete, delete_sentences, record, upsert
-from tests.processing.test_summaries import ENTITIES, stored, told
+from tests.harness.drive import Driver, config, upsert
+from tests.processing.test_summaries import ENTITIES, events, stored, told
 from worker.processing import summaries as module
 from worker.processing.entity_cache import EntityKey
 from worker.state import MemoryRows
-
-
-def events(chance, offset, count):
-    """All that may happen to few entities: what one micro-batch leaves behind, the next one meets."""
-    made = []
-    for at in range(offset, offset + count):
-        entity, review = chance.choice(ENTITIES), f"r{chance.randrange(6)}"
-        kind = chance.random()
-        if kind < 0.1:
-            made.append(record(at, entity, {"type": "entity.deleted"}))
-        elif kind < 0.25:
-            made.append(delete(at, review, entity_id=entity))
-        elif kind < 0.35:
-            made.append(delete_sentences(at, f"{review}#0", f"{review}#1", entity_id=entity))
-        elif kind < 0.4:
-            made.append(record(at, entity, b"no event"))
-        else:
-            sentences = [f"text {chance.randrange(30)}" for _ in range(chance.randrange(1, 5))]
-            made.append(upsert(at, review, *sentences, entity_id=entity))
-    return made
 
 
 def process_ahead(driver, batches):
@@ -135,6 +115,7 @@ def test_whoever_asks_is_told_what_is_committed(monkeypatch, large, seed):
         if chance.random() < 0.1:  # a doubt: what is not committed is read again, or was by others
             driver.processor.forget([0])
             offset = driver.processor.check_partition(0)
+            driver.processor.begin(0)
             waiting = None
             check()
 

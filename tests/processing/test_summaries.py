@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.harness.drive import DIMENSION, Driver, config, delete, record, summary_of, upsert
+from tests.harness.drive import (
+    DIMENSION,
+    Driver,
+    config,
+    delete,
+    delete_sentences,
+    record,
+    summary_of,
+    upsert,
+)
 from worker.processing import summaries as module
 from worker.processing.entity_cache import EntityKey
 from worker.processing.summary import read_summary
@@ -29,16 +38,20 @@ def told(driver, entity_id):
     return view and replace(view, reservoir=None, refills=None)
 
 
-def events(chance, offset, count):
-    """Upserts, edits and deletions of reviews and of whole entities, of few vectors: copies and ties are common."""
+def events(chance, offset, count, reviews=12):
+    """All that may happen to few entities of so many reviews, of few vectors: copies and ties are common."""
     made = []
     for at in range(offset, offset + count):
-        entity, review = chance.choice(ENTITIES), f"r{chance.randrange(12)}"
+        entity, review = chance.choice(ENTITIES), f"r{chance.randrange(reviews)}"
         kind = chance.random()
-        if kind < 0.05:
+        if kind < 0.07:
             made.append(record(at, entity, {"type": "entity.deleted"}))
         elif kind < 0.25:
             made.append(delete(at, review, entity_id=entity))
+        elif kind < 0.35:
+            made.append(delete_sentences(at, f"{review}#0", f"{review}#1", entity_id=entity))
+        elif kind < 0.4:
+            made.append(record(at, entity, b"no event"))
         else:
             sentences = [f"text {chance.randrange(30)}" for _ in range(chance.randrange(1, 5))]
             made.append(upsert(at, review, *sentences, entity_id=entity))
@@ -125,7 +138,7 @@ def test_a_large_entity_out_of_memory_is_read_once(monkeypatch):
     driver = Driver()
     driver.run(many(0, 5))
     driver.restart()
-    driver.processor.check_partition(0)
+    driver.processor.begin(0)
     read = []
     monkeypatch.setattr(module, "read_summary", lambda *given: read.append(1) or read_summary(*given))
     assert driver.summary(0, "e") == driver.summary(0, "e")

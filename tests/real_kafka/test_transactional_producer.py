@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import threading
 import time
@@ -116,6 +117,34 @@ def test_messages_rows_and_offsets_become_visible_together(site: Site) -> None:
     assert last == {0: rows[1].offset, 1: rows[2].offset}
     assert committed_offsets(site.servers, site.input, site.name)[0] == 7
     assert site.commit(by, 8)[0] > last[0]  # the next one goes on in the same producer
+
+
+@pytest.mark.parametrize("refused", ["a message", "rows", "rows but the last"])
+def test_a_record_that_the_broker_refuses_fails_all(site: Site, refused: str) -> None:
+    """Also where nobody asked to be told of its delivery: the client has failed the transaction, and says so at its next step."""
+    small = f"{site.name}.small"
+    site.broker.create_topic(small, 3, {"max.message.bytes": "2000"})
+    large = random.Random(1).randbytes(5000)  # as large when it is compressed
+    by = site.producer()
+    message = Message(small if refused == "a message" else site.output, 0, b"k", large, [])
+    rows: dict[int, dict[bytes, bytes | None]] = {
+        "a message": {0: {b"a": b"1", b"b": b"2"}},
+        "rows": {0: {b"a": large, b"b": large}},
+        "rows but the last": {0: {b"a": b"1", b"b": b"2"}, 1: {b"c": large, b"d": b"1"}, 2: {b"e": b"1"}},
+    }[refused]
+    with pytest.raises(Crash, match="MSG_SIZE_TOO_LARGE"):
+        by.commit(
+            [message],
+            site.changelog if refused == "a message" else small,
+            rows,
+            site.input,
+            {0: 7},
+            site.membership,
+        )
+    by.decide()
+    site.assert_nothing_is_visible()
+    assert read_topic(site.servers, small) == []
+    assert site.commit(by, 8)
 
 
 def test_the_group_metadata_of_a_joined_consumer_is_ours(site: Site) -> None:

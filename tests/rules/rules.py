@@ -190,6 +190,17 @@ RULES = (
         ("tests/stream/test_takeover.py",),
     ),
     Rule(
+        "a restore goes on until nothing more comes",
+        "worker/stream/takeover.py",
+        "while reader.restore({p: bounds[p].end for p in partitions}, on_progress) and not reader.stopped:",
+        "while reader.restore({p: bounds[p].end for p in partitions}, on_progress) and False:",
+        (
+            "tests/stream/test_takeover.py",
+            "tests/simulation/test_simulation.py::"
+            "test_a_restore_that_a_commit_of_the_next_owner_overtakes_ends_behind_it",
+        ),
+    ),
+    Rule(
         "takeover: what fails ends the process",
         "worker/stream/takeover.py",
         "                    return\n        except BaseException as cause:\n            self._die(cause)",
@@ -640,6 +651,20 @@ RULES = (
         "is_ahead = key in self._touched or key in self._waiting",
         "is_ahead = key in self._touched",
         ("tests/processing/test_ahead.py",),
+    ),
+    Rule(
+        "a summary is told of no partition that is not taken over",
+        "worker/stream/takeover.py",
+        "            self._group.check()\n            for partition in starts:\n                processor.begin(partition)\n",
+        "            for partition in starts:\n                processor.begin(partition)\n            self._group.check()\n",
+        ("tests/stream/test_takeover.py",),
+    ),
+    Rule(
+        "a summary is not that of rows from before the takeover",
+        "worker/stream/summaries.py",
+        "if begun is None or begun is not self._summaries.begun(key.partition):",
+        "if self._summaries.begun(key.partition) is None:",
+        ("tests/stream/test_summaries.py",),
     ),
     Rule(
         "a summary that a commit overtook is not kept",

@@ -209,8 +209,12 @@ def check_restored(world: World, process: Process) -> None:
 
 
 def check_told(world: World, process: Process) -> None:
-    """Whoever asks for a summary at any moment gets one that was committed, with all below its offset. Raises Violation."""
-    for partition in process.worker.assignment.positions:
+    """Whoever asks for a summary at any moment gets one that was committed, with all below its offset. Raises Violation.
+
+    Also of a partition that is only followed, restored or not held any more: there is nothing to be told of it, or what was
+    committed.
+    """
+    for partition in world.partitions:
         for number, entity_id in enumerate(ENTITIES):
             if number % world.setup.partitions != partition:
                 continue

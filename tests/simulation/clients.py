@@ -59,6 +59,7 @@ class Producer:
         self._id = transactional_id
         self._epoch = -1
         self._queue: list[tuple[Any, ...]] = []
+        self._refused: Exception | None = None  # of a record whose delivery nobody asked to be told of
 
     def list_topics(self, topic: str | None, timeout: float) -> None:
         """Any broker answers."""
@@ -69,6 +70,7 @@ class Producer:
 
     def begin_transaction(self) -> None:
         """Open a transaction."""
+        self._refused = None
         self._process.call("begin", lambda: self._broker.begin(self._id, self._epoch))
 
     def produce(
@@ -77,12 +79,18 @@ class Producer:
         """Put a record into the queue."""
         self._queue.append((topic, value, key, partition, on_delivery, tuple(headers)))
 
+    def produce_batch(self, topic: str, messages: list[dict[str, Any]], partition: int) -> int:
+        """Put records into the queue."""
+        for message in messages:
+            self.produce(topic, message["value"], message["key"], partition, on_delivery=None, headers=())
+        return len(messages)
+
     def poll(self, timeout: float) -> int:
         """Nothing: `flush` sends."""
         return 0
 
     def flush(self, timeout: float) -> int:
-        """Send the queue; a record that is refused is told to its callback."""
+        """Send the queue; a record that is refused is told to its callback, and fails the transaction."""
         self._process.call("flush", lambda: None)
         for topic, value, key, partition, on_delivery, headers in self._queue:
             place = (topic, partition)
@@ -92,14 +100,18 @@ class Producer:
             try:
                 offset = self._process.call("produce", send)
             except Exception as refused:
-                on_delivery(refused.args[0], None)
+                if on_delivery is not None:
+                    on_delivery(refused.args[0], None)
+                self._refused = self._refused or refused
             else:
-                on_delivery(None, _Delivered(partition, offset))
+                if on_delivery is not None:
+                    on_delivery(None, _Delivered(partition, offset))
         self._queue = []
         return 0
 
     def send_offsets_to_transaction(self, offsets: Sequence[Any], metadata: bytes, timeout: float) -> None:
         """Source offsets, checked against the group."""
+        self._check()
         (generation,) = struct.unpack_from("<i", metadata, len(b"CGMDv2:"))
         _, member_id, *_ = metadata[len(b"CGMDv2:") + 4 :].split(b"\0")
         wanted = {offset.partition: offset.offset for offset in offsets}
@@ -112,7 +124,12 @@ class Producer:
     def commit_transaction(self, timeout: float) -> None:
         """Commit; whatever still waits goes first."""
         self.flush(timeout)
+        self._check()
         self._process.call("commit", lambda: self._broker.end(self._id, self._epoch, COMMITTED))
+
+    def _check(self) -> None:
+        if self._refused is not None:
+            raise self._refused
 
     def abort_transaction(self, timeout: float) -> None:
         """Abort."""

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from tests.simulation.surroundings import Clients
 from worker.errors import InDoubt
 from worker.kafka import producer
+from worker.kafka.changelog import ChangelogReader
 from worker.kafka.clients import READ_TO_END
 from worker.kafka.producer import TransactionalProducer
 from worker.kafka.transaction import Transactions
@@ -167,6 +168,26 @@ def takeover_of_what_is_committed_by_then() -> AbstractContextManager[Any]:
         patch("tests.simulation.broker.Group.is_pending", lambda self, partitions: False),
         _isolation("read_uncommitted", {}, "read_committed"),
     )
+
+
+def restore_to_the_end_of_its_beginning() -> AbstractContextManager[Any]:
+    """A restore ends as soon as it has passed the end that it was given, wherever that is by then."""
+    restore = ChangelogReader.restore
+
+    def once(self: Any, goals: Any, on_progress: Any) -> int:
+        restore(self, goals, on_progress)
+        return 0
+
+    return patch.object(ChangelogReader, "restore", once)
+
+
+def acknowledged_before_it_is_committed() -> AbstractContextManager[Any]:
+    """A rebalance waits for what is processed, not for its commit."""
+
+    async def at_once(self: Any, work: Any) -> None:
+        await work(True)
+
+    return patch.object(Commits, "then", at_once)
 
 
 def failed_commits_passed_over() -> AbstractContextManager[Any]:
@@ -362,6 +383,7 @@ MUTATIONS: dict[str, Mutation] = {
         old_local_state_believed,
         garbage_not_noted,
         takeover_of_what_is_committed_by_then,
+        acknowledged_before_it_is_committed,
         failed_commits_passed_over,
         doubtful_commits_retried,
         doubts_not_decided,
@@ -389,6 +411,7 @@ FOCUS = {
     "old_local_state_believed": "absence",
     "takeover_of_what_is_committed_by_then": "zombie",
     "membership_read_live": "zombie",
+    "acknowledged_before_it_is_committed": "zombie",
     "what_waits_for_its_commit_told": "arm",
     "rows_on_their_way_not_seen": "arm",
     "sent_before_what_comes_before_it": "arm",

@@ -12,7 +12,12 @@ from rich.console import Console
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.simulation.__main__ import look_at
 from tests.simulation.broker import Broker, Clock, Refused
-from tests.simulation.mutations import FOCUS, MUTATIONS, REPLAY_MUTATIONS
+from tests.simulation.mutations import (
+    FOCUS,
+    MUTATIONS,
+    REPLAY_MUTATIONS,
+    restore_to_the_end_of_its_beginning,
+)
 from tests.simulation.plan import Plan, Setup, Step, draw_plan, draw_replay
 from tests.simulation.run import report, run_plan, run_seed, smallest
 from tests.simulation.seeds import run_seeds
@@ -22,6 +27,7 @@ SEEDS = 160
 MUTATION_SEEDS = 400
 
 UPSERT = b'{"type":"review.upserted","entity_id":"a","review_id":"r","sentences":[{"text":"x","embedding":[1,0,0,0]}]}'
+ANOTHER = UPSERT.replace(b'"r"', b'"s"')
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 40))
@@ -42,6 +48,7 @@ def test_every_invariant_holds_in_replays(first: int) -> None:
         )
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", REPLAY_MUTATIONS)
 def test_a_rule_of_replays_taken_out_is_found(name: str) -> None:
     with REPLAY_MUTATIONS[name]():
@@ -49,6 +56,7 @@ def test_a_rule_of_replays_taken_out_is_found(name: str) -> None:
         assert list(islice(failing, 1)), f"{name}: {MUTATION_SEEDS} seeds without a finding"
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_rule_taken_out_is_found(name: str) -> None:
     with MUTATIONS[name]():
@@ -112,6 +120,33 @@ def _zombie(seconds: int) -> list[str]:
     return verdict.story
 
 
+def test_a_restore_that_a_commit_of_the_next_owner_overtakes_ends_behind_it() -> None:
+    """One worker restores what is another's by now, and does not know: who asks it is told of no half of a transaction."""
+    steps = (
+        Step("work", (10, 5)),
+        Step("arm", ("flush", "fail", "after", 0, 0)),
+        Step("arm", ("init", "freeze", "before", 0, 0)),  # so it has a commit in doubt when it wakes
+        Step("produce", (0, b"a", UPSERT, -1)),
+        Step("work", (10, 5)),
+        Step("tick", (7,)),
+        Step("work", (30, 5)),
+        Step("arm", ("write", "park", "after", 0, 3)),
+        Step("stop", (0,)),  # it joins no more
+        Step("thaw"),
+        *(Step("run", (0, 0, 5)) for _ in range(6)),
+        Step("produce", (0, b"a", ANOTHER, -1)),
+        *(Step("run", (1, 0, 5)) for _ in range(9)),
+        Step("work", (10, 5)),
+    )
+    plan = Plan(0, Setup(partitions=1, shuffle=0, restore_rows=2), steps)
+    with restore_to_the_end_of_its_beginning():
+        violation = run_plan(plan).violation
+    assert violation is not None
+    assert violation.invariant == "told"
+    assert run_plan(plan).violation is None
+
+
+@pytest.mark.interpreted
 def test_a_failing_seed_shrinks_to_a_history_that_fails_alike() -> None:
     with MUTATIONS["applied_records_processed_again"]():
         seed = next(seed for seed in range(MUTATION_SEEDS) if run_seed(seed).violation is not None)
@@ -125,6 +160,7 @@ def test_a_failing_seed_shrinks_to_a_history_that_fails_alike() -> None:
     assert run_plan(small).violation is None  # it was the rule's absence
 
 
+@pytest.mark.interpreted
 def test_the_command_ends_with_1_where_a_seed_fails_and_says_how_to_have_it_again() -> None:
     console = Console(record=True, file=io.StringIO(), width=200)
     assert look_at(0, 1, console) == 0

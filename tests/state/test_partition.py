@@ -1,5 +1,7 @@
 """The partition's own rows: applied offset, fingerprint, and the slow removal of deleted entities."""
 
+from dataclasses import fields
+
 import pytest
 
 from worker.state import (
@@ -80,7 +82,7 @@ def test_rows_without_a_fingerprint_are_the_rest_of_a_state():
 
 
 def _values():
-    return {name: getattr(FINGERPRINT, name) for name in FINGERPRINT.__slots__}
+    return {field.name: getattr(FINGERPRINT, field.name) for field in fields(FINGERPRINT)}
 
 
 def test_garbage_goes_in_bounded_batches_and_alone():

@@ -466,6 +466,60 @@ async def test_a_full_micro_batch_does_not_linger(app: Any) -> None:
     assert offsets(await asyncio.wait_for(rig.poll(), PATIENCE_SECONDS)) == [*range(10)]
 
 
+class Busy:
+    """A delivery that is over with the micro-batch before after so many looks."""
+
+    def __init__(self, rig: Rig, looks: int) -> None:
+        self._rig, self._looks = rig, looks
+
+    def is_over_with(self, batch: MicroBatch) -> bool:
+        assert batch is self._rig.consumer._handed_over
+        self._looks -= 1
+        return self._looks < 0
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("linger", [0.0, 0.001])
+async def test_while_the_one_before_is_processed_a_micro_batch_takes_along_what_comes(
+    app: Any, linger: float
+) -> None:
+    rig = Rig(app, {A: [0], B: []})
+    await rig.join({0: 0})
+    rig.consumer._handed_over = await rig.poll()
+    rig.consumer._delivery, rig.consumer._linger_seconds = Busy(rig, 4), linger
+
+    async def arrive() -> None:
+        rig.thread.logs[A].append(len(rig.thread.logs[A]))
+        rig.thread.after = arrive
+
+    await arrive()
+    assert offsets(await rig.poll()) == [*range(1, 6 if not linger else 7)]
+
+
+@pytest.mark.asyncio
+async def test_it_waits_no_longer_when_it_is_full_or_the_tenure_is_another(app: Any) -> None:
+    rig = Rig(app, {A: [0], B: []})
+    await rig.join({0: 0})
+    rig.consumer._handed_over = await rig.poll()
+    rig.consumer._delivery = Busy(rig, 10**9)
+    rig.thread.logs[A] = [*range(30)]
+    assert offsets(await asyncio.wait_for(rig.poll(), PATIENCE_SECONDS)) == [*range(1, 11)]
+    await rig.revoke()
+    await rig.join({0: 29})
+    assert offsets(await asyncio.wait_for(rig.poll(), PATIENCE_SECONDS)) == [29]
+
+
+@pytest.mark.asyncio
+async def test_it_waits_no_longer_than_a_micro_batch_may_take(app: Any) -> None:
+    """A queue that lost what it held would be waited for without end."""
+    rig = Rig(app, {A: [0], B: []})
+    await rig.join({0: 0})
+    rig.consumer._handed_over = await rig.poll()
+    rig.consumer._delivery, rig.consumer._batch_seconds = Busy(rig, 10**9), 0.1
+    rig.thread.logs[A] = [0, 1]
+    assert offsets(await asyncio.wait_for(rig.poll(), PATIENCE_SECONDS)) == [1]
+
+
 @pytest.mark.asyncio
 async def test_a_stale_no_committed_offset_of_the_driver_is_fetched_past(app: Any) -> None:
     rig = Rig(app, {A: [*range(5)], B: []})

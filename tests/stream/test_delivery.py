@@ -339,6 +339,30 @@ async def test_process_then_transaction_then_local_rows_then_caches() -> None:
 
 
 @pytest.mark.asyncio
+async def test_the_next_micro_batch_may_come_when_the_last_commit_of_this_one_has_begun() -> None:
+    rig = Rig()
+    rig.take_over(p0=5)
+    first, second = batch((0, 5), starts={0: 5}), batch((0, 6), starts={0: 6})
+    seen: list[tuple[bool, bool]] = []
+
+    def look(_partition: int) -> dict[bytes, bytes | None]:
+        seen.append((rig.delivery.is_over_with(first), rig.delivery.is_over_with(second)))
+        return {b"row": b"1"}
+
+    rig.rows_of = look  # while it is processed
+    await rig.begin(first)
+    await rig.begin(second)
+    assert seen == [(False, False), (True, False)]
+    assert rig.delivery.is_over_with(second)
+    assert not rig.delivery.is_over_with(first)
+    rig.take_over(p0=9)
+    dropped = batch((0, 7), starts={0: 7}, tenure=NOW)
+    await rig.begin(dropped)
+    assert rig.delivery.is_over_with(dropped)
+    await rig.threads.all_ended()
+
+
+@pytest.mark.asyncio
 async def test_whoever_looks_on_is_told_after_the_commit_and_never_before() -> None:
     rig = Rig()
     rig.take_over(p0=5)

@@ -61,6 +61,7 @@ class Site:
 @pytest.fixture
 def site() -> Site:
     made = Site()
+    made.driver.processor.begin(0)
     made.driver.run(
         upsert(0, "r0", "one", "three"), upsert(1, "r1", *(str(i) for i in range(9)), entity_id="big")
     )
@@ -95,7 +96,7 @@ async def test_a_partition_that_is_not_here_or_goes_away(site: Site, monkeypatch
     with pytest.raises(NotHere):
         await site.reader.read(1, "e")
     site.driver.restart()
-    site.driver.processor.check_partition(0)
+    site.driver.processor.begin(0)
 
     def goes(*_: Any, **__: Any) -> None:
         raise NotOpen
@@ -116,11 +117,46 @@ async def test_rows_that_are_only_followed_are_no_summary(site: Site) -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_commit_that_is_told_of_late_makes_followed_rows_no_summary(site: Site) -> None:
+    batch = await site.thread.run(lambda processor: processor.process([upsert(2, "r2", "two")]))
+    await site.thread.run(lambda processor: processor.forget([0]))
+    site.driver.processor.committed(batch)
+    site.rows[0] = MemoryRows({header_key(b"e"): b"half of a transaction"})
+    with pytest.raises(NotHere):
+        await site.reader.read(0, "e")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("was_held", [True, False])
+async def test_rows_of_before_the_end_of_a_restore_are_no_summary(
+    site: Site, monkeypatch: pytest.MonkeyPatch, was_held: bool
+) -> None:
+    """Whoever has looked at them by then has half of a transaction, whatever the processor holds meanwhile."""
+    processor, look = site.driver.processor, site.look
+    if not was_held:
+        processor.forget([0])
+
+    @contextmanager
+    def at_the_end_of_a_restore(partition: int, within: bytes) -> Iterator[Rows]:
+        with look(partition, within):
+            processor.forget([0])
+            half = MemoryRows({header_key(b"e"): b"half of a transaction"})
+            processor.begin(0)
+            yield half
+
+    monkeypatch.setattr(site, "look", at_the_end_of_a_restore)
+    with pytest.raises(NotHere):
+        await site.reader.read(0, "e")
+    monkeypatch.setattr(site, "look", look)
+    assert await site.reader.read(0, "e") is not None
+
+
+@pytest.mark.asyncio
 async def test_an_entity_of_a_partition_without_rows_is_unknown_and_the_partition_is_here(site: Site) -> None:
     site.open.add(1)
     with pytest.raises(NotHere):
         await site.reader.read(1, "e")
-    await site.thread.run(lambda processor: processor.check_partition(1))
+    await site.thread.run(lambda processor: processor.begin(1))
     assert await site.reader.read(1, "e") is None
 
 
@@ -151,7 +187,7 @@ async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
 
     monkeypatch.setattr(processing, "read_summary", slowly)
     site.driver.restart()  # nothing is in memory
-    site.driver.processor.check_partition(0)
+    site.driver.processor.begin(0)
     reader = SummaryReader(site.driver.processor.summaries, site, RealThreads(), die)  # type: ignore[arg-type]
     large = asyncio.ensure_future(reader.read(0, "big"))
     assert await asyncio.to_thread(reading.wait, PATIENCE_SECONDS)

@@ -28,10 +28,11 @@ START = Start(5, True, 9)
 
 
 class FakeReader:
-    """A changelog reader that applies one row, or waits until it is stopped."""
+    """A changelog reader that applies one row up to each goal, or waits until it is stopped."""
 
     def __init__(self, rig: Rig, starts: Mapping[int, int], apply: Callable[..., None]) -> None:
         self.rig, self.starts, self.apply = rig, dict(starts), apply
+        self.rows_read = 0
         self.stopped = False
         self.stop_called = threading.Event()
         rig.readers.append(self)
@@ -41,7 +42,7 @@ class FakeReader:
         self.stop_called.set()
 
     def restore(self, goals: Mapping[int, int], on_progress: Callable[[int, int], None]) -> int:
-        self.rig.log.append(("restore", self.starts, dict(goals)))
+        self.rig.log.append(("restore", dict(self.starts), dict(goals)))
         on_progress(3, 2)
         if self.rig.restore_failures:
             raise self.rig.restore_failures.pop(0)
@@ -51,12 +52,15 @@ class FakeReader:
             return 0
         if self.stopped:
             return 0
+        before = self.rows_read
         for partition, start in self.starts.items():
             if start < goals[partition]:
                 self.apply(partition, start, {b"row": b"restored"}, goals[partition] - 1)
+                self.starts[partition] = goals[partition]
+                self.rows_read += 1
         self.rig.at_restore()
         on_progress(3, 0)
-        return len(self.starts)
+        return self.rows_read - before
 
     def follow(self) -> None:
         self.rig.log.append(("follow", self.starts))
@@ -148,12 +152,69 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 @pytest.mark.asyncio
 async def test_offsets_first_then_the_end_of_the_log_then_the_restore_then_the_state(rig: Rig) -> None:
     await rig.recovered({0})
-    assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 0}, {0: 10})]
+    assert rig.log == [
+        *("offsets", "ids", ("bounds", [0]), ("restore", {0: 0}, {0: 10})),
+        *(("bounds", [0]), ("restore", {0: 10}, {0: 10})),  # nothing more has come
+    ]
     assert rig.stored() == ({b"row": b"restored"}, 9)
+    assert rig.processor.begun == [0]
     assert rig.processor.forgotten == [[0]]  # what was cached of it may be from before its restore
     assert rig.assignment.positions == {0: 5}
     assert rig.assignment.starts == {0: START}  # for the seek
     assert rig.deaths == []
+
+
+@pytest.mark.asyncio
+async def test_a_restore_goes_on_until_nothing_more_comes(rig: Rig) -> None:
+    """Of what comes while it reads the first rows may be read with it: so may be the others, which belong to them."""
+    ends = iter((14, 14, 17))
+
+    def written_on() -> None:
+        rig.logs.bounds = LogBounds(0, next(ends, 17), 0)
+
+    rig.at_restore = written_on
+    await rig.recovered({0})
+    assert [entry[1:] for entry in rig.log if entry[0] == "restore"] == [
+        ({0: 0}, {0: 10}),
+        ({0: 10}, {0: 14}),
+        ({0: 14}, {0: 14}),
+    ]
+    assert rig.stored() == ({b"row": b"restored"}, 13)
+
+
+@pytest.mark.asyncio
+async def test_a_restore_that_finds_nothing_asks_for_no_other_end(rig: Rig) -> None:
+    await rig.recovered({0})
+    await rig.takeover.let_go()
+    rig.log.clear()
+    await rig.recovered({0})
+    assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 10}, {0: 10})]
+
+
+@pytest.mark.asyncio
+async def test_a_restore_that_is_stopped_asks_brokers_for_nothing_more(rig: Rig) -> None:
+    """The group waits for it."""
+    rig.at_restore = rig.assignment.revoke
+    await rig.recovered({0})
+    assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 0}, {0: 10})]
+    assert rig.assignment.positions == {}
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_told_of_partitions_before_they_are_taken_over(rig: Rig) -> None:
+    """One that brokers cut short restores once more, or is given up for a rebalance; neither forgets what was told before."""
+    failures = [Unanswered("the first rows are not read")] * 2
+
+    def check() -> None:
+        assert rig.processor.begun == []
+        if failures:
+            raise failures.pop()
+
+    rig.group.check = check  # type: ignore[method-assign]
+    await rig.recovered({0, 1})
+    assert rig.deaths == []
+    assert failures == []
+    assert sorted(rig.processor.begun) == [0, 1]
 
 
 @pytest.mark.asyncio

@@ -59,11 +59,14 @@ def view_options(command: F) -> F:
 def extent_of(
     view: str, sentences: int | None, words: int | None, threshold: float | None
 ) -> "Extent | None":
-    """How far the short view goes; None for the set. Raises click.UsageError where the one is asked for with the other."""
+    """How far the short view goes; None for the set. Raises click.UsageError."""
     if view == "set":
         if (sentences, words, threshold) != (None, None, None):
             raise click.UsageError("--sentences, --words and --threshold are for --view short.")
         return None
     from worker.processing.short_view import THRESHOLD, Extent
 
-    return Extent(sentences, words, THRESHOLD if threshold is None else threshold)
+    try:
+        return Extent(sentences, words, THRESHOLD if threshold is None else threshold)
+    except ValueError as wrong:  # a threshold of `nan`, which lies in every range
+        raise click.UsageError(f"--{wrong}.") from wrong

@@ -33,7 +33,7 @@ class GrowingArray(Generic[Number]):
     @classmethod
     def of(cls, rows: NDArray[Number]) -> "GrowingArray[Number]":
         """These rows, taken over as they lie in memory if they are contiguous: nobody else may change them then."""
-        array = cls.__new__(cls)
+        array = cls(rows.dtype.type)
         array._room = array.rows = np.ascontiguousarray(rows)
         return array
 

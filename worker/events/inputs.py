@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import numpy as np
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from numpy.typing import NDArray
 
 from worker.events.fields import (
@@ -34,6 +34,12 @@ class Record(NamedTuple):
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+
+
+class Head(Struct):
+    """What tells of a body in JSON which one it is, as it stands there."""
+
+    type: Raw = Raw()
 
 
 class SentenceBody(Struct, frozen=True):

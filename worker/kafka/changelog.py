@@ -3,14 +3,16 @@
 Both are one loop over a librdkafka consumer (several times faster than Faust's own recovery; it neither swallows errors
 nor applies aborted rows): read committed rows, apply them with their offset in one atomic batch. A restore ends when its
 *position* has passed the high watermark that an uncommitted reader saw at its start: by then every open transaction below is
-decided. A standby never ends; a consumer that has heard nothing for long gets a successor, because a broker's absence may have
-confused it for good.
+decided. Some of what it has read may lie beyond that, and go on beyond what it has read: whoever wants whole transactions asks
+for the mark again, until nothing more comes (`worker.stream.takeover`). A standby never ends; a consumer that has heard nothing
+for long gets a successor, because a broker's absence may have confused it for good.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, TopicPartition
 
@@ -61,10 +63,7 @@ class ChangelogReader:
         self._clock = clock
         self._stop = threading.Event()
         self.rows_read = 0
-        self._consumer = self._new_consumer()
-
-    def _new_consumer(self) -> Consumer:
-        return self._clients.standalone_consumer(self._group, "read_committed", READ_TO_END)
+        self._consumer: Consumer  # while it reads
 
     def stop(self) -> None:
         """Let the running loop end after the batch in hand."""
@@ -76,14 +75,15 @@ class ChangelogReader:
         return self._stop.is_set()
 
     def restore(self, goals: Mapping[int, int], on_progress: Callable[[int, int], None]) -> int:
-        """Apply rows until every partition's position has reached its goal; return the number of rows.
+        """Apply rows until every partition's position has reached its goal; return how many. Called again it goes on from there.
 
         `on_progress(rows read, offsets remaining)` is called whenever it has moved. Raises Unanswered when it stands still.
         """
-        open_partitions = {p for p, start in self._next.items() if start < goals[p]}
-        moved_at = self._clock.monotonic()
-        self._assign(open_partitions)
-        try:
+        open_partitions = {p for p, position in self._next.items() if position < goals[p]}
+        if not open_partitions:
+            return 0
+        rows_before, moved_at = self.rows_read, self._clock.monotonic()
+        with self._reading(open_partitions):
             while open_partitions and not self._stop.is_set():
                 before = dict(self._next)
                 self._step()
@@ -95,28 +95,22 @@ class ChangelogReader:
                     )
                 elif self._clock.monotonic() - moved_at > STALLED_SECONDS:
                     raise Unanswered(f"the restore of {self._topic} {sorted(open_partitions)} stands still")
-            return self.rows_read
-        finally:
-            self._consumer.close()
+        return self.rows_read - rows_before
 
     def follow(self) -> None:
         """Apply rows as they are committed, until `stop`."""
         while not self._stop.is_set():
             try:
-                self._follow_for_a_while()
+                with self._reading(self._next):
+                    self._follow_for_a_while()
             except Exception as cause:
                 if not passes(cause):
                     raise
                 log.debug("following anew: %s", cause)
                 self._clock.sleep(PAUSE_SECONDS)
-            finally:
-                self._consumer.close()
-            if not self._stop.is_set():
-                self._consumer = self._new_consumer()
 
     def _follow_for_a_while(self) -> None:
         """Until `stop`, or until nothing has come for long."""
-        self._assign(set(self._next))
         moved_at = self._clock.monotonic()
         while not self._stop.is_set() and self._clock.monotonic() - moved_at <= IDLE_SECONDS:
             before = dict(self._next)
@@ -124,8 +118,15 @@ class ChangelogReader:
             if before != self._next:
                 moved_at = self._clock.monotonic()
 
-    def _assign(self, partitions: set[int]) -> None:
-        self._consumer.assign([TopicPartition(self._topic, p, self._next[p]) for p in sorted(partitions)])
+    @contextmanager
+    def _reading(self, partitions: Iterable[int]) -> Iterator[None]:
+        """With a new consumer of these partitions, from where they are on."""
+        self._consumer = self._clients.standalone_consumer(self._group, "read_committed", READ_TO_END)
+        try:
+            self._consumer.assign([TopicPartition(self._topic, p, self._next[p]) for p in sorted(partitions)])
+            yield
+        finally:
+            self._consumer.close()
 
     def _step(self) -> None:
         changes: dict[int, dict[bytes, bytes | None]] = {}

@@ -6,7 +6,7 @@ id; then what is committed says whether it happened (`worker.stream.settlement`)
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -17,7 +17,7 @@ from worker.kafka.bounded import Hung, Within, within
 from worker.kafka.clients import Clients
 from worker.kafka.membership import Membership, group_metadata
 from worker.kafka.passing import unanswered
-from worker.kafka.transaction import Outgoing, TransactionError, Transactions, UnwrittenError
+from worker.kafka.transaction import TransactionError, Transactions, UnwrittenError
 from worker.settings import Settings
 
 START_SECONDS = 20.0
@@ -146,7 +146,9 @@ class TransactionalProducer:
         offsets = [_noted(input_topic, p, offset, notes.get(p)) for p, offset in next_offsets.items()]
         try:
             with self._transactions.transaction(self._patience.seconds) as transaction:
-                transaction.produce(_changelog_records(changelog_topic, rows), last_changelog_offsets)
+                for partition, changed in rows.items():
+                    if changed:
+                        transaction.produce_rows(changelog_topic, partition, changed, last_changelog_offsets)
                 transaction.produce(messages)
                 transaction.commit(offsets, group_metadata(self._group, membership), check_topics)
         except UnwrittenError:
@@ -223,9 +225,3 @@ def _noted(topic: str, partition: int, offset: int, note: str | None) -> TopicPa
     if note is None:
         return TopicPartition(topic, partition, offset)
     return TopicPartition(topic, partition, offset, metadata=note)
-
-
-def _changelog_records(topic: str, rows: Mapping[int, Mapping[bytes, bytes | None]]) -> Iterator[Outgoing]:
-    for partition, changes in rows.items():
-        for key, value in changes.items():
-            yield topic, partition, key, value, ()

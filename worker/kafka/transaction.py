@@ -97,21 +97,39 @@ class Transaction:
         """Open it. Raises KafkaException."""
         self._producer.begin_transaction()
 
-    def produce(self, records: Iterable[Outgoing], last_offsets: dict[int, int] | None = None) -> None:
-        """Hand records to the producer; `last_offsets` gets the last offset of each partition as they are written.
+    def produce(self, records: Iterable[Outgoing]) -> None:
+        """Hand records to the producer.
 
         Raises UnwrittenError where the producer's queue stays full.
+        """
+        for record in records:
+            self._enqueue(record)
+
+    def produce_rows(
+        self,
+        topic: str,
+        partition: int,
+        rows: Mapping[bytes, bytes | None],
+        last_offsets: dict[int, int],
+    ) -> None:
+        """Hand a partition's rows to the producer, in order; `last_offsets` gets the offset of the last one when it is written.
+
+        All but the last in one call, and without reports of their delivery: each call and each report would take the interpreter
+        from whoever else computes, thousands of times a transaction. Where a record is not written the transaction has failed,
+        and says so to the next step. Raises UnwrittenError as `produce`, and KafkaException.
         """
 
         def on_delivery(error: KafkaError | None, message: Any) -> None:
             if error is not None:
-                self._refused = self._refused or error  # later ones may only follow from the first
-            elif last_offsets is not None:
-                partition, offset = message.partition(), message.offset()
-                last_offsets[partition] = max(offset, last_offsets.get(partition, -1))
+                self._refused = self._refused or error
+            else:
+                last_offsets[partition] = message.offset()
 
-        for record in records:
-            self._enqueue(record, on_delivery)
+        *others, (key, value) = rows.items()
+        batch: list[dict[str, Any]] = [{"key": key, "value": value} for key, value in others]
+        if batch and self._producer.produce_batch(topic, batch, partition) < len(batch):
+            self.produce((topic, partition, one["key"], one["value"], ()) for one in batch if "_error" in one)
+        self._enqueue((topic, partition, key, value, ()), on_delivery)
 
     def commit(
         self,
@@ -173,7 +191,9 @@ class Transaction:
             return error
         return None
 
-    def _enqueue(self, record: Outgoing, on_delivery: Callable[[KafkaError | None, Any], None]) -> None:
+    def _enqueue(
+        self, record: Outgoing, on_delivery: Callable[[KafkaError | None, Any], None] | None = None
+    ) -> None:
         topic, partition, key, value, headers = record
         give_up: float | None = None
         while True:

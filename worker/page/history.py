@@ -3,6 +3,7 @@
 The topic tells what was published, whoever had the partition then. A look is bounded: older changes are found by the next one.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,7 @@ from worker.stream.surroundings import InOrder
 LOOKED_AT: Final = 3000
 """Messages of the partition, of any entity."""
 MOST_CHANGES: Final = 100
+MOST_WAITING: Final = 100
 
 
 class NoHistory(Exception):
@@ -53,10 +55,24 @@ class RecentHistory:
         self._topic = topic
         self._group = group
         self._thread = thread
+        self._waiting: dict[tuple[str, int | None], asyncio.Future[History]] = {}
 
     async def read(self, entity_id: str, before: int | None) -> History:
-        """The entity's changes among the last messages below the offset `before` (None: at the end). Raises NoHistory."""
-        return await self._thread.run(lambda: self._read(entity_id, before))
+        """The entity's changes among the last messages below the offset `before` (None: at the end). Raises NoHistory.
+
+        Who asks for what others wait for already gets theirs: it begins after all of them asked.
+        """
+        asked = entity_id, before
+        if asked not in self._waiting:
+            if len(self._waiting) >= MOST_WAITING:
+                raise NoHistory("too many histories are asked for at once")
+
+            def work() -> History:
+                self._waiting.pop(asked, None)
+                return self._read(entity_id, before)
+
+            self._waiting[asked] = asyncio.ensure_future(self._thread.run(work))
+        return await asyncio.shield(self._waiting[asked])
 
     def _read(self, entity_id: str, before: int | None) -> History:
         key = entity_id.encode()
@@ -67,10 +83,11 @@ class RecentHistory:
                 end = bounds.stop if before is None else min(max(before, bounds.start), bounds.stop)
                 start = max(bounds.start, end - LOOKED_AT)
                 messages = (stored.record for stored in reader.read(partition, start, end))
-                found = [publication(record) for record in messages if record.key == key]
+                found = (publication(record) for record in messages if record.key == key)
+                one_more = [PublishedChange.of(step) for step in last_steps(found, MOST_CHANGES + 1)]
         except SurroundingsError as error:
             raise NoHistory(str(error)) from error
-        changes = [PublishedChange.of(step) for step in last_steps(found, MOST_CHANGES)]
-        if len(found) > MOST_CHANGES:
+        changes = one_more[-MOST_CHANGES:]
+        if len(one_more) > MOST_CHANGES:
             return History(changes, changes[0].offset, end - start)
         return History(changes, start if start > bounds.start else None, end - start)

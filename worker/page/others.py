@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, web
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
 from yarl import URL
 
 ANSWER_SECONDS: Final = 25.0
@@ -46,8 +46,7 @@ class Others:
         """What a worker answers at this address. Raises NoAnswer."""
         try:
             async with self._get(url, ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)) as answer:
-                body = await answer.content.read(LARGEST_ANSWER)
-                return Answer(answer.status, body)
+                return Answer(answer.status, await _all_of(answer))
         except (ClientError, TimeoutError, OSError, ValueError) as error:
             raise NoAnswer(_told(error)) from error
 
@@ -70,8 +69,19 @@ class Others:
 
     def _get(self, url: str, timeout: ClientTimeout) -> Any:
         if self._session is None:
-            self._session = ClientSession()
+            # As many as pages look on: streams would else keep all connections, and questions wait for ever.
+            self._session = ClientSession(connector=TCPConnector(limit=0))
         return self._session.get(URL(url, encoded=True), timeout=timeout, allow_redirects=False)
+
+
+async def _all_of(answer: ClientResponse) -> bytes:
+    """The body. Raises NoAnswer where it is larger than any of a worker."""
+    body = bytearray()
+    async for piece in answer.content.iter_any():
+        body += piece
+        if len(body) > LARGEST_ANSWER:
+            raise NoAnswer(f"its answer is larger than {LARGEST_ANSWER >> 20} MiB")
+    return bytes(body)
 
 
 async def _pieces(answer: ClientResponse) -> AsyncIterator[bytes]:

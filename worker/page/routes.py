@@ -11,7 +11,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import quote
@@ -141,11 +141,7 @@ class Routes:
 
     async def changes(self, request: web.Request) -> web.StreamResponse:
         """What changes at this worker."""
-        try:
-            watcher = self._watchers.join(None)
-        except TooManyWatchers:
-            return _too_many()
-        return await stream(request, watched(self._watchers, watcher, lambda: True))
+        return await self._look_on(request, None, lambda: True)
 
     async def changes_of(self, request: web.Request) -> web.StreamResponse:
         """The entity's changes, from whichever worker has it."""
@@ -159,9 +155,9 @@ class Routes:
             return _too_many()
         is_here, url = self._worker.owner_of(entity_id)
         if is_here:
-            watcher = self._watchers.join(entity_id.encode())
-            frames = watched(self._watchers, watcher, lambda: self._worker.owner_of(entity_id)[0])
-            return await stream(request, frames)
+            return await self._look_on(
+                request, entity_id.encode(), lambda: self._worker.owner_of(entity_id)[0]
+            )
         if url is None or HERE in request.query:
             return error(503, "no worker is known to own the entity's partition")
         self._passed_on += 1
@@ -173,6 +169,15 @@ class Routes:
             return error(503, f"the worker that has the entity does not answer: {why}")
         finally:
             self._passed_on -= 1
+
+    async def _look_on(
+        self, request: web.Request, key: bytes | None, is_here: Callable[[], bool]
+    ) -> web.StreamResponse:
+        try:
+            with self._watchers.one_more(key) as watcher:
+                return await stream(request, watched(watcher, is_here))
+        except TooManyWatchers:
+            return _too_many()
 
 
 async def _after_hello(frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

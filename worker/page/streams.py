@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from worker.page.watchers import Watcher, Watchers
+from worker.page.watchers import Watcher
 
 QUIET_SECONDS: Final = 5.0
 """After so long without a change a line goes out that says nothing: a browser that is gone is found out about."""
@@ -31,7 +31,8 @@ async def stream(request: web.Request, frames: AsyncIterator[bytes]) -> web.Stre
     try:
         await response.write(HELLO)
         async for frame in frames:
-            await asyncio.wait_for(response.write(frame), SLOW_SECONDS)
+            async with asyncio.timeout(SLOW_SECONDS):
+                await response.write(frame)
     except (TimeoutError, ConnectionError):
         _drop(request)
     return response
@@ -43,13 +44,10 @@ def _drop(request: web.Request) -> None:
         request.transport.abort()
 
 
-async def watched(watchers: Watchers, watcher: Watcher, is_here: Callable[[], bool]) -> AsyncIterator[bytes]:
+async def watched(watcher: Watcher, is_here: Callable[[], bool]) -> AsyncIterator[bytes]:
     """What a watcher is told, until its entity goes to another worker."""
-    try:
-        while is_here():
-            frame = await watcher.next(QUIET_SECONDS)
-            if frame is None:
-                return
-            yield frame or _QUIET
-    finally:
-        watchers.leave(watcher)
+    while is_here():
+        frame = await watcher.next(QUIET_SECONDS)
+        if frame is None:
+            return
+        yield frame or _QUIET

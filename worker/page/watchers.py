@@ -1,11 +1,12 @@
-"""Who looks on, and what they are told: twice a second, the same bytes for all who watch the same.
+"""Who looks on, and what they are told: twice a second at most, the same bytes for all who watch the same.
 
 A watcher has room for one frame. Who has not taken the last one when the next comes loses it, and is told so with the one after:
 a browser that reads slowly skips, and nothing grows.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -16,6 +17,8 @@ from worker.stream.feed import ChangeFeed
 
 MOST_WATCHERS: Final = 200
 BEAT_SECONDS: Final = 0.5
+FRAMES_A_SECOND: Final = 100
+"""To all together, so that what they cost does not grow with their number: a hundred are told once a second."""
 SHOWN_CHARACTERS: Final = 240
 """Of a sentence in the list of what changed lately."""
 SKIPPED: Final = b"event: skipped\ndata: {}\n\n"
@@ -49,7 +52,8 @@ class Watcher:
     async def next(self, seconds: float) -> bytes | None:
         """The next frame; empty where none came for so long, None where there will be no more."""
         try:
-            await asyncio.wait_for(self._news.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
         except TimeoutError:
             return b""
         self._news.clear()
@@ -71,8 +75,9 @@ class Watchers:
     def __len__(self) -> int:
         return len(self._all)
 
-    def join(self, key: bytes | None) -> Watcher:
-        """One more. Raises TooManyWatchers."""
+    @contextmanager
+    def one_more(self, key: bytes | None) -> Iterator[Watcher]:
+        """It looks on until the end of the block. Raises TooManyWatchers."""
         if len(self._all) >= MOST_WATCHERS:
             raise TooManyWatchers
         watcher = Watcher(key)
@@ -80,12 +85,11 @@ class Watchers:
         self._look_on()
         if self._beating is None:
             self._beating = asyncio.get_running_loop().create_task(self._beat())
-        return watcher
-
-    def leave(self, watcher: Watcher) -> None:
-        """It looks on no longer."""
-        self._all.discard(watcher)
-        self._look_on()
+        try:
+            yield watcher
+        finally:
+            self._all.discard(watcher)
+            self._look_on()
 
     def close(self) -> None:
         """The worker stops."""
@@ -99,7 +103,7 @@ class Watchers:
     async def _beat(self) -> None:
         try:
             while self._all:
-                await asyncio.sleep(BEAT_SECONDS)
+                await asyncio.sleep(max(BEAT_SECONDS, len(self._all) / FRAMES_A_SECOND))
                 self._tell()
         finally:
             self._beating = None

@@ -44,8 +44,8 @@ from worker.processing.vector_store import VectorStore
 from worker.state import Rows, SummaryView
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key
+from worker.state.last_change import LastChange
 from worker.state.last_changes import last_changes, put_last_change
-from worker.state.rows import LastChange
 from worker.text.engine import EmbeddingEngine
 
 FINISHED_AT_ONCE = 500
@@ -107,9 +107,11 @@ class Processor:
 
     def check_partition(self, partition: int) -> int | None:
         """The partition's next source offset by its rows, None for empty ones. Raises FingerprintMismatch, CorruptRow."""
-        next_offset = self._partitions[partition].next_offset
-        self.summaries.begin(partition, next_offset or 0)
-        return next_offset
+        return self._partitions[partition].next_offset
+
+    def begin(self, partition: int) -> None:
+        """The partition's rows are whole, as of a commit, and its own: whoever asks is told of them from here on."""
+        self.summaries.begin(partition, self._partitions[partition].next_offset or 0)
 
     def topic_id(self, partition: int) -> str:
         """The id of the input topic that the partition's rows were made from; empty where they do not tell."""

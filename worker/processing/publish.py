@@ -36,7 +36,7 @@ from worker.state.due import is_due
 from worker.state.entity import Sentence
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key
-from worker.state.rows import LastChange
+from worker.state.last_change import LastChange
 
 SPARE_MEMBERS = 32
 """How many sentences that left the set an entity may keep at hand: at the set's edge, they come and go."""

@@ -51,6 +51,7 @@ class Summaries:
             EntityKey, Standing | None
         ] = {}  # of entities in both: what will be committed next
         self._next_offsets: dict[int, int] = {}
+        self._begun: dict[int, object] = {}
         self._kept: OrderedDict[EntityKey, _Kept] = OrderedDict()
 
     # -- the processor's thread ------------------------------------------------------------------------------
@@ -94,6 +95,7 @@ class Summaries:
         """The partition's rows are as of a commit, up to this offset, and go on from there."""
         with self._lock:
             self._next_offsets[partition] = next_offset
+            self._begun[partition] = object()
 
     def forget(self, partitions: Iterable[int]) -> None:
         """These partitions are others' now."""
@@ -105,12 +107,13 @@ class Summaries:
                     del of_entities[key]
             for partition in gone:
                 self._next_offsets.pop(partition, None)
+                self._begun.pop(partition, None)
 
     # -- any thread ------------------------------------------------------------------------------------------
 
-    def has(self, partition: int) -> bool:
-        """Whether the partition's rows are those of its summaries."""
-        return partition in self._next_offsets
+    def begun(self, partition: int) -> object | None:
+        """Since when the partition's rows are as of a commit, as an object of its own; None where they are not."""
+        return self._begun.get(partition)
 
     def is_large(self, rows: Rows, key: EntityKey) -> bool:
         """Whether reading the entity's rows takes long."""

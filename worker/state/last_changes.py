@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from worker.state import rows as formats
 from worker.state.keys import LAST_CHANGE, entity_of_last_change, last_change_key
-from worker.state.rows import LastChange
+from worker.state.last_change import LastChange
 from worker.state.store import Pending, Rows
 
 

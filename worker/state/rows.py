@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import describe
+from worker.state.last_change import LastChange
 
 FORMAT, APPLIED_FORMAT = 1, 2
 """The newest format of a row: of every kind but the applied row, and of that."""
@@ -92,24 +93,6 @@ class Applied(NamedTuple):
     next_offset: int
     topic: str
     topic_id: str = ""  # tells the topic from a later one of its name; empty where the broker gave none
-
-
-class LastChange(msgspec.Struct, array_like=True, frozen=True):
-    """An entity's last change, not published yet: what its `summary.changed` says and other rows do not, or not any more.
-
-    The ids in rank order and the sequence are in the published row, the texts in the reviews'; the last three are by rank.
-    """
-
-    timestamp_ms: int  # of its cause, as are the next four
-    topic: str
-    event_type: str
-    review_id: str | None
-    occurred_at: str | None
-    review_count: int
-    sentence_count: int
-    ratings: Sequence[float | None]
-    distances: Sequence[float]
-    support: Sequence[int]
 
 
 _decode_last_change = msgspec.msgpack.Decoder(LastChange).decode

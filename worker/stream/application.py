@@ -224,7 +224,7 @@ def _configured(settings: Settings, partitions: int) -> CoverSummApp:
         consumer_group_instance_id=settings.group_instance_id,
         broker_session_timeout=settings.session_timeout_ms / 1000,
         broker_heartbeat_interval=settings.session_timeout_ms / 10_000,
-        stream_buffer_maxsize=1,  # micro-batches: one more is committed, one processed, one waits to come in here
+        stream_buffer_maxsize=1,  # micro-batches: one more is committed, one processed; a full one waits to come in here
         stream_wait_empty=True,
         web_enabled=True,
         web_bind=settings.web_bind,

@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 # So long a bounded run waits for more of the partition that it has just read before it turns to another one.
 TURN_SECONDS = 0.2
+# So often what waits for the micro-batch before it looks for more to take along.
+LOOK_SECONDS = 0.01
 
 
 class GuardedConsumer(driver.Consumer):
@@ -69,7 +71,10 @@ class GuardedConsumer(driver.Consumer):
         self._past: dict[int, Past] = {}  # what is had elsewhere, and not handed over yet
         self._latest: int | None = None  # which of them was read last
         self._instance_id = worker.settings.group_instance_id
+        self._delivery = worker.delivery
+        self._handed_over: MicroBatch | None = None  # last
         self._linger_seconds = worker.settings.batch_linger_ms / 1000
+        self._batch_seconds = worker.settings.batch_ms / 1000
         self._batch_events = worker.settings.batch_size
         self._batch_bytes = worker.settings.batch_bytes
         self._die = worker.surroundings.die
@@ -164,6 +169,7 @@ class GuardedConsumer(driver.Consumer):
             while not (self.should_stop or fetcher.should_stop):
                 batch = await self._next_micro_batch()
                 if batch is not None:
+                    self._handed_over = batch
                     await self.callback(self._as_message(batch))
                     await self._hold_back(batch)
         except (*self.consumer_stopped_errors, asyncio.CancelledError):
@@ -228,13 +234,36 @@ class GuardedConsumer(driver.Consumer):
         return {}
 
     async def _fetch_more(self, fetched: Mapping[TP, list[Any]]) -> list[dict[TP, list[Any]]]:
-        """What makes a micro-batch larger: whatever comes while it lingers, or in a bounded run what is there already."""
+        """What makes a micro-batch larger: whatever comes while it lingers, or waits for the one before it; in a bounded run what
+        is there already.
+
+        One that is handed over before it can be processed would be smaller, and leave more to those after it: each has to wait
+        for the commits before its own, and small ones take nearly as long as large ones.
+        """
         if self._tails:
             return await self._fill(fetched)
-        if not self._linger_seconds or _count(fetched) >= self._batch_events:
-            return []
-        await self.sleep(self._linger_seconds)
-        return [await self._fetch(timeout_seconds=0.0)]
+        more: list[dict[TP, list[Any]]] = []
+        events, waited = _count(fetched), 0.0
+        seconds = self._linger_seconds or self._look_again(waited)
+        while events < self._batch_events and seconds:
+            await self.sleep(seconds)
+            more.append(await self._fetch(timeout_seconds=0.0))
+            events, waited = events + _count(more[-1]), waited + seconds
+            seconds = self._look_again(waited)
+        return more
+
+    def _look_again(self, waited: float) -> float:
+        """Seconds until then, while a micro-batch of this tenure is on its way to the delivery or processed there; else 0."""
+        before = self._handed_over
+        has_to_wait = (
+            before is not None
+            and before.tenure == self._held.tenure
+            and not self._delivery.is_over_with(before)
+            and not self.should_stop
+            and waited
+            < self._batch_seconds  # what waits for a queue to move would wait for ever if that had lost something
+        )
+        return LOOK_SECONDS if has_to_wait else 0.0
 
     async def _fill(self, fetched: Mapping[TP, list[Any]]) -> list[dict[TP, list[Any]]]:
         """More of the same partitions, as long as another fetch like the last one still belongs into the micro-batch."""

@@ -69,6 +69,11 @@ class Delivery:
         self._die = surroundings.die
         self._tenure: Tenure | None = None  # of the last micro-batch that was taken in
         self._ends: dict[int, int] = {}  # where the next one of this tenure has to begin
+        self._latest: MicroBatch | None = None  # that was delivered
+
+    def is_over_with(self, batch: MicroBatch) -> bool:
+        """Whether this is the last micro-batch that was taken in, and its last commit has begun: the next one may come."""
+        return self._latest is batch
 
     async def deliver(self, batch: MicroBatch, done: Callable[[], Awaitable[Any]]) -> None:
         """Process a micro-batch and begin its last commit, or end the process; then the next one may come.
@@ -87,6 +92,8 @@ class Delivery:
             raise  # the app is stopping: what is under way commits or not, as a whole
         except BaseException as cause:
             self._die(cause)
+        finally:
+            self._latest = batch
 
     async def _close(
         self, batch: MicroBatch, done: Callable[[], Awaitable[Any]], *, is_committed: bool

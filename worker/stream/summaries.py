@@ -67,10 +67,11 @@ class SummaryReader:
 
     def _look(self, key: EntityKey, view: Callable[[Rows, EntityKey, bool], V], large: bool) -> V:
         """In one of the threads. Raises NotHere, and _Large for a large entity where those are not read."""
+        begun = self._summaries.begun(key.partition)
         try:
             with self._databases.look(key.partition, header_key(key.entity_id.encode())) as rows:
-                if not self._summaries.has(key.partition):
-                    raise NotHere  # its rows are being restored, or followed: not up to a commit of anybody
+                if begun is None or begun is not self._summaries.begun(key.partition):
+                    raise NotHere  # its rows were being restored, or followed: not up to a commit of anybody
                 return view(rows, key, large)
         except NotOpen:
             raise NotHere from None

@@ -3,7 +3,8 @@
 0. What this worker itself left open, when a rebalance came upon a commit in doubt, is decided.
 1. The group's committed offsets, which waits until the predecessor's transaction is decided; then the ids of input and changelog.
 2. The changelog's end as an uncommitted reader sees it: everything below it belongs to a transaction that is decided soon.
-3. The restore with a committed reader until its position passes that end.
+3. The restore with a committed reader until its position passes that end, and on to where the log ends by then, until nothing
+   more comes: so it never ends amid the rows of a transaction, not even of one by whoever has the partitions next.
 4. The restored state is held against the input it is to be continued from, and the settings against the group's.
 5. The seek of the input to the offsets of step 1 (`GuardedConsumer.perform_seek`), by Faust, after `Takeover.run` returns.
 
@@ -192,9 +193,10 @@ class Takeover:
             if not self._assignment.is_lasting:
                 reader.stop()  # after a doubt the group waits for it
 
-        rows = reader.restore({p: bounds[p].end for p in partitions}, on_progress)
+        while reader.restore({p: bounds[p].end for p in partitions}, on_progress) and not reader.stopped:
+            bounds = self._changelog.bounds(partitions)
         seconds = self._clock.monotonic() - started
-        self._assignment.journal.restored(rows, len(partitions), seconds)
+        self._assignment.journal.restored(reader.rows_read, len(partitions), seconds)
         return epoch == self._assignment.epoch and self._reader is reader and not reader.stopped
 
     def _follow(self, epoch: int, partitions: list[int]) -> None:
@@ -237,6 +239,8 @@ class Takeover:
             if any(processor.check_partition(partition) is not None for partition in starts):
                 self._group.agreed()
             self._group.check()
+            for partition in starts:
+                processor.begin(partition)
 
         await self._processor.run(check)
         self._ledger.begin(starts)

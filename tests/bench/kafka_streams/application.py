@@ -21,6 +21,7 @@ from tests.harness.workers import Pipeline, pipeline
 
 POM = Path(__file__).with_name("pom.xml")
 SOURCE = Path(__file__).with_name("EntityCounter.java")
+INSTANCE = Path(__file__).with_name("Instance.java")
 INSTALL = "apt-get install openjdk-17-jdk-headless maven"
 
 
@@ -42,7 +43,7 @@ def compiled(folder: Path, source: Path = SOURCE) -> str:
     libraries = f"{jars(POM)}/*"
     command = ["javac", "--release", str(JAVA_MAJOR), "-Xlint:all", "-Werror"]
     done = subprocess.run(
-        [*command, "-cp", libraries, "-d", folder, source],
+        [*command, "-cp", libraries, "-d", folder, source, INSTANCE],
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-from tests.bench.tables import machine_of
+from tests.bench.tables import Measured, contenders_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "kafka_streams.json"
 TITLES = {
@@ -14,29 +12,16 @@ TITLES = {
     "streams": "Kafka Streams, static members",
     "streams-defaults": "Kafka Streams, its defaults",
 }
+ABOUT = {"fault": lambda row: str(row["fault"]), "standbys": lambda row: str(row["standbys"])}
 
 
 def streams_table(path: Path = RESULTS) -> str:
     """Seconds of the longest pause of any partition, the median of the rounds; says so when there is no record."""
-    if not path.exists():
-        return "Not recorded yet: `make bench-streams` does it."
-    record = json.loads(path.read_text(encoding="utf-8"))
-    names = [name for name in TITLES if any(name in row for row in record["rows"])]
-    lines = [
-        f"| fault | standbys | {' | '.join(TITLES[name] for name in names)} |",
-        "|---" * (2 + len(names)) + "|",
-        *(
-            f"| {row['fault']} | {row['standbys']} | {' | '.join(_cell(row.get(name)) for name in names)} |"
-            for row in record["rows"]
-        ),
-    ]
-    return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}, by `{record['command']}`."
+    return contenders_table(path, "bench-streams", ABOUT, TITLES, _cell)
 
 
-def _cell(measured: dict[str, Any] | None) -> str:
+def _cell(measured: Measured) -> str:
     """The median, and how often instances ended in all rounds together."""
-    if measured is None:
-        return "-"
     ends = measured["ends"]
     ended = f" ({ends} {'end' if ends == 1 else 'ends'})" if ends else ""
     return f"{measured['median_s']:.1f} s{ended}"

@@ -2,16 +2,12 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.net.InetAddress;
-import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
 import java.nio.charset.StandardCharsets;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
@@ -19,15 +15,11 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.PriorityQueue;
-import java.util.Properties;
 import java.util.TreeSet;
-import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
-import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
-import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.processor.api.ContextualProcessor;
@@ -43,16 +35,14 @@ import org.apache.kafka.streams.state.Stores;
  * <p>{@code PEER_MODE=trivial} keeps each review of an entity in a row of its own and emits an event for it. {@code brute} keeps the
  * sentences' vectors in rows of their own besides; for every event it reads those of the entity, computes their centroid and the k
  * sentences nearest to it, and emits them with their texts when the set of their ids has changed. Both know new reviews with
- * sentences and vectors alone, no edits and deletions: that is less than the worker does. To the harness it is what a worker is, as
- * {@code EntityCounter} is.
+ * sentences and vectors alone, no edits and deletions: that is less than the worker does. To the tests it is what a worker
+ * is: see {@link Instance}.
  */
 public final class EntityReviews {
     private static final String REVIEWS = "reviews";
     private static final String VECTORS = "vectors";
     private static final String PUBLISHED = "published";
     private static final int K = 20;
-    private static final int CRASHED = 3;
-    private static final Duration CLOSING = Duration.ofSeconds(30);
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private EntityReviews() {}
@@ -212,15 +202,6 @@ public final class EntityReviews {
         }
     }
 
-    private static void serveReadiness(KafkaStreams streams, int port) throws IOException {
-        HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), 0);
-        server.createContext("/readyz", exchange -> {
-            exchange.sendResponseHeaders(streams.state() == KafkaStreams.State.RUNNING ? 200 : 503, -1);
-            exchange.close();
-        });
-        server.start();
-    }
-
     public static void main(String[] arguments) throws Exception {
         Map<String, String> environment = System.getenv();
         boolean brute = environment.get("PEER_MODE").equals("brute");
@@ -234,29 +215,6 @@ public final class EntityReviews {
         builder.stream(environment.get("COVERSUMM_INPUT_TOPIC"), Consumed.with(Serdes.Bytes(), Serdes.ByteArray()))
                 .process(supplier, stores.toArray(String[]::new))
                 .to(environment.get("COVERSUMM_OUTPUT_TOPIC"), Produced.with(Serdes.Bytes(), Serdes.ByteArray()));
-
-        Properties properties = new Properties();
-        properties.put(StreamsConfig.APPLICATION_ID_CONFIG, environment.get("COVERSUMM_APP_ID"));
-        properties.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, environment.get("KAFKA_BOOTSTRAP_SERVERS"));
-        properties.put(StreamsConfig.STATE_DIR_CONFIG, environment.get("COVERSUMM_DATA_DIR"));
-        properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
-        properties.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, environment.get("PEER_THREADS"));
-        properties.put("auto.offset.reset", "earliest");
-        KafkaStreams streams = new KafkaStreams(builder.build(), properties);
-        CountDownLatch crashed = new CountDownLatch(1);
-        streams.setStateListener((now, before) -> {
-            if (now == KafkaStreams.State.ERROR) {
-                crashed.countDown();
-            }
-        });
-        // A JVM ends with 143 after SIGTERM, however orderly; a hook that halts says how it went instead.
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
-            boolean closed = streams.close(CLOSING);
-            Runtime.getRuntime().halt(closed && crashed.getCount() > 0 ? 0 : CRASHED);
-        }));
-        serveReadiness(streams, Integer.parseInt(environment.get("COVERSUMM_WEB_PORT")));
-        streams.start();
-        crashed.await();
-        System.exit(CRASHED);
+        Instance.run(builder.build(), environment);
     }
 }

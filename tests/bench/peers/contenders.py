@@ -43,7 +43,7 @@ def _streams(mode: str) -> Callable[[str], Mapping[str, str]]:
     return lambda classpath: {
         launch.CLASSPATH: classpath,
         "PEER_MODE": mode,
-        "PEER_THREADS": str(THREADS),
+        "STREAMS_CONFIG": f"num.stream.threads={THREADS}\n",
     }
 
 

@@ -1,6 +1,7 @@
 """How fast the whole worker is: exactly once, on a real Kafka that shares its cores. `make bench-worker`.
 
-    python -m tests.bench.worker [--against COMMIT] [--rounds N] [--events N] [--only PART ...] [--data FILE] [--out FILE]
+    python -m tests.bench.worker [--against COMMIT] [--rounds N] [--events N] [--only PART ...] [--data FILE]
+                                 [--compiled FOLDER] [--out FILE]
 
 Measured, one worker, embeddings in the events (384 numbers, base64), k = 20:
 
@@ -28,7 +29,7 @@ from typing import Any
 
 from tests.bench.machine import began, tell, write
 from tests.bench.worker.budget import budget
-from tests.bench.worker.contenders import contenders
+from tests.bench.worker.contenders import COMPILED, contenders
 from tests.bench.worker.latency import half_load, hot
 from tests.bench.worker.restore import restore
 from tests.bench.worker.starts import cold_touch, start_to_ready
@@ -49,6 +50,8 @@ TARGETS = {
     "start_to_ready_s": 5.0,
 }
 """To the base, without a unit; absolute with one."""
+RATIOS = ("synthetic events/s", "synthetic process", "real process", "zipf events/s")
+"""Of those that compiled modules have too."""
 PARTS = (*WORKLOADS, "restore", "hot", "half", "cold", "start")
 HOT_EVENTS_PER_S = 1000
 RESULTS = Path(__file__).parents[1] / "results" / "worker.json"
@@ -58,7 +61,7 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All parts that are asked for, as the record has them."""
     report: dict[str, Any] = {}
     wanted, against = given.only, None if given.against == "none" else given.against
-    with KafkaBroker(folder / "broker") as broker, contenders(against, folder) as who:
+    with KafkaBroker(folder / "broker") as broker, contenders(against, folder, given.compiled) as who:
         if "start" in wanted:
             report["start"] = start_to_ready(broker, folder / "start")
         for name in [name for name in WORKLOADS if name in wanted]:
@@ -67,7 +70,13 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             found["budget"] = budget(broker, place / "budget", workload, given.events, given.data)
             report["throughput" if name == "synthetic" else name] = found
         if "restore" in wanted:
-            report["restore"] = restore(broker, folder / "restore", who, given.rounds, given.rows)
+            report["restore"] = restore(
+                broker,
+                folder / "restore",
+                [one for one in who if one.name != COMPILED],
+                given.rounds,
+                given.rows,
+            )
         if "cold" in wanted:
             report["cold_entity"] = cold_touch(broker, folder / "cold", given.sentences)
         if "hot" in wanted:
@@ -80,7 +89,7 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def against_targets(report: dict[str, Any], base: str) -> dict[str, Any]:
     """The figures that have a target, as far as they were measured."""
-    places = {
+    places: dict[str, tuple[str, ...]] = {
         "synthetic events/s": ("throughput", f"over_{base}", "events_per_s"),
         "synthetic process": ("throughput", f"over_{base}", "process_us_per_event"),
         "real process": ("real", f"over_{base}", "process_us_per_event"),
@@ -90,6 +99,9 @@ def against_targets(report: dict[str, Any], base: str) -> dict[str, Any]:
         "cold_touch_s": ("cold_entity", "cold_touch_s"),
         "start_to_ready_s": ("start", "start_to_ready_s"),
     }
+    for name in RATIOS:
+        part, *rest = places[name]
+        places[f"{name}, compiled"] = (part, COMPILED, *rest)
     found = {}
     for name, path in places.items():
         at: Any = report
@@ -114,6 +126,7 @@ def main() -> int:
     parser.add_argument("--half", type=float, help="events/s of half load, where no backlog is measured")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
     parser.add_argument("--data", type=Path, default=SAMPLE_FILE, help="reviews of the real workload")
+    parser.add_argument("--compiled", type=Path, help="backlogs also by ours from this folder (make wheel)")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     if "half" in given.only and "synthetic" not in given.only and given.half is None:
@@ -124,7 +137,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         report |= measured(given, Path(scratch))
     write(given.out, report)
-    tell(TARGETS, against_targets(report, given.against), given.out)
+    compiled = {} if given.compiled is None else {f"{name}, compiled": TARGETS[name] for name in RATIOS}
+    tell(TARGETS | compiled, against_targets(report, given.against), given.out)
     return 0
 
 

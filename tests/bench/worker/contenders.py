@@ -12,6 +12,8 @@ from tests.bench.worker import launch
 from tests.harness.workers import ROOT, Pipeline, WorkerProcess
 
 OURS = "ours"
+COMPILED = "compiled"
+"""Ours, with the modules of `make wheel`."""
 
 
 class Contender(NamedTuple):
@@ -41,19 +43,24 @@ class Contender(NamedTuple):
 
 
 @contextmanager
-def contenders(against: str | None, folder: Path) -> Iterator[list[Contender]]:
-    """Ours, and with `against` that commit's, checked out below `folder` for as long.
+def contenders(against: str | None, folder: Path, compiled: Path | None = None) -> Iterator[list[Contender]]:
+    """Ours; with `compiled` ours from the folder in which a wheel is installed; with `against` that commit's, checked out below
+    `folder` for as long.
 
-    Raises SystemExit where there is no such commit.
+    Raises SystemExit where there is no such commit or wheel.
     """
-    ours = Contender(OURS)
+    ours = [Contender(OURS)]
+    if compiled is not None:
+        if not any((compiled / "worker" / "processing").glob("processor.*.so")):
+            raise SystemExit(f"--compiled: no worker of compiled modules is installed in {compiled}")
+        ours.append(Contender(COMPILED, compiled.resolve()))
     if against is None:
-        yield [ours]
+        yield ours
         return
     checkout = folder / "checkout"
     _git("worktree", "add", "--detach", str(checkout), against)
     try:
-        yield [ours, Contender(against, checkout)]
+        yield [*ours, Contender(against, checkout)]
     finally:
         _git("worktree", "remove", "--force", str(checkout))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.worker.contenders import OURS, Contender
+from tests.bench.worker.contenders import COMPILED, OURS, Contender
 from tests.bench.worker.measure import Progress, cpu_seconds, published, rate, remove_topics, settings
 from tests.bench.worker.workloads import Workload
 from tests.harness.broker import KafkaBroker
@@ -30,7 +30,7 @@ def throughput(
     """Rounds over one topic, every other round the other way round.
 
     Returns:
-        Medians of ours at the top; of all contenders, and each turn; and with two contenders ours over the other's.
+        Medians of ours at the top, each contender's turns, ours over those of another commit; and the same of ours compiled.
     """
     found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in who}
     count = round(events * workload.share)
@@ -41,10 +41,14 @@ def throughput(
                 found[one.name].append(turn(site, one, workload, number))
                 print(workload.name, one.name, found[one.name][-1], flush=True)
         remove_topics(broker, site.input_topic)
-    ours = {name: statistics.median(row[name] for row in found[OURS]) for name in FIGURES}
-    report = {"about": workload.about, "events": count, **ours, "turns": found}
-    others = [name for name in found if name != OURS]
-    return report | {f"over_{name}": ratios(found[OURS], found[name]) for name in others}
+    report = {"about": workload.about, "events": count, **_summed_up(found, OURS), "turns": found}
+    return report | ({COMPILED: _summed_up(found, COMPILED)} if COMPILED in found else {})
+
+
+def _summed_up(found: Mapping[str, Sequence[dict[str, Any]]], one: str) -> dict[str, Any]:
+    medians = {name: statistics.median(row[name] for row in found[one]) for name in FIGURES}
+    others = [name for name in found if name not in (OURS, COMPILED)]
+    return medians | {f"over_{name}": ratios(found[one], found[name]) for name in others}
 
 
 def in_turns(who: Sequence[Contender], number: int) -> Sequence[Contender]:

@@ -20,6 +20,7 @@ print(
             "status": {name: status[name].split() for name in ("Uid", "CapEff", "CapPrm", "NoNewPrivs")},
             "programs": [name for name in PROGRAMS if shutil.which(name)],
             "modules": [name for name in MODULES if importlib.util.find_spec(name)],
+            "compiled": str(importlib.util.find_spec("worker.processing.plan").origin).endswith(".so"),
             "installed": [[one.name, one.version] for one in importlib.metadata.distributions()],
             "packages": [path.name for path in Path("/var/lib/dpkg/status.d").glob("*")],
             "sbom": Path("/usr/share/sbom/coversumm-worker.cdx.json").read_text(),

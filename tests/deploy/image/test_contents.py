@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,12 @@ def test_nothing_but_data_and_tmp_can_be_written_and_no_right_is_left(inside: di
 def test_there_is_no_compiler_no_shell_and_no_torch(inside: dict[str, Any]) -> None:
     assert inside["programs"] == []
     assert inside["modules"] == []
+
+
+def test_the_workers_modules_are_compiled_where_the_wheel_brings_them_so(inside: dict[str, Any]) -> None:
+    (wheel,) = (ROOT / "build" / "image" / "wheels" / "worker").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert inside["compiled"] == any("/plan.cpython-" in name for name in archive.namelist())
 
 
 def test_it_is_small_and_says_what_it_is() -> None:

@@ -50,7 +50,10 @@ def list_changes(steps: "Iterable[Step]", as_json: bool) -> Told:
 def _show(change: "PublishedChange") -> None:
     """When and why, and below it each sentence that came or went."""
     console = output.console()
-    console.print(output.printable("  ".join(_heading(change))), style="bold")
+    parts = [output.printable(part) for part in _heading(change)]
+    fits = len("  ".join(parts)) <= console.width  # else the counts go below, together
+    for line in (parts,) if fits else (parts[:-1], parts[-1:]):
+        console.print("  ".join(line), style="bold")
     lines = [("+", one, change.added_texts.get(one)) for one in change.added]
     lines += [("-", one, change.removed_texts.get(one) or TEXT_GONE) for one in change.removed]
     if lines:
@@ -70,4 +73,5 @@ def _heading(change: "PublishedChange") -> Iterator[str]:
         str(part) for part in (cause.get("type", "entity deleted"), cause.get("review_id")) if part
     )
     if not change.tombstone:
-        yield f"{change.sentences} of {change.sentence_count} sentences, {change.review_count} reviews"
+        of = output.many(change.sentence_count or 0, "sentences")
+        yield f"{change.sentences} of {of}, {output.many(change.review_count or 0, 'reviews')}"

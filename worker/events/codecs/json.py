@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from worker.events.codecs.faults import unknown_type, wrong_field
-from worker.events.inputs import EVENT_TYPES, Body
+from worker.events.inputs import EVENT_TYPES, Body, Head
 from worker.events.reasons import BadEvent, Reason
 from worker.events.summary import RankedChange, SummaryChanged, SummarySentence
 
@@ -22,12 +22,8 @@ MAX_DEPTH: Final = 256
 """Deepest nesting of arrays and objects. A limit of our own: the interpreter's depends on who calls and on its version."""
 
 
-class _Head(msgspec.Struct):
-    type: msgspec.Raw = msgspec.Raw()
-
-
 _decode_body: Final = msgspec.json.Decoder(Body).decode
-_decode_head: Final = msgspec.json.Decoder(_Head).decode
+_decode_head: Final = msgspec.json.Decoder(Head).decode
 _check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _encode_body: Final = msgspec.json.Encoder().encode
 

@@ -1,5 +1,6 @@
 // Elements, answers and dates. What people wrote goes in as text and nothing else: no markup is ever parsed.
 
+const AGAIN_MS = 1500;
 const SVG = "http://www.w3.org/2000/svg";
 
 /** An element; `properties` are set as they are, children are elements or texts. */
@@ -50,24 +51,61 @@ export function moment(text, withTime = true) {
   return withTime ? at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : at.toLocaleDateString([], { dateStyle: "medium" });
 }
 
-/** Events of a stream, opened again whenever it ends; `on` by name, and `state` of "live" or "waiting". Returns what closes it. */
+/** Why there is no stream of events at this address, in the worker's words; empty where there is one after all. */
+async function whyNot(path) {
+  const question = new AbortController();
+  try {
+    const answer = await fetch(path, { signal: question.signal });
+    return answer.ok ? "" : (await answer.json()).error ?? `status ${answer.status}`;
+  } catch {
+    return "the worker does not answer";
+  } finally {
+    question.abort();
+  }
+}
+
+/** How a stream is, in words, in the element that says so. */
+export function tellState(element, name, why = "") {
+  element.className = `state ${name}`;
+  element.textContent = name === "live" ? "live" : `no connection, trying again${why && `: ${why}`}`;
+}
+
+/**
+ * Events of a stream, opened again whenever it ends; `on` by name, and `state` of "live" or "waiting", then once more with why.
+ * Returns what closes it.
+ * While the page is hidden it is closed: a browser keeps six connections to a worker, and with six tabs a seventh would get none.
+ */
 export function follow(path, on) {
   let source, again;
+  let isOver = false;
+  const close = () => {
+    clearTimeout(again);
+    source?.close();
+  };
   const open = () => {
     source = new EventSource(path);
     for (const [name, take] of Object.entries(on)) {
       if (name !== "state") source.addEventListener(name, (event) => take(JSON.parse(event.data)));
     }
     source.addEventListener("hello", () => on.state("live"));
-    source.onerror = () => {
+    source.onerror = async () => {
+      const ended = source;
       on.state("waiting");
-      source.close(); // a refusal ends it for good: ask again
-      again = setTimeout(open, 1500);
+      close(); // a refusal ends it for good: ask again
+      again = setTimeout(open, AGAIN_MS);
+      const why = await whyNot(path);
+      if (why && source === ended && !isOver) on.state("waiting", why);
     };
   };
-  open();
+  const look = () => {
+    close();
+    if (!document.hidden) open();
+  };
+  document.addEventListener("visibilitychange", look);
+  look();
   return () => {
-    clearTimeout(again);
-    source.close();
+    isOver = true;
+    document.removeEventListener("visibilitychange", look);
+    close();
   };
 }

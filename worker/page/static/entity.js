@@ -1,10 +1,12 @@
 // One entity: its summary or short view, how it came about, and each change as it happens.
 
-import { ask, el, follow, foreign, many, moment, number, ofEntity } from "./dom.js";
+import { areTooMany, asChange, asTombstone, cameWith, dateOf, joined } from "./changes.js";
+import { ask, el, follow, foreign, many, moment, number, ofEntity, tellState } from "./dom.js";
 import { timeline } from "./timeline.js";
 
 const CHANGES_SHOWN = 50;
 const SHORT_EVERY_MS = 5000; // a short view reads all of the entity, so it is asked for now and then
+const HISTORY_EVERY_MS = 10000; // a history reads thousands of messages
 
 /** Show it in the element; returns what ends it. */
 export function entity(id, shown) {
@@ -21,10 +23,13 @@ class Entity {
     this.changes = [];
     this.before = null;
     this.isOver = false;
+    this.taken = 0; // changes that came live
+    this.isKnown = false; // how it came about
+    this.isAsking = false; // for the summary
     this.fresh = new Set();
-    this.state = el("span", { className: "state", textContent: "connecting" });
+    this.state = el("span", { className: "state", role: "status", textContent: "connecting" });
     this.counts = el("span");
-    this.problem = el("p", { className: "problem", hidden: true });
+    this.problem = el("p", { className: "problem", role: "alert", hidden: true });
     this.sentences = el("ol", { className: "sentences" });
     this.picture = el("div");
     this.list = el("ol", { className: "changes" });
@@ -40,9 +45,9 @@ class Entity {
       el("h2", { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
     this.choose("set");
     this.close = follow(ofEntity(id, "changes"), {
-      state: (name) => this.setState(name),
+      state: (name, why) => this.setState(name, why),
       hello: () => this.load(),
-      skipped: () => this.load(),
+      skipped: () => this.loadHistoryLater(HISTORY_EVERY_MS), // the last changes come with it, the summary among them
       change: (body) => this.take(body),
     });
   }
@@ -50,13 +55,13 @@ class Entity {
   end() {
     this.isOver = true;
     clearTimeout(this.again);
+    clearTimeout(this.later);
     this.close();
   }
 
-  setState(name) {
-    this.state.className = `state ${name}`;
-    this.state.textContent = name === "live" ? "live" : "no connection, trying again";
-    if (name === "waiting") this.loadSummary(); // it says why
+  setState(name, why) {
+    tellState(this.state, name, why);
+    if (name === "waiting" && !why && !this.isAsking) this.loadSummary(); // it may be had, or says why not
   }
 
   choose(view) {
@@ -66,21 +71,34 @@ class Entity {
     this.draw();
   }
 
-  async load() {
-    await Promise.all([this.loadSummary(), this.loadHistory(null)]);
+  load() {
+    this.loadSummary();
+    if (this.isKnown) this.loadHistoryLater(Math.random() * HISTORY_EVERY_MS); // so may all who looked on at a worker that is back
+    else this.loadHistory(null);
     if (this.view === "short") this.loadShort();
   }
 
+  loadHistoryLater(ms) {
+    this.later ??= setTimeout(() => {
+      this.later = undefined;
+      this.loadHistory(null);
+    }, ms);
+  }
+
   async loadSummary() {
+    const taken = this.taken;
+    this.isAsking = true;
     try {
       const summary = await ask(ofEntity(this.id, "summary"));
-      if (this.isOver || (this.summary?.sequence ?? -1) > (summary.sequence ?? -1)) return;
+      if (this.isOver || taken !== this.taken) return; // what came meanwhile is newer
       this.summary = summary;
       this.setProblem("");
     } catch (error) {
-      if (this.isOver) return;
+      if (this.isOver || taken !== this.taken) return;
       if (error.status === 404) this.summary = null;
       this.setProblem(error.message);
+    } finally {
+      this.isAsking = false;
     }
     this.draw();
   }
@@ -90,6 +108,7 @@ class Entity {
     this.again = undefined;
     try {
       this.short = await ask(ofEntity(this.id, "summary?view=short"));
+      if (!this.isOver) this.setProblem("");
     } catch (error) {
       this.short = null;
       if (!this.isOver) this.setProblem(error.message);
@@ -103,10 +122,12 @@ class Entity {
     try {
       const found = await ask(ofEntity(this.id, before === null ? "history" : `history?before=${before}`));
       if (this.isOver) return;
-      this.changes = before === null ? found.changes : [...found.changes, ...this.changes];
+      this.changes = before === null ? joined(found.changes, this.changes) : [...found.changes, ...this.changes];
       this.before = found.before;
+      this.isKnown = true;
       this.note.textContent = this.changes.length ? "" : `no change of it among the last ${number(found.looked_at)} that were published in its partition`;
     } catch (error) {
+      if (this.isOver) return;
       this.note.textContent = `its history is not to be had: ${error.message}`;
     }
     this.older.disabled = false;
@@ -116,21 +137,20 @@ class Entity {
 
   /** A change, just published; null is the end of the entity. */
   take(body) {
+    this.taken += 1;
     if (body === null) {
       this.summary = this.short = null;
+      this.changes.push(asTombstone());
       this.setProblem("it was deleted");
-    } else if (body.sequence > (this.summary?.sequence ?? -1)) {
-      const texts = new Map((this.summary?.sentences ?? []).map((one) => [one.sentence_id, one.text]));
-      this.fresh = new Set(body.added);
-      this.summary = body;
-      this.setProblem("");
-      const pick = (ids, from) => Object.fromEntries(ids.map((one) => [one, from.get(one) ?? null]));
-      const shown = new Map(body.sentences.map((one) => [one.sentence_id, one.text]));
-      this.changes.push({
-        ...body, published_at: new Date().toISOString(), tombstone: false,
-        added_texts: pick(body.added, shown), removed_texts: pick(body.removed, texts),
-      });
+    } else {
+      this.changes = joined(this.changes, [asChange(body, this.summary?.sentences ?? [], this.changes)]);
       this.note.textContent = "";
+      if (body.sequence > (this.summary?.sequence ?? -1)) {
+        this.fresh = new Set(body.added);
+        this.summary = body;
+        this.setProblem("");
+      }
+      if (areTooMany(this.changes)) this.loadHistoryLater(HISTORY_EVERY_MS);
     }
     if (this.view === "short") this.again ??= setTimeout(() => this.loadShort(), SHORT_EVERY_MS);
     this.draw();
@@ -144,21 +164,23 @@ class Entity {
   draw() {
     const shown = this.view === "short" ? this.short : this.summary;
     this.counts.textContent = shown ? `${many(shown.review_count, "review")}, ${many(shown.sentence_count, "sentence")}` : "";
-    const since = new Map();
-    for (const change of this.changes) for (const one of change.added) since.set(one, change);
-    this.sentences.replaceChildren(...(shown?.sentences ?? []).map((one) => this.sentence(one, since.get(one.sentence_id))));
+    const came = cameWith(this.changes);
+    this.sentences.replaceChildren(...(shown?.sentences ?? []).map((one) => this.sentence(one, came.get(one.sentence_id))));
     if (shown && !shown.sentences.length) this.sentences.append(el("li", { className: "note", textContent: "no sentence" }));
-    this.picture.replaceChildren(...[timeline(this.changes, this.summary?.sentences ?? [])].filter(Boolean));
+    this.picture.replaceChildren(...[timeline(this.changes, this.summary?.sentences ?? [], this.picture.clientWidth)].filter(Boolean));
     this.list.replaceChildren(...this.changes.slice(-CHANGES_SHOWN).reverse().map(line));
     this.fresh = new Set();
   }
 
-  sentence(one, since) {
+  sentence(one, came) {
     const facts = { distance: one.distance.toFixed(3) };
     if (one.support > 1) facts["copies"] = number(one.support);
     if (one.stands_for !== undefined) facts["stands for"] = `${number(one.stands_for)} (${many(one.stands_for_reviews, "review")})`;
     if (one.rating !== null) facts["rating"] = number(one.rating);
-    if (since) facts["since"] = moment(since.occurred_at ?? since.published_at) || `offset ${since.sequence}`;
+    const date = moment(dateOf(one, this.changes));
+    const since = came ? moment(came.occurred_at ?? came.published_at) || `offset ${came.sequence}` : "";
+    if (date) facts["date"] = date;
+    if (since && since !== date) facts["since"] = since;
     const pairs = Object.entries(facts).map(([name, value]) => el("div", {}, el("dt", { textContent: name }), el("dd", { textContent: value })));
     return el("li", { className: this.fresh.has(one.sentence_id) ? "new" : "", title: one.sentence_id },
       el("span", { className: "rank", textContent: one.rank + 1 }), el("p", {}, foreign(one.text)), el("dl", {}, ...pairs));

@@ -3,6 +3,7 @@
 import { ask, el, foreign, many, number } from "./dom.js";
 
 const LIMIT = 50;
+const AGAIN_MS = 5000; // where there is no entity yet, or no answer
 const MOST_ASKED = 40; // a worker looks for a moment only, so a rare id takes several pages
 
 const found = document.querySelector("#found");
@@ -10,6 +11,9 @@ const told = document.querySelector("#told");
 const more = document.querySelector("#more");
 
 let run = 0;
+let wanted = "";
+let isWhole = false; // all that there are, shown
+let again;
 let after = null;
 let searched = 0;
 
@@ -17,9 +21,22 @@ let searched = 0;
 export async function search(contains) {
   found.replaceChildren();
   after = null;
+  wanted = contains;
   searched = 0;
   more.onclick = () => go(contains);
   await go(contains);
+}
+
+/** An entity that changed: it is shown with its new numbers, and a new one is too where all are shown. */
+export function changed(change) {
+  if (change.deleted) return;
+  const now = line({ entity_id: change.entity_id, sentences: change.sentence_count, reviews: change.review_count });
+  const shown = [...found.children].find((one) => one.firstChild.dataset.id === change.entity_id);
+  if (shown) shown.querySelector("small").replaceWith(now.querySelector("small"));
+  else if (isWhole && found.children.length < LIMIT && change.entity_id.includes(wanted)) {
+    found.append(now);
+    say("");
+  }
 }
 
 /** Mark the entity that is shown. */
@@ -30,31 +47,51 @@ export function mark(id) {
   }
 }
 
-async function go(contains) {
+async function go(contains, isAgain = false) {
   const mine = ++run;
-  more.hidden = true;
-  told.textContent = "searching …";
-  let wanted = LIMIT;
+  clearTimeout(again);
+  isWhole = false;
+  if (!isAgain) {
+    more.hidden = true;
+    say("searching …");
+  }
+  let room = LIMIT;
   let missing = [];
   try {
-    for (let asked = 0; asked < MOST_ASKED && wanted > 0; asked += 1) {
-      const query = new URLSearchParams({ contains, limit: wanted });
+    for (let asked = 0; asked < MOST_ASKED && room > 0; asked += 1) {
+      const query = new URLSearchParams({ contains, limit: room });
       if (after !== null) query.set("after", after);
       const page = await ask(`/page/entities?${query}`);
       if (mine !== run) return;
       found.append(...page.entities.map(line));
-      wanted -= page.entities.length;
+      room -= page.entities.length;
       searched += page.searched;
       ({ after, missing } = page);
       if (after === null) break;
     }
+    isWhole = after === null && !missing.length;
     tell(missing);
+    if (isWhole && !found.children.length && !contains) later(contains);
   } catch (error) {
     if (mine !== run) return;
-    told.textContent = error.message;
+    say(error.message);
     more.textContent = "Try again";
     more.hidden = false;
+    later(contains);
   }
+}
+
+function later(contains) {
+  const before = found.children.length;
+  again = setTimeout(() => {
+    if (document.hidden) later(contains);
+    else if (found.children.length === before) go(contains, true);
+  }, AGAIN_MS);
+}
+
+/** Said aloud where it is something else than before. */
+function say(text) {
+  if (told.textContent !== text) told.textContent = text;
 }
 
 function tell(missing) {
@@ -62,8 +99,8 @@ function tell(missing) {
   if (!found.children.length) words.push(after === null ? "no entity" : "none yet");
   if (after !== null) words.push(`${number(searched)} looked at so far`);
   for (const one of missing) words.push(`partitions ${one.partitions.join(", ")} of ${one.url} are missing: ${one.why}`);
-  told.textContent = words.join("; ");
-  more.textContent = "More";
+  say(words.join("; "));
+  more.textContent = "More entities";
   more.hidden = after === null;
 }
 

@@ -63,4 +63,4 @@ document.querySelector("#search").addEventListener("submit", (event) => {
 show();
 search("").then(() => mark(chosen()));
 introduce();
-setInterval(introduce, 10_000);
+setInterval(() => document.hidden || introduce(), 30_000);

@@ -1,26 +1,25 @@
 // What changes at this worker, as it happens.
 
-import { el, follow, foreign, many, number } from "./dom.js";
+import { el, follow, foreign, many, number, tellState } from "./dom.js";
+import { changed } from "./list.js";
 
 const SHOWN = 30;
 
 /** Show it in the element; returns what ends it. */
 export function recent(shown) {
-  const state = el("span", { className: "state", textContent: "connecting" });
+  const state = el("span", { className: "state", role: "status", textContent: "connecting" });
   const count = el("span");
   const list = el("ol", { className: "changes" });
   const note = el("p", { className: "note", textContent: "Summaries that change at this worker from now on appear here." });
   shown.replaceChildren(el("h1", { textContent: "Changing now" }), el("p", { className: "facts" }, state, count), note, list);
   let total = 0;
   return follow("/page/changes", {
-    state: (name) => {
-      state.className = `state ${name}`;
-      state.textContent = name === "live" ? "live" : "no connection, trying again";
-    },
+    state: (name, why) => tellState(state, name, why),
     changes: (news) => {
       total += news.count;
       note.hidden = true;
       count.textContent = many(total, "change");
+      news.changes.forEach(changed);
       list.prepend(...news.changes.map(line).reverse());
       while (list.children.length > SHOWN) list.lastChild.remove();
     },

@@ -1,0 +1,70 @@
+"""What of the package is compiled; everything else about the build is in pyproject.toml.
+
+- Each C file in `worker/` is an extension of that name. It is optional: where it cannot be compiled the installation succeeds
+  without it, and whatever would import it does without.
+- COMPILE_WORKER=1: a wheel has the modules of `[tool.compiled]` in pyproject.toml compiled by mypyc, and their sources beside
+  them, for tracebacks. A compiler is needed then, and nothing is optional. An editable installation never has them.
+- COMPILE_WORKER=0: nothing is compiled, and a wheel is for any Python and processor.
+"""
+
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+ROOT = Path(__file__).parent
+ASKED = os.environ.get("COMPILE_WORKER")
+COMPILE = ASKED == "1"
+BUILD = "build/mypyc"  # of its own, or what is compiled would be found by a later build without
+NEEDED = (
+    "ast_serialize",
+    "librt",
+    "msgspec",
+    "mypy",
+    "mypy_extensions",
+    "numpy",
+    "pathspec",
+    "typing_extensions",
+)
+"""What mypyc needs and what it reads the types of, in the versions of requirements.lock."""
+
+
+def locked() -> list[str]:
+    """The requirements of a build with compiled modules."""
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    pins = {line.partition("==")[0]: line for line in lines}
+    return [pins[name] for name in NEEDED]
+
+
+def extensions() -> list[Extension]:
+    """By hand, and by mypyc. Debug information would hold the paths of this build."""
+    if ASKED == "0":
+        return []
+    found = [
+        Extension(
+            ".".join(path.with_suffix("").parts),
+            [str(path)],
+            extra_compile_args=["-g0"],
+            optional=not COMPILE,
+        )
+        for path in sorted(Path("worker").rglob("*.c"))
+    ]
+    if COMPILE and {"bdist_wheel", "build_ext"} & set(sys.argv):
+        from mypyc.build import mypycify
+
+        modules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["compiled"]["modules"]
+        # Not all libraries are there while a wheel is built.
+        options = ["--config-file=pyproject.toml", f"--cache-dir={BUILD}/cache", "--ignore-missing-imports"]
+        found += mypycify(
+            [*options, *modules], group_name="coversumm_worker", debug_level="0", target_dir=BUILD
+        )
+    return found
+
+
+setup(
+    ext_modules=extensions(),
+    setup_requires=locked() if COMPILE else [],
+    options={"build": {"build_base": BUILD}} if COMPILE else {},
+)

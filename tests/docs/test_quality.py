@@ -1,0 +1,276 @@
+"""docs/quality.md says in prose what its record says: every figure, and every order that a sentence rests on."""
+
+import copy
+import inspect
+import re
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from docs.build.quality import OURS
+from docs.build.render import ROOT
+from tests.bench.paper import theirs
+from tests.bench.quality.calibration import TOLERANCE
+from tests.bench.quality.contenders import SHORT
+from tests.bench.quality.hotels import EVERY, UNCUT, interval
+from tests.bench.quality.tracking import FROM
+from tests.bench.quality.views import THRESHOLD
+from tests.bench.quality.walk import TOO_LIKE, WORDS
+from tests.bench.tables import read_record
+
+PAGE = (ROOT / "docs" / "quality.md").read_text(encoding="utf-8")
+PROSE = " ".join(re.sub(r"^<!-- (\w+) -->$.*?^<!-- /\1 -->$", "", PAGE, flags=re.M | re.S).split())
+RECORD = read_record("quality.json")
+
+COUNTS = (
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
+PARTS = {
+    2: "half", 3: "third", 4: "quarter", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth", 9: "ninth", 10: "tenth",
+    11: "eleventh", 12: "twelfth", 20: "twentieth", 30: "thirtieth", 40: "fortieth", 50: "fiftieth", 100: "hundredth",
+}  # fmt: skip
+NAMES = (
+    "ROUGE-1.5.5", "ROUGE-1", "R1, mean of the references", "(R2 and RL)", "the script of 2005",
+    "LSA** in sumy 0.13 keeps all topics",
+    "SemAE's representations of 8,192 numbers", "Twenty sentences are not a text",
+    "the mean cosine of two sentences of the summary",
+    "(line 16)", "(lines 26 to 28)", "sentences (another five to ten, kept in", "Two baselines are here twice",
+)  # fmt: skip
+"""Numbers in prose that are no figures of a record."""
+
+
+def count(value: float) -> str:
+    """A number as prose has it, rounded."""
+    return COUNTS[round(value)] if round(value) < len(COUNTS) else f"{value:,.0f}"
+
+
+def part(share: float) -> str:
+    """A share as prose has it: the nearest of those that have a name."""
+    of = min(PARTS, key=lambda one: abs(1 / one - share))
+    return f"{'an' if PARTS[of][0] == 'e' else 'a'} {PARTS[of]}"
+
+
+class Found:
+    """What a record says, as the sentences need it."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self.record = record
+        self.end = {row["method"]: row for row in record["at_the_end"]}
+        self.way = {row["method"]: row for row in record["on_the_way"]}
+        self.trained = [
+            row["mean"][0]
+            for row in record["others"]
+            if row["system"] in ("QT", "SemAE", "Hercules, extractive", "HIRO, extractive")
+        ]
+        self.large = {row["m"]: row for row in record["staleness"] if row["entities"] == "Amazon, a product"}
+        self.hotel = {row["m"]: row for row in record["staleness"] if row["entities"] == "SPACE, a hotel"}
+        self.space = record["sets"][0]
+
+    def r1(self, method: str) -> float:
+        """ROUGE-1 at the end."""
+        return float(self.end[method]["mean"][0])
+
+    def apart(self, method: str) -> str:
+        """Whether 25 hotels tell it from ours: "behind", "level" or "ahead"."""
+        low, high = self.end[method]["r1_from_ours"]
+        return "behind" if high < 0 else "ahead" if low > 0 else "level"
+
+    def aspects(self, method: str) -> dict[str, float]:
+        """R1 by aspect."""
+        return {row["aspect"]: row["mean"][0] for row in self.record["aspects"] if row["method"] == method}
+
+    def error(self, what: str, order: str, method: str) -> float:
+        """Mean absolute difference over the entities."""
+        return statistics.fmean(self.errors(what, order, method))
+
+    def errors(self, what: str, order: str, method: str) -> list[float]:
+        """Of each entity, the largest first."""
+        rows = [row for row in self.record["tracking"] if (row["what"], row["order"]) == (what, order)]
+        return [row["errors"][method] for row in sorted(rows, key=lambda row: -row["reviews"])]
+
+    def shows_from(self) -> int:
+        """The least m whose loss of ROUGE is told from nothing."""
+        return min(m for m, row in self.hotel.items() if row["r1_lost_interval"][0] > 0)
+
+
+def figures(record: Mapping[str, Any]) -> list[str]:
+    """Every piece of prose that has a figure in it, as it has to stand on the page."""
+    found = Found(record)
+    trained = [one - found.r1(OURS) for one in (min(found.trained), max(found.trained))]
+    share = found.large[4]["changes"] / found.large[1]["changes"]
+    aspects = [statistics.fmean(found.aspects(one).values()) for one in (OURS, "ours, the general set")]
+    on_the_way = [
+        abs(found.way[method][silver][0] - found.way[OURS][silver][0])
+        for method in ("coversumm-random", "coversumm-decay")
+        for silver in ("silver_sentences", "silver_reviews")
+    ]
+    paper = [
+        theirs.ROUGE["coversumm-lazy"].rouge[0] - theirs.ROUGE[method].rouge[0]
+        for method in ("coversumm-random", "coversumm-decay")
+    ]
+    protocols = [
+        max(scores) - min(scores)
+        for row in record["calibration"]
+        for scores in [[row[key][0] for key in ("rouge_155", "mean", "jackknife")]]
+    ]
+    k, m = record["parameters"]["k"], 4
+    minutes = sum(record["seconds"].values()) / 60
+    lsa = found.way["LSA"]["ms"] / found.way[OURS]["ms"]
+    return [
+        f"SumBasic is {count(found.r1('SumBasic') - found.r1(OURS))} points of ROUGE-1 ahead, "
+        f"which {found.space['entities']} hotels can",
+        f"are {count(trained[0])} to {count(trained[1])} points better, and what could be chosen from the same "
+        f"sentences is {count(found.r1('oracle') - found.r1(OURS))} points better",
+        f"Cut to {WORDS} words, near-duplicates skipped, it scores "
+        f"{count(found.r1(OURS) - found.r1(UNCUT))} points more of ROUGE-1 than",
+        f"One change in {count(1 / share)} is enough",
+        f"to publish only when {m} of {k} sentences differ",
+        f"which is {count(aspects[0] - aspects[1])} points better than looking for it in the summary of everything",
+        f"The hotels are SPACE's {found.space['entities']} test hotels, with three human summaries each. Of each method's "
+        f"{k} best the walk of the authors' published code makes {WORDS} words",
+        f"(TF-IDF cosine of {TOO_LIKE})",
+        "R1 / R2 / RL. Protocols differ by up to " + count(max(protocols)) + " points",
+        f"within {TOLERANCE} of what it is known to score",
+        f"The 95 % intervals below come from drawing the hotels again "
+        f"{inspect.signature(interval).parameters['draws'].default:,} times",
+        f"it is {count(found.r1('LSA') - found.r1('LSA as sumy has it'))} points better, and still no better than chance",
+        f"a summary every {EVERY} steps",
+        f"so every {EVERY} reviews are {count(found.space['reviews'] / found.space['entities'] / EVERY)} looks",
+        f"(here {WORDS} words, as any)",
+        f"are within {part(max(on_the_way))} of a point of the exact sets on the way, where the paper loses "
+        f"{count(min(paper))} to {count(max(paper))} points",
+        f"ours is {part(found.way[OURS]['ms'] / found.way['SumBasic']['ms'])} of SumBasic's and less than "
+        f"{part(1 / 10 ** int(np.log10(lsa)))} of LSA's",
+        f"At the {round(found.space['sentences'] / found.space['entities'], -2):.0f} sentences of a hotel brute force is as fast",
+        f"A centroid of its own is worth {count(aspects[0] - aspects[1])} points",
+        f"from the {FROM}th review on",
+        f"with {k} sentences drawn by chance",
+        f"the short view beside it: {k} sentences too, nearest first, but none with a cosine above {THRESHOLD} to one before it",
+        f"the walk to {WORDS} words leaves twins out anyway",
+        f"at least `m` of its {k} sentences differ",
+        f"At `m` = {m} readers hear {part(share)} of the changes on large products, and have "
+        f"{part(found.large[m]['out_of_date'])} of the set out of date",
+        f"not to be told from nothing up to there; from {found.shows_from()} on it begins to show",
+        f"takes {'ten to fifteen' if 10 <= minutes <= 15 else f'{minutes:.0f}'} minutes on two cores",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", figures(RECORD))
+def test_a_figure_is_that_of_the_record(piece: str) -> None:
+    assert piece in PROSE
+
+
+def test_no_figure_is_left_unchecked() -> None:
+    rest = PROSE
+    for piece in sorted((*figures(RECORD), *NAMES), key=len, reverse=True):
+        assert piece in PROSE
+        rest = rest.replace(piece, "")
+    rest = re.sub(r"\]\([^)]*\)|`[^`]*`", "", rest)
+    numbers = "|".join([*COUNTS[2:], *PARTS.values(), "twenty", "fifteen"])
+    assert re.findall(rf".{{0,40}}(?:\d|\b(?:{numbers})s?\b).{{0,20}}", rest, flags=re.I) == []
+
+
+def test_another_record_asks_for_other_prose() -> None:
+    other = copy.deepcopy(RECORD)
+    (ours,) = (row for row in other["at_the_end"] if row["method"] == OURS)
+    ours["mean"][0] -= 3
+    asked = {piece for piece in figures(other) if piece not in PROSE}
+    assert len(asked) == 3
+    assert "SumBasic is five points of ROUGE-1 ahead, which 25 hotels can" in asked
+
+
+def test_the_order_of_methods() -> None:
+    found = Found(RECORD)
+    apart = {method: found.apart(method) for method in found.end}
+    for method in (
+        "random",
+        "LSA",
+        "TextRank",
+        "Centroid-OPT",
+        "LSA as sumy has it",
+        "Centroid-OPT as published",
+        UNCUT,
+    ):
+        assert apart[method] == "behind", method
+    for method in ("LexRank", "SumBasic", SHORT):
+        assert apart[method] == "level", method
+    ours, sum_basic, chance = (found.end[one] for one in (OURS, "SumBasic", "random"))
+    assert ours["mean"][1] > sum_basic["mean"][1]
+    assert ours["mean"][2] > sum_basic["mean"][2]
+    assert sum_basic["repeats"] <= chance["repeats"]
+    assert found.r1("Centroid-OPT as published") < found.r1("random") < found.r1("Centroid-OPT")
+    assert found.r1("LSA as sumy has it") < found.r1("LSA") < found.r1("random")
+    for method in (
+        "brute-force",
+        "naive-faiss",
+        "coversumm-lazy",
+        "coversumm-reservoir",
+        "coversumm-knn-range",
+    ):
+        assert found.end[method]["mean"] == ours["mean"]
+
+
+def test_the_order_on_the_way() -> None:
+    found = Found(RECORD)
+    silver = {
+        method: row["silver_sentences"][0] for method, row in found.way.items() if method in theirs.ROUGE
+    } | {OURS: found.way[OURS]["silver_sentences"][0]}
+    assert min(silver, key=lambda one: silver[one]) == "LSA"
+    assert max(silver["TextRank"], silver["Centroid-OPT"]) < silver[OURS] < silver["SumBasic"]
+    assert silver["LexRank"] == pytest.approx(silver[OURS], abs=0.5)
+    steps = [row["ms"] for row in RECORD["on_the_way"] if row["kind"] == "CentroidRank"]
+    assert found.way["brute-force"]["ms"] <= 1.1 * min(steps)
+
+
+def test_the_order_of_aspects() -> None:
+    found = Found(RECORD)
+    ours, chance = found.aspects(OURS), found.aspects("random")
+    assert [aspect for aspect in ours if chance[aspect] > ours[aspect]] == ["building"]
+    for aspect in ("cleanliness", "service"):
+        others = [one for one in RECORD["aspects"] if one["aspect"] == aspect and one["method"] != "oracle"]
+        assert max(others, key=lambda one: one["mean"][0])["method"] == OURS
+
+
+def test_what_is_followed() -> None:
+    found = Found(RECORD)
+    for order in ("temporal", "falling", "rising"):
+        assert found.error("rating", order, OURS) < theirs.RATING_ERROR
+        stars = found.errors("rating", order, OURS)
+        assert statistics.fmean(stars[:3]) < statistics.fmean(stars[-3:])
+    ours, chance = (found.errors("rating", "temporal", method) for method in (OURS, "random"))
+    assert statistics.fmean(ours) == pytest.approx(statistics.fmean(chance), abs=0.02)
+    assert [ours[at] < chance[at] for at in (0, -1)] == [True, False]
+    for what, order in (("polarity", "temporal"), ("aspects", "aspect by aspect")):
+        assert found.error(what, order, "random") < found.error(what, order, OURS) / 2
+    ends = [row for row in RECORD["tracking"] if row["what"] == "polarity"]
+    ours_at_the_end, everything, people = (
+        statistics.fmean(values)
+        for values in zip(
+            *((row["last"][OURS], row["last"]["all"], row["human"]) for row in ends), strict=True
+        )
+    )
+    assert ours_at_the_end == pytest.approx(people, abs=0.05)
+    assert ours_at_the_end > everything + 0.1
+
+
+def test_the_short_view_stands_for_hardly_more() -> None:
+    views = {(row["entities"], row["view"]): row for row in RECORD["views"]}
+    for entities in {entities for entities, _ in views}:
+        ours, short = views[entities, OURS], views[entities, SHORT]
+        assert short["twins"] == 0.0 < ours["twins"]
+        assert abs(short["stands_for"] - ours["stands_for"]) < 0.01

@@ -1,0 +1,80 @@
+"""Who waits for one and the same history is told of one reading, and not too many wait; how it is read: test_page_history."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, cast
+
+import pytest
+
+from tests.harness.patience import PATIENCE_SECONDS
+from worker.page import history as module
+from worker.page.history import History, NoHistory, RecentHistory
+from worker.stream.surroundings import RealThreads
+
+
+class Readings(RecentHistory):
+    """Each reading waits until it may go on, and tells which one it is."""
+
+    def __init__(self) -> None:
+        super().__init__(cast(Any, None), "out", "group", RealThreads().in_order("history"))
+        self.begun: list[tuple[str, int | None]] = []
+        self.go_on = threading.Semaphore(0)
+
+    def _read(self, entity_id: str, before: int | None) -> History:
+        self.begun.append((entity_id, before))
+        number = len(self.begun)
+        assert self.go_on.acquire(timeout=PATIENCE_SECONDS)
+        if entity_id == "broken":
+            raise NoHistory("why")
+        return History([], None, number)
+
+
+async def begun(readings: Readings, count: int) -> None:
+    while len(readings.begun) < count:
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.asyncio
+async def test_those_who_wait_share_one_reading_and_none_that_has_begun() -> None:
+    readings = Readings()
+    first = asyncio.ensure_future(readings.read("a", None))
+    await begun(readings, 1)
+    waiting = [asyncio.ensure_future(readings.read("a", None)) for _ in range(3)]
+    other = asyncio.ensure_future(readings.read("a", 5))
+    await asyncio.sleep(0)
+    waiting[0].cancel()  # the others wait on
+    readings.go_on.release(3)
+    assert (await first).looked_at == 1
+    assert [(await one).looked_at for one in waiting[1:]] == [2, 2]
+    assert (await other).looked_at == 3
+    assert readings.begun == [("a", None), ("a", None), ("a", 5)]
+
+
+@pytest.mark.asyncio
+async def test_a_reading_that_fails_fails_for_who_waited_and_nobody_after() -> None:
+    readings = Readings()
+    waiting = [asyncio.ensure_future(readings.read("broken", None)) for _ in range(2)]
+    await begun(readings, 1)
+    readings.go_on.release(3)
+    for one in waiting:
+        with pytest.raises(NoHistory):
+            await one
+    again = asyncio.ensure_future(readings.read("broken", None))
+    with pytest.raises(NoHistory):
+        await again
+
+
+@pytest.mark.asyncio
+async def test_not_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_WAITING", 2)
+    readings = Readings()
+    taken = [asyncio.ensure_future(readings.read("a", None))]
+    await begun(readings, 1)
+    taken += [asyncio.ensure_future(readings.read("b", before)) for before in (1, 2)]
+    await asyncio.sleep(0)
+    with pytest.raises(NoHistory, match="too many histories"):
+        await readings.read("b", 3)
+    readings.go_on.release(3)
+    assert [(await one).looked_at for one in taken] == [1, 2, 3]
