@@ -46,7 +46,7 @@ ORACLE = [np.array(rows) for rows in ([0], [0, 1], [1, 2], [2, 1])]
 
 
 def ranking(*rows):
-    return Ranking(tuple(id_of(row) for row in rows), (), 1, (), np.zeros(1), 1)
+    return Ranking(tuple(id_of(row) for row in rows), (), 1, [], np.zeros(1), 1)
 
 
 @pytest.mark.parametrize(
