@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.coversumm.matrix import FIRST, GrowingArray
+from worker.coversumm.matrix import FEW, FIRST, GrowingArray
 
 CHANGES = st.lists(
     st.tuples(st.sampled_from(["append", "append", "extend", "remove", "keep", "clear"]), st.integers(0, 40))
@@ -45,14 +45,17 @@ def test_it_is_a_list_of_rows(changes: list[tuple[str, int]], width: int | None)
         assert array.nbytes >= array.rows.nbytes
 
 
-def test_room_doubles() -> None:
+@pytest.mark.parametrize(("rows", "spare", "times"), [(FEW, 1.25, 25), (64 * FEW, 2, 6)])
+def test_room_grows_by_a_share_of_itself(rows: int, spare: float, times: int) -> None:
     array = GrowingArray(np.float64)
     assert array.nbytes == 0
+    array.extend(rows // 64)
     sizes = set()
-    for number in range(1000):
-        array.append(np.array([float(number)]))
-        sizes.add(array.nbytes // 8)
-    assert sizes == {FIRST * 2**i for i in range(8)}
+    for number in range(rows // 64, rows):
+        array.push(float(number))
+        sizes.add(array.nbytes)
+        assert array.nbytes <= 8 * max(FIRST, spare * len(array))
+    assert len(sizes) <= times  # the others found room
 
 
 def test_room_is_given_up() -> None:

@@ -113,4 +113,4 @@ class EntityCore:
     def memory_bytes(self) -> int:
         """Roughly what this object and its index hold in memory."""
         state = self._state
-        return state.reservoir.memory_bytes + state.index.memory_bytes + 8 * state.total.nbytes + 2000
+        return state.reservoir.memory_bytes + state.index.memory_bytes + 6 * state.total.nbytes + 2000

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FIRST = 8  # rows there is room for as soon as there is one
+FEW = 1024  # up to so many rows, room for a quarter more is made, so that a cache of entities holds rows and not room
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -14,7 +15,7 @@ class GrowingArray(Generic[Number]):
     """Rows of `width` numbers, (n, width), or numbers, (n,), in one block of memory with room for more.
 
     `rows` is a view of those that there are; any change of their number makes another one, so do not keep it. Values are
-    changed through it. Appending costs amortised constant time a row, because room at least doubles when there is none left.
+    changed through it. Appending costs amortised constant time a row, because room grows by a share of itself when none is left.
 
     >>> vectors = GrowingArray(np.int16, 2)
     >>> vectors.append(np.array([[1, 2], [3, 4], [5, 6]]))
@@ -70,7 +71,8 @@ class GrowingArray(Generic[Number]):
         self.rows = self._room[:end]
 
     def _make_room(self, least: int) -> None:
-        size = max(FIRST, 2 * len(self._room), least)
+        held = len(self._room)
+        size = max(FIRST, held + (held // 4 if held < FEW else held), least)
         room: NDArray[Number] = np.empty((size, *self._room.shape[1:]), self._room.dtype)
         room[: len(self.rows)] = self.rows
         self._room = room

@@ -4,12 +4,14 @@ The anchor is a centroid S0/n0; the radius is an integer key: a sentence is insi
 an exact comparison. Without a radius (None) the reservoir holds every live sentence.
 
 A row keeps the number of its vector's copies and the lowest of their ids, a prefix of all of them in order. So a hundred
-thousand copies cost one row. When removals leave fewer ids than a ranking may need, the reservoir is `exhausted` and a
-refill is due. docs/algorithm.md, Lemma 3, has the proof that both invariants last.
+thousand copies cost one row. Copies are found by a digest of 128 bits: with the vector's own bytes as a key a row would take
+twice the memory, and that decides how many entities a cache holds. When removals leave fewer ids than a ranking may need, the
+reservoir is `exhausted` and a refill is due. docs/algorithm.md, Lemma 3, has the proof that both invariants last.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from hashlib import blake2b
 from itertools import islice
 
 import numpy as np
@@ -18,6 +20,11 @@ from numpy.typing import NDArray
 from worker.coversumm.errors import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import Neighborhood, first_beyond
 from worker.coversumm.matrix import GrowingArray
+
+
+def digest(vector: NDArray[np.int16]) -> bytes:
+    """What stands for the bytes of a vector, (D,)."""
+    return blake2b(vector.data, digest_size=16).digest()
 
 
 class Reservoir:
@@ -29,12 +36,12 @@ class Reservoir:
         self.counts: list[int] = []  # live copies of each row's vector
         self.lowest_ids: list[list[bytes]] = []  # of each row, ascending
         self.live = 0  # copies in all rows
-        self.row_of: dict[bytes, int] = {}  # a vector's bytes -> its row
+        self.row_of: dict[bytes, int] = {}  # a vector's digest -> its row
         self.exhausted = False
         self.anchor_n = 0
         self.anchor_total = np.zeros(dimension)
         self.radius_key: float | None = None
-        self._bytes: list[bytes] = []  # a row -> its vector's bytes
+        self._digests: list[bytes] = []  # a row -> its vector's digest
         self._vectors = GrowingArray(np.int16, dimension)
         self._squared_norms = GrowingArray(np.float64)
 
@@ -54,9 +61,8 @@ class Reservoir:
     @property
     def memory_bytes(self) -> int:
         """Roughly what it holds: matrices, and what Python needs around ids and vectors."""
-        width: int = self.vectors.shape[1]
         ids = self.live if self.live == len(self) else sum(map(len, self.lowest_ids))
-        return self._vectors.nbytes + self._squared_norms.nbytes + len(self) * (2 * width + 300) + ids * 90
+        return self._vectors.nbytes + self._squared_norms.nbytes + len(self) * 260 + ids * 80
 
     def keys(self, n: int, total: NDArray[np.float64]) -> NDArray[np.float64]:
         """Each row's key `n*|x|^2 - 2*x.S`, exact."""
@@ -67,13 +73,13 @@ class Reservoir:
 
     def insert(self, vector: NDArray[np.int16], squared_norm: float, id_: bytes) -> None:
         """One more sentence, (D,): what `rows` and `add` do for many."""
-        data = vector.tobytes()
-        row = self.row_of.get(data)
+        key = digest(vector)
+        row = self.row_of.get(key)
         if row is not None:
             self.add(row, id_)
             return
-        self.row_of[data] = len(self.counts)
-        self._bytes.append(data)
+        self.row_of[key] = len(self.counts)
+        self._digests.append(key)
         self.counts.append(1)
         self.lowest_ids.append([id_])
         self.live += 1
@@ -84,11 +90,11 @@ class Reservoir:
         self, vectors: NDArray[np.int16], squared_norms: Sequence[float] | NDArray[np.float64]
     ) -> list[int]:
         """The row of each vector (m, D); new ones, without copies yet, for those that have none."""
-        data, width, row_of, start = vectors.tobytes(), 2 * vectors.shape[1], self.row_of, len(self.row_of)
-        rows = [row_of.setdefault(data[at : at + width], len(row_of)) for at in range(0, len(data), width)]
+        row_of, start = self.row_of, len(self.row_of)
+        rows = [row_of.setdefault(key, len(row_of)) for key in map(digest, np.ascontiguousarray(vectors))]
         new = len(row_of) - start
         if new:
-            self._bytes.extend(islice(row_of, start, None))  # a dict keeps the order in which keys came
+            self._digests.extend(islice(row_of, start, None))  # a dict keeps the order in which keys came
             self.counts += [0] * new
             self.lowest_ids += [[] for _ in range(new)]
             self._vectors.extend(new)
@@ -134,13 +140,13 @@ class Reservoir:
 
     def drop(self, row: int) -> None:
         """Forget a row without copies; the last row takes its place."""
-        counts, lowest_ids, data = self.counts.pop(), self.lowest_ids.pop(), self._bytes.pop()
+        counts, lowest_ids, key = self.counts.pop(), self.lowest_ids.pop(), self._digests.pop()
         if row == len(self.counts):
-            del self.row_of[data]
+            del self.row_of[key]
         else:
-            del self.row_of[self._bytes[row]]
-            self.row_of[data] = row
-            self.counts[row], self.lowest_ids[row], self._bytes[row] = counts, lowest_ids, data
+            del self.row_of[self._digests[row]]
+            self.row_of[key] = row
+            self.counts[row], self.lowest_ids[row], self._digests[row] = counts, lowest_ids, key
         self._vectors.remove(row)
         self._squared_norms.remove(row)
 
@@ -157,8 +163,8 @@ class Reservoir:
         self._squared_norms = GrowingArray.of(
             np.einsum("ij,ij->i", found.vectors, found.vectors, dtype=np.float64)
         )
-        self._bytes = [vector.tobytes() for vector in self.vectors]
-        self.row_of = {data: row for row, data in enumerate(self._bytes)}
+        self._digests = [digest(vector) for vector in self.vectors]
+        self.row_of = {key: row for row, key in enumerate(self._digests)}
         self.counts, self.lowest_ids = found.counts, found.lowest_ids
         self.live = sum(found.counts)
         self.exhausted = False
@@ -180,8 +186,8 @@ class Reservoir:
         rows = inside.tolist()
         self._vectors.keep(inside)
         self._squared_norms.keep(inside)
-        self._bytes = [self._bytes[row] for row in rows]
-        self.row_of = {data: row for row, data in enumerate(self._bytes)}
+        self._digests = [self._digests[row] for row in rows]
+        self.row_of = {key: row for row, key in enumerate(self._digests)}
         self.counts = [self.counts[row] for row in rows]
         self.lowest_ids = [self.lowest_ids[row] for row in rows]
         self.live = sum(self.counts)

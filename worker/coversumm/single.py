@@ -12,6 +12,7 @@ from worker.coversumm.gap import Gap
 from worker.coversumm.knn import Neighbors
 from worker.coversumm.points import Points, Step, check
 from worker.coversumm.ranking import Ranking
+from worker.coversumm.reservoir import digest
 from worker.coversumm.state import EntityState
 
 
@@ -63,7 +64,7 @@ def _remove(state: EntityState, removed: Points) -> None:
     reservoir = state.reservoir
     kernel.add(state.total, removed.vectors, -1.0)
     for id_, vector in zip(removed.ids, removed.vectors, strict=True):
-        row = reservoir.row_of.get(vector.tobytes())
+        row = reservoir.row_of.get(digest(vector))
         if row is not None:
             reservoir.remove(row, id_)
             if not reservoir.counts[row]:

@@ -18,7 +18,7 @@ from worker.coversumm import (
     no_points,
     quantize,
 )
-from worker.coversumm.index.flat import _keys
+from worker.coversumm.index.flat import READ_ROWS, _keys
 
 
 @settings(max_examples=150, deadline=None)
@@ -69,6 +69,40 @@ def test_ids_are_made_for_the_selected_only() -> None:
     assert core.n == 5000
     assert sum(block.asked for block in blocks) < 600
     assert core.memory_bytes < 200_000
+
+
+@pytest.mark.parametrize(("rows", "passes"), [(300, 1), (READ_ROWS, 1), (READ_ROWS + 1, 2)])
+def test_what_a_count_has_read_serves_the_search_after_it(rows: int, passes: int) -> None:
+    vectors = np.random.default_rng(0).integers(-50, 50, (rows, 3)).astype(np.int16)
+    scans: list[int] = []
+
+    def scan() -> list[Review]:
+        scans.append(1)
+        return [Review([b"%d" % i], vectors[i : i + 1]) for i in range(rows)]
+
+    def change(index: FlatIndex) -> None:
+        index.update(Points([b"7"], vectors[7:8]), points([(b"new", vectors[8])], 3))
+
+    index, unread = FlatIndex(3, scan), FlatIndex(3, scan)
+    n, total, _ = index.totals()
+    change(index)  # what changes in between counts
+    found = index.nearest(n, total, 5, ids_kept=9)
+    assert len(scans) == passes
+    change(unread)
+    expected = unread.nearest(n, total, 5, ids_kept=9)
+    assert (found.vectors.tolist(), found.lowest_ids) == (expected.vectors.tolist(), expected.lowest_ids)
+    scans.clear()
+    index.nearest(n, total, 5, ids_kept=9)
+    assert len(scans) == 1  # it is kept for one search
+
+
+def test_a_commit_ends_what_was_read() -> None:
+    stored = [Review([b"a"], np.ones((1, 2), np.int16))]
+    index = FlatIndex(2, lambda: stored)
+    index.totals()
+    stored.append(Review([b"b"], np.zeros((1, 2), np.int16)))
+    index.on_commit()
+    assert len(index.nearest(2, np.ones(2), 5, ids_kept=1).vectors) == 2
 
 
 def test_refusals_name_the_sentence() -> None:

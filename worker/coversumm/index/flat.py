@@ -2,7 +2,8 @@
 
 Sentences are the stored blocks that `scan` reads, as of the last `on_commit`, under an overlay in memory of the updates
 since; without `scan` all are in memory. A search joins small blocks into tiles of at least `TILE` rows before it
-computes, keeps the candidates below a limit that falls as it goes, and makes ids for those alone.
+computes, keeps the candidates below a limit that falls as it goes, and makes ids for those alone. An entity is loaded by a count
+and a search: what the count has read serves the search too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +16,9 @@ from worker.coversumm.errors import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import TILE, Block, Neighborhood, Totals, lowest
 from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points
+
+READ_ROWS = 8192
+"""So many stored rows, six megabytes or so, are kept from the count of an entity that is loaded to the search after it."""
 
 
 class FlatIndex:
@@ -40,6 +44,7 @@ class FlatIndex:
         self._ids: list[bytes] = []  # one a vector
         self._rows: dict[bytes, int] = {}  # by id
         self._removed: set[bytes] = set()  # stored sentences that are not live any more
+        self._read: list[_Tile] | None = None  # all that is stored, until the next search, where it is little
 
     @property
     def memory_bytes(self) -> int:
@@ -92,6 +97,7 @@ class FlatIndex:
 
     def on_commit(self) -> None:
         """See `Index`."""
+        self._read = None
         if self._scan is not None:
             self._vectors.clear()
             self._ids.clear()
@@ -101,18 +107,27 @@ class FlatIndex:
     def totals(self) -> Totals:
         """See `Index`."""
         totals = Totals(0, np.zeros(self._dimension), 0.0)
+        read: list[_Tile] = []
+        rows = 0
         for tile in self._tiles():
             vectors = tile.vectors
+            rows += len(vectors)
+            if rows <= READ_ROWS:
+                read.append(tile)
+            else:
+                read.clear()
             if self._removed:
                 ids = tile.ids(np.arange(len(vectors)))
                 vectors = vectors[[id_ not in self._removed for id_ in ids]]
             totals = _add(totals, vectors)
+        self._read = read if rows <= READ_ROWS else None
         return _add(totals, self._vectors.rows)
 
     def nearest(self, n: int, total: NDArray[np.float64], count: int, ids_kept: int) -> Neighborhood:
         """See `Index`."""
         candidates = _Candidates(count, ids_kept, self._removed)
-        for tile in self._tiles():
+        read, self._read = self._read, None
+        for tile in self._tiles() if read is None else read:
             candidates.offer(_keys(tile.vectors, n, total), tile.vectors, tile.ids, stored=True)
         if self._ids:
             vectors = self._vectors.rows
