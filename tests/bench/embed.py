@@ -32,7 +32,7 @@ from tests.bench.machine import began, tell, write
 from tests.harness.load import SAMPLE, read_reviews
 from worker.text.engine import EmbeddingEngine
 from worker.text.minilm import load_minilm
-from worker.text.onnx import open_session
+from worker.text.session import open_session
 from worker.text.splitting import split_sentences
 
 SIZES: Final = (8, 32, 128, 1024)
@@ -126,7 +126,7 @@ def _matrices() -> tuple[Array, Array]:
 def measure(threads: int, texts: Sequence[str]) -> dict[str, Any]:
     """One round of this process, whose BLAS has to have been started with as many threads."""
     engine = load_minilm(threads)
-    lengths = [len(engine._tokens(text)) for text in texts]
+    lengths = [len(engine.tokens(text)) for text in texts]
     products = {"numpy": numpy_products(), "onnxruntime": onnx_products(threads)}
     engine.embed(texts[:256])  # it is slower at first, as they are
     for product in products.values():

@@ -1,14 +1,14 @@
-"""What comes before a model runs: texts are made well-formed, and where an engine may, sentences are chosen that run together.
+"""What comes before a model runs: texts are made well-formed, and sentences are chosen that run together.
 
-A matrix product's bits depend on its shape, never on the values of other rows: a sentence padded to a length that is a
-function of that sentence alone keeps its bits in any company.
+No choice touches a vector's bits, for reasons that the encoders give (`packed.py`, `padded.py`).
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 TOKEN_BUDGET = 512
-"""Padded tokens of a batch: beyond it nothing gets faster, and memory grows."""
+"""Tokens of a batch, padding included: beyond it nothing gets faster, and memory grows."""
+LEAST_TOKENS = 32
+"""A batch is not made smaller than this so that there is one for each thread: products of fewer rows are slow."""
 
 
 def well_formed(text: str) -> str:
@@ -16,24 +16,41 @@ def well_formed(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-class Batch(NamedTuple):
-    """Sentences of one padded length that run together."""
-
-    length: int
-    rows: list[int]
+def padded(count: int, step: int, longest: int) -> int:
+    """To how many tokens a sentence of `count` tokens is padded: a multiple of `step`, and never beyond `longest`."""
+    return min(longest, -(-max(count, 1) // step) * step)
 
 
-def batches(tokens: Sequence[int], step: int, longest: int) -> Iterator[Batch]:
-    """Sentences of `tokens[i]` tokens in batches of at most TOKEN_BUDGET padded tokens (or one sentence).
+def of_one_length(tokens: Sequence[int], step: int, longest: int) -> list[list[int]]:
+    """Sentences of `tokens[i]` tokens in batches of one padded length, of at most TOKEN_BUDGET tokens (or one sentence).
 
-    A sentence is padded to a multiple of `step` tokens, and never beyond `longest`. Long ones first, so that threads that
-    share the batches end together.
+    Long ones first, so that threads that share the batches end together.
     """
     of_length: dict[int, list[int]] = {}
     for i, count in enumerate(tokens):
-        padded = min(longest, -(-max(count, 1) // step) * step)
-        of_length.setdefault(padded, []).append(i)
-    for length, rows in sorted(of_length.items(), reverse=True):
-        size = max(1, TOKEN_BUDGET // length)
-        for start in range(0, len(rows), size):
-            yield Batch(length, rows[start : start + size])
+        of_length.setdefault(padded(count, step, longest), []).append(i)
+    sizes = {length: max(1, TOKEN_BUDGET // length) for length in of_length}
+    return [
+        rows[start : start + sizes[length]]
+        for length, rows in sorted(of_length.items(), reverse=True)
+        for start in range(0, len(rows), sizes[length])
+    ]
+
+
+def of_any_length(tokens: Sequence[int], threads: int) -> list[list[int]]:
+    """Sentences of `tokens[i]` tokens in batches of about one size, of TOKEN_BUDGET tokens and less than a sentence more at most.
+
+    There are as many for each of the threads. Neighbours by length are together, long ones first: few lengths in a batch.
+    """
+    total = sum(tokens)
+    parts = max(-(-total // TOKEN_BUDGET), min(threads, total // LEAST_TOKENS), 1)
+    if parts > threads:
+        parts = -(-parts // threads) * threads
+    batches: list[list[int]] = []
+    taken = 0
+    for i in sorted(range(len(tokens)), key=tokens.__getitem__, reverse=True):
+        if taken * parts >= total * len(batches):
+            batches.append([])
+        batches[-1].append(i)
+        taken += tokens[i]
+    return batches

