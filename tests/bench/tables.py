@@ -54,7 +54,8 @@ def worker_table() -> str:
         f"| start to ready | {record['start']['start_to_ready_s']:.1f} s |",
         *_latency_lines(record),
     ]
-    return "\n\n".join(["\n".join(lines), *_ratio_lines(record), f"Measured on {machine_of(record)}."])
+    parts = ["\n".join(lines), *_ratio_lines(record), *_budget_lines(record)]
+    return "\n\n".join([*parts, f"Measured on {machine_of(record)}."])
 
 
 Measured = Mapping[str, Any]
@@ -94,6 +95,20 @@ LOADS = {
     "hot": "an event to its change, one entity of 100,000 sentences",
     "half": "an event to its change, at half load",
 }
+THREADS = {
+    "processing": "processing",
+    "commit": "committing",
+    "rdk:broker": "librdkafka",
+    "Thread": "fetching",
+}
+STAGES = {
+    "decode": "of processing, run by itself: decoding",
+    "plan": "... planning",
+    "rank": "... ranking",
+    "messages": "... messages",
+    "rows": "... rows",
+}
+OTHERS = {"by_thread": "all other threads", "within_processor": "... the rest"}
 BACKLOGS = {"throughput": "synthetic", "real": "real reviews", "zipf": "a few busy entities, coalesced"}
 
 
@@ -113,14 +128,40 @@ def _ratio_lines(record: dict[str, Any]) -> list[str]:
     found = {name: record[key] for key, name in BACKLOGS.items() if over in record.get(key, {})}
     if not found:
         return []
-    lines = [f"| backlog | events a second | over {record['against']} | process | commit |", "|---" * 5 + "|"]
-    for name, one in found.items():
-        ratio = one[over]
-        lines.append(
-            f"| {name} | {one['events_per_s']:,.0f} | {ratio['events_per_s']:.2f} | "
-            f"{one['process_us_per_event']:.0f} μs ({ratio['process_us_per_event']:.2f}) | "
-            f"{one['commit_us_per_event']:.0f} μs ({ratio['commit_us_per_event']:.2f}) |"
+    lines = [
+        f"| backlog | modules | events a second | over {record['against']} | process | commit | processor time |",
+        "|---" * 7 + "|",
+    ]
+    for name, workload in found.items():
+        for modules in ("sources", "compiled"):
+            one = workload if modules == "sources" else workload.get(modules)
+            if one is None:
+                continue
+            ratio = one[over]
+            times = (
+                f"{one[f'{stage}_us_per_event']:.0f} μs ({ratio[f'{stage}_us_per_event']:.2f})"
+                for stage in ("process", "commit", "cpu")
+            )
+            lines.append(
+                f"| {name} | {modules} | {one['events_per_s']:,.0f} | {ratio['events_per_s']:.2f} | {' | '.join(times)} |"
+            )
+    return ["\n".join(lines)]
+
+
+def _budget_lines(record: dict[str, Any]) -> list[str]:
+    """Where the processor time of an event goes, by thread, and within the processing by stage."""
+    found = {name: record[key]["budget"] for key, name in BACKLOGS.items() if "budget" in record.get(key, {})}
+    if not found:
+        return []
+    lines = [f"| μs of processor time an event | {' | '.join(found)} |", "|---" * (1 + len(found)) + "|"]
+    for key, names in (("by_thread", THREADS), ("within_processor", STAGES)):
+        parts = [one[key] for one in found.values()]
+        for name, title in names.items():
+            lines.append(f"| {title} | {' | '.join(f'{one.get(name, 0):.0f}' for one in parts)} |")
+        others = (
+            sum(us for name, us in one.items() if name not in names and name != "process") for one in parts
         )
+        lines.append(f"| {OTHERS[key]} | {' | '.join(f'{us:.0f}' for us in others)} |")
     return ["\n".join(lines)]
 
 
