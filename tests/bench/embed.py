@@ -5,9 +5,9 @@
 Sentences/s over micro-batches of 8, 32, 128 and 1,024 sentences of real reviews, in the order they were written, with 1 thread
 and with 2; and the share of the sgemm peak that is: of the rate of products of large matrices of 32-bit numbers on as many
 threads, by NumPy's BLAS and by ONNX Runtime, which differ by two on some processors, in turns with the engine every fraction of
-a second. So what else the machine does slows down both. What counts are the operations that a sentence's own tokens take: padding
-to the next even number, tokenizing, pooling, and all that is no matrix product, come to nothing. `cpu_share` is by processor
-time, `share_of_numpy` of NumPy's BLAS alone.
+a second. So what else the machine does slows down both. What counts are the operations that a sentence's own tokens take:
+tokenizing, pooling, and all that is no matrix product, come to nothing. `cpu_share` is by processor time, `share_of_numpy` of
+NumPy's BLAS alone.
 """
 
 from __future__ import annotations

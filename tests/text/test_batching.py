@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.text.batching import LEAST_TOKENS, TOKEN_BUDGET, of_any_length, of_one_length, padded
+from worker.text.batching import TOKEN_BUDGET, of_any_length, of_one_length, padded
 
 LONGEST = 256
 TOKENS = st.lists(st.integers(2, LONGEST), max_size=200)
@@ -37,8 +37,7 @@ def test_of_any_length(tokens: list[int], threads: int) -> None:
     sizes = [sum(tokens[i] for i in batch) for batch in batches]
     assert all(batches)
     assert all(size < TOKEN_BUDGET + LONGEST for size in sizes)
-    total = sum(tokens)
-    assert len(batches) <= max(-(-total // TOKEN_BUDGET) + threads - 1, total // LEAST_TOKENS, bool(tokens))
+    assert len(batches) <= -(-sum(tokens) // TOKEN_BUDGET) + threads - 1
 
 
 def test_there_is_a_batch_for_each_thread() -> None:

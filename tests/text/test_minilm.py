@@ -9,8 +9,9 @@ from safetensors.numpy import load_file
 
 from tests.text.models import PACKAGED
 from worker.text.batching import TOKEN_BUDGET
-from worker.text.minilm import load_minilm
+from worker.text.minilm import encoder_sessions, load_minilm
 from worker.text.onnx import OnnxEngine
+from worker.text.packed import PackedEncoder
 
 Array = NDArray[np.float64]
 HEADS = 12
@@ -65,6 +66,18 @@ def test_vectors_are_those_of_the_formulas(engine: OnnxEngine) -> None:
     for text, vector in zip(SENTENCES, engine.embed(SENTENCES), strict=True):
         mean = bert(engine.tokens(text)).mean(axis=0)
         np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=2e-6)
+
+
+def test_sessions_have_weights_of_their_own(engine: OnnxEngine) -> None:
+    """Nobody keeps the arrays that they were made from."""
+    tensors = {name: value.copy() for name, value in load_file(PACKAGED / "model.safetensors").items()}
+    encoder = PackedEncoder(encoder_sessions(tensors))
+    for value in tensors.values():
+        value.fill(7)
+    tokens = [engine.tokens(text) for text in SENTENCES]
+    found, expected = encoder.run(tokens), engine._encoder.run(tokens)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_same_bits_wherever_a_sentence_lies(engine: OnnxEngine) -> None:

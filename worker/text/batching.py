@@ -8,7 +8,7 @@ from collections.abc import Sequence
 TOKEN_BUDGET = 512
 """Tokens of a batch, padding included: beyond it nothing gets faster, and memory grows."""
 LEAST_TOKENS = 32
-"""A batch is not made smaller than this so that there is one for each thread: products of fewer rows are slow."""
+"""There is a batch for each thread if they have so many tokens each, on average: products of fewer rows are slow."""
 
 
 def well_formed(text: str) -> str:
@@ -38,9 +38,10 @@ def of_one_length(tokens: Sequence[int], step: int, longest: int) -> list[list[i
 
 
 def of_any_length(tokens: Sequence[int], threads: int) -> list[list[int]]:
-    """Sentences of `tokens[i]` tokens in batches of about one size, of TOKEN_BUDGET tokens and less than a sentence more at most.
+    """Sentences of `tokens[i]` tokens in batches of TOKEN_BUDGET tokens, and less than a sentence more, at most.
 
-    There are as many for each of the threads. Neighbours by length are together, long ones first: few lengths in a batch.
+    They are of about one size, but for a sentence that is longer than that, and as many for each of the threads. Neighbours by
+    length are together, long ones first: few lengths in a batch.
     """
     total = sum(tokens)
     parts = max(-(-total // TOKEN_BUDGET), min(threads, total // LEAST_TOKENS), 1)

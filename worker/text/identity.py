@@ -24,10 +24,10 @@ PROBES: Final = (
     "Très bon accueil, chambre calme et 12 € de moins qu'ailleurs!",
     *(
         " ".join(["The room was clean and the host answered quickly."] * times)
-        for times in (1, 2, 3, 5, 8, 13)
+        for times in (1, 2, 3, 5, 8, 13, 24)
     ),
 )
-"""Sentences of 3 to 145 tokens or so: products of matrices take other ways by their shapes."""
+"""Sentences of 3 to 256 tokens: products of matrices take other ways by their shapes."""
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _INSTRUCTION_SETS: Final = {
     "flags": ("amx", "avx", "f16c", "fma", "sse", "ssse"),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from worker.coversumm import certificate
+from worker.coversumm import certificate, kernel
 from worker.coversumm.bulk.changes import row_changes
 from worker.coversumm.bulk.keys import candidate_keys
 from worker.coversumm.bulk.proof import first_unproved
@@ -22,7 +22,7 @@ from worker.coversumm.ranking import Ranking
 from worker.coversumm.single import apply_step
 from worker.coversumm.state import EntityState
 
-MIN_STEPS = 12  # from which on the matrix product pays
+MIN_STEPS = 24 if kernel.IS_COMPILED else 12  # from which on the matrix product pays
 MAX_POINTS = 2048  # laid out at once,
 MAX_VALUES = 400_000  # but no more values than that: the matrix of running sums stays near
 

@@ -9,7 +9,11 @@ from worker.coversumm.kernel.portable import MICRO, Measured
 
 try:
     from worker.coversumm.kernel.compiled import add, distances, drift, nearest, products
+
+    IS_COMPILED = True
 except ImportError:
     from worker.coversumm.kernel.portable import add, distances, drift, nearest, products
 
-__all__ = ["MICRO", "Measured", "add", "distances", "drift", "nearest", "products"]
+    IS_COMPILED = False
+
+__all__ = ["IS_COMPILED", "MICRO", "Measured", "add", "distances", "drift", "nearest", "products"]
