@@ -317,12 +317,12 @@ def test_only_settings_reads_the_environment() -> None:
         if (isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv", "expandvars"))
         or (isinstance(node, ast.ImportFrom) and {"environ", "getenv"} & {name.name for name in node.names})
     }
-    # text/onnx.py only sets a variable for a library that is about to be imported; cli/completion.py answers a shell, whose
+    # text/session.py only sets a variable for a library that is about to be imported; cli/completion.py answers a shell, whose
     # question is a variable and no setting; demo/invocation.py asks where the user's shell is.
     assert readers == {
         "cli/completion.py",
         "demo/invocation.py",
         "settings/__init__.py",
         "settings/environment.py",
-        "text/onnx.py",
+        "text/session.py",
     }
