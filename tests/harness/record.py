@@ -141,14 +141,16 @@ class Recorder(Generic[R]):
         return record
 
     def renew(self, path: Path, command: str) -> list[str]:
-        """Put these rows in the place of those of their names in a record that is there; the names of those that had one."""
+        """Put these rows in the place of those of their names in a record that is there, and after them those of new names; all
+        their names."""
         record = json.loads(path.read_text())
         fresh = {row.fault: row for row in self.rows}
         for row in fresh.values():
             row.again = f"{datetime.now(UTC).date().isoformat()} by `{command}`"
-        rows = [fresh.get(old["fault"], self._kind(**old)) for old in record["rows"]]
+        rows = [fresh.pop(old["fault"], None) or self._kind(**old) for old in record["rows"]]
+        rows += fresh.values()
         write(path, record | total(rows, self.enough) | {"rows": [row.as_json() for row in rows]})
-        return [row.fault for row in rows if row.fault in fresh]
+        return [row.fault for row in rows if row in self.rows]
 
 
 def finish(path: Path, record: Mapping[str, Any], faults: Sequence[str]) -> int:

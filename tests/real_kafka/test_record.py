@@ -121,7 +121,7 @@ def test_the_record_and_its_table(tmp_path: Path) -> None:
 
 
 def test_a_row_is_renewed_in_its_place(tmp_path: Path) -> None:
-    """The sums with it; a row of another name is not added."""
+    """The sums with it; a row of a new name comes last."""
     path = tmp_path / "faults.json"
     first, second = Recorder(), Recorder()
     with first.row("kept", checks=[]) as row:
@@ -129,17 +129,18 @@ def test_a_row_is_renewed_in_its_place(tmp_path: Path) -> None:
     with pytest.raises(AssertionError), first.row("mended", checks=["I1"]) as row:
         row.faults = 3
     first.write(path, "make faults")
-    for name in ("mended", "unknown"):
+    for name in ("new", "mended"):
         with second.row(name, checks=["I1"]) as row:
             row.faults = 5
             row.judge({**report(), "records": 10})
-    assert second.renew(path, "make faults ONLY=mended") == ["mended"]
+    assert second.renew(path, "make faults ONLY=mended") == ["mended", "new"]
     record = json.loads(path.read_text())
-    assert (record["command"], record["events"], record["faults"]) == ("make faults", 10, 7)
-    kept, mended = record["rows"]
+    assert (record["command"], record["events"], record["faults"]) == ("make faults", 20, 12)
+    kept, mended, new = record["rows"]
     assert "again" not in kept
-    assert (kept["fault"], mended["invariants"]["I1"]) == ("kept", True)
-    assert mended["again"].endswith(" by `make faults ONLY=mended`")
+    assert (kept["fault"], mended["invariants"]["I1"], new["fault"]) == ("kept", True, "new")
+    for row in (mended, new):
+        assert row["again"].endswith(" by `make faults ONLY=mended`")
     assert faults_table(path).splitlines()[-1].startswith("Run again 2")
 
 
