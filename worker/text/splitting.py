@@ -102,10 +102,14 @@ def cap_sentence(text: str, max_chars: int) -> list[str]:
 
 def _clean(text: str) -> str:
     """`text` without markup, entities and invisible characters, and with a line break after every block of markup."""
-    text = _TAG.sub(_without_tag, text)
-    text = _ENTITY.sub(_character, text)
+    # Most texts have none of it, and one look for a character takes less than a search for what begins with it.
+    if "<" in text:
+        text = _TAG.sub(_without_tag, text)
+    if "&" in text:
+        text = _ENTITY.sub(_character, text)
     text = _INVISIBLE.sub(" ", text)
-    text = _CJK_END.sub(lambda end: end[0] + "\n", text)
+    if not text.isascii():
+        text = _CJK_END.sub(lambda end: end[0] + "\n", text)
     return _GLUED.sub(_with_blank, text)
 
 
