@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def pytest_terminal_summary(
 def _written(recorder: Recorder[Any], path: Path, make: str, words: str) -> str:
     """Write a record, or renew the rows of a run of some words in the one that is there; what was done."""
     if words:
-        renewed = recorder.renew(path, f"{make} ONLY={words}")
+        renewed = recorder.renew(path, f"{make} ONLY={shlex.quote(words)}")
         return f"renewed in {path}: {', '.join(renewed) or 'none'}; `make docs` shows it"
     record = recorder.write(path, make)
     least = f"{recorder.enough.events:,} and {recorder.enough.faults}"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.text.batching import well_formed
-from worker.text.errors import EngineError
+from worker.text.errors import EngineError, first_line
 
 _INSTALL = (
     "install PyTorch's CPU build first (https://pytorch.org/get-started/locally/; PyPI's brings 6 GB of CUDA on Linux), "
@@ -31,7 +31,7 @@ class SentenceTransformersEngine:
             library = importlib.import_module("sentence_transformers")
         except (ImportError, OSError, ValueError) as error:
             raise EngineError(
-                f"the sentence-transformers engine cannot be imported ({_line(error)}): {_INSTALL}"
+                f"the sentence-transformers engine cannot be imported ({first_line(error)}): {_INSTALL}"
             ) from error
         torch.set_num_threads(1)
         try:
@@ -40,7 +40,7 @@ class SentenceTransformersEngine:
             )
         except Exception as error:  # whatever the library meets: a wrong name, no network, a broken file
             raise EngineError(
-                f"sentence-transformers cannot load {name_or_folder!r}: {_line(error)}; check the name or folder"
+                f"sentence-transformers cannot load {name_or_folder!r}: {first_line(error)}; check the name or folder"
             ) from error
         self.model = f"{Path(name_or_folder).resolve().name}@{_weights_hash(self._encoder, torch.uint8)[:12]}"
         self.dimension = int(self._encoder.encode(["dimension"]).shape[1])
@@ -59,7 +59,3 @@ def _weights_hash(encoder: Any, byte: Any) -> str:
     for name, tensor in sorted(encoder.state_dict().items()):
         total.update(name.encode() + b"\0" + tensor.contiguous().flatten().view(byte).numpy().tobytes())
     return total.hexdigest()
-
-
-def _line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.text.errors import EngineError
+from worker.text.errors import EngineError, first_line
 
 
 def open_session(graph: str | bytes, weights: dict[str, NDArray[np.float32]] | None = None) -> Any:
@@ -34,7 +34,7 @@ def open_session(graph: str | bytes, weights: dict[str, NDArray[np.float32]] | N
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the library's errors have no base but Exception
         where = graph if isinstance(graph, str) else "the graph"
-        raise EngineError(f"ONNX Runtime cannot load {where}: {str(error).splitlines()[0]}") from error
+        raise EngineError(f"ONNX Runtime cannot load {where}: {first_line(error)}") from error
 
 
 @cache
