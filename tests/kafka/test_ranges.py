@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from tests.harness.fake_clients import FakeClients
+from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SurroundingsError
+from worker.kafka.offsets_by_time import first_records
 from worker.kafka.ranges import Range, find_ranges
+
+
+class Unseen(int):
+    """The timestamp of a transaction marker or an aborted record: the index by time has it, no reader is shown it."""
 
 
 class FakeConsumer:
@@ -17,8 +24,13 @@ class FakeConsumer:
 
     def __init__(self, *logs: tuple[int, list[int]]) -> None:
         self.logs = logs
+        self.stable = {partition: start + len(times) for partition, (start, times) in enumerate(logs)}
         self.failure: KafkaException | None = None
+        self.refusal: int | None = None  # of a fetch
         self.open = True
+        self.when_idle: list[Callable[[], None]] = []  # what happens while nothing comes
+        self._positions: dict[int, int] = {}
+        self._told: set[tuple[int, int]] = set()
 
     def get_watermark_offsets(self, asked: Any, timeout: float) -> tuple[int, int]:
         if self.failure is not None:
@@ -34,8 +46,45 @@ class FakeConsumer:
         start, times = self.logs[partition]
         return next((start + i for i, time in enumerate(times) if time >= time_ms), -1)
 
+    def assign(self, tps: list[Any]) -> None:
+        self._positions = {tp.partition: tp.offset for tp in tps}
+        self._told = set()
+
+    def incremental_unassign(self, tps: list[Any]) -> None:
+        for tp in tps:
+            del self._positions[tp.partition]
+
+    def consume(self, count: int, timeout: float) -> list[Any]:
+        """One step of each partition; the end of what is decided is told once."""
+        if self.refusal is not None:
+            return [_message(partition, -1, error=self.refusal) for partition in self._positions]
+        found = []
+        for partition, position in self._positions.items():
+            start, times = self.logs[partition]
+            stable = self.stable[partition]
+            seen = (o for o in range(position, stable) if not isinstance(times[o - start], Unseen))
+            offset = next(seen, None)
+            if offset is not None:
+                found.append(_message(partition, offset, times[offset - start]))
+                self._positions[partition] = offset + 1
+            elif (partition, stable) not in self._told:
+                self._told.add((partition, stable))
+                found.append(_message(partition, stable, error=KafkaError._PARTITION_EOF))
+        if not found and self.when_idle:
+            self.when_idle.pop(0)()
+        return found
+
     def close(self) -> None:
         self.open = False
+
+
+def _message(partition: int, offset: int, time_ms: int = -1, error: int | None = None) -> Any:
+    return SimpleNamespace(
+        partition=lambda: partition,
+        offset=lambda: offset,
+        timestamp=lambda: (1, time_ms),
+        error=lambda: None if error is None else KafkaError(error),
+    )
 
 
 LOGS = ((0, [10, 20, 30]), (5, [10, 15, 40, 20]), (0, []), (7, []))
@@ -46,7 +95,10 @@ def ranges(consumer: FakeConsumer, **asked: Any) -> dict[int, tuple[int, int]]:
     found = find_ranges(clients, "group", "in", len(consumer.logs), **asked)
     assert not consumer.open
     # As an uncommitted reader sees it: what is open below the end will be decided, and is waited for.
-    assert [(one.group, one.isolation) for one in clients.asked] == [("group", "read_uncommitted")]
+    assert [(one.group, one.isolation) for one in clients.asked] == [
+        ("group", "read_uncommitted"),
+        ("group", "read_committed"),  # of a time only committed records count
+    ]
     for partition, one in found.items():
         assert one.log_start == consumer.logs[partition][0]
         assert one.size == one.end - one.first
@@ -97,9 +149,71 @@ def test_an_end_that_retention_has_removed_is_refused_by_what_is_gone(log: tuple
 def test_a_broker_that_does_not_tell_is_one_line() -> None:
     consumer = FakeConsumer(*LOGS)
     consumer.failure = KafkaException(KafkaError(KafkaError._TRANSPORT))
-    with pytest.raises(SurroundingsError, match=r"the offsets of in are not told \(_TRANSPORT"):
+    with pytest.raises(SurroundingsError, match=r"could not fetch offsets of in \(_TRANSPORT"):
         ranges(consumer)
     assert not consumer.open
+
+
+MARKED = (0, [10, 20, Unseen(1000), 30, Unseen(1000), 40, 50, Unseen(90), Unseen(1000)])
+"""Records in transactions, the last but one of them aborted; the markers have the clock of the broker."""
+
+
+@pytest.mark.parametrize(
+    ("until", "end"), [(5, 0), (15, 1), (25, 3), (35, 5), (45, 6), (60, 9), (95, 9), (2000, 9)]
+)
+def test_a_time_is_that_of_a_record_and_not_of_a_marker(until: int, end: int) -> None:
+    assert ranges(FakeConsumer(LOGS[0], MARKED), until_ms=until)[1] == (0, end)
+    assert ranges(FakeConsumer(LOGS[0], MARKED), since_ms=until)[1] == (end, 9)
+
+
+def test_a_time_in_an_open_transaction_is_known_once_that_is_decided(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    consumer = FakeConsumer((0, [10, Unseen(20), 30, Unseen(1000)]))
+    consumer.stable[0] = 1
+    consumer.when_idle = [lambda: None, lambda: consumer.stable.update({0: 4})]
+    assert ranges(consumer, until_ms=15) == {0: (0, 2)}
+    assert (
+        caplog.text.count("in-0: an open transaction of a producer begins at offset 1, before the end at 4")
+        == 1
+    )
+
+
+def test_what_is_left_of_a_log_may_be_markers_alone() -> None:
+    consumer = FakeConsumer((5, [Unseen(1000), 10]))
+    with pytest.raises(SurroundingsError, match=r"in-0: everything before .* is gone.* 0 to 4"):
+        ranges(consumer, until_ms=10)
+    assert ranges(FakeConsumer((5, [Unseen(1000), 10])), until_ms=11) == {0: (5, 7)}
+
+
+def test_records_that_retention_removes_meanwhile_are_one_line() -> None:
+    consumer = FakeConsumer(*LOGS)
+    consumer.refusal = KafkaError._AUTO_OFFSET_RESET
+    with pytest.raises(SurroundingsError, match="in-0: retention removed records while"):
+        ranges(consumer, since_ms=10)
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_an_open_transaction_is_waited_for_and_what_is_decided_is_not(is_read: bool) -> None:
+    clock, consumer = FakeClock(), FakeConsumer((0, [10, 20]))
+    clock.tick_s = 10.0
+    consumer.stable[0], decided_at = 1, 20
+
+    def passes() -> None:
+        if is_read and len(consumer.when_idle) == 0:
+            consumer.stable[0] = 2
+
+    consumer.when_idle = [passes] * 40
+    bounds = lambda *_, **__: (0, 2 if len(consumer.when_idle) < decided_at else 1)  # noqa: E731
+    consumer.get_watermark_offsets = bounds  # type: ignore[method-assign]
+    asked = consumer, "in", {0: range(1, 2)}, 15, clock
+    if is_read:
+        decided_at = 3
+        assert first_records(*asked) == {0: 1}  # type: ignore[arg-type]
+        return
+    with pytest.raises(SurroundingsError, match="in-0 was not read to offset 2: nothing came for 60 s"):
+        first_records(*asked)  # type: ignore[arg-type]
+    assert 10 < len(consumer.when_idle) < decided_at
 
 
 def test_a_range_that_ends_before_it_begins_has_no_size() -> None:

@@ -82,6 +82,26 @@ def test_as_of_a_time(live: Pipeline, tmp_path: Path) -> None:
     assert found == [as_final(wanted[body["entity_id"]]) for body in found]
 
 
+def test_as_of_a_time_in_an_import(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Transactions whose records are years old: the broker's index by time answers with the first marker."""
+    with pipeline(kafka, "import", tmp_path, partitions=1, settings=SETTINGS, input_config=HISTORY) as site:
+        load = events(400)
+        sender = producer(site.broker.bootstrap_servers, **{"transactional.id": "import"})
+        sender.init_transactions(PATIENCE_SECONDS)
+        for number, event in enumerate(load):
+            if number % 50 == 0:
+                sender.begin_transaction()
+            sender.produce(
+                site.input_topic, event.value, event.key, timestamp=BEGINNING_MS + number * STEP_MS
+            )
+            if number % 50 == 49 or number == len(load) - 1:
+                sender.commit_transaction()
+        until = ("--until", at(220.5), "--to", "none")
+        assert replay(site, "--name", "first", *until)["read"] == 221
+        rest = replay(site, "--name", "rest", "--since", at(220.5), "--to", "none")
+        assert rest["read"] == len(load) - 221
+
+
 def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
     """Markers, aborted records, an open transaction, nothing at all, nothing left, and a topic that is still written."""
     with pipeline(kafka, "tails", tmp_path, partitions=6, settings=SETTINGS) as site:

@@ -948,4 +948,11 @@ RULES = (
             "tests/stream/test_consumer.py::test_gaps_at_the_head_and_between_merged_fetches_do_not_wait_for_each_other",
         ),
     ),
+    Rule(
+        "a time is that of a committed record",
+        "worker/kafka/offsets_by_time.py",
+        "    return first_records(reader, topic, spans, time_ms, clock)\n",
+        "    return {partition: span.start for partition, span in spans.items()}\n",
+        ("tests/kafka/test_ranges.py",),
+    ),
 )

@@ -137,9 +137,10 @@ def offsets_at(
     timeout_seconds: float,
     clock: Clock = time,
 ) -> dict[int, int]:
-    """By partition the offset of the first record whose timestamp (ms since 1970) is at or past the moment, where there is one.
+    """By partition the first offset whose timestamp (ms since 1970) is at or past the moment, where there is one.
 
-    Waits as `watermarks` does. Raises KafkaException where the broker does not tell.
+    A transaction marker or an aborted record may be there; `worker.kafka.offsets_by_time` finds the first record. Waits as
+    `watermarks` does. Raises KafkaException where the broker does not tell.
     """
     # A negative moment would ask the broker for something else: -1 is the end, -2 the start.
     asked = [TopicPartition(topic, partition, max(moment_ms, 0)) for partition in partitions]
@@ -177,6 +178,7 @@ def log_bounds(
     partitions = list(partitions)
     consumer = clients.standalone_consumer(group, "read_uncommitted")
     try:
+        # What holds the horizon may be a marker: it has the clock of the broker, which tombstones are removed by.
         horizon_ms = int(clock.time() * 1000) - min(life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS)
         horizons = offsets_at(consumer, topic, partitions, horizon_ms, BROKER_TIMEOUT_SECONDS, clock)
         bounds = {}

@@ -1,21 +1,28 @@
 """From where to where a replay reads each partition: offsets, looked up once.
 
 The end of a partition as of now is that for an uncommitted reader: whatever is below it will be decided. As of a time it is the
-first record whose timestamp is at or past it, so that what is read is a prefix of the log.
+first committed record whose timestamp is at or past it, so that what is read is a prefix of the log.
 """
 
+import time
 from collections.abc import Collection, Mapping
+from contextlib import closing
 
-from confluent_kafka import Consumer
 from msgspec import Struct
 
+from worker.clock import Clock
 from worker.errors import SurroundingsError
 from worker.events.messages import timestamp
-from worker.kafka.clients import Clients
-from worker.kafka.offsets import offsets_at, watermarks
+from worker.kafka.clients import READ_TO_END, Clients
+from worker.kafka.offsets import watermarks
+from worker.kafka.offsets_by_time import first_records, first_records_at
 from worker.kafka.reader import broker_errors
 
 TIMEOUT_SECONDS = 30.0
+CUT_SHORT_SECONDS = 45.0
+"""Seconds for which a log may end below a planned end: a new leader knows its end once its followers have fetched from it, or
+were dropped as too slow (30 s)."""
+PAUSE_SECONDS = 0.5
 
 
 class Range(Struct, frozen=True):
@@ -48,30 +55,53 @@ def find_ranges(
 
     Raises SurroundingsError where a range ends before the log begins, or the broker does not tell.
     """
-    consumer = clients.standalone_consumer(group, "read_uncommitted")
-    try:
-        with broker_errors(f"the offsets of {topic} are not told"):
-            bounds = {p: watermarks(consumer, topic, p, TIMEOUT_SECONDS) for p in range(partitions)}
-            firsts = _at_time(consumer, topic, bounds, since_ms) if since_ms is not None else {}
-            ends = _at_time(consumer, topic, bounds, until_ms) if until_ms is not None else {}
-    finally:
-        consumer.close()
-    ranges = {}
-    for partition, offsets in bounds.items():
-        low, high = offsets.start, offsets.stop
-        end = ends.get(partition, high)
-        if only is not None and partition not in only:
-            end = low
-        elif end <= low and low > 0 and until_ms is not None and partition not in elsewhere:
+    with (
+        closing(clients.standalone_consumer(group, "read_uncommitted")) as asker,
+        closing(clients.standalone_consumer(group, "read_committed", READ_TO_END)) as reader,
+        broker_errors(f"could not fetch offsets of {topic}"),
+    ):
+        bounds = {p: watermarks(asker, topic, p, TIMEOUT_SECONDS) for p in range(partitions)}
+        chosen = {p: one for p, one in bounds.items() if only is None or p in only}
+
+        def at(time_ms: int | None) -> Mapping[int, int]:
+            return {} if time_ms is None else first_records_at(asker, reader, topic, chosen, time_ms)
+
+        firsts, ends = at(since_ms), at(until_ms)
+        # Of a log that lost its beginning: markers alone are no history either.
+        cut = {p: range(one.start, ends[p]) for p, one in chosen.items() if one.start and p in ends}
+        records = first_records(reader, topic, {p: one for p, one in cut.items() if p not in elsewhere})
+    for partition, offset in records.items():
+        if until_ms is not None and offset >= ends[partition]:
             raise SurroundingsError(
                 f"{topic}-{partition}: everything before {timestamp(until_ms)} is gone, retention has removed the offsets 0 to "
-                f"{low - 1}: ask for a later --until, or leave the partition out (--partitions)"
+                f"{bounds[partition].start - 1}: ask for a later --until, or leave the partition out (--partitions)"
             )
-        ranges[partition] = Range(min(firsts.get(partition, low), end), end, low)
+    ranges = {}
+    for partition, offsets in bounds.items():
+        end = ends.get(partition, offsets.stop) if partition in chosen else offsets.start
+        ranges[partition] = Range(min(firsts.get(partition, offsets.start), end), end, offsets.start)
     return ranges
 
 
-def _at_time(consumer: Consumer, topic: str, bounds: Mapping[int, range], time_ms: int) -> dict[int, int]:
-    """By partition the first offset whose timestamp is at or past a time; its end where there is none."""
-    ends = {partition: offsets.stop for partition, offsets in bounds.items()}
-    return ends | offsets_at(consumer, topic, bounds, time_ms, TIMEOUT_SECONDS)
+def check_ends(
+    clients: Clients, group: str, topic: str, ends: Mapping[int, int], clock: Clock = time
+) -> None:
+    """Raise SurroundingsError where a partition's log ends below the end that is planned for it."""
+    with (
+        closing(clients.standalone_consumer(group, "read_uncommitted")) as asker,
+        broker_errors(f"could not fetch offsets of {topic}"),
+    ):
+        give_up = clock.monotonic() + CUT_SHORT_SECONDS
+        for partition, end in ends.items():
+            while (found := watermarks(asker, topic, partition, TIMEOUT_SECONDS, clock).stop) < end:
+                if clock.monotonic() > give_up:
+                    raise cut_short(topic, partition, found, end)
+                clock.sleep(PAUSE_SECONDS)
+
+
+def cut_short(topic: str, partition: int, found: int, end: int) -> SurroundingsError:
+    """The error of a log that ends below its planned end."""
+    return SurroundingsError(
+        f"{topic}-{partition} ends at offset {found}, and the plan of the replay at {end}: the topic was deleted and created "
+        "again, or a broker lost records; start over with `coversumm-worker reset`"
+    )

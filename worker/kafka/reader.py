@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from worker.errors import SurroundingsError
 from worker.events import Record
 from worker.kafka.clients import READ_TO_END, Clients
-from worker.kafka.offsets import committed_notes, offsets_at, watermarks
+from worker.kafka.offsets import committed_notes, watermarks
+from worker.kafka.offsets_by_time import first_records_at
 from worker.kafka.partitioner import partition_of
 
 TIMEOUT_SECONDS = 30
@@ -95,9 +96,7 @@ class TopicReader:
         Where there is none it is the partition's end.
         """
         with broker_errors(f"offsets by time of {self.topic} cannot be read"):
-            found = offsets_at(self._consumer, self.topic, self.partitions, moment_ms, TIMEOUT_SECONDS)
-        ends = {partition: bounds.stop for partition, bounds in self._bounds.items()}
-        return {partition: min(found.get(partition, end), end) for partition, end in ends.items()}
+            return first_records_at(self._consumer, self._consumer, self.topic, self._bounds, moment_ms)
 
     def committed(self, *, wait: bool = True) -> dict[int, tuple[int, str]]:
         """By partition the group's committed offset and its metadata, where there is one.

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from worker.clock import Clock
-from worker.errors import Crash, Unanswered
+from worker.errors import Crash, SurroundingsError, Unanswered
 from worker.kafka.clients import Clients, OnError
 from worker.kafka.passing import PASSING, passes, unanswered
 from worker.kafka.retry import retry
@@ -40,6 +40,7 @@ class TopicIds:
         timeout_seconds: for an answer, however often that takes a question.
         clock: limits how long a broker that does not answer is asked again.
         on_error: gets the errors of the client that asks.
+        planned: ids that topics must have, as the plan of a replay has them; empty where the plan knows none.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class TopicIds:
         timeout_seconds: float,
         clock: Clock = time,
         on_error: OnError | None = None,
+        planned: Mapping[str, str] = {},
     ) -> None:
+        self._planned = planned
         self._clients = clients
         self._on_error = on_error
         self._admin = clients.admin(on_error)
@@ -65,7 +68,7 @@ class TopicIds:
     def read(self) -> None:
         """Learn the ids, for `known` and `check`.
 
-        Raises Crash where a topic is gone or is another one, Unanswered where no broker tells, and PartitionsChanged as `check`.
+        Raises Crash where a topic is gone or is another one, Unanswered where no broker tells, and SurroundingsError as `check`.
         """
         if self._known:
             self.check()
@@ -77,7 +80,8 @@ class TopicIds:
         return self._known[topic]
 
     def check(self) -> None:
-        """Raise Crash unless all topics are those of the first `read`, and PartitionsChanged where partitions were added.
+        """Raise Crash unless all topics are those of the first `read`, SurroundingsError where one is not the planned one, and
+        PartitionsChanged where partitions were added.
 
         A process uses no other topics. Keys move as soon as there are more partitions: to ones that it has, too.
         """
@@ -154,7 +158,17 @@ class TopicIds:
             if (found := len(answers[topic].partitions)) > stored:
                 raise PartitionsChanged(topic, stored, found)
         ids = {topic: str(answer.topic_id) for topic, answer in answers.items()}
-        return {topic: "" if known == NO_ID else known for topic, known in ids.items()}
+        ids = {topic: "" if known == NO_ID else known for topic, known in ids.items()}
+        self._refuse_unplanned(ids)
+        return ids
+
+    def _refuse_unplanned(self, ids: Mapping[str, str]) -> None:
+        for topic, planned in self._planned.items():
+            if planned and ids[topic] and ids[topic] != planned:
+                raise SurroundingsError(
+                    f"the topic {topic} has the id {ids[topic]}, and the plan of the replay is for the id {planned}: the topic was "
+                    "deleted and created again, and its offsets mean other records; start over with `coversumm-worker reset`"
+                )
 
     @property
     def _names(self) -> str:
