@@ -155,6 +155,7 @@ def assemble(
         settings.commit_timeout_ms / 1000,
         clock,
         on_error=ContactErrors(settings, contact, ADMIN, WORKER_LOG),
+        planned={settings.input_topic: course.topic_id},
     )
     logs = Logs(
         InputLog(

@@ -215,6 +215,7 @@ class Parts:
         return SimpleNamespace(
             settings=SimpleNamespace(**chosen),
             surroundings=self.surroundings,
+            logs=self.logs,
             assignment=self.assignment,
             takeover=self.takeover,
             course=self.course,

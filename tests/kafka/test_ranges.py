@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SurroundingsError
 from worker.kafka.offsets_by_time import first_records
-from worker.kafka.ranges import Range, find_ranges
+from worker.kafka.ranges import Range, check_ends, find_ranges
 
 
 class Unseen(int):
@@ -218,3 +218,20 @@ def test_an_open_transaction_is_waited_for_and_what_is_decided_is_not(is_read: b
 
 def test_a_range_that_ends_before_it_begins_has_no_size() -> None:
     assert Range(5, 3, 0).size == 0
+
+
+def test_a_log_that_ends_below_the_plan_is_refused_unless_its_leader_finds_the_end() -> None:
+    """A new leader may tell an older end for some seconds."""
+    clock, consumer = FakeClock(), FakeConsumer(*LOGS)
+    clients = FakeClients(consumer=lambda: consumer)
+    check_ends(clients, "group", "in", {0: 3, 1: 9}, clock)
+    started = clock.now_s
+    with pytest.raises(
+        SurroundingsError, match=r"in-1 ends at offset 9, and the plan of the replay at 10: .* reset`"
+    ):
+        check_ends(clients, "group", "in", {0: 3, 1: 10}, clock)
+    assert 30 < clock.now_s - started < 60
+    ends = iter([8, 8, 9])
+    consumer.get_watermark_offsets = lambda asked, timeout: (5, next(ends))  # type: ignore[method-assign]
+    check_ends(clients, "group", "in", {1: 9}, clock)
+    assert not consumer.open

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.harness.embedded import embedded_broker
 from tests.harness.fake_clients import FakeClients, FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.errors import Crash, Unanswered
+from worker.errors import Crash, SurroundingsError, Unanswered
 from worker.kafka.clients import KafkaClients
 from worker.kafka.passing import PASSING
 from worker.kafka.topic_ids import NO_ID, TopicIds
@@ -199,3 +199,26 @@ def test_partitions_added_to_the_input_are_refused() -> None:
         ) as raised:
             look()
         assert raised.value.exit_code == 2
+
+
+def test_a_topic_that_a_plan_was_made_for_is_the_only_one() -> None:
+    """At the first look and at each later one; an id that nobody tells refuses nothing."""
+    clock = FakeClock()
+
+    def ids(planned: str, *answers: dict[str, str]) -> TopicIds:
+        admin = FakeAdmin(*answers)
+        clients = FakeClients(admin=lambda: admin)
+        return TopicIds(clients, ("in", "changelog"), {}, 1.0, clock, planned={"in": planned})
+
+    one, two = {"in": "one", "changelog": "c"}, {"in": "two", "changelog": "c"}
+    with pytest.raises(
+        SurroundingsError,
+        match=r"the topic in has the id two, and the plan .* id one: .* `coversumm-worker reset`",
+    ):
+        ids("one", two).read()
+    later = ids("one", one, two)
+    later.read()
+    with pytest.raises(SurroundingsError, match="has the id two"):
+        later.check()
+    ids("", two).read()
+    ids("one", {"in": NO_ID, "changelog": NO_ID}).read()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaException, TopicCollection, TopicPartition
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, SteadyLoad
@@ -36,6 +36,7 @@ from tests.harness.replays import (
 from tests.harness.topics import Message, committed_offsets, producer, read_topic
 from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline, wait_for
 from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events, good_review
+from worker.kafka.recreation import RecreatedTopic
 
 HISTORY = {**LARGE_MESSAGES, "retention.ms": "-1"}
 """Of an input topic: its records are years old."""
@@ -124,6 +125,49 @@ def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
         assert committed == ends
         assert replay(site, "--name", "tails")["read"] == report["read"]  # over is over
         assert after
+
+
+@pytest.mark.parametrize("size", [0, 5, 60], ids=["empty", "shorter", "longer"])
+def test_an_input_created_again_after_the_plan_is_refused(
+    kafka: KafkaBroker, tmp_path: Path, size: int
+) -> None:
+    """Before the first commit of a partition, whose rows know the topic's id only from then on; and whenever it is started again."""
+    with pipeline(
+        kafka, f"again-{size}", tmp_path, partitions=1, settings=SETTINGS, input_config=HISTORY
+    ) as site:
+        sending(site, [0])
+        waiting = opened(site, 0)  # what is fetched is committed at the end of it, for nothing else comes
+        process = ReplayProcess(site, "--name", "again", "--to", "none", batch_size="1000").start()
+        wait_for(lambda: plan_of(site, "again") is not None, lambda: process.errors)
+        wait_for(
+            lambda: "an open transaction" in process.errors or done_by(site, "again") >= REVIEWS,
+            lambda: process.errors,
+        )
+        admin = site.broker.admin()
+        before = _topic_id(site)
+        RecreatedTopic(admin, site.input_topic).recreate()
+        for number in range(size):
+            sending_one(site, number)
+        process.wait(2)
+        del waiting
+        for _ in range(2):
+            says = f"has the id {_topic_id(site)}, and the plan of the replay is for the id {before}"
+            assert says in process.errors
+            assert "`replay --name again --restart`" in process.errors
+            process.start().wait(2)
+        assert replay(site, "--name", "again", "--to", "none", "--restart", "--yes")["read"] == size
+
+
+def _topic_id(site: Pipeline) -> str:
+    described = site.broker.admin().describe_topics(TopicCollection([site.input_topic]))
+    return str(described[site.input_topic].result(PATIENCE_SECONDS).topic_id)
+
+
+def sending_one(site: Pipeline, number: int) -> None:
+    """One review into partition 0."""
+    sender, sent = producer(site.broker.bootstrap_servers), good_review(number)
+    sender.produce(site.input_topic, sent.value, sent.key, 0)
+    assert sender.flush(PATIENCE_SECONDS) == 0
 
 
 REVIEWS = 30

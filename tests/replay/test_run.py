@@ -124,3 +124,22 @@ def test_a_plan_of_something_else_is_refused(replay: Replay) -> None:
     replay.plan = plan_of(replay, request=replace(REQUEST, emit="every").facts())
     with pytest.raises(SurroundingsError, match="--emit was every and is final"):
         replay.check_plan(None)
+
+
+def test_a_plan_that_is_gone_on_with_is_held_against_the_topic_as_it_is_now(
+    replay: Replay, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its id, and its ends in the log; lines of files lie in no log."""
+    checked: list[Any] = []
+    monkeypatch.setattr(Replay, "_topic_ids", lambda self, planned: checked.append(planned))
+    monkeypatch.setattr("worker.replay.run.check_ends", lambda *asked: checked.append(asked[1:4]))
+    monkeypatch.setattr(Replay, "_made_with", lambda *_: {})
+    replay.plan = plan_of(replay, topic_id="one")
+    replay.check_plan(None)
+    assert checked == [{"in": "one"}, ("live-replay-two", "in", {0: 10, 1: 9, 2: 4})]
+    history = SimpleNamespace(partitions=lambda: {0: range(10), 1: range(5)}, name="in")
+    replay.names = Names(LIVE, replace(REQUEST, history=history))  # type: ignore[arg-type]
+    replay.plan = plan_of(replay)
+    replay.check_plan(None)
+    assert checked[-1][-1] == {1: 9, 2: 4}
+    assert replay.keep_to(plan_of(replay, topic_id="one")).topic_id == "one"

@@ -955,4 +955,32 @@ RULES = (
         "    return {partition: span.start for partition, span in spans.items()}\n",
         ("tests/kafka/test_ranges.py",),
     ),
+    Rule(
+        "end: a topic other than the planned one is refused",
+        "worker/kafka/topic_ids.py",
+        "            if planned and ids[topic] and ids[topic] != planned:\n",
+        "            if False:\n",
+        ("tests/kafka/test_topic_ids.py",),
+    ),
+    Rule(
+        "end: a plan that is resumed is checked against the topic",
+        "worker/replay/run.py",
+        "        self._topic_ids({plan.topic: plan.topic_id})\n",
+        "",
+        ("tests/replay/test_run.py",),
+    ),
+    Rule(
+        "end: the topic is checked while nothing comes",
+        "worker/stream/consumer.py",
+        "            await self._threads.beside(self._ids.check)\n",
+        "            pass\n",
+        ("tests/stream/test_tail.py",),
+    ),
+    Rule(
+        "end: a log that ends below it is refused",
+        "worker/stream/consumer.py",
+        "        if tail.is_cut_short(highwater, self._clock.monotonic()):\n",
+        "        if False:\n",
+        ("tests/stream/test_tail.py",),
+    ),
 )

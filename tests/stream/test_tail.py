@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
+from aiokafka.errors import KafkaConnectionError, NodeNotReadyError, OffsetOutOfRangeError
 from aiokafka.protocol.fetch import (
     FetchRequest,
     FetchResponse_v4,
@@ -21,9 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.harness.consumer_thread import Fetched
+from tests.harness.fake_clients import FakeClock
 from tests.harness.stream import INPUT, make_app
 from tests.stream.test_consumer import FakeThread, Rig, offsets
+from worker.errors import Crash, SurroundingsError, Unanswered
+from worker.kafka.ranges import CUT_SHORT_SECONDS
 from worker.stream.bounded import Course, NoLedger
+from worker.stream.consumer import CHECK_SECONDS
 from worker.stream.micro_batch import MicroBatch
 from worker.stream.tail import Tail, is_empty
 
@@ -164,6 +168,69 @@ async def test_an_open_transaction_below_the_end_is_waited_for(app: Any) -> None
     assert rig.consumer.undecided(0) == 2  # of those below the end
     log.records, log.passed, log.stable = [0, 1, 2], {3, 4}, 5
     assert [offsets(batch) for batch in await until_finished(rig, 0)] == [[2], []]
+
+
+@pytest.mark.asyncio
+async def test_a_log_that_ends_below_the_end_is_waited_for_only_as_long_as_a_leader_may_not_know_it(
+    app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A record may still come; else the topic was created again, or records are lost: no transaction is open there."""
+    log = Log([0, 1], stable=2, end=2)
+    rig = await bounded(app, {A: log}, {0: 4})
+    clock = FakeClock()
+    rig.consumer._clock = clock
+    await rig.poll()
+    await rig.poll()
+    clock.sleep(CUT_SHORT_SECONDS - 1)
+    await rig.poll()
+    clock.sleep(2)
+    with pytest.raises(
+        SurroundingsError, match=f"{INPUT}-0 ends at offset 2, and the plan of the replay at 4"
+    ):
+        await rig.poll()
+    assert "open transaction" not in caplog.text
+    rig = await bounded(app, {A: log}, {0: 4})
+    rig.consumer._clock = clock
+    await rig.poll()
+    await rig.poll()
+    log.stable = log.end = 4
+    log.records = [0, 1, 2, 3]
+    clock.sleep(CUT_SHORT_SECONDS + 1)
+    assert [offsets(batch) for batch in await until_finished(rig, 0)] == [[2, 3]]
+
+
+@pytest.mark.asyncio
+async def test_while_it_waits_it_looks_whether_the_topic_is_the_same(app: Any) -> None:
+    """Commits look, and there are none; brokers that do not answer are no other topic."""
+    rig = await bounded(app, {A: Log([0, 1], stable=2, end=5)}, {0: 4})
+    clock = FakeClock()
+    rig.consumer._clock = clock
+    await rig.poll()
+    ids = rig.parts.logs.ids
+    ids.failure = Unanswered("away")
+    await rig.poll()
+    ids.failure = SurroundingsError("another topic")
+    await rig.poll()  # not at every look
+    clock.sleep(CHECK_SECONDS)
+    with pytest.raises(SurroundingsError, match="another topic"):
+        await rig.poll()
+
+
+@pytest.mark.asyncio
+async def test_an_offset_that_is_gone_may_be_one_of_another_topic(
+    app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = await bounded(app, {A: Log([0, 1], stable=2, end=5)}, {0: 4})
+
+    async def gone(*_: Any) -> Any:
+        raise OffsetOutOfRangeError({A: 0})
+
+    monkeypatch.setattr(rig.consumer, "_getmany", gone)
+    with pytest.raises(Crash, match="has no offset 0"):
+        await rig.poll()
+    rig.parts.logs.ids.failure = SurroundingsError("another topic")
+    with pytest.raises(SurroundingsError, match="another topic"):
+        await rig.poll()
 
 
 @pytest.mark.asyncio

@@ -166,8 +166,8 @@ class TopicIds:
         for topic, planned in self._planned.items():
             if planned and ids[topic] and ids[topic] != planned:
                 raise SurroundingsError(
-                    f"the topic {topic} has the id {ids[topic]}, and the plan of the replay is for the id {planned}: the topic was "
-                    "deleted and created again, and its offsets mean other records; start over with `coversumm-worker reset`"
+                    f"the topic {topic} has the id {ids[topic]}, and the plan of the replay is for the id {planned}: the topic "
+                    "was deleted and created again, and its offsets mean other records; start over with `coversumm-worker reset`"
                 )
 
     @property

@@ -1,7 +1,7 @@
 """A replay as one process takes part in it: the plan that all keep to, its worker's course, what all have done so far."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -12,7 +12,7 @@ from worker.events import Record
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients
 from worker.kafka.offsets import committed_notes
-from worker.kafka.ranges import Range
+from worker.kafka.ranges import Range, check_ends
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topics import Topics
@@ -87,13 +87,25 @@ class Replay:
             throttle=self._throttle,
             history=request.history,
             open_partitions=self.open_partitions,
+            topic_id=plan.topic_id,
         )
 
     def check_plan(self, engine: EmbeddingEngine | None) -> None:
-        """Raise SurroundingsError where the plan is of another replay than this one."""
+        """Raise SurroundingsError where the plan is of another replay than this one, or of another topic than is there now."""
         assert self.plan is not None
-        request = self.names.request
-        refuse_other(request.name, self.plan, request.facts(), self._made_with(len(self.plan.ranges), engine))
+        plan, request = self.plan, self.names.request
+        refuse_other(request.name, plan, request.facts(), self._made_with(len(plan.ranges), engine))
+        self._topic_ids({plan.topic: plan.topic_id})
+        had = {} if request.history is None else request.history.partitions()
+        ends = {p: one.end for p, one in plan.by_partition.items() if p not in had or one.end > had[p].stop}
+        check_ends(self._clients, self.settings.app_id, plan.topic, ends, self._clock)
+
+    def _topic_ids(self, planned: Mapping[str, str]) -> TopicIds:
+        """The id of the input, read. Raises SurroundingsError where it is not the planned one."""
+        topics, timeout_seconds = (self.settings.input_topic,), self.settings.commit_timeout_ms / 1000
+        ids = TopicIds(self._clients, topics, {}, timeout_seconds, self._clock, planned=planned)
+        ids.read()
+        return ids
 
     def _made_with(self, partitions: int, engine: EmbeddingEngine | None) -> dict[str, str]:
         fingerprint = processor_config(self.settings, partitions, engine).fingerprint
@@ -138,8 +150,7 @@ class Replay:
 
     def _made(self, partitions: int, engine: EmbeddingEngine | None) -> Plan:
         request, topic = self.names.request, self.settings.input_topic
-        ids = TopicIds(self._clients, (topic,), {}, self.settings.commit_timeout_ms / 1000)
-        ids.read()
+        ids = self._topic_ids({})
         ranges = ranges_of(self.names.request, self._clients, self.settings, partitions)
         return Plan(
             begun=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),

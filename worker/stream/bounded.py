@@ -87,6 +87,7 @@ class Course:
         selection: of the records.
         history: what is read before the log, and in place of it.
         open_partitions: asks the group which partitions are not over yet.
+        topic_id: that the input must have; empty where it is not known.
     """
 
     first: Mapping[int, int] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class Course:
     throttle: Throttle = field(default_factory=NoThrottle)
     history: History | None = None
     open_partitions: Callable[[], Collection[int]] = tuple
+    topic_id: str = ""
 
 
 ENDLESS = Course()

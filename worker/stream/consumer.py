@@ -29,10 +29,11 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from yarl import URL
 
-from worker.errors import Crash
+from worker.errors import Crash, Unanswered
 from worker.events import Record
 from worker.kafka.membership import Membership
 from worker.kafka.offsets import Start
+from worker.kafka.ranges import cut_short
 from worker.stream.assignment import Tenure
 from worker.stream.consumer_thread import ConsumerThread
 from worker.stream.faust_log import FAUST_LOG
@@ -47,6 +48,8 @@ log = logging.getLogger(__name__)
 TURN_SECONDS = 0.2
 # So often what waits for the micro-batch before it looks for more to take along.
 LOOK_SECONDS = 0.01
+# Seconds between two checks of the input's id while a bounded run waits: commits check it, and there are none then.
+CHECK_SECONDS = 5.0
 
 
 class GuardedConsumer(driver.Consumer):
@@ -79,6 +82,9 @@ class GuardedConsumer(driver.Consumer):
         self._batch_bytes = worker.settings.batch_bytes
         self._die = worker.surroundings.die
         self._threads = worker.surroundings.threads
+        self._clock = worker.surroundings.clock
+        self._ids = worker.logs.ids
+        self._checked_at = 0.0  # the input's id, while nothing comes
         self._tracing = worker.surroundings.tracing
 
     def _new_consumer_thread(self) -> ConsumerThread:
@@ -312,6 +318,9 @@ class GuardedConsumer(driver.Consumer):
             self._read_again(tps)
             return {}
         except OffsetOutOfRangeError as gone:
+            if self._tails:
+                self._checked_at = 0.0
+                await self._check_input()
             raise Crash(_not_in_log(gone.args[0])) from gone
 
     def _read_again(self, fetched: Iterable[TP]) -> None:
@@ -386,18 +395,41 @@ class GuardedConsumer(driver.Consumer):
         return finished
 
     async def _look_for_holes(self) -> None:
-        """Where nothing comes although the log goes on to a partition's end: ask for it alone, or say what it waits for."""
+        """Where nothing comes although the log goes on to a partition's end: ask for it alone, or say what it waits for.
+
+        Raises SurroundingsError where the topic is not the planned one, or its log ends below the end.
+        """
+        await self._check_input()
         for partition, tail in list(self._tails.items()):
             position, stable = self.fetch_position(partition), self._stable_end(partition)
             if position is None or stable is None or position >= tail.end:
                 continue
             if stable < tail.end:
-                tail.wait(TP(self._input_topic, partition), position, stable)
+                self._wait(tail, TP(self._input_topic, partition), position, stable)
                 continue
             client = self._thread._ensure_consumer()._client
             tp = TP(self._input_topic, partition)
             if await self._thread.call_thread(is_empty, client, tp, position, tail.end):
                 tail.is_hole_from(position)
+
+    def _wait(self, tail: Tail, tp: TP, position: int, stable: int) -> None:
+        """An open transaction lies before the end, or the log ends below it: nothing would ever come then."""
+        highwater = int(self._fetch_state(tp.partition).highwater)
+        if tail.is_cut_short(highwater, self._clock.monotonic()):
+            raise cut_short(tp.topic, tp.partition, highwater, tail.end)
+        if highwater >= tail.end:
+            tail.wait(tp, position, stable)
+
+    async def _check_input(self) -> None:
+        """Raise SurroundingsError, from time to time, where the input is another topic than it was; see `TopicIds.check`."""
+        now = self._clock.monotonic()
+        if now - self._checked_at < CHECK_SECONDS:
+            return
+        self._checked_at = now
+        try:
+            await self._threads.beside(self._ids.check)
+        except Unanswered as cause:
+            log.debug("could not check the id of %s: %s", self._input_topic, cause)
 
     def _as_message(self, batch: MicroBatch) -> Any:
         """One Faust message for the whole micro-batch: per-record work in asyncio would be most of the cost of an event."""

@@ -12,6 +12,8 @@ from aiokafka.errors import KafkaError
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.structs import TopicPartition
 
+from worker.kafka.ranges import CUT_SHORT_SECONDS
+
 log = logging.getLogger(__name__)
 
 READ_COMMITTED = 1
@@ -36,6 +38,7 @@ class Tail:
         self._shown: int | None = None  # from which cursor the end was reached once
         self._hole: int | None = None
         self._is_waiting = False
+        self._short_since: float | None = None
 
     def is_reached(self, cursor: int, position: int) -> bool:
         """Whether nothing is left: `cursor` is after the last record handed over, the next fetch is from `position`."""
@@ -66,6 +69,14 @@ class Tail:
                 stable,
                 self.end,
             )
+
+    def is_cut_short(self, highwater: int, now: float) -> bool:
+        """Whether the log has ended below the end since `CUT_SHORT_SECONDS` ago; `now` is a monotonic time."""
+        if highwater >= self.end:
+            self._short_since = None
+        elif self._short_since is None:
+            self._short_since = now
+        return self._short_since is not None and now - self._short_since > CUT_SHORT_SECONDS
 
     def is_hole_from(self, position: int) -> None:
         """There is nothing from this position to the end."""
