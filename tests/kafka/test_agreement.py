@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from tests.harness.fake_clients import FakeClients
+from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SurroundingsError
 from worker.kafka.agreement import AgreedRecord
 
@@ -27,6 +28,8 @@ class Broker:
         self.created: list[Any] = []
         self.creation: int | None = None  # how it fails
         self.failure: int | None = None  # of a commit
+        self.clock = FakeClock()
+        self.attempts: list[float] = []  # when the transactional id was taken
         self.when_read: list[Callable[[], None]] = []  # what others do, before the next looks
 
     # admin
@@ -110,6 +113,7 @@ class Producer:
         self._written: list[bytes] = []
 
     def init_transactions(self, timeout: float) -> None:
+        self._broker.attempts.append(self._broker.clock.now_s)
         self._broker.epoch += 1
         self._epoch = self._broker.epoch
 
@@ -132,7 +136,7 @@ def agreed(broker: Broker) -> AgreedRecord:
     clients = FakeClients(
         consumer=lambda: Consumer(broker), producer=lambda options: Producer(broker, options)
     )
-    return AgreedRecord(clients, broker, TOPIC)  # type: ignore[arg-type]
+    return AgreedRecord(clients, broker, TOPIC, broker.clock)  # type: ignore[arg-type]
 
 
 def unwanted() -> bytes:
@@ -154,19 +158,33 @@ def test_who_is_fenced_while_it_writes_finds_what_the_other_wrote() -> None:
     broker = Broker()
     broker.exists = True
 
+    def other() -> None:
+        assert agreed(broker).agree(lambda: b"the other's") == b"the other's"
+
+    broker.when_read = [lambda: None, lambda: None, other]
+    assert agreed(broker).agree(lambda: b"one") == b"the other's"
+    assert broker.values == [b"the other's"]
+    assert len(broker.attempts) == 2  # what is there takes the id from nobody
+
+
+def test_the_id_is_not_held_while_the_record_is_made() -> None:
+    """That may take long, and whoever came meanwhile would be fenced, or fence."""
+    broker = Broker()
+
     def make() -> bytes:
         assert agreed(broker).agree(lambda: b"the other's") == b"the other's"
         return b"one"
 
     assert agreed(broker).agree(make) == b"the other's"
-    assert broker.values == [b"the other's"]
+    assert len(broker.attempts) == 1
 
 
 def test_what_was_written_since_the_first_look_is_found_by_the_second() -> None:
     broker = Broker()
     broker.exists = True
     broker.when_read = [lambda: None, lambda: broker.values.append(b"the other's")]
-    assert agreed(broker).agree(unwanted) == b"the other's"
+    assert agreed(broker).agree(lambda: b"one") == b"the other's"
+    assert not broker.attempts
 
 
 def test_a_topic_that_another_process_creates_first_is_the_same() -> None:
@@ -197,8 +215,14 @@ def test_what_is_refused_is_one_line(creation: int | None, failure: int | None, 
         agreed(broker).agree(lambda: b"one")
 
 
-def test_it_is_not_tried_for_ever() -> None:
+def test_it_is_tried_at_growing_random_intervals_and_not_for_ever() -> None:
     broker = Broker()
     broker.failure = KafkaError._FENCED
-    with pytest.raises(SurroundingsError, match="others write it again and again"):
+    with pytest.raises(
+        SurroundingsError, match="not written after 120 s: other processes write it again and again"
+    ):
         agreed(broker).agree(lambda: b"one")
+    pauses = [later - earlier for earlier, later in pairwise(broker.attempts)]
+    for pause, longest in zip(pauses, (0.5, 1, 2, 4, *[8] * 99), strict=False):
+        assert longest / 2 <= pause <= longest + 0.01
+    assert len(set(pauses)) == len(pauses) > 10

@@ -131,7 +131,7 @@ def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
 def test_an_input_created_again_after_the_plan_is_refused(
     kafka: KafkaBroker, tmp_path: Path, size: int
 ) -> None:
-    """Before the first commit of a partition, whose rows know the topic's id only from then on; and whenever it is started again."""
+    """While nothing is committed that would notice it; and whenever the same command is given again."""
     with pipeline(
         kafka, f"again-{size}", tmp_path, partitions=1, settings=SETTINGS, input_config=HISTORY
     ) as site:

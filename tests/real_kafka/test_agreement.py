@@ -1,0 +1,58 @@
+"""A record that several processes fix at once, on a real Kafka: one is written, and few attempts fence one another."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.harness.broker import KafkaBroker
+from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from worker.kafka.agreement import AgreedRecord
+from worker.kafka.clients import KafkaClients
+from worker.settings import Settings
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
+
+PROCESSES = 6
+MAKING_SECONDS = 0.5
+"""A plan asks the broker for the offsets of all partitions."""
+
+
+class CountingClients(KafkaClients):
+    """Counts the producers: each attempt to write makes one."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.attempts = 0
+
+    def producer(self, options: Mapping[str, Any]) -> Any:
+        self.attempts += 1
+        return super().producer(options)
+
+
+def test_several_that_begin_at_once_agree_with_few_attempts(kafka: KafkaBroker) -> None:
+    everybody = threading.Barrier(PROCESSES)
+    clients = [
+        CountingClients(Settings(bootstrap_servers=kafka.bootstrap_servers, app_id="agreement"))
+        for _ in range(PROCESSES)
+    ]
+
+    def agree(number: int) -> bytes:
+        def make() -> bytes:
+            time.sleep(MAKING_SECONDS)
+            return b"record of %d" % number
+
+        record = AgreedRecord(clients[number], clients[number].admin(), "agreement-plan")
+        everybody.wait(PATIENCE_SECONDS)
+        return record.agree(make)
+
+    with ThreadPoolExecutor(PROCESSES) as threads:
+        found = list(threads.map(agree, range(PROCESSES)))
+    record = AgreedRecord(clients[0], clients[0].admin(), "agreement-plan")
+    assert {*found} == {record.read()}
+    assert max(one.attempts for one in clients) <= 3
