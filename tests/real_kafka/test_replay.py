@@ -250,6 +250,49 @@ def progress_beyond(site: Pipeline, name: str, records: int, topic: str | None =
     wait_for(lambda: done_by(site, name, topic) >= start + records, lambda: f"no progress after {start}")
 
 
+def test_a_worker_whose_offsets_were_reset_goes_on_once_the_replay_has_ended_again(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """With its state and without: the accounts are gone with the offsets, so nothing says that the replay was over."""
+    with pipeline(
+        kafka, "going-back", tmp_path, partitions=1, settings=SETTINGS, input_config=HISTORY
+    ) as site:
+        sending(site, [0])
+        name, topic = ("--name", "back"), ("--to", "going-back.two")
+        first = replay(site, *name, *topic)
+        before = published(site, "going-back.two")
+        own = {"app_id": "going-back-replay-back", "output_topic": "going-back.two"}
+        own["data_dir"] = str(tmp_path / "replay" / "replay-back")
+        environment = {f"COVERSUMM_{name.upper()}": value for name, value in own.items()}
+        for what in ("--offsets", "--all"):
+            options = ["--offsets"] if what == "--offsets" else []
+            ended = subprocess.run(
+                [*COMMAND, "reset", "--yes", *options],
+                cwd=ROOT,
+                env=clean_environment({**site.environment, **environment}),
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_SECONDS,
+            )
+            assert ended.returncode == 0, ended.stderr
+            worker = site.worker(f"refused{what}", **own).start()
+            assert worker.wait() == 2
+            site.workers.remove(worker)
+            assert (
+                "has no account of the partitions 0: the replay has not begun there, or the offsets were reset"
+                in (worker.log_text())
+            )
+            again = replay(site, *name, *topic)
+            assert again["read"] == first["read"]
+            assert again["applied"] == (0 if what == "--offsets" else first["applied"])
+            following = site.worker(f"next{what}", **own).start()
+            following.wait_ready()
+            following.terminate()
+            site.workers.remove(following)
+        after = sorted(published(site, "going-back.two"), key=repr)
+        assert after == sorted(before * 2, key=repr)  # as after any reset of a state
+
+
 EQUAL = ("--max-changed", "0")
 
 

@@ -12,7 +12,9 @@ from msgspec import json
 
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SurroundingsError
+from worker.kafka.agreement import AgreedRecord
 from worker.kafka.ranges import Range
+from worker.replay.going_on import check_going_on
 from worker.replay.ledger import Account
 from worker.replay.plan import Plan
 from worker.replay.request import Names, Request
@@ -143,3 +145,32 @@ def test_a_plan_that_is_gone_on_with_is_held_against_the_topic_as_it_is_now(
     replay.check_plan(None)
     assert checked[-1][-1] == {1: 9, 2: 4}
     assert replay.keep_to(plan_of(replay, topic_id="one")).topic_id == "one"
+
+
+@pytest.mark.parametrize(
+    ("committed", "says"),
+    [
+        ({0: (11, ""), 1: (9, note(over=True)), 2: (4, "")}, None),
+        (
+            {0: (4, note(read=3)), 1: (9, note(over=True))},
+            r"not over \(partitions 0, 2\): let `replay` end first",
+        ),
+        ({}, r"no account of the partitions 0, 1, 2: .*offsets were reset.*the same `replay` command again"),
+        ({0: (2, ""), 1: (9, note(over=True)), 2: (4, "")}, "no account of the partitions 0: "),
+    ],
+)
+def test_a_worker_goes_on_from_what_is_over_and_knows_why_it_does_not(
+    replay: Replay,
+    group: Group,
+    clients: FakeClients,
+    monkeypatch: pytest.MonkeyPatch,
+    committed: dict[int, tuple[int, str]],
+    says: str | None,
+) -> None:
+    monkeypatch.setattr(AgreedRecord, "read", lambda self: plan_of(replay).encode())
+    group.committed_ = committed
+    if says is None:
+        check_going_on(replay.settings, clients)
+        return
+    with pytest.raises(SurroundingsError, match=says):
+        check_going_on(replay.settings, clients)

@@ -3,6 +3,7 @@
 from worker.errors import SurroundingsError
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients
+from worker.replay.ledger import Account
 from worker.replay.plan import decode_plan
 from worker.replay.request import plan_topic
 from worker.replay.run import accounts
@@ -24,11 +25,17 @@ def check_going_on(settings: Settings, clients: Clients) -> None:
             f"COVERSUMM_APP_ID={settings.app_id} is a replay of a part of the history, or to no topic: "
             "a worker cannot go on from it"
         )
-    open_ones = [
-        partition for partition, (_, one) in accounts(clients, settings.app_id, plan).items() if not one.over
-    ]
-    if open_ones:
+    open_ones = {p: one for p, (_, one) in accounts(clients, settings.app_id, plan).items() if not one.over}
+    if not open_ones:
+        return
+    named = ", ".join(map(str, open_ones))
+    if any(one != Account() for one in open_ones.values()):
         raise SurroundingsError(
-            f"COVERSUMM_APP_ID={settings.app_id} is a replay that is not over (partitions {', '.join(map(str, open_ones))}): let "
-            "`replay` end first"
+            f"COVERSUMM_APP_ID={settings.app_id} is a replay that is not over (partitions {named}): let `replay` end first"
         )
+    # Only the replay knows whether its records before the log's start come from files: a worker would begin after them.
+    raise SurroundingsError(
+        f"COVERSUMM_APP_ID={settings.app_id} is a replay, and its group has no account of the partitions {named}: the replay has "
+        "not begun there, or the offsets were reset or have expired since; give the same `replay` command again, which skips "
+        "what the state has, then start the worker"
+    )
