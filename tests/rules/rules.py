@@ -948,4 +948,18 @@ RULES = (
             "tests/stream/test_consumer.py::test_gaps_at_the_head_and_between_merged_fetches_do_not_wait_for_each_other",
         ),
     ),
+    Rule(
+        "the limit of doubts counts no time without a commit",
+        "worker/stream/settlement.py",
+        "            self._since += self._clock.monotonic() - self._settled_at\n",
+        "            pass\n",
+        ("tests/stream/test_settlement.py",),
+    ),
+    Rule(
+        "the limit of doubts counts none of a membership that is over",
+        "worker/stream/settlement.py",
+        "        if self._assignment.membership != self._membership:\n",
+        "        if False:\n",
+        ("tests/stream/test_settlement.py",),
+    ),
 )

@@ -82,7 +82,9 @@ class Rig:
         self.assignment = Assignment(surroundings.clock, Journal(surroundings.clock, 2))
         settings: Any = SimpleNamespace(input_topic="in", batch_size=batch_events, batch_bytes=batch_bytes)
         settlement: Any = SimpleNamespace(
-            settle=self._settle, nothing_open=lambda: self._note("nothing open")
+            settle=self._settle,
+            nothing_open=lambda: self._note("nothing open"),
+            commit_begins=lambda: None,
         )
         commit = Commit(
             producer,

@@ -89,6 +89,7 @@ class Commits:
 
         It ended the tenure: where the next one begins says what was committed, and all that was not is read again.
         """
+        self._settlement.commit_begins()
         try:
             await self._thread.run(lambda: self._commit(processed, tenure))
         except InDoubt as doubt:
