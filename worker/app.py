@@ -15,7 +15,7 @@ from worker.kafka.connection_errors import ContactErrors
 from worker.kafka.contact import ADMIN, Contact
 from worker.kafka.logs import ChangelogLog, InputLog, Logs
 from worker.kafka.membership import check_group_metadata
-from worker.kafka.producer import TransactionalProducer
+from worker.kafka.producer import TransactionalProducer, write_seconds
 from worker.kafka.provisioning import prepare_topics
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topics import TopicSpec, changelog_topic
@@ -171,7 +171,7 @@ def assemble(
     )
     config = processor_config(settings, partitions, engine, course.emit, course.selection)
     assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
-    pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made)
+    pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made, write_seconds(settings))
     processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)
     processor_thread = ProcessorThread(processor, surroundings.threads.in_order("processing"))
     dead_letters = DeadLetterLog(surroundings.threads)
@@ -185,7 +185,19 @@ def assemble(
     )
     group = GroupFingerprint(logs.changelog, config.fingerprint)
     feed = ChangeFeed(config.output_topic, surroundings.threads)
-    commit = Commit(producer, logs, group, gate, processor, metrics, dead_letters, feed, clock, course.ledger)
+    commit = Commit(
+        producer,
+        logs,
+        group,
+        gate,
+        processor,
+        metrics,
+        dead_letters,
+        feed,
+        pace.transaction,
+        clock,
+        course.ledger,
+    )
     takeover = Takeover(
         assignment,
         logs,

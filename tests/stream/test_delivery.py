@@ -16,6 +16,7 @@ from worker.errors import Crash, Fenced, InDoubt
 from worker.events import Message, Record
 from worker.kafka.membership import Membership
 from worker.limits import Limit
+from worker.processing.pace import TransactionSize
 from worker.processing.processor import ProcessedBatch
 from worker.processing.stats import Stats
 from worker.state import FingerprintMismatch
@@ -95,6 +96,7 @@ class Rig:
             self.metrics,
             DeadLetterLog(surroundings.threads),
             self.feed,
+            TransactionSize(),
             surroundings.clock,
             ledger,
         )

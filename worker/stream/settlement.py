@@ -16,7 +16,7 @@ the next transaction is begun by a client that has decided the one before.
 
 from collections.abc import Mapping
 
-from worker.errors import Crash, InDoubt, Overtaken, Unanswered
+from worker.errors import Crash, InDoubt, Overtaken, TooSlow, Unanswered
 from worker.kafka.contact import Contact
 from worker.kafka.membership import Membership
 from worker.kafka.producer import TransactionalProducer
@@ -84,6 +84,8 @@ class Settlement:
         Raises Crash, which is the end of the process.
         """
         self._assignment.suspend(str(doubt))
+        if isinstance(doubt, TooSlow):
+            self._since = None  # a smaller one follows
         self._check_limit(doubt)
         if not await self._decide() or isinstance(doubt, Overtaken):
             self._since = None
