@@ -40,7 +40,7 @@ from worker.stream.commits import Commits
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
 from worker.stream.entities import EntityLister
-from worker.stream.fatal import die
+from worker.stream.fatal import LeavingFirst, die
 from worker.stream.feed import ChangeFeed
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
@@ -104,7 +104,7 @@ def build_app(settings: Settings, errand: Errand | None = None) -> CoverSummApp:
         settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
     )
     clients = KafkaClients(settings, WORKER_LOG)
-    end = die if errand is None else errand.die
+    end = LeavingFirst(die if errand is None else errand.die)
     partitions = prepare_topics(settings, clients, end, None if errand is None else errand.specs)
     if errand is None:
         check_going_on(settings, clients)
@@ -121,10 +121,13 @@ def build_app(settings: Settings, errand: Errand | None = None) -> CoverSummApp:
         Surroundings(clients, databases, vectors, die=end, started=started, tracing=tracing),
         course,
     )
+    worker.group.check_before_joining()
     worker.producer.start()
     hand_over_to(worker.contact)
     tell_start(settings, partitions, engine)
-    return on_faust(worker, metrics)
+    app = on_faust(worker, metrics)
+    end.leave = lambda: app.consumer.leave_group()
+    return app
 
 
 def assemble(
@@ -223,6 +226,7 @@ def assemble(
         producer=producer,
         dead_letters=dead_letters,
         feed=feed,
+        group=group,
         takeover=takeover,
         delivery=Delivery(
             settings, assignment, processor_thread, commits, metrics.observe_limit, surroundings

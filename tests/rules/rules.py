@@ -774,8 +774,8 @@ RULES = (
     Rule(
         "one group, one fingerprint: what is about to be committed counts",
         "worker/kafka/first_rows.py",
-        "    return committed + undecided\n",
-        "    return committed\n",
+        '    yield from _read(clients, group, topic, "read_uncommitted", ends, clock)\n',
+        "",
         ("tests/simulation/test_group.py",),
     ),
     Rule(
@@ -961,5 +961,40 @@ RULES = (
         "        if self._assignment.membership != self._membership:\n",
         "        if False:\n",
         ("tests/stream/test_settlement.py",),
+    ),
+    Rule(
+        "a transaction that was too slow is followed by a smaller one",
+        "worker/processing/pace.py",
+        "        self.most = max(1, min(self.most, size) // 4)\n",
+        "",
+        ("tests/processing/test_pace.py",),
+    ),
+    Rule(
+        "a transaction that was too slow is no standstill",
+        "worker/stream/settlement.py",
+        "        if isinstance(doubt, TooSlow):\n",
+        "        if False:\n",
+        ("tests/stream/test_settlement.py",),
+    ),
+    Rule(
+        "an id that is lost after the transaction's timeout belongs to nobody else",
+        "worker/kafka/producer.py",
+        "cause.fenced and seconds < self._timeout_seconds",
+        "cause.fenced",
+        ("tests/kafka/test_producer.py",),
+    ),
+    Rule(
+        "one group, one fingerprint: looked at before joining",
+        "worker/app.py",
+        "    worker.group.check_before_joining()\n",
+        "",
+        ("tests/real_kafka/test_group.py::test_other_settings_cannot_join_a_running_group",),
+    ),
+    Rule(
+        "who is refused leaves the group first",
+        "worker/stream/fatal.py",
+        "                self.leave()\n",
+        "                pass\n",
+        ("tests/stream/test_fatal.py",),
     ),
 )

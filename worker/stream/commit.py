@@ -95,7 +95,8 @@ class Commit:
         except Overtaken:
             raise
         except InDoubt as doubt:
-            raise self._too_slow(batch, self._clock.monotonic() - started, doubt) or doubt
+            self._check_pace(batch, self._clock.monotonic() - started, doubt)
+            raise
         self._size.written(batch.size, self._clock.monotonic() - started)
         self._group.agreed()
         for partition, changes in batch.rows.items():
@@ -106,15 +107,13 @@ class Commit:
         self._metrics.observe_commit(self._clock.monotonic() - started)
         self._count(batch)
 
-    def _too_slow(self, batch: ProcessedBatch, seconds: float, doubt: InDoubt) -> TooSlow | None:
-        """What a failed transaction of this batch ends in, where it may have been too large for its time."""
-        parts = batch.taken or len(batch.messages)
-        if not self._size.unwritten(parts, batch.size, seconds):
-            return None
-        return TooSlow(
-            f"{doubt}; it had {batch.size} bytes and failed after {seconds:.1f} s, so the next has at most "
-            f"{self._size.most} bytes"
-        )
+    def _check_pace(self, batch: ProcessedBatch, seconds: float, doubt: InDoubt) -> None:
+        """Raise TooSlow where the failed transaction may have been too large for its time."""
+        if self._size.unwritten(batch.taken or len(batch.messages), batch.size, seconds):
+            raise TooSlow(
+                f"{doubt}; it had {batch.size} bytes and failed after {seconds:.1f} s, so the next has at most "
+                f"{self._size.most} bytes"
+            ) from doubt
 
     def settled(self, batch: ProcessedBatch, happened: bool) -> None:
         """It was in doubt whether it is committed, and now it is known."""
