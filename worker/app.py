@@ -15,7 +15,7 @@ from worker.kafka.connection_errors import ContactErrors
 from worker.kafka.contact import ADMIN, Contact
 from worker.kafka.logs import ChangelogLog, InputLog, Logs
 from worker.kafka.membership import check_group_metadata
-from worker.kafka.producer import TransactionalProducer
+from worker.kafka.producer import TransactionalProducer, write_seconds
 from worker.kafka.provisioning import prepare_topics
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topics import TopicSpec, changelog_topic
@@ -40,7 +40,7 @@ from worker.stream.commits import Commits
 from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
 from worker.stream.entities import EntityLister
-from worker.stream.fatal import die
+from worker.stream.fatal import LeavingFirst, die
 from worker.stream.feed import ChangeFeed
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
@@ -104,7 +104,7 @@ def build_app(settings: Settings, errand: Errand | None = None) -> CoverSummApp:
         settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
     )
     clients = KafkaClients(settings, WORKER_LOG)
-    end = die if errand is None else errand.die
+    end = LeavingFirst(die if errand is None else errand.die)
     partitions = prepare_topics(settings, clients, end, None if errand is None else errand.specs)
     if errand is None:
         check_going_on(settings, clients)
@@ -121,10 +121,13 @@ def build_app(settings: Settings, errand: Errand | None = None) -> CoverSummApp:
         Surroundings(clients, databases, vectors, die=end, started=started, tracing=tracing),
         course,
     )
+    worker.group.check_before_joining()
     worker.producer.start()
     hand_over_to(worker.contact)
     tell_start(settings, partitions, engine)
-    return on_faust(worker, metrics)
+    app = on_faust(worker, metrics)
+    end.leave = lambda: app.consumer.leave_group()
+    return app
 
 
 def assemble(
@@ -172,7 +175,7 @@ def assemble(
     )
     config = processor_config(settings, partitions, engine, course.emit, course.selection)
     assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
-    pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made)
+    pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made, write_seconds(settings))
     processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)
     processor_thread = ProcessorThread(processor, surroundings.threads.in_order("processing"))
     dead_letters = DeadLetterLog(surroundings.threads)
@@ -186,7 +189,19 @@ def assemble(
     )
     group = GroupFingerprint(logs.changelog, config.fingerprint)
     feed = ChangeFeed(config.output_topic, surroundings.threads)
-    commit = Commit(producer, logs, group, gate, processor, metrics, dead_letters, feed, clock, course.ledger)
+    commit = Commit(
+        producer,
+        logs,
+        group,
+        gate,
+        processor,
+        metrics,
+        dead_letters,
+        feed,
+        pace.transaction,
+        clock,
+        course.ledger,
+    )
     takeover = Takeover(
         assignment,
         logs,
@@ -212,6 +227,7 @@ def assemble(
         producer=producer,
         dead_letters=dead_letters,
         feed=feed,
+        group=group,
         takeover=takeover,
         delivery=Delivery(
             settings, assignment, processor_thread, commits, metrics.observe_limit, surroundings

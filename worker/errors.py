@@ -5,6 +5,7 @@ CoversummError
 |-- Crash               3  something unexpected: nothing was half done, restart the process
 |   |-- Unanswered         brokers gave no answer, or none yet: whoever can ask again does so first
 |   `-- InDoubt            a commit has no answer that could be relied on: it is found out whether it happened
+|       |-- TooSlow        its records were not written in time: the next transaction is smaller
 |       `-- Overtaken      the group refused it: its partitions are being given to others
 `-- Fenced              4  another worker has this instance id: nothing was lost, stop one of the two
 """
@@ -34,6 +35,10 @@ class Unanswered(Crash):
 
 class InDoubt(Crash):
     """A commit failed, or no answer came: whether it happened is known only when its transaction is decided."""
+
+
+class TooSlow(InDoubt):
+    """The records of a commit were not written in time; what comes next is committed in smaller transactions."""
 
 
 class Overtaken(InDoubt):

@@ -55,7 +55,8 @@ LIMITS: Final = (
     ),
     _counted(
         Limit.BATCH_TIME,
-        "the rest is the next micro-batch; an event that is likely to take longer goes alone, in parts that count as progress",
+        "the rest is the next micro-batch; an event that is likely to take longer goes alone, in parts that count as progress; "
+        "the same where its transaction is likely to take half of COVERSUMM_TRANSACTION_TIMEOUT_MS to be written",
         "BATCH_MS",
     ),
     _counted(

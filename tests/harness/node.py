@@ -190,6 +190,14 @@ class KafkaNode:
         """The end of its log, for messages."""
         return self.log_path.read_text(errors="replace")[-4000:] if self.log_path.exists() else "(no log)"
 
+    def set_producer_quota(self, client_id: str, bytes_a_second: int) -> None:
+        """From now on the producers with this client id may send so much; the rest waits."""
+        tool = ["kafka.admin.ConfigCommand", "--bootstrap-server", self.address, "--alter"]
+        entity = ["--entity-type", "clients", "--entity-name", client_id]
+        quota = ["--add-config", f"producer_byte_rate={bytes_a_second}"]
+        if self._java(*tool, *entity, *quota).wait(PATIENCE_SECONDS):
+            raise BrokerError(f"the quota could not be set\n{self.log_end()}")
+
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = ["java", f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC", "-cp", f"{jars()}/*"]
         command += [

@@ -241,6 +241,22 @@ def test_a_lost_transactional_id_is_a_doubt_until_it_is_lost_again_and_again(
         fenced_commit(producer, code)
 
 
+def test_an_id_that_is_lost_after_the_transactions_timeout_is_the_coordinators_doing(
+    producer: TransactionalProducer, clock: FakeClock
+) -> None:
+    """Over a slow link it gives up on one transaction after another: no other worker has this instance id."""
+
+    def write_slowly(timeout: float) -> int:
+        clock.now_s += TRANSACTION_TIMEOUT_S
+        return 0
+
+    for _ in range(3 * FENCED_AGAIN):
+        fake(producer).flush = write_slowly
+        with pytest.raises(InDoubt):
+            fenced_commit(producer, KafkaError.PRODUCER_FENCED)
+        producer.decide()
+
+
 @pytest.mark.parametrize("between", ["a commit", "another failure"])
 def test_only_what_is_lost_in_a_row_counts(producer: TransactionalProducer, between: str) -> None:
     for _ in range(FENCED_AGAIN):

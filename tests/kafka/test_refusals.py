@@ -48,7 +48,7 @@ class RefusedConsumer:
 
 
 def read_first_rows(clients: FakeClients) -> None:
-    first_rows(clients, "hotels", "changelog", [0])
+    list(first_rows(clients, "hotels", "changelog", [0]))
 
 
 def restore(clients: FakeClients) -> None:

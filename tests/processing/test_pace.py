@@ -6,10 +6,21 @@ import json
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.harness.drive import Driver, FakeEngine, config, upsert
 from worker.limits import Limit
-from worker.processing.pace import FIRST_CHARACTERS, FIRST_RECORDS, Pace, Rate, characters
+from worker.processing.pace import (
+    FIRST_BYTES,
+    FIRST_CHARACTERS,
+    FIRST_RECORDS,
+    MOST_BYTES,
+    Pace,
+    Rate,
+    TransactionSize,
+    characters,
+)
 from worker.processing.processor import Processor
 
 
@@ -192,3 +203,102 @@ def test_what_is_published_does_not_depend_on_the_pace(seconds_a_character, leas
     assert bodies == expected
     assert len(made) >= least
     assert any(json.loads(body)["removed"] for body in bodies)
+
+
+# -- transactions -----------------------------------------------------------------------------------------------------
+
+SECONDS = 10.0
+"""Within which a transaction has to be written."""
+
+
+def commit(size, records, bytes_a_second):
+    """The next transaction of records of these sizes over a link: how many it has, and whether it was written."""
+    taken, total = 0, 0
+    while taken < len(records) and (not taken or total + records[taken] <= size.most):
+        total += records[taken]
+        taken += 1
+    seconds = total / bytes_a_second
+    if seconds > SECONDS:
+        smaller = size.unwritten(taken, total, seconds)
+        assert smaller, "as large again"
+        return taken, False
+    size.written(total, seconds)
+    return taken, True
+
+
+@given(
+    st.floats(10, 10**9),
+    st.lists(st.floats(0.0001, 1), min_size=1, max_size=20),
+    st.integers(1, MOST_BYTES),
+)
+def test_over_any_link_that_a_single_record_fits_transactions_get_through_after_few_failures(
+    bytes_a_second, shares, most
+):
+    """A record takes this share of a transaction's time. Each failure leaves a quarter, and growth alone never leads to one."""
+    records = [max(1, int(share * SECONDS * bytes_a_second)) for share in shares] * 20
+    size = TransactionSize(SECONDS)
+    size.most = most
+    failures, done = 0, 0
+    while done < len(records):
+        taken, is_written = commit(size, records[done:], bytes_a_second)
+        done += taken * is_written
+        failures += not is_written
+        assert failures <= math.log(max(4, min(most, sum(records))), 4) + 1
+
+
+def test_a_fast_link_is_found_out_in_few_transactions():
+    size = TransactionSize(SECONDS)
+    sizes = []
+    while size.most < 64 * 2**20:
+        sizes.append(size.most)
+        size.written(size.most, 0.1)
+    assert sizes[0] == FIRST_BYTES
+    assert len(sizes) <= 6
+
+
+def test_a_quota_that_lets_the_first_megabytes_pass_is_hit_once_and_not_again_and_again():
+    """A broker takes what a window of 10 s has room for at once, and then as much as the quota says."""
+    size, now, credit, failures, written = TransactionSize(SECONDS), 0.0, 1.5e6, 0, 0
+    while now < 600:
+        seconds = max(0.0, size.most - credit) / 150e3 + 0.02
+        credit = max(0.0, credit - size.most) + 3000
+        now += seconds
+        if seconds > SECONDS:
+            assert size.unwritten(100, size.most, seconds)
+            failures += 1
+        else:
+            written += size.most
+            size.written(size.most, seconds)
+    assert failures <= 1
+    assert written > 0.8 * 600 * 150e3
+
+
+def test_a_transaction_that_failed_early_or_has_one_record_is_not_made_smaller():
+    size = TransactionSize(SECONDS)
+    assert not size.unwritten(100, 500_000, 0.1)
+    assert not size.unwritten(1, 500_000, 12.0)
+    assert size.most == FIRST_BYTES
+    assert not TransactionSize().unwritten(100, 500_000, 1e6)
+
+
+def test_a_slow_commit_halves_what_follows_and_small_ones_change_nothing():
+    size = TransactionSize(SECONDS)
+    size.written(800_000, 6.0)
+    assert size.most == 400_000
+    size.written(3000, 3.0)  # the cluster is slow, whatever the size
+    size.written(3000, 0.1)
+    assert size.most == 400_000
+
+
+def test_micro_batches_are_cut_to_what_a_transaction_may_have():
+    driver = SlowDriver(seconds_a_character=0.0)
+    transaction = driver.processor._pace.transaction
+    transaction.most = 20_000
+    made, _ = driver.all(texts(60))
+    sizes = [stats.limits[Limit.BATCH_TIME] for _, _, stats in made]
+    assert len(made) > 2
+    assert any(sizes)
+    transaction.most = 1
+    batch = driver.run(*texts(3, start=100))
+    assert batch.taken == 1
+    assert batch.size > 0

@@ -66,7 +66,7 @@ def refused(worker: WorkerProcess, *words: str) -> str:
 def found_first_rows(site: Pipeline) -> list[FirstRow]:
     """Of the changelog."""
     clients = KafkaClients(Settings(bootstrap_servers=site.broker.bootstrap_servers))
-    return first_rows(clients, site.name, site.changelog_topic, range(site.partitions))
+    return list(first_rows(clients, site.name, site.changelog_topic, range(site.partitions)))
 
 
 # -- settings -----------------------------------------------------------------------------------------------------------
@@ -97,11 +97,35 @@ def test_other_settings_cannot_join_a_running_group(
 
     wait_for(ended, second.log_end, every_s=0.05)
     refused(second, "was built with other settings", told, "put the settings back", "own COVERSUMM_EPOCH")
+    assert second.log_text().count("partitions") == 0, second.log_end()  # it was never given any
+    assert first.ready(), "it was interrupted"
     feed(site, [upsert(1)])
-    first.wait_ready()
     site.wait_caught_up()
     assert first.terminate() == 0
     site.verify()
+
+
+def test_who_is_refused_later_leaves_at_once_and_its_partitions_do_not_wait_for_its_session(
+    site: Pipeline,
+) -> None:
+    """On an empty group there is nothing to refuse it for before it joins; a static member would keep its place."""
+    session = {"session_timeout_ms": "600000"}
+    first = site.worker(k="5", **session).start()
+    first.wait_ready()
+    second = site.worker(k="6", **session).start()
+    wait_for(
+        lambda: all("processing 2 of 4" in reason(worker) for worker in (first, second)),
+        lambda: "not shared",
+    )
+    feed(site, [upsert(0)])
+    wait_for(lambda: not (first.alive and second.alive) or site.lag(site.targets()) == 0, site.logs)
+    feed(site, events(100))
+    wait_for(lambda: not (first.alive and second.alive), site.logs)
+    loser, winner = (first, second) if second.alive else (second, first)
+    refused(loser, "the state of this group", "COVERSUMM_K")
+    wait_for(lambda: "processing 4 of 4" in reason(winner), site.logs, timeout_s=60.0)
+    site.wait_caught_up()
+    site.stop()
 
 
 def test_two_kinds_of_settings_cannot_begin_a_group_together(site: Pipeline) -> None:

@@ -16,6 +16,7 @@ from worker.errors import Crash, Fenced, InDoubt
 from worker.events import Message, Record
 from worker.kafka.membership import Membership
 from worker.limits import Limit
+from worker.processing.pace import TransactionSize
 from worker.processing.processor import ProcessedBatch
 from worker.processing.stats import Stats
 from worker.state import FingerprintMismatch
@@ -46,6 +47,7 @@ class Rig:
         batch_events: int = 1000,
         takes: int = 1000,
         ledger: Ledger = NO_LEDGER,
+        size: TransactionSize | None = None,
     ) -> None:
         self.log: list[Any] = []
         self.feed = ChangeFeed(MESSAGE.topic, RealThreads())
@@ -82,7 +84,9 @@ class Rig:
         self.assignment = Assignment(surroundings.clock, Journal(surroundings.clock, 2))
         settings: Any = SimpleNamespace(input_topic="in", batch_size=batch_events, batch_bytes=batch_bytes)
         settlement: Any = SimpleNamespace(
-            settle=self._settle, nothing_open=lambda: self._note("nothing open")
+            settle=self._settle,
+            nothing_open=lambda: self._note("nothing open"),
+            commit_begins=lambda: None,
         )
         commit = Commit(
             producer,
@@ -93,6 +97,7 @@ class Rig:
             self.metrics,
             DeadLetterLog(surroundings.threads),
             self.feed,
+            size or TransactionSize(),
             surroundings.clock,
             ledger,
         )
@@ -711,6 +716,19 @@ async def test_a_partition_that_was_not_taken_over_ends_the_process() -> None:
 # -- a commit in doubt ------------------------------------------------------------------------------------------------
 
 DOUBT = InDoubt("no answer")
+
+
+@pytest.mark.asyncio
+async def test_a_transaction_that_failed_for_its_size_is_settled_as_such_and_is_progress() -> None:
+    """The next one is smaller: a watchdog that ended the worker would make it begin from what is too large."""
+    rig = Rig(size=TransactionSize(seconds=0.0))
+    rig.take_over(p0=5)
+    rig.failures = {"transaction": DOUBT}
+    rig.assignment.progress.at = 0.0
+    await rig.deliver(batch((0, 5), (0, 6), starts={0: 5}))
+    ((_, told, _),) = [entry for entry in rig.log if entry[0] == "settle"]
+    assert told.startswith("no answer; it had 0 bytes and failed after")
+    assert rig.assignment.progress.at > 0
 
 
 @pytest.mark.asyncio

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import NoReturn
 
 import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
+from worker.errors import Crash, Fenced, SurroundingsError
+from worker.stream.fatal import LeavingFirst
 
 PROGRAM = """
 import sys, threading, time
@@ -53,3 +56,38 @@ def test_a_crash_that_was_never_raised_has_no_traceback() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_SECONDS
     )
     assert (ended.returncode, ended.stderr) == (3, "coversumm-worker: error: no progress\n")
+
+
+class EndedError(Exception):
+    """In place of the end of the process."""
+
+
+@pytest.mark.parametrize(
+    ("cause", "log"),
+    [
+        (SurroundingsError("refused"), ["left", "refused"]),
+        (Crash("crashed"), ["crashed"]),
+        (Fenced("fenced"), ["fenced"]),
+        (RuntimeError("unexpected"), ["unexpected"]),
+    ],
+)
+@pytest.mark.parametrize("answers", [True, False])
+def test_only_who_is_refused_leaves_its_group_and_ends_whatever_comes_of_that(
+    cause: Exception, log: list[str], answers: bool
+) -> None:
+    told: list[str] = []
+
+    def die(cause: BaseException) -> NoReturn:
+        told.append(str(cause))
+        raise EndedError
+
+    def leave() -> None:
+        told.append("left")
+        if not answers:
+            raise TimeoutError
+
+    end = LeavingFirst(die)
+    end.leave = leave
+    with pytest.raises(EndedError):
+        end(cause)
+    assert told == log

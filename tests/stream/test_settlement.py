@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness.fake_clients import FakeClock
 from tests.harness.stream import die
-from worker.errors import Crash, Fenced, InDoubt, Overtaken, Unanswered
+from worker.errors import Crash, Fenced, InDoubt, Overtaken, TooSlow, Unanswered
 from worker.kafka.contact import Contact
 from worker.kafka.membership import Membership
 from worker.stream.assignment import Assignment
@@ -221,16 +221,39 @@ def test_when_brokers_are_back_the_time_begins(rig: Rig) -> None:
     assert 3600 + LIMIT_SECONDS <= rig.clock.now_s - began_s <= 3600 + LIMIT_SECONDS + 15
 
 
-def doubts_for(rig: Rig, seconds: float, between: Callable[[], None] = lambda: None) -> None:
-    """One doubt after another, each decided at once, for so long."""
+def doubts_for(
+    rig: Rig, seconds: float, between: Callable[[], None] = lambda: None, doubt: InDoubt = DOUBT
+) -> None:
+    """One commit after another is in doubt after 10 s, and each is decided at once, for so long."""
     for _ in range(round(seconds / 10)):
-        hear(rig)
-        rig.settle()
+        rig.settlement.commit_begins()
         rig.clock.now_s += 10
+        hear(rig)
+        rig.settle(doubt)
         between()
 
 
 def test_commits_that_never_succeed_end_it_however_quickly_each_is_decided(rig: Rig) -> None:
+    doubts_for(rig, LIMIT_SECONDS)
+    with pytest.raises(Crash, match="no commit was answered"):
+        doubts_for(rig, 20)
+
+
+def test_time_in_which_no_commit_was_tried_does_not_count(rig: Rig) -> None:
+    """The topic was idle for an hour after a doubt that turned out not to have happened."""
+    doubts_for(rig, LIMIT_SECONDS)
+    rig.clock.now_s += 3600
+    doubts_for(rig, 10)
+    with pytest.raises(Crash, match="no commit was answered"):
+        doubts_for(rig, 20)
+
+
+def test_doubts_of_an_assignment_that_is_over_do_not_count(rig: Rig) -> None:
+    """The next assignment has taken everything over: what failed before says nothing about its commits."""
+    doubts_for(rig, LIMIT_SECONDS)
+    rig.assignment.revoke()
+    rig.assignment.assign(Membership(6, "member"), frozenset({0, 1}))
+    rig.flow()
     doubts_for(rig, LIMIT_SECONDS)
     with pytest.raises(Crash, match="no commit was answered"):
         doubts_for(rig, 20)
@@ -254,3 +277,10 @@ def test_a_rebalance_begins_the_time_anew(rig: Rig) -> None:
     rig.flow()
     hear(rig)
     rig.settle()
+
+
+def test_transactions_that_become_smaller_do_not_end_it_and_one_that_does_not_begins_the_time(rig: Rig) -> None:
+    doubts_for(rig, 3 * LIMIT_SECONDS, doubt=TooSlow("it had 1000000 bytes, the next has at most 250000"))
+    doubts_for(rig, LIMIT_SECONDS - 10)
+    with pytest.raises(Crash, match="no commit was answered"):
+        doubts_for(rig, 30)

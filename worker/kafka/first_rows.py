@@ -6,7 +6,7 @@ before.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -35,14 +35,14 @@ class FirstRow(NamedTuple):
 
 def first_rows(
     clients: Clients, group: str, topic: str, partitions: Iterable[int], clock: Clock = time
-) -> list[FirstRow]:
+) -> Iterator[FirstRow]:
     """The first row of each of these partitions that has any, asked for under the name of the group.
 
-    Raises Unanswered where they are not read in time, SurroundingsError where the broker does not allow it.
+    They come as they are read, committed ones first. Raises Unanswered where they are not read in time, SurroundingsError
+    where the broker does not allow it.
     """
-    committed, ends = _read(clients, group, topic, "read_committed", dict.fromkeys(partitions, 0), clock)
-    undecided, _ = _read(clients, group, topic, "read_uncommitted", ends, clock)
-    return committed + undecided
+    ends = yield from _read(clients, group, topic, "read_committed", dict.fromkeys(partitions, 0), clock)
+    yield from _read(clients, group, topic, "read_uncommitted", ends, clock)
 
 
 def _read(
@@ -52,17 +52,17 @@ def _read(
     isolation: Isolation,
     starts: Mapping[int, int],
     clock: Clock,
-) -> tuple[list[FirstRow], dict[int, int]]:
-    """The first rows from these offsets on, and by partition where it ends without any."""
-    rows: dict[int, FirstRow] = {}
+) -> Generator[FirstRow, None, dict[int, int]]:
+    """The first rows from these offsets on; returned is by partition where it ends without any."""
+    found: set[int] = set()
     ends: dict[int, int] = {}
     if not starts:
-        return [], ends
+        return ends
     give_up = clock.monotonic() + TIMEOUT_SECONDS
     consumer = clients.standalone_consumer(group, isolation, OPTIONS)
     try:
         consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
-        while missing := starts.keys() - rows.keys() - ends.keys():
+        while missing := starts.keys() - found - ends.keys():
             if clock.monotonic() > give_up:
                 raise Unanswered(
                     f"the first rows of {topic} {sorted(missing)} were not read in {TIMEOUT_SECONDS} s"
@@ -73,14 +73,13 @@ def _read(
                     raise refusal(error, group, topic)
                 assert partition is not None
                 assert offset is not None
-                if partition not in missing or partition in rows:
+                if partition not in missing or partition in found:
                     continue
                 if error is not None:
                     ends[partition] = offset
                 else:
-                    rows[partition] = FirstRow(
-                        partition, message.key(), message.value(), isolation == "read_committed"
-                    )
-        return list(rows.values()), ends
+                    found.add(partition)
+                    yield FirstRow(partition, message.key(), message.value(), isolation == "read_committed")
+        return ends
     finally:
         consumer.close()

@@ -1,7 +1,7 @@
 """The two logs that a worker lives on, without Faust: the input that it reads, and the changelog that is its state."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from worker.clock import Clock
@@ -73,7 +73,7 @@ class ChangelogLog:
         """A reader of the partitions in `starts`, from the offsets there on."""
         return ChangelogReader(self._clients, self._group, self.topic, starts, apply, self._clock)
 
-    def first_rows(self, partitions: Iterable[int]) -> list[FirstRow]:
+    def first_rows(self, partitions: Iterable[int]) -> Iterator[FirstRow]:
         """See `worker.kafka.first_rows`."""
         return first_rows(self._clients, self._group, self.topic, partitions, self._clock)
 

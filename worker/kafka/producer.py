@@ -17,7 +17,7 @@ from worker.kafka.bounded import Hung, Within, within
 from worker.kafka.clients import Clients
 from worker.kafka.membership import Membership, group_metadata
 from worker.kafka.passing import unanswered
-from worker.kafka.transaction import TransactionError, Transactions, UnwrittenError
+from worker.kafka.transaction import SOCKET_TIMEOUT_MS, TransactionError, Transactions, UnwrittenError
 from worker.settings import Settings
 
 START_SECONDS = 20.0
@@ -75,6 +75,8 @@ class TransactionalProducer:
         self._instance_id = settings.instance_id
         self._patience = Patience(settings.commit_timeout_ms / 1000)
         self._fenced_in_a_row = 0
+        self._timeout_seconds = settings.transaction_timeout_ms / 1000
+        self._clock = clock
         self._transactions = Transactions(
             clients,
             settings.transactional_id,
@@ -143,6 +145,7 @@ class TransactionalProducer:
         if membership.generation < 0 or not membership.member_id:
             raise Crash("a commit without a membership would not be checked by the broker")
         last_changelog_offsets: dict[int, int] = {}
+        began = self._clock.monotonic()
         offsets = [_noted(input_topic, p, offset, notes.get(p)) for p, offset in next_offsets.items()]
         try:
             with self._transactions.transaction(self._patience.seconds) as transaction:
@@ -156,7 +159,7 @@ class TransactionalProducer:
         except (Hung, Unanswered) as cause:
             raise InDoubt(str(cause)) from cause
         except TransactionError as cause:
-            raise self._failure(cause) from cause
+            raise self._failure(cause, self._clock.monotonic() - began) from cause
         self._patience.answered(transaction.answered_seconds)
         self._fenced_in_a_row = 0
         return last_changelog_offsets
@@ -185,13 +188,16 @@ class TransactionalProducer:
         if self._transactions.is_open:
             self.decide()
 
-    def _failure(self, cause: TransactionError) -> Crash | Fenced:
+    def _failure(self, cause: TransactionError, seconds: float) -> Crash | Fenced:
+        """What a transaction failed of, so many seconds after its begin."""
         code = cause.error.code()
         if code == KafkaError.FENCED_INSTANCE_ID:
             return self._fenced(str(cause))
         if code in OVERTAKEN:
             return Overtaken(str(cause))
-        self._fenced_in_a_row = self._fenced_in_a_row + 1 if cause.fenced else 0
+        # After its timeout the coordinator aborts a transaction, and answers as if another client had taken over the id.
+        is_others = cause.fenced and seconds < self._timeout_seconds
+        self._fenced_in_a_row = self._fenced_in_a_row + 1 if is_others else 0
         if self._fenced_in_a_row == FENCED_AGAIN:
             return self._fenced(f"{self._transactions.transactional_id} is taken over again and again")
         if code in REFUSALS:
@@ -202,6 +208,11 @@ class TransactionalProducer:
         return Fenced(
             f"another worker has the instance id {self._instance_id} ({why}); give each worker its own COVERSUMM_INSTANCE_ID"
         )
+
+
+def write_seconds(settings: Settings) -> float:
+    """Seconds within which a transaction has to be written: its timeout, or where that is long what its requests may take."""
+    return min(settings.transaction_timeout_ms, 2 * SOCKET_TIMEOUT_MS) / 1000
 
 
 class Patience:

@@ -14,16 +14,21 @@ class TooMuch(Exception):
 
 
 class Load:
-    """What `records` records come to so far. One record alone is never too much."""
+    """What `records` records come to so far. One record alone is never too much.
 
-    __slots__ = ("_bytes", "_limits", "_pace", "_records", "_transaction_records")
+    Attributes:
+        size: bytes of messages and rows.
+    """
+
+    __slots__ = ("_limits", "_most_bytes", "_pace", "_records", "_transaction_records", "size")
 
     def __init__(self, limits: BatchLimits, pace: Pace, records: int) -> None:
         self._limits = limits
         self._pace = pace
         self._records = records
         self._transaction_records = 0
-        self._bytes = 0
+        self._most_bytes = min(limits.transaction_bytes, pace.transaction.most)
+        self.size = 0
 
     def check_plan(self, sentences: int, characters: int, index: int) -> None:
         """So many sentences and characters to be embedded are planned with the record of this index.
@@ -50,6 +55,7 @@ class Load:
 
     def weigh(self, size: int) -> None:
         """Count the bytes of messages or rows that are counted. Raises TooMuch as `add` does."""
-        self._bytes += size
-        if self._bytes > self._limits.transaction_bytes and self._records > 1:
-            raise TooMuch(Limit.TRANSACTION_BYTES, self._records // 2)
+        self.size += size
+        if self.size > self._most_bytes and self._records > 1:
+            is_slow = self._most_bytes < self._limits.transaction_bytes
+            raise TooMuch(Limit.BATCH_TIME if is_slow else Limit.TRANSACTION_BYTES, self._records // 2)

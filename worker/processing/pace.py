@@ -2,6 +2,9 @@
 
 A processor may be ten times slower than another, and a sentence a hundred times longer than another. What tells is the time
 that texts and records took lately. Nothing is known at first, so the first micro-batch is a small one.
+
+A link to the brokers may be slow, or have a quota, so transactions have a size of their own that follows what they took
+(`TransactionSize`).
 """
 
 import math
@@ -16,8 +19,16 @@ TEXT_OVERHEAD = 20
 """What a text costs besides its characters, in characters: measured with the default engine."""
 MOST = 2**30
 """More records than any micro-batch has."""
+MOST_BYTES = 2**31
+"""More bytes than any transaction has."""
 FIRST_CHARACTERS, FIRST_RECORDS = 2000, 100
 """What is tried while nothing is known: some twenty sentences, a tenth of a second on a common processor."""
+FIRST_BYTES = 2**20
+"""Bytes of a transaction that are tried while nothing is known."""
+FAST, SLOW = 1 / 4, 1 / 2
+"""Shares of a transaction's time: one that takes less than the first may grow, one that takes more than the second shrinks."""
+AIMED_AT = 3 / 4
+"""Share of a transaction's most bytes that its records are likely to fill, so that few micro-batches are cut twice."""
 
 
 def characters(text: str) -> int:
@@ -63,14 +74,67 @@ class Rate:
         return math.inf if not self._seconds else self._units / self._seconds * seconds
 
 
+class TransactionSize:
+    """The most bytes of a transaction of several records, by what the last transactions took.
+
+    As TCP finds the rate of a link: doubled while transactions are fast, and a quarter of the last one after one that was not
+    written in time. From then on it grows with the time that transactions take: a quota lets megabytes pass at full speed
+    before it slows them down, so doubling would end in the same failure every time. Written by the thread that commits,
+    read by the one that processes.
+
+    >>> size = TransactionSize(seconds=10.0)
+    >>> size.unwritten(records=100, size=800_000, seconds=12.0), size.most
+    (True, 200000)
+    >>> size.written(200_000, 1.25)
+    >>> size.most
+    300001
+
+    Attributes:
+        most: bytes.
+
+    Args:
+        seconds: within which a transaction has to be written; infinite: there is no limit.
+    """
+
+    __slots__ = ("_has_failed", "_seconds", "most")
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self._seconds = seconds
+        self._has_failed = False
+        self.most = MOST_BYTES if seconds == math.inf else FIRST_BYTES
+
+    def written(self, size: int, seconds: float) -> None:
+        """A transaction of so many bytes was committed in so many seconds."""
+        if seconds > SLOW * self._seconds:
+            self.most = min(self.most, max(1, size // 2))
+        elif 4 * size >= self.most and seconds * self.most <= FAST * self._seconds * size:
+            share = min(1.0, seconds / (FAST * self._seconds)) if self._has_failed else 1.0
+            self.most = min(self.most + 1 + int(share * self.most), MOST_BYTES)
+
+    def unwritten(self, records: int, size: int, seconds: float) -> bool:
+        """A transaction of so many records and bytes failed after so many seconds; whether the next one is smaller for it.
+
+        It is not where the transaction failed too early for its size to be the cause, or has a single record.
+        """
+        if seconds < SLOW * self._seconds or records <= 1:
+            return False
+        self.most = max(1, min(self.most, size) // 4)
+        self._has_failed = True
+        return True
+
+
 class Pace:
     """The pace of a processor.
+
+    Attributes:
+        transaction: how large transactions may be.
 
     Args:
         limit_seconds: how long a micro-batch of several records should take at most, its commit apart; by default as long
             as it takes.
         clock: measures.
         on_progress: called whenever a part of the work is done, however long the whole takes.
+        transaction_seconds: within which a transaction has to be written; by default there is no limit.
     """
 
     def __init__(
@@ -78,12 +142,15 @@ class Pace:
         limit_seconds: float = math.inf,
         clock: Clock = time,
         on_progress: Callable[[], None] = lambda: None,
+        transaction_seconds: float = math.inf,
     ) -> None:
+        self.transaction = TransactionSize(transaction_seconds)
         self.limit_seconds = limit_seconds
         self.clock = clock
         self.on_progress = on_progress
         self._texts = Rate(FIRST_CHARACTERS)
         self._records = Rate(FIRST_RECORDS)
+        self._record_bytes = 0.0  # of a transaction, by the last micro-batch
 
     # -- what is likely --------------------------------------------------------------------------------------
 
@@ -94,8 +161,10 @@ class Pace:
         return self._records.seconds(records) + self._texts.seconds(characters) > self.limit_seconds
 
     def most_records(self) -> int:
-        """How many records without new text are within the limit; at least one."""
+        """How many records without new text are within the limit, and fit into a transaction; at least one."""
         likely = self._records.units(self.limit_seconds) if self._is_limited else MOST
+        if self._record_bytes:
+            likely = min(likely, AIMED_AT * self.transaction.most / self._record_bytes)
         return max(1, int(min(likely, MOST)))
 
     def parts(self, texts: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -128,6 +197,7 @@ class Pace:
         self._texts.measured(sum(map(characters, texts)), seconds)
         self.on_progress()
 
-    def processed(self, records: int, seconds: float) -> None:
-        """So many records took so long, embedding apart."""
+    def processed(self, records: int, seconds: float, size: int = 0) -> None:
+        """So many records took so long, embedding apart, and came to so many bytes of a transaction."""
         self._records.measured(records, max(0.0, seconds))  # a difference of clocks may be less than nothing
+        self._record_bytes = size / max(1, records)

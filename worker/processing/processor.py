@@ -10,6 +10,7 @@
 A micro-batch is cut where it passes a limit (`BatchLimits`): only its first records are processed then, at least one, and
 the caller comes again with the others. Sentences are counted while the plan is made; records and bytes of the transaction
 while messages and rows are made, and past a limit (`load`) the work is thrown away and done again for the first half.
+Bytes are limited too by what is likely to be written in time (`pace`).
 
 The messages and rows of a record depend on the records before it alone, not on how they were cut into micro-batches
 (but for `emit=coalesced`, whose changes are those of micro-batches), on what is cached, or on restarts. After an
@@ -68,6 +69,8 @@ class ProcessedBatch:
     """Records that went in; the others are to be processed next."""
     is_end: bool = False
     """After it nothing of its partition is left to be done (`Processor.finish`)."""
+    size: int = 0
+    """Bytes of messages and rows."""
 
 
 class _Planned(NamedTuple):
@@ -160,7 +163,7 @@ class Processor:
                     cuts[Limit.BATCH_TIME] += is_slow
                     batch.stats.limits += cuts
                     batch.stats.process_seconds = seconds = self._pace.clock.monotonic() - started
-                    self._pace.processed(batch.taken, seconds - embedder.seconds)
+                    self._pace.processed(batch.taken, seconds - embedder.seconds, batch.size)
                     return self._go_on_from(batch)
 
     def _process(self, records: Sequence[Record], embedder: Embedder) -> ProcessedBatch:
@@ -177,7 +180,8 @@ class Processor:
             raise
         self._entities.keep(changes)
         stats = self._count(records, planned, messages, embedder)
-        return ProcessedBatch(messages, rows, next_offsets, stats, [one.key for one in changes], len(records))
+        touched = [one.key for one in changes]
+        return ProcessedBatch(messages, rows, next_offsets, stats, touched, len(records), size=load.size)
 
     # -- the end of a replay ---------------------------------------------------------------------------------
 
@@ -189,6 +193,7 @@ class Processor:
         """
         held = self._partitions[partition]
         limits = self.config.batch
+        most_bytes = min(limits.transaction_bytes, self._pace.transaction.most)
         most = max(1, min(FINISHED_AT_ONCE, limits.transaction_records // 2))  # a message and a row each
         rows: dict[bytes, bytes | None] = {}
         messages: list[Message] = []
@@ -197,10 +202,11 @@ class Processor:
         for name, change in last_changes(held.rows):
             key = EntityKey(partition, name.decode())
             message = self._finished(key, change)
-            size += len(message.value or b"")
-            if messages and (len(messages) == most or size > limits.transaction_bytes):
+            length = len(message.value or b"")
+            if messages and (len(messages) == most or size + length > most_bytes):
                 is_last = False
                 break
+            size += length
             messages.append(message)
             touched.append(key)
             put_last_change(rows, name, None)
@@ -214,6 +220,7 @@ class Processor:
             touched,
             0,
             is_last,
+            size,
         )
         return self._go_on_from(finished)
 

@@ -3,8 +3,10 @@
 from typing import Protocol
 
 from worker.clock import Clock
+from worker.errors import InDoubt, Overtaken, TooSlow
 from worker.kafka.logs import Logs
 from worker.kafka.producer import TransactionalProducer
+from worker.processing.pace import TransactionSize
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.processing.stats import Stats
 from worker.stream.assignment import Tenure
@@ -40,6 +42,7 @@ class Commit:
         metrics: are told what was committed.
         dead_letters: is told too.
         feed: is told what was published.
+        size: of the transactions; is told what they took.
         clock: times it.
         ledger: keeps account of a bounded run.
     """
@@ -54,6 +57,7 @@ class Commit:
         metrics: CommitMetrics,
         dead_letters: DeadLetterLog,
         feed: ChangeFeed,
+        size: TransactionSize,
         clock: Clock,
         ledger: Ledger = NO_LEDGER,
     ) -> None:
@@ -65,6 +69,7 @@ class Commit:
         self._metrics = metrics
         self._dead_letters = dead_letters
         self._feed = feed
+        self._size = size
         self._clock = clock
         self._ledger = ledger
 
@@ -76,16 +81,23 @@ class Commit:
         """
         started = self._clock.monotonic()
         notes = self._ledger.notes(batch)
-        last_offsets = self._producer.commit(
-            batch.messages,
-            self._logs.changelog.topic,
-            batch.rows,
-            self._logs.input.topic,
-            batch.next_offsets,
-            tenure.membership,
-            self._check,
-            notes,
-        )
+        try:
+            last_offsets = self._producer.commit(
+                batch.messages,
+                self._logs.changelog.topic,
+                batch.rows,
+                self._logs.input.topic,
+                batch.next_offsets,
+                tenure.membership,
+                self._check,
+                notes,
+            )
+        except Overtaken:
+            raise
+        except InDoubt as doubt:
+            self._check_pace(batch, self._clock.monotonic() - started, doubt)
+            raise
+        self._size.written(batch.size, self._clock.monotonic() - started)
         self._group.agreed()
         for partition, changes in batch.rows.items():
             if changes:
@@ -94,6 +106,14 @@ class Commit:
         self._ledger.committed(batch, notes)
         self._metrics.observe_commit(self._clock.monotonic() - started)
         self._count(batch)
+
+    def _check_pace(self, batch: ProcessedBatch, seconds: float, doubt: InDoubt) -> None:
+        """Raise TooSlow where the failed transaction may have been too large for its time."""
+        if self._size.unwritten(batch.taken or len(batch.messages), batch.size, seconds):
+            raise TooSlow(
+                f"{doubt}; it had {batch.size} bytes and failed after {seconds:.1f} s, so the next has at most "
+                f"{self._size.most} bytes"
+            ) from doubt
 
     def settled(self, batch: ProcessedBatch, happened: bool) -> None:
         """It was in doubt whether it is committed, and now it is known."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from typing import Any
 
-from worker.errors import InDoubt
+from worker.errors import InDoubt, TooSlow
 from worker.processing.processor import ProcessedBatch
 from worker.stream.assignment import Assignment, Tenure
 from worker.stream.commit import Commit
@@ -89,10 +89,13 @@ class Commits:
 
         It ended the tenure: where the next one begins says what was committed, and all that was not is read again.
         """
+        self._settlement.commit_begins()
         try:
             await self._thread.run(lambda: self._commit(processed, tenure))
         except InDoubt as doubt:
             span.in_doubt()
+            if isinstance(doubt, TooSlow):
+                self._assignment.progress.made()  # the next one is smaller, and that has an end
             happened = await self._settlement.settle(doubt, processed.next_offsets)
             self._commit.settled(processed, happened)
             return False

@@ -110,6 +110,11 @@ class GuardedConsumer(driver.Consumer):
         self._held.assign(membership, frozenset(tp.partition for tp in assigned if self._is_input(tp)))
         await super().on_partitions_assigned(assigned, generation_id)
 
+    def leave_group(self) -> None:
+        """See `ConsumerThread.leave_group`; nothing happens where there is no membership."""
+        if self._held.membership is not None:
+            self._thread.leave_group()
+
     def join_again(self) -> None:
         """Let the group rebalance, with what this member now says of itself."""
         self._thread._ensure_consumer()._coordinator.request_rejoin()

@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 from aiokafka.errors import GroupAuthorizationFailedError
+from aiokafka.protocol.group import LeaveGroupRequest
 from faust.transport.drivers import aiokafka as driver
 
 from worker.errors import Fenced
@@ -21,6 +22,8 @@ FETCH_MAX_WAIT_MS = 100
 FETCH_MAX_BYTES = 16 * 2**20
 # For leaving the group: a courtesy, which a broker that does not answer cannot take.
 GOODBYE_SECONDS = 5.0
+# For the answer to a worker that leaves because it is refused.
+LEAVING_SECONDS = 2.0
 # Between two errors that are none of interest any more, for the worker ends.
 ENDING_SECONDS = 0.1
 
@@ -37,6 +40,15 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         """
         await super().on_start()
         self._ensure_consumer()._coordinator._push_error_to_user = self._end_with
+
+    def leave_group(self) -> None:
+        """Leave the group at once, also as a static member, whose place the group would keep; from another thread.
+
+        Returns without an answer after `LEAVING_SECONDS`. Raises what brokers answer.
+        """
+        coordinator = self._ensure_consumer()._coordinator
+        leaving = coordinator._send_req(LeaveGroupRequest(coordinator.group_id, coordinator.member_id))
+        asyncio.run_coroutine_threadsafe(leaving, self.thread_loop).result(LEAVING_SECONDS)
 
     async def _end_with(self, cause: BaseException) -> None:
         worker = self.transport.worker

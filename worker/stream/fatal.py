@@ -9,9 +9,10 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
-from worker.errors import CoversummError, Crash
+from worker.errors import CoversummError, Crash, SurroundingsError
 
 log = logging.getLogger(__name__)
 
@@ -29,3 +30,26 @@ def die(cause: BaseException, told: Callable[[str], str] = str) -> NoReturn:
     for stream in (sys.stdout, sys.stderr, *(handler for handler in logging.getLogger().handlers)):
         stream.flush()
     os._exit(cause.exit_code if isinstance(cause, CoversummError) else Crash.exit_code)
+
+
+class LeavingFirst:
+    """The end of a process that leaves its group first where it is refused: it would be refused again, and nobody else could
+    have its partitions until its session is over. A crash ends at once, for its successor takes its place.
+
+    Attributes:
+        leave: leaves the group, and returns within a bound; by default the process is no member yet.
+
+    Args:
+        die: ends the process.
+    """
+
+    def __init__(self, die: Callable[[BaseException], NoReturn]) -> None:
+        self._die = die
+        self.leave: Callable[[], None] = lambda: None
+
+    def __call__(self, cause: BaseException) -> NoReturn:
+        """End with this cause."""
+        if isinstance(cause, SurroundingsError):
+            with suppress(Exception):
+                self.leave()
+        self._die(cause)

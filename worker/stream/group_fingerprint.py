@@ -1,17 +1,23 @@
 """One group, one fingerprint: a worker with other settings is refused before it publishes anything.
 
-A partition that has rows says by itself with what they were made (`worker.state.partition.check_fingerprint`). One without rows
-says nothing, so whoever holds only such looks at the first rows of all partitions: when it takes over, and again inside its
-first transaction, between flush and offsets. Of two workers that begin a group at once, each has written its own fingerprint
+A worker looks before it joins the group: one that would be refused takes no partitions from others. A partition that has rows
+says by itself with what they were made (`worker.state.partition.check_fingerprint`). One without rows says nothing, so whoever
+holds only such looks at the first rows of all partitions: when it takes over, and again inside its first transaction, between
+flush and offsets. Of two workers that begin a group at once, each has written its own fingerprint
 before it looks, so at least one of them sees the other's and does not commit. What one has committed is seen by all that come
 after.
 """
 
+import logging
+
 from worker.kafka.logs import ChangelogLog
+from worker.kafka.passing import passes
 from worker.state import Fingerprint
 from worker.state.keys import FINGERPRINT
 from worker.state.partition import refuse_other
 from worker.state.rows import decode_fingerprint
+
+log = logging.getLogger(__name__)
 
 
 class GroupFingerprint:
@@ -34,6 +40,7 @@ class GroupFingerprint:
     def check(self) -> None:
         """Look at what others have written, unless this worker's fingerprint is known to be the group's.
 
+        One committed row that agrees is enough, for no group has committed rows of two fingerprints.
         Raises FingerprintMismatch for another one, CorruptRow, and Crash where the changelog is not read in time.
         """
         if self._is_agreed:
@@ -43,4 +50,18 @@ class GroupFingerprint:
                 continue  # it lost its beginning: that is refused where the partition is taken over
             whose = f"the state of this group (COVERSUMM_APP_ID; {self._changelog.topic}-{row.partition})"
             refuse_other(decode_fingerprint(row.key, row.value), self._fingerprint, whose)
-            self._is_agreed = self._is_agreed or row.is_committed
+            if row.is_committed:
+                self._is_agreed = True
+                return
+
+    def check_before_joining(self) -> None:
+        """The same before the worker is a member: where brokers do not answer, its takeovers look again.
+
+        Raises FingerprintMismatch, CorruptRow.
+        """
+        try:
+            self.check()
+        except Exception as cause:
+            if not passes(cause):
+                raise
+            log.info("joining the group without knowing what its state was built with: %s", cause)

@@ -16,8 +16,9 @@ the next transaction is begun by a client that has decided the one before.
 
 from collections.abc import Mapping
 
-from worker.errors import Crash, InDoubt, Overtaken, Unanswered
+from worker.errors import Crash, InDoubt, Overtaken, TooSlow, Unanswered
 from worker.kafka.contact import Contact
+from worker.kafka.membership import Membership
 from worker.kafka.producer import TransactionalProducer
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
@@ -57,6 +58,17 @@ class Settlement:
         self._clock = surroundings.clock
         self._threads = surroundings.threads
         self._since: float | None = None  # the first doubt after the last commit that was none
+        self._settled_at = 0.0
+        self._membership: Membership | None = None  # under which the last doubt was settled
+
+    def commit_begins(self) -> None:
+        """A commit begins: the limit counts neither the time without one nor the doubts of a membership that is over."""
+        if self._since is None:
+            return
+        if self._assignment.membership != self._membership:
+            self._since = None
+        else:
+            self._since += self._clock.monotonic() - self._settled_at
 
     def nothing_open(self) -> None:
         """A commit was answered: the cluster tells."""
@@ -72,6 +84,8 @@ class Settlement:
         Raises Crash, which is the end of the process.
         """
         self._assignment.suspend(str(doubt))
+        if isinstance(doubt, TooSlow):
+            self._since = None  # a smaller one follows
         self._check_limit(doubt)
         if not await self._decide() or isinstance(doubt, Overtaken):
             self._since = None
@@ -85,7 +99,8 @@ class Settlement:
 
         await self._takeover.again(found)
         if happened:
-            self._since = None  # the next commit may be hours away
+            self._since = None
+        self._settled_at, self._membership = self._clock.monotonic(), self._assignment.membership
         return happened
 
     async def _decide(self) -> bool:

@@ -15,6 +15,7 @@ from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
 from worker.stream.entities import EntityLister
 from worker.stream.feed import ChangeFeed
+from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.summaries import SummaryReader
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
@@ -45,6 +46,7 @@ class StreamWorker:
     producer: TransactionalProducer
     dead_letters: DeadLetterLog
     feed: ChangeFeed
+    group: GroupFingerprint
     takeover: Takeover
     delivery: Delivery
     course: Course = ENDLESS
