@@ -948,4 +948,13 @@ RULES = (
             "tests/stream/test_consumer.py::test_gaps_at_the_head_and_between_merged_fetches_do_not_wait_for_each_other",
         ),
     ),
+    Rule(
+        "a standby is prepared in its own thread",
+        "worker/stream/takeover.py",
+        '        self._follower = self._threads.start("standby", follow)\n',
+        "        follow()\n",
+        (
+            "tests/stream/test_takeover.py::test_neither_the_event_loop_nor_active_partitions_wait_for_a_standby",
+        ),
+    ),
 )
