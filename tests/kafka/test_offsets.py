@@ -6,11 +6,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import Crash, SurroundingsError, Unanswered
-from worker.kafka.offsets import LogBounds, Start, committed_offsets, committed_starts, log_bounds
+from worker.kafka.offsets import (
+    LogBounds,
+    Start,
+    all_watermarks,
+    committed_offsets,
+    committed_starts,
+    log_bounds,
+)
+from worker.kafka.passing import passes
 from worker.kafka.topics import DELETE_RETENTION_MS
 
 DAY_MS = 24 * 3600 * 1000
@@ -26,6 +34,8 @@ class FakeConsumer:
         self.error: KafkaError | None = None
         self.not_yet = 0
         self.first_younger: dict[int, int] = {}  # by milliseconds asked for; -1 for others
+        self.questions = 0  # about offsets of logs
+        self.unled = 0
         self.open = True
 
     def committed(self, asked: list[Any], timeout: float) -> list[Any]:
@@ -42,11 +52,14 @@ class FakeConsumer:
             for tp in asked
         ]
 
-    def get_watermark_offsets(self, tp: Any, timeout: float) -> tuple[int, int]:
-        return self.log
-
     def offsets_for_times(self, asked: list[Any], timeout: float) -> list[Any]:
-        return [TopicPartition(tp.topic, tp.partition, self.first_younger.get(tp.offset, -1)) for tp in asked]
+        self.questions += 1
+        if self.unled:
+            self.unled -= 1
+            return asked  # as librdkafka leaves what a leader does not answer for
+        ends = {OFFSET_BEGINNING: self.log[0], OFFSET_END: self.log[1]}
+        by_time = ends | self.first_younger
+        return [TopicPartition(tp.topic, tp.partition, by_time.get(tp.offset, -1)) for tp in asked]
 
     def close(self) -> None:
         self.open = False
@@ -154,3 +167,29 @@ def test_the_bounds_are_an_uncommitted_readers(clients: FakeClients) -> None:
 
 def test_a_log_without_a_young_record_has_its_horizon_at_the_end(clients: FakeClients) -> None:
     assert log_bounds(clients, "group", "changelog", [0], None) == {0: LogBounds(5, 20, 20)}
+
+
+def test_the_broker_is_asked_as_often_for_many_partitions_as_for_one(
+    clients: FakeClients, consumer: FakeConsumer
+) -> None:
+    """Else a takeover over a slow link takes as long as its partitions are many."""
+    consumer.offsets = dict.fromkeys(range(500), 7)
+    assert len(committed_starts(clients, "group", "in", range(500))) == 500
+    assert consumer.questions == 2
+    assert len(log_bounds(clients, "group", "changelog", range(500), None)) == 500
+    assert consumer.questions == 2 + 3
+    assert all_watermarks(consumer, "in", [], 60) == {}  # type: ignore[arg-type]
+    assert consumer.questions == 5
+
+
+def test_a_partition_without_an_answer_is_asked_for_again(
+    clients: FakeClients, consumer: FakeConsumer
+) -> None:
+    consumer.unled, clock = 2, FakeClock()
+    began_s = clock.now_s
+    assert all_watermarks(consumer, "in", [0, 1], 60, clock) == {0: range(5, 20), 1: range(5, 20)}  # type: ignore[arg-type]
+    assert clock.now_s - began_s == pytest.approx(0.4)
+    consumer.unled = 10_000
+    with pytest.raises(KafkaException) as unanswered:
+        all_watermarks(consumer, "in", [0], 60, clock)  # type: ignore[arg-type]
+    assert passes(unanswered.value)

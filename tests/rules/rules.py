@@ -1029,5 +1029,12 @@ RULES = (
         "                self.leave()\n",
         "                pass\n",
         ("tests/stream/test_fatal.py",),
+        "a standby is prepared in its own thread",
+        "worker/stream/takeover.py",
+        '        self._follower = self._threads.start("standby", follow)\n',
+        "        follow()\n",
+        (
+            "tests/stream/test_takeover.py::test_neither_the_event_loop_nor_active_partitions_wait_for_a_standby",
+        ),
     ),
 )

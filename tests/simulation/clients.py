@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from aiokafka.errors import NodeNotReadyError
-from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, TopicPartition
 from faust.types import TP
 
 from tests.harness.consumer_thread import ConsumerThread, Fetched
@@ -239,28 +239,19 @@ class Consumer:
 
         return self._process.call("committed", answer)
 
-    def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]:
-        """Start and end of a log as this reader sees it."""
-        log = self._broker.log(partition.topic, partition.partition)
-        return self._process.call("bounds", lambda: (0, log.stable_end if self._committed else log.end))
-
     def offsets_for_times(self, partitions: Sequence[Any], timeout: float) -> list[Any]:
-        """The first offset that is not older, -1 where all are."""
-        return [
-            TopicPartition(
-                p.topic,
-                p.partition,
-                next(
-                    (
-                        e.offset
-                        for e in self._broker.log(p.topic, p.partition).entries
-                        if e.at * 1000 >= p.offset
-                    ),
-                    -1,
-                ),
-            )
-            for p in partitions
-        ]
+        """Start or end of each log as this reader sees it; else the first offset that is not older, -1 where all are."""
+        return self._process.call(
+            "bounds", lambda: [TopicPartition(p.topic, p.partition, self._offset_at(p)) for p in partitions]
+        )
+
+    def _offset_at(self, asked: Any) -> int:
+        log = self._broker.log(asked.topic, asked.partition)
+        if asked.offset == OFFSET_BEGINNING:
+            return 0
+        if asked.offset == OFFSET_END:
+            return log.stable_end if self._committed else log.end
+        return next((entry.offset for entry in log.entries if entry.at * 1000 >= asked.offset), -1)
 
     def close(self) -> None:
         """Nothing is held."""

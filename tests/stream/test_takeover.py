@@ -361,6 +361,7 @@ async def test_a_takeover_that_waits_for_brokers_ends_with_its_assignment(rig: R
 @pytest.mark.asyncio
 async def test_what_is_held_is_taken_over_again_with_everything_that_was_cached_forgotten(rig: Rig) -> None:
     await rig.flowing({0}, {1})
+    await asyncio.to_thread(rig.following.wait, PATIENCE_SECONDS)
     tenure, reader = rig.assignment.tenure, rig.readers[0]
     rig.log.clear()
     rig.processor.forgotten.clear()
@@ -503,6 +504,84 @@ async def test_a_standby_that_fails_ends_the_process(rig: Rig) -> None:
     await asyncio.to_thread(follower.join, PATIENCE_SECONDS)
     assert rig.deaths == [rig.follow_failure]
     await rig.takeover.let_go()
+
+
+class StandbyBounds:
+    """The changelog's bounds of a standby: they come when the test lets them, after some failures."""
+
+    def __init__(self, rig: Rig, *failures: Exception) -> None:
+        self.asked, self.told = threading.Event(), threading.Event()
+        self.threads: set[threading.Thread] = set()
+        self._failures = list(failures)
+        self._bounds = rig.logs.changelog.bounds
+        rig.logs.changelog.bounds = self
+
+    def __call__(self, partitions: list[int]) -> Any:
+        if partitions != [1]:
+            return self._bounds(partitions)
+        self.threads.add(threading.current_thread())
+        self.asked.set()
+        assert self.told.wait(PATIENCE_SECONDS), "the event loop waits for the bounds of a standby"
+        if self._failures:
+            raise self._failures.pop(0)
+        return self._bounds(partitions)
+
+
+@pytest.mark.asyncio
+async def test_neither_the_event_loop_nor_active_partitions_wait_for_a_standby(rig: Rig) -> None:
+    bounds = StandbyBounds(rig)
+    await asyncio.wait_for(rig.flowing({0}, {1}), PATIENCE_SECONDS)
+    await asyncio.to_thread(bounds.asked.wait, PATIENCE_SECONDS)
+    assert rig.assignment.positions == {0: 5}
+    assert not rig.following.is_set()
+    bounds.told.set()
+    await asyncio.to_thread(rig.following.wait, PATIENCE_SECONDS)
+    assert rig.stored(1) == ({b"row": b"followed"}, 1)
+    assert threading.main_thread() not in bounds.threads
+    await rig.takeover.let_go()
+    assert rig.deaths == []
+
+
+@pytest.mark.asyncio
+async def test_a_standby_waits_for_brokers_by_itself(rig: Rig) -> None:
+    """What is active was taken over already, and goes on."""
+    unanswered = KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+    bounds = StandbyBounds(rig, Unanswered("no broker"), unanswered)
+    bounds.told.set()
+    began_s = rig.surroundings.clock.monotonic()
+    await rig.recovered({0}, {1})
+    await asyncio.to_thread(rig.following.wait, PATIENCE_SECONDS)
+    assert rig.log.count("offsets") == 1
+    assert rig.surroundings.clock.monotonic() - began_s == 2 * PAUSE_SECONDS
+    await rig.takeover.let_go()
+    assert rig.deaths == []
+
+
+@pytest.mark.asyncio
+async def test_a_standby_that_brokers_refuse_ends_the_process(rig: Rig) -> None:
+    refusal = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    StandbyBounds(rig, refusal).told.set()
+    await rig.recovered(set(), {1})
+    follower: Any = rig.takeover._follower
+    await asyncio.to_thread(follower.join, PATIENCE_SECONDS)
+    assert rig.deaths == [refusal]
+    await rig.takeover.let_go()
+
+
+@pytest.mark.asyncio
+async def test_a_standby_of_a_past_assignment_begins_nothing(rig: Rig) -> None:
+    """Its rows may be another one's to write by the time the broker answers."""
+    rig.gate.restore_start = lambda partition, bounds: pytest.fail("opened")  # type: ignore[assignment]
+    bounds = StandbyBounds(rig)
+    await rig.recovered(set(), {1})
+    await asyncio.to_thread(bounds.asked.wait, PATIENCE_SECONDS)
+    letting_go = asyncio.ensure_future(rig.takeover.let_go())
+    while not rig.takeover._leaving:
+        await asyncio.sleep(0)
+    bounds.told.set()
+    await asyncio.wait_for(letting_go, PATIENCE_SECONDS)
+    assert rig.readers == rig.deaths == []
+    assert rig.assignment.roles == {}
 
 
 # -- state and offsets ------------------------------------------------------------------------------------------------

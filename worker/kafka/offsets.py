@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from worker.clock import Clock
 from worker.errors import Crash, SurroundingsError
@@ -87,10 +87,11 @@ def committed_starts(
         Unanswered, KafkaException: brokers do not tell.
         Crash: the broker refuses to tell the offset of a partition.
     """
+    partitions = list(partitions)
     consumer = clients.standalone_consumer(group, "read_committed")
     try:
-        starts = {}
-        for found in committed_offsets(consumer, topic, partitions, OFFSETS_TIMEOUT_SECONDS, clock):
+        answers = committed_offsets(consumer, topic, partitions, OFFSETS_TIMEOUT_SECONDS, clock)
+        for found in answers:
             if found.error:
                 why = refusal(found.error, group, topic)
                 if isinstance(why, SurroundingsError):
@@ -98,8 +99,10 @@ def committed_starts(
                 if found.error.code() in PASSING:
                     raise unanswered(f"offsets of {topic}-{found.partition} are not told", found.error)
                 raise Crash(f"offsets of {topic}-{found.partition}: {found.error}")
-            bounds = watermarks(consumer, topic, found.partition, OFFSETS_TIMEOUT_SECONDS, clock)
-            low, end = bounds.start, bounds.stop
+        bounds = all_watermarks(consumer, topic, partitions, OFFSETS_TIMEOUT_SECONDS, clock)
+        starts = {}
+        for found in answers:
+            low, end = bounds[found.partition].start, bounds[found.partition].stop
             committed = found.offset >= 0
             offset = found.offset if committed else low
             had = elsewhere.get(found.partition, range(low, end))
@@ -129,6 +132,18 @@ def watermarks(
     )
 
 
+def all_watermarks(
+    consumer: Consumer, topic: str, partitions: Iterable[int], timeout_seconds: float, clock: Clock = time
+) -> dict[int, range]:
+    """By partition what `watermarks` returns for one: two requests to each leader, however many partitions it leads."""
+    partitions = list(partitions)
+    starts, ends = (
+        _offsets_at(consumer, topic, partitions, special, timeout_seconds, clock)
+        for special in (OFFSET_BEGINNING, OFFSET_END)
+    )
+    return {partition: range(starts[partition], ends[partition]) for partition in partitions}
+
+
 def offsets_at(
     consumer: Consumer,
     topic: str,
@@ -142,17 +157,35 @@ def offsets_at(
     A transaction marker or an aborted record may be there; `worker.kafka.offsets_by_time` finds the first record. Waits as
     `watermarks` does. Raises KafkaException where the broker does not tell.
     """
-    # A negative moment would ask the broker for something else: -1 is the end, -2 the start.
-    asked = [TopicPartition(topic, partition, max(moment_ms, 0)) for partition in partitions]
+    # A negative moment would ask the broker for an end of the log.
+    found = _offsets_at(consumer, topic, partitions, max(moment_ms, 0), timeout_seconds, clock)
+    return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+
+def _offsets_at(
+    consumer: Consumer,
+    topic: str,
+    partitions: Iterable[int],
+    moment: int,
+    timeout_seconds: float,
+    clock: Clock,
+) -> dict[int, int]:
+    """By partition the offset at a moment in ms, -1 for none, or at an end of the log: OFFSET_BEGINNING, OFFSET_END.
+
+    librdkafka passes the moment to the broker as it is, and Kafka's protocol has these two among its timestamps.
+    """
+    asked = [TopicPartition(topic, partition, moment) for partition in partitions]
 
     def ask() -> dict[int, int]:
         answers = consumer.offsets_for_times(asked, timeout=timeout_seconds)
         for answer in answers:
             if answer.error is not None:
                 raise KafkaException(answer.error)
-        return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+            if moment < 0 and answer.offset < 0:  # its leader has left it out
+                raise KafkaException(KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
+        return {answer.partition: answer.offset for answer in answers}
 
-    return retry(ask, NOT_LED_YET, clock)
+    return retry(ask, NOT_LED_YET, clock) if asked else {}
 
 
 def log_bounds(
@@ -181,10 +214,7 @@ def log_bounds(
         # What holds the horizon may be a marker: it has the clock of the broker, which tombstones are removed by.
         horizon_ms = int(clock.time() * 1000) - min(life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS)
         horizons = offsets_at(consumer, topic, partitions, horizon_ms, BROKER_TIMEOUT_SECONDS, clock)
-        bounds = {}
-        for p in partitions:
-            found = watermarks(consumer, topic, p, BROKER_TIMEOUT_SECONDS, clock)
-            bounds[p] = LogBounds(found.start, found.stop, horizons.get(p, found.stop))
-        return bounds
+        bounds = all_watermarks(consumer, topic, partitions, BROKER_TIMEOUT_SECONDS, clock)
+        return {p: LogBounds(one.start, one.stop, horizons.get(p, one.stop)) for p, one in bounds.items()}
     finally:
         consumer.close()

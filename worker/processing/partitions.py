@@ -20,6 +20,8 @@ class Partition:
     """Of the input topic that the rows are made from; empty where that is not known."""
     has_fingerprint: bool
     has_garbage: bool = True  # until a look at the rows says otherwise
+    finished: bytes | None = None
+    """The last entity of the chunk of `Processor.finish` that was processed last; None before and after them."""
 
 
 class Partitions:
@@ -62,6 +64,7 @@ class Partitions:
             partition.rows.add(changes)
             partition.next_offset = next_offsets[number]
             partition.has_fingerprint = True
+            partition.finished = None
 
     def on_stored(self, rows: Mapping[int, Changes]) -> None:
         """These rows are the committed ones; from any thread."""

@@ -199,7 +199,9 @@ class Processor:
         messages: list[Message] = []
         touched: list[EntityKey] = []
         size, is_last = 0, True
-        for name, change in last_changes(held.rows):
+        # From the start the scan would pass the tombstones of all that was published.
+        last = held.finished
+        for name, change in last_changes(held.rows, after=last):
             key = EntityKey(partition, name.decode())
             message = self._finished(key, change)
             length = len(message.value or b"")
@@ -210,6 +212,7 @@ class Processor:
             messages.append(message)
             touched.append(key)
             put_last_change(rows, name, None)
+            last = name
         next_offset = max(end, held.next_offset or 0) if is_last else held.next_offset or 0
         pending = self._row_writer.write([], {partition: next_offset}, Load(self.config.batch, self._pace, 1))
         finished = ProcessedBatch(
@@ -222,7 +225,9 @@ class Processor:
             is_last,
             size,
         )
-        return self._go_on_from(finished)
+        self._go_on_from(finished)
+        held.finished = None if is_last else last
+        return finished
 
     def _finished(self, key: EntityKey, change: LastChange) -> Message:
         """The message of an entity's last change."""

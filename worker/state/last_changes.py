@@ -17,7 +17,11 @@ def put_last_change(pending: Pending, entity: bytes, change: LastChange | None) 
     pending[key] = None if change is None else formats.encode_last_change(key, change)
 
 
-def last_changes(rows: Rows) -> Iterator[tuple[bytes, LastChange]]:
-    """Those that are still to be published, with their entities. Raises CorruptRow."""
-    for key, value in rows.scan(LAST_CHANGE):
+def last_changes(rows: Rows, after: bytes | None = None) -> Iterator[tuple[bytes, LastChange]]:
+    """Those that are still to be published, with their entities, in key order: all, or those behind the entity `after`.
+
+    Raises CorruptRow.
+    """
+    start = None if after is None else last_change_key(after) + b"\0"
+    for key, value in rows.scan(LAST_CHANGE, start):
         yield entity_of_last_change(key), formats.decode_last_change(key, value)

@@ -146,7 +146,7 @@ class Takeover:
                 log.log(level, "taking over again, because brokers do not answer as they should: %s", cause)
                 level = logging.DEBUG
                 await self._threads.beside(lambda: self._clock.sleep(PAUSE_SECONDS))
-                if self._leaving or not self._assignment.is_lasting:
+                if not self._may_go_on():
                     return
         except BaseException as cause:
             self._die(cause)
@@ -176,6 +176,10 @@ class Takeover:
         if standbys and epoch == self._assignment.epoch:
             self._follow(epoch, sorted(standbys))
 
+    def _may_go_on(self) -> bool:
+        """Whether the assignment that this takeover is of has not ended."""
+        return self._assignment.is_lasting and not self._leaving
+
     # -- the changelog -----------------------------------------------------------------------------------------------------
 
     def _restore(self, epoch: int, partitions: list[int]) -> bool:
@@ -200,17 +204,34 @@ class Takeover:
         return epoch == self._assignment.epoch and self._reader is reader and not reader.stopped
 
     def _follow(self, epoch: int, partitions: list[int]) -> None:
-        bounds = self._changelog.bounds(partitions)
-        starts = {p: self._gate.restore_start(p, bounds[p]) for p in partitions}
-        reader = self._open_reader(Role.STANDBY, epoch, starts)
+        """Start a standby's thread. All of its work is in there: the event loop and active partitions wait for none of it."""
 
         def follow() -> None:
             try:
-                reader.follow()
+                reader = self._standby_reader(epoch, partitions)
+                if reader is not None:
+                    reader.follow()
             except BaseException as cause:
                 self._die(cause)
 
         self._follower = self._threads.start("standby", follow)
+
+    def _standby_reader(self, epoch: int, partitions: list[int]) -> ChangelogReader | None:
+        """A reader from where the local rows end; None where the assignment ended before brokers answered."""
+        while self._may_go_on():
+            try:
+                bounds = self._changelog.bounds(partitions)
+            except Exception as cause:
+                if not passes(cause):
+                    raise
+                log.debug("asking for the bounds of standbys again: %s", cause)
+                self._clock.sleep(PAUSE_SECONDS)
+                continue
+            if not self._may_go_on():
+                break
+            starts = {p: self._gate.restore_start(p, bounds[p]) for p in partitions}
+            return self._open_reader(Role.STANDBY, epoch, starts)
+        return None
 
     def _open_reader(self, role: Role, epoch: int, starts: Mapping[int, int]) -> ChangelogReader:
         def apply(partition: int, first: int, changes: Changes, last: int) -> None:
