@@ -13,7 +13,8 @@ the loop lives, and the watchdog ends a worker that stands still. The port is ta
                               503 while not ready or nobody is known to own it; ID percent-encoded.
                               With view=short its short view: sentences, words, threshold
 
-Any method but GET and HEAD is 405, a request with a body 413: there is nothing to be sent here.
+Any method but GET and HEAD is 405, a request with a body 413: there is nothing to be sent here. What else is asked of a request,
+of its host above all: `worker.server`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote_to_bytes
@@ -34,6 +35,7 @@ from faust.web.drivers.aiohttp import Web
 from worker.errors import SurroundingsError
 from worker.metrics import CONTENT_TYPE, Metrics, Moment
 from worker.processing.short_view import Extent, ShortView
+from worker.server import Runner, error, known_host, utf8_query
 from worker.state import SummaryView
 from worker.state.listing import LONGEST_PAGE, Page, Search
 from worker.stream.faust_log import FAUST_LOG
@@ -82,20 +84,25 @@ class WorkerWeb(Web):  # type: ignore[misc]
 
     def __init__(self, app: Any, bound: socket.socket) -> None:
         super().__init__(app)
+        self._runner = Runner(self.web_app)
         self._bound = bound
 
     def _create_site(self) -> web.BaseSite:
         return web.SockSite(self._runner, self._bound, shutdown_timeout=1.0)
 
 
-def install_web(app: Any, worker: LiveWorker, metrics: Metrics, *, index: bool = True) -> Pages:
+def install_web(
+    app: Any, worker: LiveWorker, metrics: Metrics, *, index: bool = True, hosts: Collection[str] = ()
+) -> Pages:
     """Serve the worker's pages on the app's `web_bind` and `web_port`; without `index` its root is somebody else's.
+
+    `hosts`: the names under which it may be asked, besides IP addresses and localhost.
 
     Raises:
         SurroundingsError: the address cannot be listened on.
     """
     app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port))
-    return add_pages(app.web.web_app, worker, metrics, index=index)
+    return add_pages(app.web.web_app, worker, metrics, index=index, hosts=hosts)
 
 
 def check_port(host: str, port: int) -> None:
@@ -133,10 +140,15 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def add_pages(
-    application: web.Application, worker: LiveWorker, metrics: Metrics, *, index: bool = True
+    application: web.Application,
+    worker: LiveWorker,
+    metrics: Metrics,
+    *,
+    index: bool = True,
+    hosts: Collection[str] = (),
 ) -> Pages:
-    """Add the worker's pages to an aiohttp application; without `index` its root is somebody else's."""
-    application.middlewares.append(read_only)
+    """Add the worker's pages to an aiohttp application; see `install_web`."""
+    application.middlewares.extend((known_host(hosts), read_only, utf8_query))
     pages = Pages(worker, metrics)
     if index:
         application.router.add_get("/", pages.index)
@@ -295,8 +307,3 @@ def _number(name: str, value: str) -> int:
 def json_answer(value: Any) -> web.Response:
     """A value as JSON."""
     return web.Response(body=msgspec.json.encode(value), content_type="application/json", charset="utf-8")
-
-
-def error(status: int, message: str) -> web.Response:
-    """What went wrong, for whoever asks."""
-    return web.json_response({"error": message}, status=status)

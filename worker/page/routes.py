@@ -24,9 +24,10 @@ from worker.page.history import NoHistory, RecentHistory
 from worker.page.others import PAGE_SECONDS, Answer, NoAnswer, Others
 from worker.page.streams import HELLO, stream, watched
 from worker.page.watchers import MOST_WATCHERS, TooManyWatchers, Watchers
+from worker.server import error
 from worker.state.listing import ListedEntity, Page, merged
 from worker.stream.feed import ChangeFeed
-from worker.web import ANSWER_SECONDS, PREFIX, SUFFIX, LiveWorker, Pages, error, id_between, json_answer
+from worker.web import ANSWER_SECONDS, PREFIX, SUFFIX, LiveWorker, Pages, id_between, json_answer
 
 PAGE: Final = "/page"
 ENTITY: Final = PAGE + PREFIX

@@ -125,6 +125,20 @@ def url() -> Kind:
     return Kind("a URL like http://worker-0.coversumm:8080", parse)
 
 
+def hosts() -> Kind:
+    """Names of hosts, without ports."""
+    name = r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,252})"
+
+    def parse(text: str) -> str:
+        names = [one.strip() for one in text.split(",")]
+        if not all(re.fullmatch(name, one) for one in names):
+            raise ValueError
+        return ",".join(names).lower()
+
+    schema = {"type": "string", "pattern": rf"^{name}(,{name})*$"}
+    return Kind("host names like summaries.example.com, with commas between", parse, schema=schema)
+
+
 def one_line() -> Kind:
     """Any text without a line break."""
     return text(r".+", "a text of one line")
