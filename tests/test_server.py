@@ -16,6 +16,7 @@ from worker import server
 from worker.metrics import Metrics
 from worker.server import RequestErrors, Runner, allowed_hosts
 from worker.settings import Settings
+from worker.stream.once_a_minute import TELL_SECONDS
 from worker.web import add_pages
 
 Ask = Callable[[bytes], Awaitable[bytes]]
@@ -170,7 +171,7 @@ def test_what_was_not_told_is_counted_in_the_next_line() -> None:
         return logging.LogRecord("x", logging.ERROR, "", 0, "failed", (), None)
 
     assert [errors.filter(record()) for _ in range(4)] == [True, False, False, False]
-    clock.now = server.TELL_SECONDS
+    clock.now = TELL_SECONDS
     last = record()
     assert errors.filter(last)
     assert last.getMessage().startswith("4 HTTP requests failed")

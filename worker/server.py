@@ -24,6 +24,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from worker.clock import Clock
 from worker.settings import Settings
+from worker.stream.once_a_minute import OnceAMinute
 
 HEAD_SECONDS: Final = 30.0
 """Seconds a connection may be without a request, or take for the head of one. A stream of events is a request."""
@@ -33,7 +34,6 @@ LARGEST_LINE: Final = 40 * 2**10
 """Bytes of a request line: an id has up to 4 KiB, 12 KiB percent-encoded, and a query may name three."""
 LARGEST_HEADER: Final = 8 * 2**10
 MOST_HEADERS: Final = 64
-TELL_SECONDS: Final = 60.0
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+?)\.?(?::[0-9]{1,5})?", re.ASCII)
 _MOST_SHOWN: Final = 100
 
@@ -100,24 +100,6 @@ async def utf8_query(request: web.Request, handler: Handler) -> web.StreamRespon
     except UnicodeError:
         return error(400, "the query is not UTF-8")
     return await handler(request)
-
-
-class OnceAMinute:
-    """Counts what is told of at most once a minute."""
-
-    def __init__(self, clock: Clock = time) -> None:
-        self._clock = clock
-        self._count = 0
-        self._next = float("-inf")
-
-    def count(self) -> int:
-        """How often it happened since it was told of last, this time included; 0 where it is not to be told of yet."""
-        self._count += 1
-        if self._clock.monotonic() < self._next:
-            return 0
-        found, self._count = self._count, 0
-        self._next = self._clock.monotonic() + TELL_SECONDS
-        return found
 
 
 class RequestErrors(logging.Filter):

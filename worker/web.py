@@ -11,7 +11,8 @@ the loop lives, and the watchdog ends a worker that stands still. The port is ta
                               503 while not ready
     /entities/ID/summary      200 the summary as of the last commit, 404 unknown, 307 to the worker that owns it,
                               503 while not ready or nobody is known to own it; ID percent-encoded.
-                              With view=short its short view: sentences, words, threshold
+                              With view=short its short view: sentences, words, threshold.
+                              The ids `.` and `..`, which clients take out of a path: /entities//summary?id=..
 
 Any method but GET and HEAD is 405, a request with a body 413: there is nothing to be sent here. What else is asked of a request,
 of its host above all: `worker.server`.
@@ -43,6 +44,8 @@ from worker.stream.summaries import NotHere
 
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
+DOTS: Final = (".", "..")
+"""Ids that no client leaves in a path, percent-encoded or not."""
 ANSWER_SECONDS: Final = 20
 PAGE_SECONDS: Final = 0.05
 """How long a page of entities is looked for: it takes from the stream what both need of one processor."""
@@ -246,9 +249,9 @@ class Pages:
         if not is_here:
             if url is None:
                 return error(503, "no worker is known to own the entity's partition")
-            location = f"{url.rstrip('/')}{PREFIX}{quote(entity_id, safe='')}{SUFFIX}"
-            query = f"?{request.rel_url.raw_query_string}" if extent is not None else ""
-            return web.Response(status=307, headers={"Location": location + query})
+            query = request.rel_url.raw_query_string if extent is not None else ""
+            location = url.rstrip("/") + path_of(entity_id, PREFIX, SUFFIX, query)
+            return web.Response(status=307, headers={"Location": location})
         try:
             view = await asyncio.wait_for(self._view(entity_id, extent), ANSWER_SECONDS)
         except TimeoutError:
@@ -271,7 +274,15 @@ def id_between(request: web.Request, prefix: str, suffix: str) -> str:
     Raises UnicodeError where it is not UTF-8.
     """
     encoded = request.rel_url.raw_path.removeprefix(prefix).removesuffix(suffix)
-    return unquote_to_bytes(encoded).decode()
+    return unquote_to_bytes(encoded).decode() or request.query.get("id", "")
+
+
+def path_of(entity_id: str, prefix: str, suffix: str, query: str = "") -> str:
+    """The path and query that name an entity: as `id_between` reads them, whatever clients make of dots in a path."""
+    if entity_id in DOTS:
+        names = "&".join(part for part in query.split("&") if part and not part.startswith("id="))
+        return f"{prefix}{suffix}?id={entity_id}" + (f"&{names}" if names else "")
+    return f"{prefix}{quote(entity_id, safe='')}{suffix}" + (f"?{query}" if query else "")
 
 
 def _search(query: Mapping[str, str]) -> tuple[Search, int]:

@@ -273,7 +273,7 @@ def test_who_asks_for_a_stream_and_takes_none_of_it_looks_on_no_longer(
             async with client.head(path) as answer:
                 assert answer.status == 200
             _, gone = await asyncio.open_connection(server.host, server.port)
-            gone.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            gone.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             gone.transport.abort()
         while site.feed._is_open:
             await asyncio.sleep(0.01)
@@ -310,7 +310,7 @@ def test_who_reads_nothing_is_dropped_and_nothing_waits_for_him(monkeypatch: pyt
     async def ask(client: TestClient[Any, Any], server: TestServer) -> None:
         _, silent = await asyncio.open_connection(server.host, server.port, limit=1024)
         try:
-            silent.write(b"GET /page/entities/silent/changes HTTP/1.1\r\nHost: x\r\n\r\n")
+            silent.write(b"GET /page/entities/silent/changes HTTP/1.1\r\nHost: localhost\r\n\r\n")
             async with client.get("/page/entities/good/changes") as good:
                 while len(site.feed._watched) < 2:
                     await asyncio.sleep(0.01)
