@@ -21,6 +21,7 @@ FLOORS = (
     ("worker.page",),
     ("worker.operations",),
     ("worker.web",),
+    ("worker.server",),
     ("worker.metrics", "worker.tracing"),
     ("worker.stream",),
     ("worker.summarizer",),

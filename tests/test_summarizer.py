@@ -224,3 +224,9 @@ def test_a_short_view(stays):
         stays.short_view("nobody")
     with pytest.raises(ValueError, match="sentences is a number"):
         stays.short_view("e", sentences=0)
+
+
+@pytest.mark.parametrize("rating", [float("inf"), np.float32("-inf"), "9" * 5000])
+def test_an_infinite_rating_is_refused_not_left_out(stays, rating):
+    with pytest.raises(ReviewError, match="bad_field: rating: Number out of range"):
+        stays.add([review(0, rating=rating)])

@@ -348,14 +348,16 @@ PATHS = ["/", "/healthz", "/readyz", "/metrics", "/status", "/entities", "/entit
 def test_nothing_can_be_changed(state, method):
     for path in PATHS:
         target = "host:80" if method == "CONNECT" else path
-        answer = raw(state, f"{method} {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
+        answer = raw(
+            state, f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode()
+        )
         assert answer.startswith("HTTP/1.1 405 "), (path, answer)
     assert state.asked == []
 
 
 @pytest.mark.parametrize("path", PATHS[:-1])
 def test_head_is_get_without_the_body(state, path):
-    assert raw(state, f"HEAD {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()).startswith("HTTP/1.1 200 ")
+    assert raw(state, f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).startswith("HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
@@ -363,7 +365,9 @@ def test_head_is_get_without_the_body(state, path):
     "size", ["Content-Length: 1", "Content-Length: 999999999999", "Transfer-Encoding: chunked"]
 )
 def test_bodies_are_refused_unread(state, method, size):
-    answer = raw(state, f"{method} /entities/x/summary HTTP/1.1\r\nHost: x\r\n{size}\r\n\r\n".encode())
+    answer = raw(
+        state, f"{method} /entities/x/summary HTTP/1.1\r\nHost: localhost\r\n{size}\r\n\r\n".encode()
+    )
     assert answer.startswith("HTTP/1.1 405 " if method == "POST" else "HTTP/1.1 413 ")
     assert state.asked == []
 
@@ -389,16 +393,16 @@ def test_bodies_are_refused_unread(state, method, size):
     ],
 )
 def test_there_are_no_files_and_none_of_fausts_pages(state, path):
-    assert raw(state, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()).split()[1] == "404"
+    assert raw(state, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).split()[1] == "404"
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 10**6 + b"\r\n\r\n",
-        b"GET /" + b"a" * 10**6 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 10**6 + b"\r\n\r\n",
+        b"GET /" + b"a" * 10**6 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"\x16\x03\x01\x00\xa5\x01\x00\x00\r\n\r\n",  # TLS
-        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     ],
 )
 def test_what_is_no_request_is_refused(state, request_):

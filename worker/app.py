@@ -27,6 +27,7 @@ from worker.processing.config import check_index, processor_config
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
 from worker.replay.going_on import check_going_on
+from worker.server import allowed_hosts
 from worker.settings import Settings, unknown_settings
 from worker.storage.databases import Databases
 from worker.storage.lock import lock_data_dir
@@ -240,7 +241,7 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
     """The worker as a Faust app with its web pages; SurroundingsError where its address cannot be listened on."""
     app = faust_app(worker)
     settings, surroundings = worker.settings, worker.surroundings
-    pages = install_web(app, app.status, metrics, index=not settings.web_page)
+    pages = install_web(app, app.status, metrics, index=not settings.web_page, hosts=allowed_hosts(settings))
     if settings.web_page:
         history = RecentHistory(
             surroundings.clients,

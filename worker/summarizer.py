@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from worker.events import Reason, Record, Rejected, SummaryChanged, decode
 from worker.events.bare import read_json
@@ -180,6 +181,9 @@ class Summarizer:
         for position, review in enumerate(reviews):
             if not isinstance(review, Mapping):
                 raise TypeError(f"a list of mappings is wanted, and review {position} is {review!r:.80}")
+            if _is_infinite(review.get("rating")):  # JSON would have null in its place
+                bad.append(Skipped(position, Reason.BAD_FIELD, "rating: Number out of range"))
+                continue
             try:
                 reading = read_json(msgspec.json.encode(dict(review), enc_hook=_plain))
             except (TypeError, ValueError, OverflowError) as error:
@@ -228,6 +232,10 @@ def _plain(value: object) -> Any:
     if plain is None:
         raise TypeError(f"a value of type {type(value).__name__} cannot be written as JSON")
     return plain()
+
+
+def _is_infinite(value: object) -> bool:
+    return isinstance(value, float | np.floating) and bool(np.isinf(value))
 
 
 def _error(bad: Sequence[Skipped], given: int) -> ReviewError:

@@ -11,9 +11,11 @@ the loop lives, and the watchdog ends a worker that stands still. The port is ta
                               503 while not ready
     /entities/ID/summary      200 the summary as of the last commit, 404 unknown, 307 to the worker that owns it,
                               503 while not ready or nobody is known to own it; ID percent-encoded.
-                              With view=short its short view: sentences, words, threshold
+                              With view=short its short view: sentences, words, threshold.
+                              The ids `.` and `..`, which clients take out of a path: /entities//summary?id=..
 
-Any method but GET and HEAD is 405, a request with a body 413: there is nothing to be sent here.
+Any method but GET and HEAD is 405, a request with a body 413: there is nothing to be sent here. What else is asked of a request,
+of its host above all: `worker.server`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote_to_bytes
@@ -34,6 +36,7 @@ from faust.web.drivers.aiohttp import Web
 from worker.errors import SurroundingsError
 from worker.metrics import CONTENT_TYPE, Metrics, Moment
 from worker.processing.short_view import Extent, ShortView
+from worker.server import Runner, error, known_host, utf8_query
 from worker.state import SummaryView
 from worker.state.listing import LONGEST_PAGE, Page, Search
 from worker.stream.faust_log import FAUST_LOG
@@ -41,6 +44,8 @@ from worker.stream.summaries import NotHere
 
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
+DOTS: Final = (".", "..")
+"""Ids that no client leaves in a path, percent-encoded or not."""
 ANSWER_SECONDS: Final = 20
 PAGE_SECONDS: Final = 0.05
 """How long a page of entities is looked for: it takes from the stream what both need of one processor."""
@@ -82,20 +87,25 @@ class WorkerWeb(Web):  # type: ignore[misc]
 
     def __init__(self, app: Any, bound: socket.socket) -> None:
         super().__init__(app)
+        self._runner = Runner(self.web_app)
         self._bound = bound
 
     def _create_site(self) -> web.BaseSite:
         return web.SockSite(self._runner, self._bound, shutdown_timeout=1.0)
 
 
-def install_web(app: Any, worker: LiveWorker, metrics: Metrics, *, index: bool = True) -> Pages:
+def install_web(
+    app: Any, worker: LiveWorker, metrics: Metrics, *, index: bool = True, hosts: Collection[str] = ()
+) -> Pages:
     """Serve the worker's pages on the app's `web_bind` and `web_port`; without `index` its root is somebody else's.
+
+    `hosts`: the names under which it may be asked, besides IP addresses and localhost.
 
     Raises:
         SurroundingsError: the address cannot be listened on.
     """
     app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port))
-    return add_pages(app.web.web_app, worker, metrics, index=index)
+    return add_pages(app.web.web_app, worker, metrics, index=index, hosts=hosts)
 
 
 def check_port(host: str, port: int) -> None:
@@ -133,10 +143,15 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def add_pages(
-    application: web.Application, worker: LiveWorker, metrics: Metrics, *, index: bool = True
+    application: web.Application,
+    worker: LiveWorker,
+    metrics: Metrics,
+    *,
+    index: bool = True,
+    hosts: Collection[str] = (),
 ) -> Pages:
-    """Add the worker's pages to an aiohttp application; without `index` its root is somebody else's."""
-    application.middlewares.append(read_only)
+    """Add the worker's pages to an aiohttp application; see `install_web`."""
+    application.middlewares.extend((known_host(hosts), read_only, utf8_query))
     pages = Pages(worker, metrics)
     if index:
         application.router.add_get("/", pages.index)
@@ -234,9 +249,9 @@ class Pages:
         if not is_here:
             if url is None:
                 return error(503, "no worker is known to own the entity's partition")
-            location = f"{url.rstrip('/')}{PREFIX}{quote(entity_id, safe='')}{SUFFIX}"
-            query = f"?{request.rel_url.raw_query_string}" if extent is not None else ""
-            return web.Response(status=307, headers={"Location": location + query})
+            query = request.rel_url.raw_query_string if extent is not None else ""
+            location = url.rstrip("/") + path_of(entity_id, PREFIX, SUFFIX, query)
+            return web.Response(status=307, headers={"Location": location})
         try:
             view = await asyncio.wait_for(self._view(entity_id, extent), ANSWER_SECONDS)
         except TimeoutError:
@@ -259,7 +274,15 @@ def id_between(request: web.Request, prefix: str, suffix: str) -> str:
     Raises UnicodeError where it is not UTF-8.
     """
     encoded = request.rel_url.raw_path.removeprefix(prefix).removesuffix(suffix)
-    return unquote_to_bytes(encoded).decode()
+    return unquote_to_bytes(encoded).decode() or request.query.get("id", "")
+
+
+def path_of(entity_id: str, prefix: str, suffix: str, query: str = "") -> str:
+    """The path and query that name an entity: as `id_between` reads them, whatever clients make of dots in a path."""
+    if entity_id in DOTS:
+        names = "&".join(part for part in query.split("&") if part and not part.startswith("id="))
+        return f"{prefix}{suffix}?id={entity_id}" + (f"&{names}" if names else "")
+    return f"{prefix}{quote(entity_id, safe='')}{suffix}" + (f"?{query}" if query else "")
 
 
 def _search(query: Mapping[str, str]) -> tuple[Search, int]:
@@ -295,8 +318,3 @@ def _number(name: str, value: str) -> int:
 def json_answer(value: Any) -> web.Response:
     """A value as JSON."""
     return web.Response(body=msgspec.json.encode(value), content_type="application/json", charset="utf-8")
-
-
-def error(status: int, message: str) -> web.Response:
-    """What went wrong, for whoever asks."""
-    return web.json_response({"error": message}, status=status)

@@ -224,3 +224,29 @@ def test_results_do_not_depend_on_how_the_lines_are_cut(content):
     last = LastChanges()
     last.update(whole)
     assert len(list(last.bodies())) == 3
+
+
+@pytest.mark.parametrize("rating", ["9" * 5000, "9" * 400 + ".0"])
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_a_rating_too_large_for_a_number_is_one_bad_line(run, write, form, rating):
+    ratings = ("4", rating, "5")
+    reviews = [{**sample(1)[0], "review_id": f"r{i}", "rating": r} for i, r in enumerate(ratings)]
+    for review in reviews:
+        del review["type"]
+    content = lines(reviews)
+    if form == "csv":
+        content = [
+            b"entity_id,review_id,text,rating",
+            *(b"e,r%d,,%s" % (i, r.encode()) for i, r in enumerate(("4", rating, "5"))),
+        ]
+    ended = run("summarize", write(f"told.{form}", content), "--final")
+    assert ended.code == 1
+    assert f"line {2 + (form == 'csv')}: bad_field: rating: Number out of range" in ended.err
+    assert len(ended.err) < 1000
+
+
+def test_a_file_whose_name_is_not_utf_8_is_read(run, write):
+    path = write(os.fsdecode(b"told\xff.jsonl"), lines(sample(1)))
+    ended = run("summarize", path)
+    assert ended.code == 0
+    assert bodies(ended.out)[0]["cause"]["topic"] == "told\N{REPLACEMENT CHARACTER}.jsonl"

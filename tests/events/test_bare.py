@@ -10,7 +10,8 @@ import pytest
 
 from tests.events.examples import LIMITS, upsert
 from tests.harness.limits import event_limits
-from worker.events import Record, Rejected, ReviewUpserted, decode, read_line
+from worker.events import Reason, Record, Rejected, ReviewUpserted, decode, read_line
+from worker.events.bare import read_json, read_review, read_row
 
 SAMPLE = Path(__file__).parents[2] / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
 
@@ -71,6 +72,62 @@ def test_broken_lines_go_on_to_be_dead_letters(raw: bytes) -> None:
     key, value = read_line(raw)
     (result,) = decode([Record("file", 0, 0, 0, key, value)], LIMITS)
     assert isinstance(result, Rejected)
+
+
+NINES = "9" * 5000
+"""More digits than Python parses as an integer."""
+TOO_LARGE = (NINES, "9" * 400, f"{'9' * 400}.0", f"{NINES}.", f"-{NINES}e99", f" +{NINES}")
+
+
+def judged(key: bytes | None, value: bytes) -> Rejected | ReviewUpserted:
+    (result,) = decode([Record("file", 0, 0, 0, key, value)], LIMITS)
+    assert isinstance(result, Rejected | ReviewUpserted)
+    return result
+
+
+@pytest.mark.parametrize("rating", TOO_LARGE)
+def test_a_rating_too_large_for_a_number_is_refused_as_one(rating: str) -> None:
+    result = judged(*read_line(line(entity_id="e", review_id="r", text="a", rating=rating)))
+    assert result == Rejected(Reason.BAD_FIELD, "rating: Number out of range")
+
+
+@pytest.mark.parametrize("number", [NINES, "9" * 400, "-1e999", f"1e{NINES}", f"0.{NINES}e999"])
+def test_a_bare_number_out_of_range_is_named_by_its_field_alone(number: str) -> None:
+    bare = b'{"entity_id":"e","review_id":"r","text":"a","%%s":%s}' % number.encode()
+    assert judged(*read_line(bare % b"rating")) == Rejected(Reason.BAD_FIELD, "rating: Number out of range")
+    assert isinstance(judged(*read_line(bare % b"helpful_votes")), ReviewUpserted)
+    reading = read_json(bare % b"occurred_at")
+    assert list(map(str, reading.left_out.values())) == [number]
+    assert isinstance(judged(*reading.line), ReviewUpserted)
+
+
+def test_zeros_in_front_change_no_rating() -> None:
+    result = judged(*read_line(line(entity_id="e", review_id="r", text="a", rating="0" * 5000 + "4")))
+    assert isinstance(result, ReviewUpserted)
+    assert result.rating == 4.0
+
+
+def test_an_infinite_rating_of_a_row_is_no_missing_one() -> None:
+    row = {"entity_id": "e", "review_id": "r", "text": "a", "rating": float("-inf")}
+    for reading in (read_review(row), read_row(row)):
+        assert judged(*reading.line) == Rejected(Reason.BAD_FIELD, "rating: Number out of range")
+
+
+@pytest.mark.parametrize("name", ["entity_id", "text", "language"])
+def test_a_row_with_a_lone_surrogate_is_a_bad_line(name: str) -> None:
+    row = {"entity_id": "e", "review_id": "r", "text": "a", name: "a\ud800b"}
+    for key, value in (read_row(row).line, read_row({"type": "review.upserted", **row}).line):
+        assert key is None
+        result = judged(key, value)
+        assert isinstance(result, Rejected)
+        assert result.reason == Reason.BAD_JSON
+
+
+@pytest.mark.parametrize("name", ["entity_id", "rating", "text"])
+def test_a_row_with_an_integer_that_nobody_can_write_is_a_bad_line(name: str) -> None:
+    row = {"entity_id": "e", "review_id": "r", "text": "a", name: 10**5000}
+    for reading in (read_row(row), read_row({"type": "review.upserted", **row})):
+        assert isinstance(judged(*reading.line), Rejected)
 
 
 def test_the_bundled_sample_is_all_valid() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +18,12 @@ import numpy as np
 from docs.build.schemas import PUBLISHED
 from tests.events.examples import LIMITS, packed, strict_json
 from worker.errors import SurroundingsError
-from worker.events import Reason, Record, Rejected, decode, read_line
+from worker.events import Reason, Record, Rejected, decode
+from worker.events.bare import Reading, read_json, read_row
 from worker.kafka.reader import Stored
 from worker.operations.dead_letters import DeadLetter
+from worker.operations.files.archive import Archive
+from worker.operations.files.columns import CELLS, review_of
 from worker.operations.sent import Sent, UnknownMetadata
 from worker.processing.config import event_limits
 from worker.settings import Settings, settings_by_field
@@ -94,9 +99,39 @@ def key(value: bytes) -> None:
 
 def line(value: bytes) -> None:
     """A line of a file is an event, a bare review, or what `decode` says is wrong with it."""
-    key, body = read_line(value)
+    _judge(read_json(value))
+
+
+def row_of_file(value: bytes) -> None:
+    """The same of a row: its cells are lines, one may hold what is no Unicode, and columns are floats where they can be."""
+    cells = [cell.decode("utf-8", "surrogateescape") for cell in value.split(b"\n")]
+    row: dict[str, Any] = dict(zip(CELLS, cells, strict=False))
+    _judge(review_of(row, {}))
+    _judge(read_row(row | ({"type": row["type"]} if row.get("type") else {})))
+    with suppress(ValueError):
+        _judge(read_row(row | {"rating": float(row.get("rating", ""))}))
+
+
+def _judge(reading: Reading) -> None:
+    """One result; a rating that was given is kept, refused or named."""
+    key, body = reading.line
     (result,) = decode([Record("file", 0, 0, 0, key, body)], LIMITS)
     assert isinstance(result, Rejected) or result.entity_id.encode() == key
+    assert isinstance(result, Rejected) or b'"rating":null' not in body or reading.left_out
+
+
+def archived(value: bytes) -> None:
+    """A line of an archive is a record or a fault, and so is a row of one in CSV; the fault is one line."""
+    with TemporaryDirectory() as folder:
+        for name in ("a.jsonl", "a.csv"):
+            path = Path(folder, name)
+            path.write_bytes(value)
+            with suppress(SurroundingsError):
+                archive = Archive([str(path)])
+                assert all(len(fault.detail) < 1000 for fault in archive.faults())
+                for partition in archive.partitions():
+                    for record in archive.read(partition):
+                        assert -(2**63) <= getattr(record, "timestamp_ms", 0) < 2**63
 
 
 def text(value: bytes) -> None:
@@ -191,15 +226,18 @@ VARIABLES = [setting.variable for setting in settings_by_field().values()]
 def settings(value: bytes) -> None:
     """Any environment is accepted or refused in one sentence. Lines are a variable and its text."""
     environment = {"COVERSUMM_DATA_DIR": "/nowhere"}
-    for part in value.decode("utf-8", "replace").replace("\0", "").split("\n"):
+    for part in value.decode("utf-8", "surrogateescape").replace("\0", "").split("\n"):
         name, _, text = part.partition(" ")
-        known = name if name.startswith("COVERSUMM_") else VARIABLES[sum(name.encode()) % len(VARIABLES)]
+        known = name if name.startswith("COVERSUMM_") else VARIABLES[sum(map(ord, name)) % len(VARIABLES)]
         environment[known] = text
     with suppress(SurroundingsError):
         made = Settings.from_environment(environment)
         assert event_limits(made)
 
 
+NINES = b"9" * 5000
+BARE = {"entity_id": "e", "review_id": "r", "text": "Good."}
+ARCHIVED = b"topic,partition,offset,timestamp,entity_id,review_id,text,rating\nt,0,1,%s,e,r,Good.,%s\n"
 TARGETS = {
     "event": Target(EVENTS, event),
     "key": Target((b"B00X", "é".encode(), b"a" * 1024), key),
@@ -209,8 +247,27 @@ TARGETS = {
             _json(
                 {"entity_id": "e", "review_id": "r", "text": "Good.", "created_at": "2026-11-20T12:00:00Z"}
             ),
+            *(_json(BARE | {"rating": "9" * digits + rest}) for digits, rest in ((5000, ""), (400, ".0"))),
+            b'{"entity_id":"e","review_id":7,"text":"Good.","rating":1e999}',
         ),
         line,
+    ),
+    "row-of-file": Target(
+        (
+            b"e\nr\nGood.\n4.5\nen\n2026-11-20T12:00:00Z",
+            b"e\nr\nGood.\n" + NINES,
+            b"e\nr\nGood.\n" + b"9" * 400 + b".0",
+            b"e\xff\nr\nGood.\n5",
+        ),
+        row_of_file,
+    ),
+    "archive": Target(
+        (
+            b'{"topic":"t","partition":0,"offset":1,"timestamp":5,"key":"e","value":"{}"}\n',
+            ARCHIVED % (b"2026-11-20T12:00:60Z", b"5"),
+            ARCHIVED % (NINES, NINES),
+        ),
+        archived,
     ),
     "text": Target(
         (b"Good. Bad! <p>See www.example.com, Dr. No.</p>", "Très bon. 很好。不错。😀".encode()), text

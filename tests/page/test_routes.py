@@ -150,6 +150,70 @@ def test_a_hostile_id_is_just_an_unknown_one(entity_id: str) -> None:
     assert site.history.asked == [(entity_id, 5)]
 
 
+@pytest.mark.parametrize("entity_id", [".", ".."])
+def test_ids_that_clients_take_out_of_a_path_stand_in_the_query(entity_id: str) -> None:
+    first, second = Site(), Site()
+    second.state.summaries = {entity_id: VIEW}
+
+    async def ask(client: TestClient[Any, Any], other: TestServer) -> None:
+        first.state.owner = (False, str(other.make_url("/")))
+        for prefix, options in (("/page", ""), ("/page", "&view=set"), ("", "")):
+            path = f"{prefix}/entities//summary?id={entity_id}{options}"
+            async with client.get(path) as answer:  # the last one follows a redirect
+                assert (answer.status, (await answer.json())["sequence"]) == (200, 17)
+        async with client.get(f"/page/entities//history?before=5&id={entity_id}") as answer:
+            assert answer.status == 200
+        assert first.history.asked == [(entity_id, 5)]
+
+    served(ask, first, second)
+    assert second.state.asked == [entity_id] * 3
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(200, "<script>"), (200, "\ud800".encode(errors="surrogatepass")), (500, "{}"), (302, "{}")],
+)
+def test_only_a_workers_answers_are_handed_on(status: int, body: str | bytes) -> None:
+    site = Site()
+
+    async def answers(_request: web.Request) -> web.Response:
+        headers = {"Content-Type": "text/html", "Location": "http://127.0.0.1:9/"}
+        return web.Response(status=status, body=body, headers=headers)
+
+    async def ask(client: TestClient[Any, Any], _: TestServer) -> None:
+        application = web.Application()
+        application.router.add_get("/{path:.*}", answers)
+        async with TestServer(application) as other:
+            url = str(other.make_url("/"))
+            site.state.owner, site.state.others = (False, url), lambda: {url: [2]}
+            async with client.get("/page/entities/x/summary") as answer:
+                assert (answer.status, answer.content_type) == (503, "application/json")
+            async with client.get("/page/entities") as answer:
+                assert [one["partitions"] for one in (await answer.json())["missing"]] == [[2]]
+
+    served(ask, site)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"entities": [{"entity_id": 5}], "after": None, "searched": 1}, {"entities": 5}, []]
+)
+def test_a_page_that_is_none_is_missing(wrong: Any) -> None:
+    first, second = Site(), Site()
+
+    async def answers(_request: web.Request) -> web.Response:
+        return web.json_response(wrong)
+
+    async def ask(client: TestClient[Any, Any], _: TestServer) -> None:
+        application = web.Application()
+        application.router.add_get("/entities", answers)
+        async with TestServer(application) as other:
+            first.state.others = lambda: {str(other.make_url("/")).rstrip("/"): [2]}
+            async with client.get("/page/entities") as answer:
+                assert "no worker" in (await answer.json())["missing"][0]["why"]
+
+    served(ask, first, second)
+
+
 def test_a_history() -> None:
     site = Site()
     (status, _, body), *wrong = get(
@@ -273,7 +337,7 @@ def test_who_asks_for_a_stream_and_takes_none_of_it_looks_on_no_longer(
             async with client.head(path) as answer:
                 assert answer.status == 200
             _, gone = await asyncio.open_connection(server.host, server.port)
-            gone.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            gone.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             gone.transport.abort()
         while site.feed._is_open:
             await asyncio.sleep(0.01)
@@ -310,7 +374,7 @@ def test_who_reads_nothing_is_dropped_and_nothing_waits_for_him(monkeypatch: pyt
     async def ask(client: TestClient[Any, Any], server: TestServer) -> None:
         _, silent = await asyncio.open_connection(server.host, server.port, limit=1024)
         try:
-            silent.write(b"GET /page/entities/silent/changes HTTP/1.1\r\nHost: x\r\n\r\n")
+            silent.write(b"GET /page/entities/silent/changes HTTP/1.1\r\nHost: localhost\r\n\r\n")
             async with client.get("/page/entities/good/changes") as good:
                 while len(site.feed._watched) < 2:
                     await asyncio.sleep(0.01)

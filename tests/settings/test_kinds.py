@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from worker.settings import Setting, settings_by_field
+from worker.settings import Setting, kinds, settings_by_field
 from worker.settings.fields import Fields
 
 EACH = settings_by_field()
@@ -57,3 +57,48 @@ def test_every_choice_and_every_unit_is_allowed() -> None:
     assert not allows(EACH["security_protocol"], "TLS")
     assert all(allows(EACH["cache_bytes"], size) for size in (0, "0", "1KiB", "64 MiB", "1GiB"))
     assert not allows(EACH["k"], True)
+
+
+@pytest.mark.parametrize(
+    "text", ["http://w-0:8080", "https://[fd00::1]:80/", "http://w-0.ns.svc", "HTTP://10.0.0.1:1/"]
+)
+def test_an_address_is_host_and_port(text):
+    assert kinds.web_origin(text) == text.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "w-0:8080",
+            "ftp://w",
+            "http://",
+            "http://u:p@w",
+            "http://w/path",
+            "http://w?q",
+            "http://w#f",
+            "http://w\\x",
+        ),
+        *(
+            "http://w:0",
+            "http://w:65536",
+            f"http://w:{'9' * 5000}",
+            "http://w\n",
+            " http://w",
+            "http://w b",
+            "http://é",
+        ),
+        *("http://[::1", "file:///etc/passwd", "http://" + "a" * 300),
+    ],
+)
+def test_anything_else_is_no_address(text):
+    with pytest.raises(ValueError, match=r"is not http|[Pp]ort|URL"):
+        kinds.web_origin(text)
+
+
+def test_host_names_are_a_list():
+    assert kinds.hosts().parse("Summaries.example.com, w-0") == "summaries.example.com,w-0"
+    for wrong in ("a,,b", "http://a", "a:80", "*", "a b", "a/"):
+        with pytest.raises(ValueError, match=r"^$"):
+            kinds.hosts().parse(wrong)

@@ -316,3 +316,19 @@ def test_it_is_opened_where_it_is_set_and_there_is_an_engine(tmp_path):
 def test_contents_of_nothing(tmp_path):
     with pytest.raises(SurroundingsError, match="there is no vector store"):
         contents(tmp_path)
+
+
+def test_a_size_that_cannot_be_measured_ends_nothing(store, monkeypatch, caplog):
+    before = store.disk_bytes
+
+    def fails(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", fails)
+    for number in range(2):
+        store._looks_again_at = 0.0
+        store.add({f"text {number}": vector(number)})
+    assert store.find(["text 1"])
+    assert store.disk_bytes == before
+    (record,) = [one for one in caplog.records if "measured" in one.getMessage()]
+    assert "Permission denied" in record.getMessage()

@@ -116,3 +116,11 @@ async def test_a_damaged_row_ends_the_worker(site: Site) -> None:
     with pytest.raises(End) as end:
         await site.page()
     assert isinstance(end.value.cause, CorruptRow)
+
+
+@pytest.mark.asyncio
+async def test_a_question_that_cannot_be_answered_ends_nothing(site: Site) -> None:
+    """A lone surrogate, as a request's bytes may become one, is in no id."""
+    with pytest.raises(UnicodeEncodeError):
+        await site.page(prefix="\udcff")
+    assert ids(await site.page()) == ["a", "b", "c", "d"]

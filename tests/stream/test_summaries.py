@@ -239,3 +239,18 @@ async def test_a_damaged_row_under_a_short_view_ends_the_process(site: Site) -> 
     rows.write({key: value[:-1] + bytes([value[-1] ^ 1])})
     with pytest.raises(End):
         await site.reader.short_view(0, parse_entity_key(key).entity.decode(), Extent())
+
+
+@pytest.mark.asyncio
+async def test_a_question_that_cannot_be_answered_ends_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        await site.reader.read(0, "\udcff")
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("not about the state")
+
+    monkeypatch.setattr(processing.Summaries, "short_view", fails)
+    with pytest.raises(RuntimeError):
+        await site.reader.short_view(0, "e", Extent())

@@ -16,6 +16,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash
 from worker.kafka.contact import Contact
 from worker.kafka.membership import Membership
+from worker.kafka.partitioner import partition_of
 from worker.stream import watchdog as module
 from worker.stream.assignment import Assignment
 from worker.stream.journal import Journal
@@ -366,3 +367,16 @@ def test_a_consumer_that_alone_hears_nothing_stands_still(
     clock.now_s += 1000
     contact.heard("producer")
     assert status.stall() == "there is lag and nothing arrives: {0: 7}"
+
+
+def test_addresses_that_are_more_than_host_and_port_are_ignored(
+    app: Any, status: WorkerStatus, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = {"http://w-1:8080/": {"changelog": [1]}, "http://w-1:8080/page?x=": {"changelog": [0, 1]}}
+    app.router = SimpleNamespace(tables_metadata=lambda: held)
+    assert status.others() == {"http://w-1:8080": [1]}
+    held["file:///etc/passwd"] = held.pop("http://w-1:8080/")
+    entity_id = next(name for name in map(str, range(100)) if partition_of(name, 2) == 1)
+    assert status.owner_of(entity_id) == (False, None)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "'http://w-1:8080/page?x=' is not http(s)://HOST:PORT" in line

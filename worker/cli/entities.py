@@ -9,6 +9,7 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
+from worker.cli.options import check_utf8
 from worker.cli.tables import Column, show_table
 from worker.cli.web_address import local_url, url_option
 from worker.settings import Settings
@@ -100,10 +101,7 @@ def _asked(
 ) -> "tuple[Search, ServedEntities | StoredEntities]":
     """What to look for, and where. Raises click.UsageError for what contradicts itself or is no text."""
     for name, value in (("PREFIX", prefix), ("--contains", contains), ("--after", after or "")):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise click.UsageError(f"{name} is not UTF-8.") from None
+        check_utf8(name, value)
     if url is not None and data_dir is not None:
         raise click.UsageError("--url and --data-dir exclude each other.")
     from worker.operations.entities import ServedEntities, StoredEntities

@@ -17,6 +17,14 @@ MOST_SHOWN = 5
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
+def check_utf8(name: str, value: str) -> None:
+    """Raise click.UsageError where an argument holds bytes that are not UTF-8, as no id does."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError(f"{name} is not UTF-8.") from None
+
+
 def _parsed(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
     if not given:
         return {}

@@ -1,5 +1,6 @@
 """`send`: files of events to the input topic."""
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
@@ -47,7 +48,7 @@ class _Line(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Begin:
         """`48213` or `reviews.jsonl:48213`."""
         file, _, line = str(value).rpartition(":")
-        if not (line.isascii() and line.isdigit() and int(line) > 0):
+        if not re.fullmatch("0*[1-9][0-9]{0,18}", line):
             self.fail(
                 f"{value!r} is not a line, counted from 1, as in 48213 or reviews.jsonl:48213.", param, ctx
             )

@@ -7,8 +7,11 @@ left out and named, never silently.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -32,6 +35,8 @@ _NO_FIELDS: Final[Mapping[str, str]] = {}
 _NUMBER: Final = re.compile(
     r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?\s*", re.ASCII | re.IGNORECASE
 )
+_TOO_LARGE: Final = msgspec.Raw(b"1e999")
+"""In the place of a number that no float holds: `decode` rejects the event with `Number out of range`."""
 
 
 class Line(NamedTuple):
@@ -66,18 +71,21 @@ def read_json(line: bytes, fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
     line = line.strip()
     try:
         body = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Reading(Line(None, line), {})
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        body = _members(line) if "out of range" in str(error) else None
     if not isinstance(body, dict):
         return Reading(Line(None, line), {})
     return read_review(body, fields) if "type" not in body else Reading(Line(_key(body), line), {})
 
 
 def read_row(row: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
-    """A row whose columns may be nested, as the same object would be read from a line of JSON; bytes are base64 there."""
+    """A row whose columns may be nested, as the same object would be read from a line of JSON; bytes are base64 there.
+
+    Never raises for values that JSON knows: what cannot be encoded becomes a line without a key that `decode` rejects.
+    """
     if "type" not in row:
         return read_review(row, fields)
-    return Reading(Line(_key(row), msgspec.json.encode(row)), {})
+    return Reading(_line(row), {})
 
 
 def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
@@ -99,13 +107,42 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
             event[name] = _id(value)
         elif name == "rating" and isinstance(value, str):
             _keep(name, value, _number(value), event, left_out)
+        elif name == "rating" and isinstance(value, float):
+            event[name] = _finite(value)
         elif name != "occurred_at":
             event[name] = value
     date = found.get("occurred_at")
     if date is None and "occurred_at" not in fields:
         date = review.get("created_at")
     _keep("occurred_at", date, to_timestamp(date), event, left_out)
-    return Reading(Line(_key(event), msgspec.json.encode(event)), left_out)
+    return Reading(_line(event), left_out)
+
+
+def _members(line: bytes) -> dict[str, Any] | None:
+    """The members of an object, as it is written each that holds a number out of range; None where more is wrong."""
+    members: dict[str, Any] = {}
+    try:
+        line.decode()
+        for name, raw in msgspec.json.decode(line, type=dict[str, msgspec.Raw]).items():
+            try:
+                members[name] = msgspec.json.decode(raw)
+            except msgspec.DecodeError as error:
+                if "out of range" not in str(error):
+                    return None
+                members[name] = raw
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return members
+
+
+def _line(event: Mapping[str, Any]) -> Line:
+    """As JSON. A lone surrogate stays an escape, which no decoder takes."""
+    try:
+        return Line(_key(event), msgspec.json.encode(event))
+    except ValueError as error:
+        with suppress(ValueError):  # an integer of more digits than Python writes
+            return Line(None, json.dumps(event, default=str).encode())
+        return Line(None, str(error).encode())
 
 
 def _key(event: Mapping[str, Any]) -> bytes | None:
@@ -117,15 +154,24 @@ def _keep(name: str, given: object, value: object, event: dict[str, Any], left_o
     if value is not None:
         event[name] = value
     elif given is not None and not (isinstance(given, str) and not given.strip()):
-        left_out[name] = given
+        left_out[name] = bytes(given).decode() if isinstance(given, msgspec.Raw) else given
 
 
 def _id(value: object) -> object:
     """A number as its text; anything else as it is, for `decode` to judge."""
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    with suppress(ValueError):  # of more digits than Python writes
+        return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    return value
 
 
-def _number(text: str) -> float | None:
+def _number(text: str) -> float | msgspec.Raw | None:
     if not _NUMBER.fullmatch(text):
         return None
-    return int(text) if text.strip().isdigit() else float(text)
+    digits = text.strip()
+    number = _finite(float(digits))
+    # Python parses no more than 4,300 digits as an integer, leading zeros included.
+    return int(digits.lstrip("0") or "0") if digits.isdigit() and isinstance(number, float) else number
+
+
+def _finite(number: float) -> float | msgspec.Raw:
+    return _TOO_LARGE if math.isinf(number) else number

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from worker.kafka.reader import TIMEOUT_SECONDS, broker_errors
 from worker.kafka.retry import retry
+from worker.settings.kinds import web_origin
 
 ADDRESS_SECONDS = 5.0
 """How long all brokers together may take to tell the addresses."""
@@ -109,10 +110,9 @@ def subscribed_url(subscription: bytes) -> str | None:
         reader.number("h")  # version
         for _ in range(reader.number("i")):
             reader.text()
-        url = json.loads(reader.block())["url"]
-    except (struct.error, ValueError, KeyError, TypeError):
+        return web_origin(str(json.loads(reader.block())["url"]))
+    except (struct.error, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return str(url)
 
 
 class _Bytes:

@@ -139,7 +139,7 @@ class Selection:
         return (
             (not self.reasons or letter.reason in self.reasons)
             and (self.since_ms is None or letter.timestamp_ms >= self.since_ms)
-            and (self.entity_id is None or letter.key == self.entity_id.encode())
+            and (self.entity_id is None or letter.key == self.entity_id.encode(errors="surrogateescape"))
             and (not self.places or letter.place in self.places)
         )
 

@@ -9,6 +9,19 @@ from urllib.parse import urlencode
 TIMEOUT_SECONDS = 30.0
 
 
+LARGEST_ANSWER = 64 * 2**20
+
+
+class _Stays(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the addresses of a group's workers come from whoever joined it."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """The redirect is the answer."""
+
+
+_opener = urllib.request.build_opener(_Stays)
+
+
 class Answer(NamedTuple):
     """The status of an answer and its body, a JSON object; an empty one where it is none."""
 
@@ -34,8 +47,8 @@ def ask(
     if not address.startswith(("http://", "https://")):
         raise NoAnswer(f"{url} is not a URL")
     try:
-        with urllib.request.urlopen(address, timeout=timeout) as response:  # noqa: S310 - http or https, see above
-            return Answer(response.status, _object(response.read()))
+        with _opener.open(address, timeout=timeout) as response:
+            return Answer(response.status, _object(response.read(LARGEST_ANSWER)))
     except urllib.error.HTTPError as refusal:
         with refusal:
             return Answer(refusal.code, _object(refusal.read(2**16)))

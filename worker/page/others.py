@@ -6,7 +6,15 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp import (
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    TCPConnector,
+    web,
+)
 from yarl import URL
 
 ANSWER_SECONDS: Final = 25.0
@@ -15,6 +23,7 @@ PAGE_SECONDS: Final = 3.0
 CONNECT_SECONDS: Final = 2.0
 QUIET_SECONDS: Final = 20.0
 """A stream that says nothing for so long, not even that there is nothing, is over."""
+NO_WORKER: Final = "what answers there is no worker"
 LARGEST_ANSWER: Final = 64 * 2**20
 
 
@@ -32,8 +41,8 @@ class Answer(NamedTuple):
         """What it says. Raises NoAnswer where it is no JSON."""
         try:
             return msgspec.json.decode(self.body)
-        except msgspec.DecodeError as error:
-            raise NoAnswer("what answers there is no worker") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise NoAnswer(NO_WORKER) from error
 
 
 class Others:
@@ -70,7 +79,7 @@ class Others:
     def _get(self, url: str, timeout: ClientTimeout) -> Any:
         if self._session is None:
             # As many as pages look on: streams would else keep all connections, and questions wait for ever.
-            self._session = ClientSession(connector=TCPConnector(limit=0))
+            self._session = ClientSession(connector=TCPConnector(limit=0), cookie_jar=DummyCookieJar())
         return self._session.get(URL(url, encoded=True), timeout=timeout, allow_redirects=False)
 
 

@@ -7,6 +7,8 @@
 /page/entities/ID/history      its last changes: before
 /page/entities/ID/changes      its changes from now on, as they are published
 /page/changes                  what changes at this worker from now on, in short
+
+The ids `.` and `..` stand in the query, as for `worker.web`.
 """
 
 import asyncio
@@ -14,24 +16,28 @@ import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
 
 from worker.page.files import add_files
 from worker.page.history import NoHistory, RecentHistory
-from worker.page.others import PAGE_SECONDS, Answer, NoAnswer, Others
+from worker.page.others import NO_WORKER, PAGE_SECONDS, Answer, NoAnswer, Others
 from worker.page.streams import HELLO, stream, watched
 from worker.page.watchers import MOST_WATCHERS, TooManyWatchers, Watchers
-from worker.state.listing import ListedEntity, Page, merged
+from worker.server import error
+from worker.state.listing import Page, merged
 from worker.stream.feed import ChangeFeed
-from worker.web import ANSWER_SECONDS, PREFIX, SUFFIX, LiveWorker, Pages, error, id_between, json_answer
+from worker.web import ANSWER_SECONDS, PREFIX, SUFFIX, LiveWorker, Pages, id_between, json_answer, path_of
 
 PAGE: Final = "/page"
 ENTITY: Final = PAGE + PREFIX
 _STREAM: Final = "/changes"
 _HISTORY: Final = "/history"
+RELAYED: Final = (200, 400, 404, 503)
+"""Statuses of another worker's answers that are handed on."""
+MOST_SHOWN: Final = 500
+"""Characters of another worker's message."""
 HERE: Final = "here"
 """In the query of a stream: not to be passed on, because another worker passes it on already."""
 
@@ -100,11 +106,11 @@ class Routes:
         try:
             answer = await self._others.ask(url, PAGE_SECONDS)
             body = answer.json()
-            return _page(body) if answer.status == 200 else str(body["error"])
+            return _page(body) if answer.status == 200 else str(body["error"])[:MOST_SHOWN]
         except NoAnswer as why:
             return str(why)
-        except (KeyError, TypeError):
-            return "what answers there is no worker"
+        except (KeyError, TypeError, msgspec.ValidationError):
+            return NO_WORKER
 
     async def summary(self, request: web.Request) -> web.Response:
         """The entity's summary from whichever worker has it."""
@@ -162,7 +168,7 @@ class Routes:
             return error(503, "no worker is known to own the entity's partition")
         self._passed_on += 1
         try:
-            path = f"{ENTITY}{quote(entity_id, safe='')}{_STREAM}?{HERE}=1"
+            path = path_of(entity_id, ENTITY, _STREAM, f"{HERE}=1")
             async with self._others.frames(url.rstrip("/") + path) as frames:
                 return await stream(request, _after_hello(frames))
         except NoAnswer as why:
@@ -192,7 +198,8 @@ async def _after_hello(frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _page(body: Any) -> Page:
-    return Page([ListedEntity(**one) for one in body["entities"]], body["after"], body["searched"])
+    """Of a worker. Raises msgspec.ValidationError."""
+    return msgspec.convert(body, Page)
 
 
 def _bytes(response: web.Response) -> bytes:
@@ -201,8 +208,19 @@ def _bytes(response: web.Response) -> bytes:
 
 
 def _relayed(answer: Answer) -> web.Response:
+    """What another worker may answer, as the JSON that it says it is."""
+    try:
+        answer.json()
+    except NoAnswer as why:
+        return error(503, f"the worker that has the entity does not answer: {why}")
+    if answer.status not in RELAYED:
+        return error(503, f"the worker that has the entity does not answer: {NO_WORKER}")
     return web.Response(
-        body=answer.body, status=answer.status, content_type="application/json", charset="utf-8"
+        body=answer.body,
+        status=answer.status,
+        content_type="application/json",
+        charset="utf-8",
+        headers={"X-Content-Type-Options": "nosniff"},
     )
 
 

@@ -196,6 +196,12 @@ class Fields:
     web_advertised_url: str = setting(
         "", kinds.url(), "Where the other workers reach it", instead="made of bind and port"
     )
+    web_allowed_hosts: str | None = setting(
+        None,
+        kinds.hosts(),
+        "Names under which it may be asked besides IP addresses, `localhost` and the host of "
+        "`COVERSUMM_WEB_ADVERTISED_URL`: those of a Service, an Ingress or a proxy. Any other is refused (421)",
+    )
     security_protocol: str = setting(
         "PLAINTEXT",
         kinds.choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),

@@ -113,16 +113,35 @@ def servers() -> Kind:
     return Kind("host:port, or several with commas between", parse)
 
 
+_ORIGIN: Final = re.compile(
+    r"https?://(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(:[0-9]{1,5})?/*", re.ASCII | re.IGNORECASE
+)
+
+
+def web_origin(text: str) -> str:
+    """An http or https address of host and port alone, without a slash at its end. Raises ValueError for any other text."""
+    if not _ORIGIN.fullmatch(text) or urlsplit(text).port == 0:
+        raise ValueError(f"{text[:100]!r} is not http(s)://HOST:PORT")
+    return text.rstrip("/")
+
+
 def url() -> Kind:
-    """An http or https address; a slash at its end is dropped."""
+    """An http or https address of host and port alone; a slash at its end is dropped."""
+    return Kind("a URL like http://worker-0.coversumm:8080", web_origin)
+
+
+def hosts() -> Kind:
+    """Names of hosts, without ports."""
+    name = r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,252})"
 
     def parse(text: str) -> str:
-        parts = urlsplit(text)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        names = [one.strip() for one in text.split(",")]
+        if not all(re.fullmatch(name, one) for one in names):
             raise ValueError
-        return text.rstrip("/")
+        return ",".join(names).lower()
 
-    return Kind("a URL like http://worker-0.coversumm:8080", parse)
+    schema = {"type": "string", "pattern": rf"^{name}(,{name})*$"}
+    return Kind("host names like summaries.example.com, with commas between", parse, schema=schema)
 
 
 def one_line() -> Kind:

@@ -120,6 +120,8 @@ class StoredVectors:
         self._lock: int | None = None
         self._database: Any = None
         self._is_damage_told = False
+        self._is_unmeasured_told = False
+        self._disk_bytes = 0
         self._told = ""
         self._open()
 
@@ -240,7 +242,12 @@ class StoredVectors:
             self._open()
 
     def _measure(self) -> None:
-        self._disk_bytes = disk_bytes(self._path)
+        try:
+            self._disk_bytes = disk_bytes(self._path)
+        except OSError as error:  # it is for a metric alone
+            if not self._is_unmeasured_told:
+                self._is_unmeasured_told = True
+                log.warning("vector store %s: its size cannot be measured (%s)", self._folder, error)
         self._looks_again_at = self._clock.monotonic() + LOOK_SECONDS
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import NoReturn
 
+from worker.state.errors import StateError
 from worker.state.keys import ENTITY
 from worker.state.listing import Page, Search, read_page
 from worker.storage.databases import PartitionDatabases
@@ -45,5 +46,5 @@ class EntityLister:
                 return read_page(rows, search, limit, lambda: time.monotonic() < until)
         except NotOpen:
             raise NotHere from None
-        except Exception as cause:
+        except StateError as cause:
             self._die(cause)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from worker import __version__
 from worker.kafka.contact import Silence
 from worker.kafka.partitioner import partition_of
 from worker.processing.short_view import Extent, ShortView
+from worker.settings.kinds import web_origin
 from worker.state import SummaryView
 from worker.state.listing import Page, Search
 from worker.stream.assignment import Role
+from worker.stream.once_a_minute import OnceAMinute
 from worker.stream.watchdog import BUSY
 from worker.stream.worker import StreamWorker
 
 if TYPE_CHECKING:
     from worker.stream.application import CoverSummApp
+
+log = logging.getLogger(__name__)
 
 
 class WorkerStatus:
@@ -38,6 +43,7 @@ class WorkerStatus:
         self._contact = worker.contact
         self._outage_seconds = min(worker.contact.timeout_seconds, worker.settings.stall_timeout_ms / 2000)
         self._settings = worker.settings
+        self._ignored = OnceAMinute()
 
     def ready(self) -> tuple[bool, str]:
         """Whether the worker processes its partitions: joined, restored, not rebalancing; and in words why not.
@@ -132,9 +138,9 @@ class WorkerStatus:
         partition = partition_of(entity_id, self._partitions)
         if partition in self._assignment.positions:
             return True, str(self._app.conf.canonical_url)
-        for url, topics in self._app.router.tables_metadata().items():
-            if partition in topics.get(self._changelog_topic, ()):
-                return False, str(url)
+        for url, partitions in self._held():
+            if partition in partitions:
+                return False, url
         return False, None
 
     async def summary(self, entity_id: str) -> SummaryView | None:
@@ -173,8 +179,18 @@ class WorkerStatus:
     def others(self) -> dict[str, list[int]]:
         """By URL the partitions that are not here, as the group has assigned them."""
         found = {}
-        for url, topics in self._app.router.tables_metadata().items():
-            elsewhere = set(topics.get(self._changelog_topic, ())) - self._assignment.positions.keys()
-            if elsewhere:
-                found[str(url)] = sorted(elsewhere)
+        for url, partitions in self._held():
+            if elsewhere := set(partitions) - self._assignment.positions.keys():
+                found[url] = sorted(elsewhere)
         return found
+
+    def _held(self) -> Iterator[tuple[str, Iterable[int]]]:
+        """By web address the partitions of a worker. Addresses come from whoever joined the group: some are ignored."""
+        for url, topics in self._app.router.tables_metadata().items():
+            try:
+                address = web_origin(str(url))
+            except ValueError as error:
+                if count := self._ignored.count():
+                    log.warning("ignored the web address of another worker (%d times): %s", count, error)
+            else:
+                yield address, topics.get(self._changelog_topic, ())

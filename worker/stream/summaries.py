@@ -7,6 +7,7 @@ from worker.processing.entity_cache import EntityKey
 from worker.processing.short_view import Extent, ShortView
 from worker.processing.summaries import Summaries
 from worker.state import Rows, SummaryView
+from worker.state.errors import StateError
 from worker.state.keys import header_key
 from worker.storage.databases import PartitionDatabases
 from worker.storage.look import NotOpen
@@ -75,9 +76,7 @@ class SummaryReader:
                 return view(rows, key, large)
         except NotOpen:
             raise NotHere from None
-        except (NotHere, _Large):
-            raise
-        except Exception as cause:
+        except StateError as cause:
             self._die(cause)
 
     def _summary(self, rows: Rows, key: EntityKey, large: bool) -> SummaryView | None:

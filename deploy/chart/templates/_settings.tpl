@@ -17,7 +17,13 @@
   "OUTPUT_TOPIC" .Values.kafka.outputTopic
   "APP_ID" .Values.kafka.applicationId -}}
 {{- with .Values.kafka.errorTopic }}{{ $_ := set $settings "DLQ_TOPIC" . }}{{ end -}}
-{{- toYaml (mustMergeOverwrite $settings (deepCopy .Values.commandLine)) -}}
+{{- if .Values.service.enabled }}
+{{- $name := include "coversumm.fullname" . -}}
+{{- $hosts := printf "%s,%s.$(POD_NAMESPACE),%s.$(POD_NAMESPACE).svc" $name $name $name -}}
+{{- with .Values.commandLine.WEB_ALLOWED_HOSTS }}{{ $hosts = printf "%s,%s" $hosts . }}{{ end -}}
+{{- $_ := set $settings "WEB_ALLOWED_HOSTS" $hosts -}}
+{{- end -}}
+{{- toYaml (mustMergeOverwrite $settings (omit (deepCopy .Values.commandLine) (ternary "WEB_ALLOWED_HOSTS" "" .Values.service.enabled))) -}}
 {{- end -}}
 
 {{- /* A setting's value as the workers have it: ["NAME", root]. What nobody set has the worker's default. */ -}}

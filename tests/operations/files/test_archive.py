@@ -315,6 +315,20 @@ def test_rows_without_coordinates_are_told_and_end_nothing(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("column", ["partition", "offset", "timestamp"])
+def test_a_number_of_too_many_digits_is_one_bad_row(tmp_path, column):
+    cells = {"topic": TOPIC, "partition": 0, "offset": 5, "timestamp": "2026-12-31T23:59:60Z", "value": "x"}
+    bad = cells | {"offset": 6, column: "9" * 5000}
+    lines = [",".join(map(str, row)) for row in (cells, cells.values(), bad.values())]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    archive = Archive([str(tmp_path / "a.csv")])
+    assert [one.offset for one in archive.read(0)] == [5]
+    (fault,) = archive.faults()
+    assert (fault.line, fault.reason) == (3, "bad_row")
+    assert "(5000 bytes) is no" in fault.detail
+    assert len(fault.detail) < 200
+
+
 def refused(paths):
     with pytest.raises(SurroundingsError) as raised:
         everything(Archive([str(path) for path in paths]))

@@ -1,5 +1,6 @@
 """Which dead letters a command is about: by place, reason, key or time."""
 
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -23,10 +24,10 @@ class PlaceType(click.ParamType):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
         """See `click.ParamType`."""
-        partition, mark, offset = str(value).partition(":")
-        if not (mark and partition.isdecimal() and offset.isdecimal()):
+        match = re.fullmatch("([0-9]{1,10}):([0-9]{1,19})", str(value))
+        if match is None:
             self.fail(f"{value!r} is not PARTITION:OFFSET like 3:991.", param, ctx)
-        return int(partition), int(offset)
+        return int(match[1]), int(match[2])
 
 
 def _reasons(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -6,6 +6,7 @@ from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.history.listing import CHANGES_SHOWN, list_changes
 from worker.cli.history.writing import CHANGES_ON_PAGE, write_page
+from worker.cli.options import check_utf8
 from worker.cli.times import TimeType
 from worker.settings import Settings
 
@@ -98,9 +99,6 @@ def command(
 
 def _check_usage(entity: str, since: int | None, until: int | None) -> None:
     """Raise click.UsageError for what is no text, or contradicts itself."""
-    try:
-        entity.encode()
-    except UnicodeEncodeError:
-        raise click.UsageError("ENTITY is not UTF-8.") from None
+    check_utf8("ENTITY", entity)
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--until is not after --since.")

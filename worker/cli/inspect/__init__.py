@@ -10,6 +10,7 @@ from worker.cli.history.listing import CHANGES_SHOWN
 from worker.cli.inspect.history import show_history
 from worker.cli.inspect.reviews import show_reviews
 from worker.cli.inspect.summaries import show_summaries
+from worker.cli.options import check_utf8
 from worker.cli.short_view import extent_of, view_options
 from worker.cli.web_address import url_option
 from worker.settings import Settings
@@ -93,10 +94,7 @@ def _check_usage(
     entity: str, url: str | None, data_dir: Path | None, reviews: bool, history: int | None
 ) -> None:
     """Raise click.UsageError for arguments that contradict each other."""
-    try:
-        entity.encode()
-    except UnicodeEncodeError:
-        raise click.UsageError("ENTITY is not UTF-8.") from None
+    check_utf8("ENTITY", entity)
     if url is not None and data_dir is not None:
         raise click.UsageError("--url and --data-dir exclude each other.")
     if reviews and history is not None:

@@ -50,7 +50,8 @@ def show_summaries(
 
 def _from_worker(entity: str, url: str, extent: "Extent | None") -> list[dict[str, Any]]:
     """Follows the redirect to the worker that owns the entity."""
-    address = f"{url.rstrip('/')}/entities/{quote(entity, safe='')}/summary{_query(extent)}"
+    name = f"/{quote(entity, safe='')}/summary?" if entity not in (".", "..") else f"//summary?id={entity}&"
+    address = f"{url.rstrip('/')}/entities{name}{_query(extent)}".rstrip("?&")
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
             return [json.load(response)]
@@ -71,7 +72,7 @@ def _query(extent: "Extent | None") -> str:
     if extent is None:
         return ""
     asked = {"sentences": extent.sentences, "words": extent.words, "threshold": f"{extent.threshold:.9f}"}
-    return "?" + urlencode({"view": "short"} | {name: one for name, one in asked.items() if one is not None})
+    return urlencode({"view": "short"} | {name: one for name, one in asked.items() if one is not None})
 
 
 def _reason(refusal: urllib.error.HTTPError) -> str:

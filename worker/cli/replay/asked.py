@@ -1,11 +1,13 @@
 """What the options of `replay` ask for."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from worker.cli.options import check_utf8
 from worker.cli.times import TimeType
 from worker.errors import SurroundingsError
 from worker.settings import Settings
@@ -99,6 +101,7 @@ def _topic(sources: Sequence[str], history: "Lines | Archived | None", live: Set
 
 def _entities(given: Sequence[str]) -> Iterator[str]:
     for text in given:
+        check_utf8("--entities", text)
         if not text.startswith("@"):
             yield from (one for one in text.split(",") if one)
             continue
@@ -112,8 +115,8 @@ def _entities(given: Sequence[str]) -> Iterator[str]:
 def _numbers(text: str) -> frozenset[int]:
     numbers: set[int] = set()
     for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdecimal() or (last and not last.isdecimal()):
+        match = re.fullmatch("([0-9]{1,6})(?:-([0-9]{1,6}))?", part.strip())
+        if match is None:
             raise SurroundingsError(f"--partitions {text!r} is not accepted: write numbers like 0,3 or 0-3")
-        numbers |= set(range(int(first), int(last or first) + 1))
+        numbers |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
     return frozenset(numbers)

@@ -4,6 +4,7 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
+from worker.cli.options import check_utf8
 from worker.settings import Settings
 
 
@@ -33,6 +34,7 @@ def command(entity: str | None, from_beginning: bool, as_json: bool) -> None:
     from worker.operations.watching import TopicWatch
     from worker.view import ending_signals
 
+    check_utf8("ENTITY", entity or "")
     settings = Settings.from_environment()
     with ending_signals(), TopicWatch(settings, from_beginning=from_beginning) as watch:
         before = None

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from worker.errors import SurroundingsError
 from worker.events import Record
 from worker.events.bare import read_row
+from worker.events.reasons import shown
 from worker.operations.files.archive_pieces import (
     COORDINATES,
     KEY,
+    MOST_DIGITS,
     OFFSET,
     PARTITION,
     TIMESTAMP,
@@ -200,8 +202,8 @@ class ArchivedLines:
 
 def _whole(cells: Mapping[str, str], name: str) -> int:
     text = cells[name].strip()
-    if not (text.isascii() and text.isdigit() and int(text) < 2**63):
-        raise ValueError(f"{name} {text!r} is not a number from 0")
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and int(text) < 2**63):
+        raise ValueError(f"{name} {shown(text.encode())} is no number from 0 to {2**63 - 1}")
     return int(text)
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.errors import SurroundingsError
-from worker.events import Record
+from worker.events import Record, dates
 from worker.events.dates import to_timestamp
+from worker.events.reasons import shown
 from worker.operations.files.entries import Faulty
 
 TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
@@ -22,6 +22,8 @@ COORDINATES: Final = (TOPIC, PARTITION, OFFSET)
 MOST_SORTED_BYTES: Final = 2**28
 """Of a piece that is not in order of offsets, the most that is put in order in memory."""
 NO_TIMESTAMP: Final = -1
+MOST_DIGITS: Final = 20
+"""Of a whole number as text, its sign included: longer ones are not parsed."""
 
 Archived: TypeAlias = Record | Faulty
 """What is at an offset."""
@@ -106,8 +108,17 @@ def milliseconds(value: int | str | None) -> int:
     """
     if value is None or value == "":
         return NO_TIMESTAMP
-    if isinstance(value, int) or value.removeprefix("-").isdecimal():
-        return int(value)
-    if (date := to_timestamp(value)) is None:
-        raise ValueError(f"{value!r} is no timestamp")
-    return round(datetime.fromisoformat(date).timestamp() * 1000)
+    if isinstance(value, str):
+        if not value.removeprefix("-").isdecimal():
+            return _of_date(value)
+        if len(value) > MOST_DIGITS:
+            raise ValueError(f"{shown(value.encode())} is no timestamp")
+    if not -(2**63) <= (number := int(value)) < 2**63:
+        raise ValueError(f"{number} is no timestamp")
+    return number
+
+
+def _of_date(text: str) -> int:
+    if (date := to_timestamp(text)) is None:
+        raise ValueError(f"{shown(text.encode())} is no timestamp")
+    return dates.milliseconds(date)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -56,7 +57,12 @@ class ReviewFile(Closing):
         self._fields = fields
         self._begin = begin
         self._parquet: ParquetTable | None = None
-        self.topic = "stdin" if self._name == "standard input" else Path(path).name
+        # A name that is not UTF-8 could stand in no message.
+        self.topic = (
+            "stdin"
+            if self._name == "standard input"
+            else os.fsencode(Path(path).name).decode(errors="replace")
+        )
         self.lines = 0
         """Lines read so far, blank ones too; of CSV its rows' first lines."""
         self.height = 0

@@ -37,7 +37,10 @@ export async function ask(path) {
 }
 
 /** The address of what the worker knows of an entity. */
-export const ofEntity = (id, what) => `/page/entities/${encodeURIComponent(id)}/${what}`;
+export const ofEntity = (id, what) =>
+  id === "." || id === ".." // no browser leaves these in a path
+    ? `/page/entities//${what}${what.includes("?") ? "&" : "?"}id=${id}`
+    : `/page/entities/${encodeURIComponent(id)}/${what}`;
 
 /** A number as people here write it. */
 export const number = (value) => value.toLocaleString();

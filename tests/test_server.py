@@ -1,0 +1,249 @@
+"""What the web server demands of a request before any page sees it, and what its connections may take."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+from aiohttp import web
+
+from tests.harness.patience import PATIENCE_SECONDS
+from tests.test_web import FakeState
+from worker import server
+from worker.metrics import Metrics
+from worker.server import RequestErrors, Runner, allowed_hosts
+from worker.settings import Settings
+from worker.stream.once_a_minute import TELL_SECONDS
+from worker.web import add_pages
+
+Ask = Callable[[bytes], Awaitable[bytes]]
+PATHS = ("/", "/healthz", "/metrics", "/entities", "/entities/x/summary", "/nowhere")
+
+
+def served(work: Callable[[Ask, int], Awaitable[None]], hosts: tuple[str, ...] = ()) -> None:
+    """Do something with a server; `ask` sends bytes and reads until the connection is closed."""
+
+    async def run() -> None:
+        application = web.Application()
+        add_pages(application, FakeState(), Metrics(), hosts=hosts)
+
+        async def broken(_request: web.Request) -> web.Response:
+            raise ZeroDivisionError
+
+        async def stream(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            for _ in range(10):
+                await asyncio.sleep(0.05)
+                await response.write(b"data: more\n\n")
+            return response
+
+        application.router.add_get("/broken", broken)
+        application.router.add_get("/stream", stream)
+        runner = Runner(application)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        port = runner.addresses[0][1]
+
+        async def ask(request: bytes) -> bytes:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request)
+            try:
+                return await reader.read()
+            finally:
+                writer.close()
+
+        try:
+            await work(ask, port)
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE_SECONDS))
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+def of_host(host: str, path: str = "/status") -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+
+
+KNOWN = (
+    *("127.0.0.1", "127.0.0.1:8080", "10.1.2.3:80", "[::1]", "[fd00::1]:8080", "localhost", "LOCALHOST:8080"),
+    *("Worker-0:8080", "worker-0.", "worker-0.:80", "summaries.example.com"),
+)
+FOREIGN = (
+    *(
+        "evil.example",
+        "evil.example:8080",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "worker-0.evil",
+    ),
+    *("", ":8080", "[::1", "::1", "127.0.0.1:80:80", "127.0.0.1@evil.example", "localhost/", "127.0.0.1%2e"),
+    *("0x7f.1", "[evil.example]", "localhost, evil.example", "a" * 4000),
+)
+
+
+def test_only_names_of_this_worker_are_answered() -> None:
+    settings = Settings(web_advertised_url="http://worker-0:8080", web_allowed_hosts="summaries.example.com")
+    hosts = tuple(allowed_hosts(settings))
+
+    async def ask_all(ask: Ask, _port: int) -> None:
+        for host in KNOWN:
+            assert status_of(await ask(of_host(host))) == 200, host
+        for host in FOREIGN:
+            answer = await ask(of_host(host))
+            assert status_of(answer) in (400, 421), host
+            assert b'"ready"' not in answer
+        for path in PATHS:
+            answer = await ask(of_host("evil.example", path))
+            assert status_of(answer) == 421, path
+            assert b"COVERSUMM_WEB_ALLOWED_HOSTS" in answer
+
+    served(ask_all, hosts)
+
+
+def test_a_request_without_a_host_is_no_browsers() -> None:
+    async def ask_it(ask: Ask, _port: int) -> None:
+        assert status_of(await ask(b"GET /healthz HTTP/1.0\r\n\r\n")) == 200
+
+    served(ask_it)
+
+
+def test_hosts_that_are_refused_are_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async def ask_thrice(ask: Ask, _port: int) -> None:
+        for _ in range(3):
+            await ask(of_host("evil.example"))
+
+    served(ask_thrice)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "'evil.example': COVERSUMM_WEB_ALLOWED_HOSTS names" in line
+
+
+@pytest.mark.parametrize("text", [b"\xff", b"%FF", b"%ED%A0%80", b"a&contains=%C3"])
+def test_a_query_that_is_not_utf_8_is_a_bad_request(text: bytes) -> None:
+    async def ask_it(ask: Ask, _port: int) -> None:
+        answer = await ask(
+            b"GET /entities?prefix=%s HTTP/1.1\r\nHost: [::1]\r\nConnection: close\r\n\r\n" % text
+        )
+        assert status_of(answer) == 400
+
+    served(ask_it)
+
+
+def test_bad_requests_are_one_line_a_minute_without_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async def ask_them(ask: Ask, _port: int) -> None:
+        for _ in range(5):
+            assert status_of(await ask(b"GET /status HTTP/1.1\r\n\r\n")) == 400
+            assert status_of(await ask(of_host("localhost", "http://[/"))) == 400
+
+    served(ask_them)
+    (record,) = caplog.records
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+    assert record.getMessage() == (
+        "answered 1 bad HTTP requests with 400, the last: Missing 'Host' header in request."
+    )
+
+
+def test_a_request_that_fails_here_is_told_with_its_traceback_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def ask_them(ask: Ask, _port: int) -> None:
+        for _ in range(3):
+            assert status_of(await ask(of_host("localhost", "/broken"))) == 500
+
+    served(ask_them)
+    (record,) = caplog.records
+    assert record.getMessage() == "1 HTTP requests failed, the last: ZeroDivisionError()"
+    assert record.exc_info
+
+
+def test_what_was_not_told_is_counted_in_the_next_line() -> None:
+    clock = type("Clock", (), {"now": 0.0, "monotonic": lambda self: self.now})()
+    errors = RequestErrors(clock)
+
+    def record() -> logging.LogRecord:
+        return logging.LogRecord("x", logging.ERROR, "", 0, "failed", (), None)
+
+    assert [errors.filter(record()) for _ in range(4)] == [True, False, False, False]
+    clock.now = TELL_SECONDS
+    last = record()
+    assert errors.filter(last)
+    assert last.getMessage().startswith("4 HTTP requests failed")
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"GET /status HTTP/1.1\r\nHost: localh", b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n"],
+)
+def test_a_connection_has_so_long_for_its_next_request(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None at all, the half of a head, and idle after an answer."""
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+
+    async def ask_it(ask: Ask, _port: int) -> None:
+        answer = await ask(begun)  # ends, because the server closes
+        assert (b"200 OK" in answer) == begun.endswith(b"\r\n\r\n")
+
+    served(ask_it)
+
+
+def test_a_head_that_comes_by_the_byte_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+
+    async def drip(_ask: Ask, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\n")
+        while not reader.at_eof() and reader.exception() is None:
+            writer.write(b"a")
+            await asyncio.sleep(0.02)
+        writer.close()
+
+    served(drip)
+
+
+def test_a_stream_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.1)
+
+    async def follow(ask: Ask, _port: int) -> None:
+        answer = await ask(of_host("localhost", "/stream"))
+        assert answer.count(b"data: more") == 10
+
+    served(follow)
+
+
+def test_connections_past_the_limit_are_closed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+
+    async def connect(ask: Ask, port: int) -> None:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for reader, writer in held:
+            writer.write(b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"200 OK" in await reader.readline()
+        with suppress(ConnectionError):
+            assert not await ask(of_host("localhost"))
+        for _, writer in held:
+            writer.close()
+            await writer.wait_closed()
+        while True:  # until the server has seen that they are closed
+            try:
+                if await ask(of_host("localhost")):
+                    return
+            except ConnectionError:
+                await asyncio.sleep(0.01)
+
+    served(connect)
+    assert sum("more than 3 were open at once" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_ids_as_long_as_they_may_be_are_reached() -> None:
+    async def ask_it(ask: Ask, _port: int) -> None:
+        assert status_of(await ask(of_host("localhost", f"/entities/{'%F0%9F%98%80' * 1024}/summary"))) == 404
+
+    served(ask_it)

@@ -1,0 +1,173 @@
+"""What the worker's web server demands of a request before any page sees it, and what its connections may take.
+
+Host           only names that are this worker's: a foreign web page could else read a worker on loopback or an internal address
+               by letting its own name resolve to that address (DNS rebinding)
+query          UTF-8
+connections    at most so many; each has so long for the head of its next request
+errors         a line a minute, however many requests are bad
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Collection
+from ipaddress import ip_address
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.typedefs import Handler, Middleware
+from aiohttp.web_protocol import RequestHandler
+
+from worker.clock import Clock
+from worker.settings import Settings
+from worker.stream.once_a_minute import OnceAMinute
+
+HEAD_SECONDS: Final = 30.0
+"""Seconds a connection may be without a request, or take for the head of one. A stream of events is a request."""
+MOST_CONNECTIONS: Final = 512
+"""Open at once: handles that databases and Kafka clients need are not used up. Further ones are closed."""
+LARGEST_LINE: Final = 40 * 2**10
+"""Bytes of a request line: an id has up to 4 KiB, 12 KiB percent-encoded, and a query may name three."""
+LARGEST_HEADER: Final = 8 * 2**10
+MOST_HEADERS: Final = 64
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+?)\.?(?::[0-9]{1,5})?", re.ASCII)
+_MOST_SHOWN: Final = 100
+
+REQUEST_LOG: Final = logging.getLogger(f"{__name__}.requests")
+log = logging.getLogger(__name__)
+
+
+def allowed_hosts(settings: Settings) -> frozenset[str]:
+    """The names under which this worker is asked, besides IP addresses and localhost."""
+    advertised = urlsplit(settings.web_advertised_url).hostname or ""
+    return frozenset({advertised, *(settings.web_allowed_hosts or "").split(",")} - {""})
+
+
+def error(status: int, message: str) -> web.Response:
+    """What went wrong, for whoever asks."""
+    return web.json_response({"error": message}, status=status)
+
+
+def known_host(hosts: Collection[str]) -> Middleware:
+    """Refuse requests for hosts that are neither IP addresses, localhost, nor among `hosts`.
+
+    A request without a host is no browser's (HTTP/1.0), and is answered.
+    """
+    known = {"localhost", *(host.lower().rstrip(".") for host in hosts)}
+    refusals = OnceAMinute()
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        header = request.headers.get("Host")
+        if header is None or _is_known(header, known):
+            return await handler(request)
+        shown = ascii(header[:_MOST_SHOWN])
+        if count := refusals.count():
+            log.warning(
+                "refused %d HTTP requests for other hosts, the last for %s: COVERSUMM_WEB_ALLOWED_HOSTS names those "
+                "under which this worker may be asked",
+                count,
+                shown,
+            )
+        return error(
+            421, f"the host {shown} is none of this worker's: add it to COVERSUMM_WEB_ALLOWED_HOSTS if it is"
+        )
+
+    return check
+
+
+def _is_known(header: str, known: Collection[str]) -> bool:
+    match = _HOST.fullmatch(header)
+    if match is None:
+        return False
+    host = match[1].lower()
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return host in known
+    return True
+
+
+@web.middleware
+async def utf8_query(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse a query that is not UTF-8: aiohttp would replace bytes of it, or hand on lone surrogates."""
+    try:
+        unquote_to_bytes(request.rel_url.raw_query_string).decode()
+    except UnicodeError:
+        return error(400, "the query is not UTF-8")
+    return await handler(request)
+
+
+class RequestErrors(logging.Filter):
+    """aiohttp's errors in one line a minute: of a bad request what is wrong, of one that failed here where, too."""
+
+    def __init__(self, clock: Clock = time) -> None:
+        super().__init__()
+        self._bad, self._failed = OnceAMinute(clock), OnceAMinute(clock)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is told; the record becomes the line."""
+        if record.levelno < logging.ERROR:
+            return True
+        cause = record.exc_info[1] if record.exc_info else None
+        is_bad = isinstance(cause, HttpProcessingError)
+        count = (self._bad if is_bad else self._failed).count()
+        what = cause.message if isinstance(cause, HttpProcessingError) else repr(cause)
+        what = ascii((what.strip().splitlines() or [""])[0][:_MOST_SHOWN])[1:-1]
+        if is_bad:
+            record.exc_info = None
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+            record.msg, record.args = "answered %d bad HTTP requests with 400, the last: %s", (count, what)
+        else:
+            record.msg, record.args = "%d HTTP requests failed, the last: %s", (count, what)
+        return count > 0
+
+
+class _Server(web.Server):
+    """aiohttp's, with a limit of connections."""
+
+    def __init__(self, handler: Any, **arguments: Any) -> None:
+        super().__init__(handler, **arguments)
+        self._refusals = OnceAMinute()
+
+    def connection_made(self, handler: RequestHandler, transport: Any) -> None:
+        super().connection_made(handler, transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+            if count := self._refusals.count():
+                log.warning(
+                    "closed %d HTTP connections: more than %d were open at once", count, MOST_CONNECTIONS
+                )
+
+
+class Runner(web.AppRunner):
+    """aiohttp's, with the limits above.
+
+    `keepalive_timeout` counts from the connection, or from the last answer, until the head of a request is complete.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, application: web.Application) -> None:
+        for old in [one for one in REQUEST_LOG.filters if isinstance(one, RequestErrors)]:
+            REQUEST_LOG.removeFilter(old)
+        REQUEST_LOG.addFilter(RequestErrors())
+        super().__init__(
+            application,
+            access_log=None,
+            logger=REQUEST_LOG,
+            keepalive_timeout=HEAD_SECONDS,
+            max_line_size=LARGEST_LINE,
+            max_field_size=LARGEST_HEADER,
+            max_headers=MOST_HEADERS,
+        )
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return _Server(
+            made.request_handler, request_factory=made.request_factory, loop=made._loop, **made._kwargs
+        )
