@@ -152,9 +152,11 @@ def assemble(
     clients, databases, clock = surroundings.clients, surroundings.databases, surroundings.clock
     changelog = changelog_topic(settings)
     contact = Contact(settings.broker_timeout_ms / 1000, clock)
+    config = processor_config(settings, partitions, engine, course.emit, course.selection)
+    output = None if config.emit == "none" else config.output_topic
     ids = TopicIds(
         clients,
-        (settings.input_topic, changelog),
+        (settings.input_topic, *([output] if output else []), changelog),
         {settings.input_topic: partitions},
         settings.commit_timeout_ms / 1000,
         clock,
@@ -173,8 +175,8 @@ def assemble(
         ),
         ChangelogLog(clients, changelog, settings.app_id, ids, clock),
         ids,
+        output,
     )
-    config = processor_config(settings, partitions, engine, course.emit, course.selection)
     assignment = Assignment(clock, Journal(clock, partitions, surroundings.started))
     pace = Pace(settings.batch_ms / 1000, clock, assignment.progress.made, write_seconds(settings))
     processor = Processor(config, databases.rows, engine, pace, surroundings.vectors)

@@ -30,7 +30,7 @@ from worker.settings import Settings, settings_by_field
 from worker.state import rows
 from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import IncarnationKeys, describe, garbage_key, header_key, parse_entity_key
-from worker.state.rows import Applied, Header, Published, ReviewRow
+from worker.state.rows import Applied, Header, Output, Published, ReviewRow
 from worker.text.splitting import cap_sentence, split_sentences
 
 Law = Callable[[bytes], object]
@@ -291,6 +291,7 @@ TARGETS = {
         ((5,), VECTORS[:1].tobytes()),
     ),
     "row-applied": row(rows.encode_applied, rows.decode_applied, Applied(7, "reviews")),
+    "row-output": row(rows.encode_output, rows.decode_output, Output(2, "summaries", "an id")),
     "row-fingerprint": row(rows.encode_fingerprint, rows.decode_fingerprint, {"model": "m", "k": "20"}),
     "row-key": Target(
         (

@@ -13,6 +13,7 @@ import faust
 
 from worker.clock import Clock
 from worker.kafka.offsets import LogBounds, Start
+from worker.state.rows import Output
 from worker.storage.databases import Databases
 from worker.stream.assignment import Assignment
 from worker.stream.bounded import ENDLESS, Course
@@ -23,6 +24,7 @@ from worker.stream.surroundings import RealThreads, Surroundings
 from worker.stream.takeover import Takeover
 
 INPUT = "reviews"
+OUTPUT = "summaries"
 CHANGELOG = "tests-entities-changelog"
 GROUP, INSTANCE = "tests", "worker-0"
 
@@ -97,6 +99,7 @@ class Logs:
     def __init__(self) -> None:
         self.calls: list[Any] = []
         self.ids: Any = Ids()
+        self.output: str | None = OUTPUT
         self.input: Any = SimpleNamespace(topic=INPUT, starts=self._starts)
         self.changelog: Any = SimpleNamespace(topic=CHANGELOG, bounds=self._bounds, reader=self._reader)
         self.committed: dict[int, Start] = {}
@@ -121,6 +124,7 @@ class NoProcessor:
     def __init__(self) -> None:
         self.applied: dict[int, int | None] = {}
         self.made_from: dict[int, str] = {}  # by partition: the topic id in its rows
+        self.published_to: dict[int, Output] = {}  # by partition: what its rows say
         self.forgotten: list[list[int]] = []
         self.begun: list[int] = []
 
@@ -135,6 +139,14 @@ class NoProcessor:
     def reads_from(self, partition: int, topic_id: str) -> None:
         """Note it."""
         self.made_from[partition] = topic_id or self.topic_id(partition)
+
+    def output(self, partition: int) -> Output | None:
+        """Where its summaries were published."""
+        return self.published_to.get(partition)
+
+    def publishes_to(self, partition: int, topic_id: str) -> None:
+        """Note it."""
+        self.published_to[partition] = Output(1, OUTPUT, topic_id)
 
     def begin(self, partition: int) -> None:
         """Note it."""

@@ -20,7 +20,8 @@ from worker.events import Record
 from worker.processing import plan as planning
 from worker.processing.processor import Processor
 from worker.state import FingerprintMismatch, read_applied, verify_partition
-from worker.state.keys import ENTITY, FINGERPRINT, GARBAGE
+from worker.state.keys import ENTITY, FINGERPRINT, GARBAGE, OUTPUT
+from worker.state.partition import read_output
 
 
 @pytest.fixture
@@ -537,6 +538,35 @@ def test_the_applied_row_tells_the_topics_id_once_it_is_known(driver):
     driver.processor.reads_from(0, "")  # nobody tells: what is known stays
     driver.run(upsert(2, "r", "three"))
     assert read_applied(driver.rows[0]) == (3, "reviews", "an id")
+
+
+def test_the_output_row_is_written_once_and_again_when_the_output_changes(driver):
+    def written(at, topic_id):
+        driver.processor.publishes_to(0, topic_id)
+        return OUTPUT in driver.run(upsert(at, "r", f"text {at}")).rows[0]
+
+    assert driver.processor.output(0) is None
+    assert [written(0, "an id"), written(1, "an id")] == [True, False]
+    driver.processor.forget([0])
+    assert driver.processor.output(0) == read_output(driver.rows[0]) == (7, "summaries", "an id")
+    assert not written(2, "")  # nobody tells: what is known stays
+    assert written(3, "another")
+    driver.config = config(output_topic="others")
+    driver.restart()
+    assert written(4, "")
+    assert read_output(driver.rows[0]) == (7, "others", "")
+
+
+def test_the_first_rows_have_the_output_behind_the_fingerprint(driver):
+    driver.processor.publishes_to(0, "an id")
+    assert list(driver.run(upsert(0, "r", "text")).rows[0])[:2] == [FINGERPRINT, OUTPUT]
+
+
+def test_another_epoch_is_refused(driver):
+    driver.run(upsert(0, "r", "one"))
+    other = Processor(config(epoch=8), driver.rows.__getitem__, driver.engine)
+    with pytest.raises(FingerprintMismatch, match=r"epoch: stored '7', configured '8' \(COVERSUMM_EPOCH\)"):
+        other.check_partition(0)
 
 
 def test_the_core_is_counted(driver):

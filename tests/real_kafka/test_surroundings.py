@@ -119,7 +119,7 @@ def test_committed_offset_before_the_log(site: Pipeline) -> None:
     refused_again(worker, "reset", site.input_topic)
 
 
-@pytest.mark.parametrize(("setting", "value"), [("K", "6"), ("DIMENSION", "8")])
+@pytest.mark.parametrize(("setting", "value"), [("K", "6"), ("DIMENSION", "8"), ("EPOCH", "2")])
 def test_another_kind_of_summary_on_the_same_state(site: Pipeline, setting: str, value: str) -> None:
     worker = processed(site)
     worker.environment[f"COVERSUMM_{setting}"] = value

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec import json
 
-from tests.harness.drive import config
 from worker.errors import SurroundingsError
 from worker.kafka.ranges import Range
-from worker.replay.plan import FORMAT, Plan, decode_plan, made_with, refuse_other
+from worker.replay.plan import FORMAT, Plan, decode_plan, refuse_other
 
 PLAN = Plan(
     begun="2026-11-22T20:00:00Z",
@@ -62,12 +61,6 @@ def test_what_differs_is_named(request_: dict[str, str], settings: dict[str, str
     assert says in str(refused.value)
     assert str(refused.value).startswith("the replay name was begun on 2026-11-22T20:00:00Z as another one: ")
     assert "--restart" in str(refused.value)
-
-
-def test_summaries_depend_on_the_fingerprint_and_the_epoch() -> None:
-    fingerprint = config().fingerprint
-    assert made_with(fingerprint, 3) == {**fingerprint.fields(), "epoch": "3"}
-    assert made_with(config(k=2).fingerprint, 3)["k"] == "2"
 
 
 def test_a_plan_is_json_that_a_tool_can_read() -> None:

@@ -1036,5 +1036,31 @@ RULES = (
         (
             "tests/stream/test_takeover.py::test_neither_the_event_loop_nor_active_partitions_wait_for_a_standby",
         ),
+        "an output topic created again is refused",
+        "worker/stream/takeover.py",
+        "            elif stored is not None and stored.topic_id and topic_id and stored.topic_id != topic_id:\n",
+        "            elif False:\n",
+        ("tests/stream/test_takeover.py",),
+    ),
+    Rule(
+        "an output topic created again commits nothing",
+        "worker/app.py",
+        "        (settings.input_topic, *([output] if output else []), changelog),\n",
+        "        (settings.input_topic, changelog),\n",
+        ("tests/stream/test_application.py",),
+    ),
+    Rule(
+        "the output's id is stored beside the offset",
+        "worker/processing/row_writer.py",
+        "                put_output(pending, output)\n",
+        "                pass\n",
+        ("tests/processing/test_processor.py",),
+    ),
+    Rule(
+        "an epoch that older workers did not store is stored beside the offset",
+        "worker/state/partition.py",
+        "    if output := read_output(rows):\n",
+        "    if output := None:\n",
+        ("tests/state/test_partition.py",),
     ),
 )

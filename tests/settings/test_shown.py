@@ -23,6 +23,28 @@ def test_secrets_are_stars(tmp_path: Path) -> None:
     }
 
 
+def test_the_texts_that_give_the_same_settings_have_no_secrets(tmp_path: Path) -> None:
+    settings = Settings.from_environment(
+        {
+            **SASL,
+            "COVERSUMM_DISTINCT": "yes",
+            "COVERSUMM_CACHE_BYTES": "3 MiB",
+            "COVERSUMM_DATA_DIR": str(tmp_path),
+        }
+    )
+    texts = settings.environment()
+    assert texts == {
+        "COVERSUMM_DISTINCT": "true",
+        "COVERSUMM_DATA_DIR": str(tmp_path),
+        "COVERSUMM_CACHE_BYTES": "3MiB",
+        "COVERSUMM_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "COVERSUMM_SASL_MECHANISM": "SCRAM-SHA-512",
+        "COVERSUMM_SASL_USERNAME": "u",
+    }
+    again = {**texts, "COVERSUMM_SASL_PASSWORD": SASL["COVERSUMM_SASL_PASSWORD"]}
+    assert Settings.from_environment(again) == settings
+
+
 def test_what_follows_from_others_does_not_differ_by_itself(tmp_path: Path) -> None:
     assert Settings().changed() == {}
     assert Settings(input_topic="in", web_port=9, data_dir=tmp_path).changed() == {

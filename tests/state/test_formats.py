@@ -14,7 +14,7 @@ from worker.state import CorruptRow, MemoryRows, UnknownFormat, read_applied
 from worker.state import rows as formats
 from worker.state.keys import APPLIED, describe
 from worker.state.partition import collect_garbage, put_applied
-from worker.state.rows import Applied, Header, Published, ReviewRow
+from worker.state.rows import Applied, Header, Output, Published, ReviewRow
 
 
 def read_vectors(key: bytes, value: bytes) -> Any:
@@ -80,6 +80,14 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         "02cacb4dc8e003000000000000160000006d61726b6574706c6163652e726576696577732e76317a41634c4d7069365474614f5f756376"
         "34336a495741",
         Applied(992, "marketplace.reviews.v1", "zAcLMpi6TtaO_ucv43jIWA"),
+    ),
+    (
+        "output 1",
+        formats.decode_output,
+        "4f",
+        "01ee146fbf020000001f0000006d61726b6574706c6163652e7265766965772d73756d6d61726965732e76317a41634c4d70693654"
+        "74614f5f75637634336a495741",
+        Output(2, "marketplace.review-summaries.v1", "zAcLMpi6TtaO_ucv43jIWA"),
     ),
     (
         "fingerprint 1",

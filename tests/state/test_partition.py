@@ -1,6 +1,6 @@
 """The partition's own rows: applied offset, fingerprint, and the slow removal of deleted entities."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -15,9 +15,17 @@ from worker.state import (
     read_fingerprint,
 )
 from worker.state.keys import GARBAGE, IncarnationKeys, header_key
-from worker.state.partition import collect_garbage, put_applied, put_fingerprint, put_garbage
+from worker.state.partition import (
+    collect_garbage,
+    put_applied,
+    put_fingerprint,
+    put_garbage,
+    put_output,
+    read_output,
+)
+from worker.state.rows import Output
 
-FINGERPRINT = Fingerprint("model@1", 384, "splitter-1", 20, False, 8, "reviews")
+FINGERPRINT = Fingerprint("model@1", 384, "splitter-1", 20, False, 8, "reviews", 1)
 
 
 def with_rows(*puts):
@@ -61,6 +69,7 @@ def test_a_fingerprint_is_read_back_from_its_fields(distinct):
         ("distinct", True),
         ("partitions", 16),
         ("topic", "others"),
+        ("epoch", 2),
     ],
 )
 def test_another_fingerprint_is_refused(name, value):
@@ -73,6 +82,22 @@ def test_another_fingerprint_is_refused(name, value):
     assert "own COVERSUMM_EPOCH" in message
     assert list(raised.value.differences) == [name]
     assert raised.value.exit_code == 2
+
+
+def test_a_state_of_older_workers_goes_with_any_epoch_until_it_says_which():
+    stored = replace(FINGERPRINT, epoch=None)
+    assert "epoch" not in stored.fields()
+    assert Fingerprint.of(stored.fields()) == stored
+    rows = with_rows((put_fingerprint, stored), (put_applied, Applied(7, "reviews")))
+    for epoch in (1, 2):
+        assert check_fingerprint(rows, replace(FINGERPRINT, epoch=epoch))
+    changes = {}
+    put_output(changes, Output(2, "summaries", "an id"))
+    rows.write(changes)
+    assert read_output(rows) == Output(2, "summaries", "an id")
+    assert check_fingerprint(rows, replace(FINGERPRINT, epoch=2))
+    with pytest.raises(FingerprintMismatch, match=r"epoch: stored '2', configured '1' \(COVERSUMM_EPOCH\)"):
+        check_fingerprint(rows, FINGERPRINT)
 
 
 def test_rows_without_a_fingerprint_are_the_rest_of_a_state():

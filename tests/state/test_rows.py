@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from worker.state import rows
 from worker.state.errors import CorruptRow, StateError, UnknownFormat
 from worker.state.keys import IncarnationKeys, header_key
-from worker.state.rows import Applied, Header, Published, ReviewRow
+from worker.state.rows import Applied, Header, Output, Published, ReviewRow
 
 KEY = header_key(b"hotel")
 u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
@@ -40,6 +40,7 @@ DECODERS = [
     rows.decode_text_chunk,
     decode_vectors,
     rows.decode_applied,
+    rows.decode_output,
     rows.decode_fingerprint,
 ]
 
@@ -88,6 +89,12 @@ def test_vectors_are_little_endian_int16():
 def test_applied(offset, topic, topic_id):
     applied = Applied(offset, topic, topic_id)
     assert rows.decode_applied(KEY, rows.encode_applied(KEY, applied)) == applied
+
+
+@given(u32, st.text(max_size=10), st.text(max_size=22))
+def test_output(epoch, topic, topic_id):
+    output = Output(epoch, topic, topic_id)
+    assert rows.decode_output(KEY, rows.encode_output(KEY, output)) == output
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=5))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 from inspect import isfunction
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from tests.harness.fake_clients import FakeClients
 from worker.app import assemble
 from worker.errors import SurroundingsError
 from worker.metrics import Metrics
+from worker.processing.config import Emit
 from worker.settings import Settings
 from worker.storage.databases import Databases
 from worker.stream import application as module
@@ -26,13 +27,14 @@ from worker.stream.application import (
     fetch_bytes,
 )
 from worker.stream.assignor import StaticAssignor
+from worker.stream.bounded import ENDLESS, Course
 from worker.stream.consumer import GuardedConsumer
 from worker.stream.surroundings import Surroundings
 from worker.stream.table import CommittedTable
+from worker.stream.worker import StreamWorker
 
 
-@pytest.fixture
-def app(tmp_path: Path) -> Iterator[CoverSummApp]:
+def assembled(tmp_path: Path, course: Course = ENDLESS) -> StreamWorker:
     settings = Settings(
         bootstrap_servers="one:9092, two:9093",
         input_topic="reviews",
@@ -46,7 +48,25 @@ def app(tmp_path: Path) -> Iterator[CoverSummApp]:
     )
     clients = FakeClients(producer=lambda options: None, admin=lambda: None)
     surroundings = Surroundings(clients, Databases(tmp_path, 2**24, 5, print))
-    return faust_app(assemble(settings, 5, None, Metrics(), surroundings))
+    return assemble(settings, 5, None, Metrics(), surroundings, course)
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> CoverSummApp:
+    return faust_app(assembled(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("emit", "output"),
+    [(None, "marketplace.review-summaries.v1"), ("final", "marketplace.review-summaries.v1"), ("none", None)],
+)
+def test_the_ids_of_all_topics_that_a_worker_builds_on_are_checked(
+    tmp_path: Path, emit: Emit | None, output: str | None
+) -> None:
+    """A replay that publishes nowhere has no output topic."""
+    logs = assembled(tmp_path, replace(ENDLESS, emit=emit)).logs
+    assert logs.output == output
+    assert logs.ids.topics == ("reviews", *([output] if output else []), "app-entities-changelog")
 
 
 def test_everything_that_is_overridden_exists_in_the_installed_faust() -> None:

@@ -14,11 +14,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.stream import INPUT, Parts
+from tests.harness.stream import INPUT, OUTPUT, Parts
 from worker.errors import Crash, SurroundingsError, Unanswered
 from worker.kafka.membership import Membership
 from worker.kafka.offsets import LogBounds, Start
 from worker.state import FingerprintMismatch
+from worker.state.rows import Output
 from worker.stream.assignment import Role
 from worker.stream.bounded import NoLedger
 from worker.stream.gate import CHANGELOG_ID_KEY, OFFSET_KEY
@@ -689,6 +690,53 @@ async def test_a_state_beyond_the_end_is_a_successors_only_in_the_topic_it_was_m
     else:
         with pytest.raises(SurroundingsError, match="created again"):
             await rig.takeover.begin_processing({0: Start(10, True, 10)})
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        (None, "one"),
+        (Output(1, OUTPUT, "one"), "one"),
+        (Output(1, OUTPUT, ""), "one"),
+        (Output(1, OUTPUT, "one"), ""),
+    ],
+)
+async def test_the_output_that_the_state_was_published_to_is_taken_over(
+    rig: Rig, stored: Output | None, told: str
+) -> None:
+    rig.processor.published_to = {} if stored is None else {0: stored}
+    rig.processor.applied, rig.logs.ids.told = {0: 10}, {OUTPUT: told}
+    await rig.takeover.begin_processing({0: Start(10, True, 10)})
+    assert rig.processor.published_to == {0: Output(1, OUTPUT, told)}
+
+
+@pytest.mark.asyncio
+async def test_an_output_topic_made_anew_is_refused(rig: Rig) -> None:
+    rig.processor.applied, rig.processor.published_to = {0: 10}, {0: Output(1, OUTPUT, "one")}
+    rig.logs.ids.told = {OUTPUT: "two"}
+    told = rf"{OUTPUT} with the id one, .* the id two: .*created again.*coversumm-worker reset.*another COVERSUMM_OUTPUT_TOPIC"
+    with pytest.raises(SurroundingsError, match=told):
+        await rig.takeover.begin_processing({0: Start(10, True, 10)})
+    assert rig.assignment.positions == {}
+
+
+@pytest.mark.asyncio
+async def test_an_output_of_another_name_is_taken_and_told(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.processor.applied, rig.processor.published_to = {0: 10}, {0: Output(1, "others", "one")}
+    rig.logs.ids.told = {OUTPUT: "two"}
+    await rig.takeover.begin_processing({0: Start(10, True, 10)})
+    assert rig.processor.published_to == {0: Output(1, OUTPUT, "two")}
+    assert f"published to others before, and are published to {OUTPUT} from here on" in caplog.text
+
+
+@pytest.mark.asyncio
+async def test_where_nothing_is_published_no_output_is_looked_at(rig: Rig) -> None:
+    rig.logs.output = rig.takeover._output = None
+    await rig.takeover.begin_processing({0: Start(0, False, 10)})
+    assert rig.processor.published_to == {}
 
 
 @pytest.mark.asyncio

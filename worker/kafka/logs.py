@@ -80,8 +80,9 @@ class ChangelogLog:
 
 @dataclass(frozen=True)
 class Logs:
-    """Input and changelog, and which topics their names stand for."""
+    """Input and changelog, the topic that summaries are published to (None: nowhere), and which topics the names stand for."""
 
     input: InputLog
     changelog: ChangelogLog
     ids: TopicIds
+    output: str | None = None

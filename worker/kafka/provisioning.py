@@ -74,8 +74,8 @@ def _refuse_lost(topics: Topics, group: str) -> None:
     if "output" in missing:
         raise SurroundingsError(
             f"the output topic {missing['output']} does not exist, though the group {group} has read part of its "
-            "input: what was published there is gone. Make it with `coversumm-worker topics` to publish only what is new "
-            "from here on, or publish all of it again: `coversumm-worker reset`"
+            "input: what was published there is gone. Publish all of it again with `coversumm-worker reset`, or name another "
+            "COVERSUMM_OUTPUT_TOPIC, made with `coversumm-worker topics`, to publish only what changes from here on"
         )
 
 

@@ -33,6 +33,9 @@ MISSING_SECONDS = 3.0
 class TopicIds:
     """Asks a broker for the ids of some topics.
 
+    Attributes:
+        topics: their names.
+
     Args:
         clients: make the client that asks.
         topics: their names.
@@ -58,7 +61,7 @@ class TopicIds:
         self._on_error = on_error
         self._admin = clients.admin(on_error)
         self._clock = clock
-        self._topics = topics
+        self.topics = topics
         self._partitions = partitions
         self._timeout_seconds = timeout_seconds
         self._question_seconds = min(QUESTION_SECONDS, timeout_seconds)
@@ -93,7 +96,7 @@ class TopicIds:
         """Ask any broker for a topic over this client's own connections. Raises KafkaException where none answers."""
         admin = self._admin
         try:
-            admin.list_topics(self._topics[-1], timeout=timeout_seconds)
+            admin.list_topics(self.topics[-1], timeout=timeout_seconds)
         finally:
             admin.poll(0)  # calls the error callback, and lets the client log
 
@@ -149,9 +152,9 @@ class TopicIds:
             # Such requests go to the controller; the embedded broker has none, and they would wait for it in vain.
             self._has_controller = metadata.controller_id in metadata.brokers
         if not self._has_controller:
-            return dict.fromkeys(self._topics, "")
+            return dict.fromkeys(self.topics, "")
         asked = admin.describe_topics(
-            TopicCollection(list(self._topics)), request_timeout=self._question_seconds
+            TopicCollection(list(self.topics)), request_timeout=self._question_seconds
         )
         answers = {topic: future.result(self._question_seconds + 1) for topic, future in asked.items()}
         for topic, stored in self._partitions.items():
@@ -172,4 +175,4 @@ class TopicIds:
 
     @property
     def _names(self) -> str:
-        return ", ".join(self._topics)
+        return ", ".join(self.topics)

@@ -78,6 +78,7 @@ class ProcessorConfig:
             distinct=self.distinct,
             partitions=self.partitions,
             topic=self.input_topic,
+            epoch=self.epoch,
         )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from worker.events import Record
 from worker.state import Changes, Fingerprint, Rows, check_fingerprint, read_applied
 from worker.state.overlay import Overlay
+from worker.state.partition import read_output
+from worker.state.rows import Output
 
 
 @dataclass(slots=True)
@@ -18,7 +20,11 @@ class Partition:
     """Everything below is in the rows; None for empty ones."""
     topic_id: str
     """Of the input topic that the rows are made from; empty where that is not known."""
+    output: Output | None
+    """Where its summaries are published; None where that is not known."""
     has_fingerprint: bool
+    has_output: bool = True
+    """Whether the rows tell of this output."""
     has_garbage: bool = True  # until a look at the rows says otherwise
     finished: bytes | None = None
     """The last entity of the chunk of `Processor.finish` that was processed last; None before and after them."""
@@ -42,10 +48,10 @@ class Partitions:
 
     def _look_at(self, rows: Overlay) -> Partition:
         has_fingerprint = check_fingerprint(rows, self._fingerprint)
-        applied = read_applied(rows)
+        applied, output = read_applied(rows), read_output(rows)
         if applied is None:
-            return Partition(rows, None, "", has_fingerprint)
-        return Partition(rows, applied.next_offset, applied.topic_id, has_fingerprint)
+            return Partition(rows, None, "", output, has_fingerprint)
+        return Partition(rows, applied.next_offset, applied.topic_id, output, has_fingerprint)
 
     def next_offsets(self, records: Sequence[Record]) -> dict[int, int]:
         """By partition: the next source offset once these records are applied."""
@@ -63,7 +69,7 @@ class Partitions:
             partition = self[number]
             partition.rows.add(changes)
             partition.next_offset = next_offsets[number]
-            partition.has_fingerprint = True
+            partition.has_fingerprint = partition.has_output = True
             partition.finished = None
 
     def on_stored(self, rows: Mapping[int, Changes]) -> None:

@@ -47,6 +47,7 @@ from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key
 from worker.state.last_change import LastChange
 from worker.state.last_changes import last_changes, put_last_change
+from worker.state.rows import Output
 from worker.text.engine import EmbeddingEngine
 
 FINISHED_AT_ONCE = 500
@@ -123,6 +124,19 @@ class Processor:
     def reads_from(self, partition: int, topic_id: str) -> None:
         """Note in this partition's rows, from the next write on, which topic they are made from; an empty id says nothing."""
         self._partitions[partition].topic_id = topic_id or self._partitions[partition].topic_id
+
+    def output(self, partition: int) -> Output | None:
+        """Where the partition's summaries were published so far; None where its rows do not tell."""
+        return self._partitions[partition].output
+
+    def publishes_to(self, partition: int, topic_id: str) -> None:
+        """Note in this partition's rows, with the next write, where its summaries are published; an empty id says nothing."""
+        held, config = self._partitions[partition], self.config
+        stored = held.output
+        if not topic_id and stored is not None and stored.topic == config.output_topic:
+            topic_id = stored.topic_id
+        held.output = Output(config.epoch, config.output_topic, topic_id)
+        held.has_output = held.output == stored
 
     def summary(self, partition: int, entity_id: str) -> SummaryView | None:
         """The entity as of the last commit, None where it is unknown; for whoever has the processor to himself."""

@@ -8,7 +8,14 @@ from worker.processing.partitions import Partitions
 from worker.processing.plan import EntityChanges
 from worker.state import Applied
 from worker.state.last_changes import put_last_change
-from worker.state.partition import GARBAGE_ROWS, collect_garbage, put_applied, put_fingerprint, put_garbage
+from worker.state.partition import (
+    GARBAGE_ROWS,
+    collect_garbage,
+    put_applied,
+    put_fingerprint,
+    put_garbage,
+    put_output,
+)
 from worker.state.rows import Header, Published
 from worker.state.store import Pending
 
@@ -29,6 +36,8 @@ class RowWriter:
             if not self._partitions[number].has_fingerprint:
                 # The changelog's very first row: where the changelog lost its beginning, however little, it is missing.
                 put_fingerprint(pending, self._config.fingerprint)
+            if not self._partitions[number].has_output and (output := self._partitions[number].output):
+                put_output(pending, output)
         for one in changes:
             own: dict[bytes, bytes | None] = {}
             _put_entity(own, one)

@@ -6,7 +6,6 @@ from msgspec import DecodeError, Struct, json
 
 from worker.errors import SurroundingsError
 from worker.kafka.ranges import Range
-from worker.state import Fingerprint
 
 FORMAT = 1
 
@@ -40,11 +39,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     def encode(self) -> bytes:
         """As JSON."""
         return json.encode(self)
-
-
-def made_with(fingerprint: Fingerprint, epoch: int) -> dict[str, str]:
-    """What the summaries of a replay depend on besides the events, by name."""
-    return {**fingerprint.fields(), "epoch": str(epoch)}
 
 
 def decode_plan(value: bytes, where: str) -> Plan:

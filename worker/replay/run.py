@@ -20,7 +20,7 @@ from worker.processing.config import processor_config
 from worker.processing.vector_store import VectorStore
 from worker.replay.estimate import Estimate, Read, estimate
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
-from worker.replay.plan import Plan, decode_plan, made_with, refuse_other
+from worker.replay.plan import Plan, decode_plan, refuse_other
 from worker.replay.reach import ranges_of
 from worker.replay.request import Names
 from worker.stream.bounded import Course, NoThrottle, Throttle
@@ -108,8 +108,7 @@ class Replay:
         return ids
 
     def _made_with(self, partitions: int, engine: EmbeddingEngine | None) -> dict[str, str]:
-        fingerprint = processor_config(self.settings, partitions, engine).fingerprint
-        return made_with(fingerprint, self.settings.epoch)
+        return processor_config(self.settings, partitions, engine).fingerprint.fields()
 
     def estimate(self, engine: EmbeddingEngine | None, vectors: VectorStore | None) -> Estimate:
         """What it will take; nothing is begun. Raises SurroundingsError."""

@@ -46,6 +46,7 @@ from worker.settings.fields import (
 from worker.settings.unknown import misspelt, unknown_variables
 
 __all__ = [
+    "COMPUTED",
     "HIDDEN",
     "MAX_BATCH_EVENTS",
     "MAX_SENTENCES_PER_ENTITY",
@@ -128,15 +129,25 @@ class Settings(Fields):
 
     def changed(self) -> dict[str, Any]:
         """By variable, what is not as it would be by default, as it may be shown."""
+        described = settings_by_field()
+        return {described[name].variable: self.shown(name) for name in self._set()}
+
+    def environment(self) -> dict[str, str]:
+        """By variable, the texts that give a process these settings; without what is default, and without secrets."""
+        described = settings_by_field()
+        return {
+            described[name].variable: described[name].kind.show(getattr(self, name))
+            for name in self._set()
+            if not described[name].secret
+        }
+
+    def _set(self) -> list[str]:
+        """The fields that are not as they would be by default, in order."""
         defaults = {name: getattr(Fields, name) for name in settings_by_field()} | self._found_out()
         defaults |= {
             name: value.expanduser().absolute() for name, value in defaults.items() if isinstance(value, Path)
         }
-        return {
-            described.variable: self.shown(name)
-            for name, described in settings_by_field().items()
-            if getattr(self, name) != defaults[name]
-        }
+        return [name for name, default in defaults.items() if getattr(self, name) != default]
 
     def secrets(self) -> list[str]:
         """The values that nothing may show."""

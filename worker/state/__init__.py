@@ -2,8 +2,9 @@
 
 `keys` says where a row lies, `rows` what is in it, `store` where rows are kept (memory or RocksDB), `ids` what a
 sentence is called. `entity` reads and writes one entity's rows, `partition` those of the partition itself (applied
-offset, fingerprint, garbage); `view` and `verify` read an entity for people. Nothing here writes to a database: changes
-are handed out as `{key: value or None}`, because they must reach the changelog and the local rows in one commit.
+offset, output topic, fingerprint, garbage); `view` and `verify` read an entity for people. Nothing here writes to a
+database: changes are handed out as `{key: value or None}`, because they must reach the changelog and the local rows in
+one commit.
 """
 
 from worker.state.errors import (

@@ -29,6 +29,7 @@ SETTINGS: Final = {
     "k": "COVERSUMM_K",
     "distinct": "COVERSUMM_DISTINCT",
     "topic": "COVERSUMM_INPUT_TOPIC",
+    "epoch": "COVERSUMM_EPOCH",
     "algorithm": "of the worker's version",
 }
 """What decides about each field of the fingerprint but the partition count."""

@@ -2,6 +2,7 @@
 
     F                                                     the partition's fingerprint
     A                                                     the partition's applied offset
+    O                                                     the topic and the epoch that its summaries are published under
     G | len | entity | incarnation                        rows of a deleted incarnation, still to be removed
     L | len | entity                                      last change of a replay that publishes each entity once, at its end
     E | len | entity                                      entity header
@@ -24,6 +25,7 @@ _U64 = struct.Struct(">Q")
 
 FINGERPRINT = b"F"
 APPLIED = b"A"
+OUTPUT = b"O"
 GARBAGE = b"G"
 LAST_CHANGE = b"L"
 ENTITY = b"E"
@@ -130,6 +132,8 @@ def describe(key: bytes) -> str:
         return "fingerprint"
     if key == APPLIED:
         return "applied offset"
+    if key == OUTPUT:
+        return "output topic"
     if key[:1] == GARBAGE and len(key) >= 13:
         entity, incarnation = parse_garbage_key(key)
         return f"garbage of entity {_shown(entity)}, incarnation {incarnation}"

@@ -1,4 +1,4 @@
-"""The rows of a partition as a whole: applied offset, fingerprint, and what deleted entities left behind."""
+"""The rows of a partition as a whole: applied offset, output topic, fingerprint, and what deleted entities left behind."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,11 +11,12 @@ from worker.state.keys import (
     APPLIED,
     FINGERPRINT,
     GARBAGE,
+    OUTPUT,
     garbage_key,
     incarnation_prefix,
     parse_garbage_key,
 )
-from worker.state.rows import Applied
+from worker.state.rows import Applied, Output
 from worker.state.store import Pending, Rows
 
 GARBAGE_ROWS = 2000
@@ -24,8 +25,8 @@ GARBAGE_ROWS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What the stored summaries depend on besides the events. State of another fingerprint is never
-    continued."""
+    """What the stored summaries depend on besides the events, and the epoch that they are published as. State of another
+    fingerprint is never continued."""
 
     model: str
     dimension: int
@@ -34,6 +35,8 @@ class Fingerprint:
     distinct: bool
     partitions: int
     topic: str
+    epoch: int | None
+    """None where older workers wrote it: any epoch goes with it."""
     algorithm: str = ALGORITHM
 
     @classmethod
@@ -47,12 +50,13 @@ class Fingerprint:
             distinct=fields["distinct"] == str(True),
             partitions=int(fields["partitions"]),
             topic=fields["topic"],
+            epoch=int(fields["epoch"]) if "epoch" in fields else None,
             algorithm=fields["algorithm"],
         )
 
     def fields(self) -> dict[str, str]:
         """Names and values as stored and compared."""
-        return {name: str(value) for name, value in asdict(self).items()}
+        return {name: str(value) for name, value in asdict(self).items() if value is not None}
 
 
 def read_applied(rows: Rows) -> Applied | None:
@@ -64,6 +68,17 @@ def read_applied(rows: Rows) -> Applied | None:
 def put_applied(pending: Pending, applied: Applied) -> None:
     """Write the partition's applied offset."""
     pending[APPLIED] = formats.encode_applied(APPLIED, applied)
+
+
+def read_output(rows: Rows) -> Output | None:
+    """Where the partition's summaries are published; None before the first, and where older workers wrote all rows."""
+    value = rows.get(OUTPUT)
+    return None if value is None else formats.decode_output(OUTPUT, value)
+
+
+def put_output(pending: Pending, output: Output) -> None:
+    """Write where the partition's summaries are published."""
+    pending[OUTPUT] = formats.encode_output(OUTPUT, output)
 
 
 def read_fingerprint(rows: Rows) -> dict[str, str] | None:
@@ -85,6 +100,8 @@ def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
         if read_applied(rows) is None:
             return False
         raise IncompleteState
+    if output := read_output(rows):
+        stored = {"epoch": str(output.epoch), **stored}
     refuse_other(stored, fingerprint)
     return True
 
@@ -92,8 +109,12 @@ def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
 def refuse_other(
     stored: Mapping[str, str], fingerprint: Fingerprint, whose: str = "the stored state"
 ) -> None:
-    """Raise FingerprintMismatch where the stored fields are not this fingerprint's; `whose` begins what it says."""
+    """Raise FingerprintMismatch where the stored fields are not this fingerprint's; `whose` begins what it says.
+
+    Older workers stored no epoch: then any is accepted.
+    """
     configured = fingerprint.fields()
+    stored = {"epoch": configured["epoch"], **stored}
     names = [*configured, *(name for name in stored if name not in configured)]
     differences = {
         name: (stored.get(name), configured.get(name))

@@ -14,6 +14,7 @@ read for ever, and become the newest when the row is next written. All are at 1 
     vectors       count u32 | count * ordinal u32 | count * dimension * int16
     applied 1     next offset u64 | topic in UTF-8
     applied 2     next offset u64 | len u32 | topic | topic id (empty where the broker gave none)
+    output        epoch u32 | len u32 | topic in UTF-8 | topic id (empty where the broker gave none)
     fingerprint   count u32 | count * (len u32 | name | len u32 | value)
     garbage       (empty)
     last change   `LastChange` as an array of MessagePack
@@ -41,6 +42,7 @@ _SEAL = struct.Struct("<BI")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _APPLIED = struct.Struct("<QI")
+_OUTPUT = struct.Struct("<II")
 _HEADER = struct.Struct("<QQQ")
 _PUBLISHED = struct.Struct("<QI")
 _REVIEW = struct.Struct("<QBdII")
@@ -93,6 +95,14 @@ class Applied(NamedTuple):
     next_offset: int
     topic: str
     topic_id: str = ""  # tells the topic from a later one of its name; empty where the broker gave none
+
+
+class Output(NamedTuple):
+    """The summaries of this partition are published as this epoch, to `topic`."""
+
+    epoch: int
+    topic: str
+    topic_id: str = ""  # as that of the input
 
 
 _decode_last_change = msgspec.msgpack.Decoder(LastChange).decode
@@ -298,6 +308,25 @@ def decode_applied(key: bytes, value: bytes) -> Applied:
         # No topic's name has one: the format's own byte, which no checksum covers, is damaged.
         raise CorruptRow(describe(key), "not of the format it says")
     return applied
+
+
+def encode_output(key: bytes, output: Output) -> bytes:
+    """Value of the output row."""
+    topic = output.topic.encode()
+    return seal(key, _OUTPUT.pack(output.epoch, len(topic)) + topic + output.topic_id.encode())
+
+
+def decode_output(key: bytes, value: bytes) -> Output:
+    """Inverse of `encode_output`."""
+    payload = unseal(key, value)
+    try:
+        epoch, length = _OUTPUT.unpack_from(payload)
+        end = _OUTPUT.size + length
+        if end > len(payload):
+            raise ValueError("wrong length")
+        return Output(epoch, payload[_OUTPUT.size : end].decode(), payload[end:].decode())
+    except (struct.error, ValueError) as error:
+        raise CorruptRow(describe(key), str(error)) from error
 
 
 def encode_last_change(key: bytes, change: LastChange) -> bytes:

@@ -1,11 +1,12 @@
 """Takeover: from partitions that the group has assigned to partitions that are processed, in this order.
 
 0. What this worker itself left open, when a rebalance came upon a commit in doubt, is decided.
-1. The group's committed offsets, which waits until the predecessor's transaction is decided; then the ids of input and changelog.
+1. The group's committed offsets, which waits until the predecessor's transaction is decided; then the ids of the topics.
 2. The changelog's end as an uncommitted reader sees it: everything below it belongs to a transaction that is decided soon.
 3. The restore with a committed reader until its position passes that end, and on to where the log ends by then, until nothing
    more comes: so it never ends amid the rows of a transaction, not even of one by whoever has the partitions next.
-4. The restored state is held against the input it is to be continued from, and the settings against the group's.
+4. The restored state is held against the input it is to be continued from and the output it was published to, and the settings
+   against the group's.
 5. The seek of the input to the offsets of step 1 (`GuardedConsumer.perform_seek`), by Faust, after `Takeover.run` returns.
 
 A rebalance may come at any moment: `let_go` waits until nothing of the former assignment is under way, and the assignment's
@@ -16,7 +17,7 @@ A commit in doubt ends in the same steps, without the group (`again`).
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from worker.errors import SurroundingsError
@@ -26,6 +27,7 @@ from worker.kafka.offsets import Start
 from worker.kafka.passing import passes
 from worker.processing.processor import Processor
 from worker.state import Changes
+from worker.state.errors import NEW_EPOCH
 from worker.stream.assignment import Assignment, Role
 from worker.stream.bounded import NO_LEDGER, Ledger
 from worker.stream.gate import Gate
@@ -73,6 +75,7 @@ class Takeover:
         self._input = logs.input
         self._changelog = logs.changelog
         self._topic_ids = logs.ids
+        self._output = logs.output
         self._gate = gate
         self._processor = processor
         self._group = group
@@ -257,6 +260,7 @@ class Takeover:
                 self._check_topic(processor, partition, topic_id)
                 self._check_state(processor, partition, start, topic_id)
                 processor.reads_from(partition, topic_id)
+            self._check_output(processor, starts)
             if any(processor.check_partition(partition) is not None for partition in starts):
                 self._group.agreed()
             self._group.check()
@@ -277,6 +281,33 @@ class Takeover:
                 f"the state of {self._input.topic}-{partition} was made from the topic with the id {stored}, which now has "
                 f"the id {topic_id}: it was deleted and created again, and its records would pass for applied ones; start over "
                 "with `coversumm-worker reset`"
+            )
+
+    def _check_output(self, processor: Processor, partitions: Iterable[int]) -> None:
+        """A topic created again lacks the summaries that do not change again; another name is the operator's decision."""
+        if self._output is None:
+            return
+        topic_id = self._topic_ids.known(self._output)
+        before: set[str] = set()
+        for partition in partitions:
+            stored = processor.output(partition)
+            if stored is not None and stored.topic != self._output:
+                before.add(stored.topic)
+            elif stored is not None and stored.topic_id and topic_id and stored.topic_id != topic_id:
+                raise SurroundingsError(
+                    f"the summaries of partition {partition} were published to the output topic {self._output} with the id "
+                    f"{stored.topic_id}, which now has the id {topic_id}: it was deleted and created again, and summaries that "
+                    "do not change again would be missing from it; publish all of them again with `coversumm-worker reset`, or "
+                    "name another COVERSUMM_OUTPUT_TOPIC to publish only what changes from here on"
+                )
+            processor.publishes_to(partition, topic_id)
+        if before:
+            log.warning(
+                "summaries were published to %s before, and are published to %s from here on, which gets only those that change; "
+                "for all of them start over with `coversumm-worker reset`, or %s",
+                ", ".join(sorted(before)),
+                self._output,
+                NEW_EPOCH,
             )
 
     def _check_state(self, processor: Processor, partition: int, start: Start, topic_id: str) -> None:

@@ -6,11 +6,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from worker.cli import output
 from worker.cli.tables import show_facts
+from worker.errors import SurroundingsError
+from worker.settings import COMPUTED, Settings, origins
 
 if TYPE_CHECKING:
     from worker.replay.request import Names
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 
 TERMINAL_SECONDS, FIRST_SECONDS, LINE_SECONDS = 0.5, 1.0, 10.0
 """Between two looks at how far it is: at a terminal, and elsewhere at first and later."""
+PORTS, MAX_PORT = 100, 65_535
+"""Ports that are tried for the worker that goes on, and the highest port there is."""
 log = logging.getLogger(__name__)
 
 
@@ -151,16 +157,29 @@ def _shown(value: Any) -> str:
 
 
 def _going_on(names: "Names") -> str:
-    """The command that goes on from the replay's state and offsets, in the environment of the replay."""
-    settings = names.settings
-    given = {
-        "COVERSUMM_APP_ID": settings.app_id,
-        **(
-            {}
-            if settings.input_topic == names.live.input_topic
-            else {"COVERSUMM_INPUT_TOPIC": settings.input_topic}
-        ),
-        "COVERSUMM_OUTPUT_TOPIC": settings.output_topic,
-        "COVERSUMM_DATA_DIR": settings.data_dir,
+    """The command that goes on from the replay's state and offsets, beside the live worker.
+
+    Its settings are the replay's where the state depends on them, else those that the live worker would have; what is
+    computed from other settings is left out. Secrets are in the environment alone.
+    """
+    origin, live = origins(), names.live
+    own: dict[str, Any] = {
+        name: getattr(live, name) if origin[name] != COMPUTED else ""
+        for name in ("dlq_topic", "instance_id", "web_advertised_url")
     }
-    return " ".join(f"{variable}={value}" for variable, value in given.items()) + " coversumm-worker run"
+    if origin["web_port"] == "default":
+        own["web_port"] = _port_beside(live)
+    given = replace(names.settings, **own).environment()
+    words = [f"{variable}={quote(value)}" for variable, value in given.items()]
+    return " ".join([*words, "coversumm-worker run"])
+
+
+def _port_beside(live: Settings) -> int:
+    """The first free port behind that of the live worker, which may run on this machine."""
+    from worker.web import check_port
+
+    for port in range(live.web_port + 1, min(live.web_port + PORTS, MAX_PORT) + 1):
+        with suppress(SurroundingsError):
+            check_port(live.web_bind, port)
+            return port
+    return live.web_port
