@@ -189,6 +189,7 @@ def _values_of_each() -> dict[str, Any]:
         "DATA_DIR": "/data/other",
         "INSTANCE_ID": "a-$(POD_NAME)",
         "WEB_BIND": "::",
+        "WEB_ALLOWED_HOSTS": "summaries.example.com",
         "WEB_ADVERTISED_URL": "https://$(POD_NAME).example",
         "SECURITY_PROTOCOL": "SASL_SSL",
         "SASL_MECHANISM": "PLAIN",
@@ -227,6 +228,8 @@ def test_every_setting_is_reachable_and_none_is_stale() -> None:
     assert set(ours) == known
     expected = {PREFIX + name: value for name, value in given.items()}
     expected |= {PREFIX + name: f"!{name}" for name in secrets}
+    service = f"{FULLNAME},{FULLNAME}.reviews,{FULLNAME}.reviews.svc"
+    expected[f"{PREFIX}WEB_ALLOWED_HOSTS"] = f"{service},summaries.example.com"
     expected |= {
         settings_by_field()[field].variable: kafka[value][0] if value == "inputTopics" else kafka[value]
         for field, value in OF_KAFKA.items()
