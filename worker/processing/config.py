@@ -80,6 +80,11 @@ class ProcessorConfig:
             topic=self.input_topic,
         )
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the set last published may be behind the set."""
+        return self.min_changes > 1 and self.emit in ("every", "coalesced")
+
 
 def processor_config(
     settings: Settings,
