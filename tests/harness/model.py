@@ -52,6 +52,7 @@ class Model:
         self.out = {}
         self.before: dict[tuple[int, str], list] = {}
         self.last = {}
+        self.deleted: dict[tuple[int, str], set] = {}  # published sentences taken down in this micro-batch
         outcomes = []
         for i, record in enumerate(records):
             if record.offset < self.next_offset.get(record.partition, 0):
@@ -64,6 +65,7 @@ class Model:
             outcomes.append(outcome)
         for key in list(self.last):
             self.flush(key)
+        self.deleted.clear()
         return [message for i in sorted(self.out) for message in self.out[i]], outcomes
 
     def emit(self, i, message):
@@ -123,7 +125,9 @@ class Model:
             return "ignored:not_newer"
         entity = self.entities.setdefault(key, Entity())
         entity.reviews[event["review_id"]] = Review(version, False)
-        self.changed(i, record, event, key)
+        rid = event["review_id"].encode()
+        published = self.entities[key].published
+        self.changed(i, record, event, key, {sid for sid, _ in published if sid.rpartition(b"#")[0] == rid})
 
     def sentences_deleted(self, i, record, event):
         key = (record.partition, event["entity_id"])
@@ -135,7 +139,8 @@ class Model:
                 hit |= review.sentences.pop(sid.encode(), None) is not None
         if not hit:
             return "ignored:unknown_sentence"
-        self.changed(i, record, event, key)
+        named = {sid.encode() for sid in event["sentence_ids"]}
+        self.changed(i, record, event, key, {sid for sid, _ in self.entities[key].published if sid in named})
 
     def entity_deleted(self, i, record, event):
         key = (record.partition, event["entity_id"])
@@ -152,6 +157,7 @@ class Model:
         self.emit(i, (record.key, None, str(uuid.uuid5(uuid.NAMESPACE_URL, name))))
         del self.entities[key]
         self.before.pop(key, None)
+        self.deleted.pop(key, None)
 
     @staticmethod
     def version(event, old):
@@ -187,25 +193,29 @@ class Model:
         members = [(sid, live[sid][0]) for sid in ranking.ids]
         return members, sentences, review_count, len(live)
 
-    def changed(self, i, record, event, key):
+    def changed(self, i, record, event, key, deleted=frozenset()):
+        """`deleted`: published sentences that the event, a deletion, takes down."""
         entity = self.entities[key]
         summary = self.summary(entity)
         if self.config.emit == "every":
-            if self.is_due(summary[0], entity.published):
+            if self.is_due(summary[0], entity.published, deleted):
                 self.publish(i, record, event, entity, summary)
             return
         before = self.before.get(key, entity.published)
-        if set(summary[0]) != set(before):
+        if set(summary[0]) != set(before) or (deleted and self.config.min_changes > 1):
             self.last[key] = (i, record, event, entity, summary)
         self.before[key] = summary[0]
+        self.deleted.setdefault(key, set()).update(deleted)
 
     def flush(self, key):
         i, record, event, entity, summary = self.last.pop(key)
-        if self.is_due(summary[0], entity.published):
+        if self.is_due(summary[0], entity.published, self.deleted.get(key, ())):
             self.publish(i, record, event, entity, summary)
 
-    def is_due(self, members, published):
-        """Whether enough sentences differ, or there is something or nothing at last."""
+    def is_due(self, members, published, deleted=()):
+        """Whether enough sentences differ, something or nothing is there at last, or a deleted sentence is still published."""
+        if any(sid in deleted for sid, _ in set(published) - set(members)):
+            return True
         come, gone = set(members) - set(published), set(published) - set(members)
         if not members or not published:
             return bool(come or gone)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cli.events import sample
-from tests.harness.drive import Driver, config, delete, delete_entity, record, upsert
+from tests.harness.drive import Driver, config, delete, delete_entity, delete_sentences, record, upsert
 from worker.state import verify_partition
 from worker.state.due import is_due
 
@@ -56,11 +56,14 @@ def test_what_is_published_is_never_behind_by_so_many(least: int, size: int, res
         last = published[event["entity_id"]][-1]
         far = max(len(texts(now) - texts(last)), len(texts(last) - texts(now)))
         assert far < least
+        quoted = {one["review_id"] for one in last["sentences"]}
+        assert event["type"] != "review.deleted" or event["review_id"] not in quoted
         checks = verify_partition(some.rows[0], dimension=3, k=6, distinct=False, min_changes=least)
         assert at % 20 or not any(check.problems for check in checks)
     for bodies in published.values():
         for before, after in pairwise(bodies):
-            assert max(len(after["added"]), len(after["removed"])) >= least
+            is_deletion = after["cause"]["type"] == "review.deleted"
+            assert max(len(after["added"]), len(after["removed"])) >= least or is_deletion
             assert after["previous_sequence"] == before["sequence"]
             ids = {one["sentence_id"] for one in before["sentences"]} - set(after["removed"])
             assert ids | set(after["added"]) == {one["sentence_id"] for one in after["sentences"]}
@@ -75,13 +78,38 @@ def test_the_first_and_the_empty_one_are_always_published(emit):
     assert driver.bodies(upsert(2, "r2", "sixsix")) == []
     assert driver.summary(0, "e").sentence_count == 3  # what is asked for is not behind
     assert len(driver.summary(0, "e").sentences) == 3
-    assert driver.bodies(delete(3, "r1"), delete(4, "r2")) == []
+    assert driver.bodies(delete(3, "r1"), delete(4, "r2")) == []  # neither is published
     (empty,) = driver.bodies(delete(5, "r0"))
     assert (empty["sentences"], empty["removed"], empty["previous_sequence"]) == ([], ["r0#0"], 0)
     (again,) = driver.bodies(upsert(6, "r3", "one"))
     assert again["added"] == ["r3#0"]
     body, tombstone = driver.bodies(delete_entity(7))
     assert (body["sentences"], tombstone) == ([], None)
+
+
+@pytest.mark.parametrize("emit", ["every", "coalesced"])
+@pytest.mark.parametrize(
+    ("before", "deletion"),
+    [
+        ((), delete(2, "r0")),
+        ((), delete_sentences(2, "r0#0")),
+        ((upsert(1, "r0", "fives"),), delete(2, "r0")),  # published with the former text
+        ((upsert(1, "r0"),), delete(2, "r0")),  # the edit left no sentence, and was not published
+    ],
+)
+def test_a_deletion_of_what_is_published_is_published_at_once(emit, before, deletion):
+    """Whatever the number is: else an entity that stays quiet would quote it for ever."""
+    driver = Driver(config(k=5, min_changes=5, emit=emit))
+    driver.run(upsert(0, "r0", "one"))
+    assert driver.bodies(upsert(10, "r1", "three", "two", "a")) == []
+    for one in before:
+        assert driver.bodies(one._replace(offset=one.offset + 10)) == []
+    driver.restart()
+    (body,) = driver.bodies(deletion._replace(offset=20))
+    assert body["removed"] == ["r0#0"]
+    assert {one["review_id"] for one in body["sentences"]} == {"r1"}
+    assert body["cause"]["type"] == json.loads(deletion.value)["type"]
+    assert driver.bodies(delete(21, "unknown")) == []
 
 
 def test_a_few_net_changes_are_none():

@@ -81,6 +81,11 @@ class ProcessorConfig:
             epoch=self.epoch,
         )
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the set last published may be behind the set."""
+        return self.min_changes > 1 and self.emit in ("every", "coalesced")
+
 
 def processor_config(
     settings: Settings,

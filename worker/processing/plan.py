@@ -48,7 +48,7 @@ Outcome = Ignored | Rejected | None
 
 @dataclass(slots=True)
 class PlannedStep:
-    """One event that touches live sentences, and the entity's counts after it."""
+    """One event that touches live sentences, or deletes a review, and the entity's counts after it."""
 
     index: int  # of the record in the micro-batch
     event: Event
@@ -127,7 +127,8 @@ class EntityChanges:
         """Take note of the reviews that an event wrote and of the sentences it removed and added."""
         self.reviews |= reviews
         self.sentence_count += len(added) - len(removed)
-        if removed or added:
+        # A deleted review may still be quoted by a summary that its last edit did not publish.
+        if removed or added or isinstance(event, ReviewDeleted):
             rating = event.rating if isinstance(event, ReviewUpserted) else None
             self.steps.append(
                 PlannedStep(index, event, removed, added, rating, self.review_count, self.sentence_count)

@@ -3,7 +3,7 @@
 The set is that of (sentence id, text); it is compared with the one last published by ids and text digests (`worker.state.due`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -21,6 +21,8 @@ from worker.events import (
     RankedChange,
     Record,
     Rejected,
+    ReviewDeleted,
+    SentencesDeleted,
     SummaryChanged,
     dead_letter_message,
     quote,
@@ -35,9 +37,12 @@ from worker.processing.plan import EntityChanges, Outcome, PlannedStep
 from worker.state.due import is_due
 from worker.state.entity import Sentence
 from worker.state.errors import CorruptRow
+from worker.state.ids import review_of
 from worker.state.keys import describe, last_change_key
 from worker.state.last_change import LastChange
 
+DELETIONS = (ReviewDeleted, SentencesDeleted)
+"""Events after which no published summary may quote what they name, whatever COVERSUMM_EMIT_MIN_CHANGES says."""
 SPARE_MEMBERS = 32
 """How many sentences that left the set an entity may keep at hand: at the set's edge, they come and go."""
 
@@ -149,17 +154,20 @@ def publish(
     entity, end = changes.entity, changes.end
     summary = _Summary(entity)
     last: _Change | None = None
-    for step, ranking in zip(changes.steps, _rank(changes), strict=True):
-        change = summary.after(step, ranking)
+    deleted: set[bytes] = set()
+    for step, ranking in zip(changes.steps, _rank(changes, config), strict=True):
+        quoted = _quoted(entity.published, step.event) if config.is_behind else ()
+        deleted.update(quoted)
+        change = summary.after(step, ranking, is_wanted=bool(quoted))
         if change is None:
             continue
         last = change
         changes.set_changes += 1
-        if config.emit == "every" and is_due(entity.published, change.digests, config.min_changes):
+        if config.emit == "every" and is_due(entity.published, change.digests, config.min_changes, quoted):
             _publish_change(entity, change, records[step.index], config, outbox)
     summary.release_members()
     if last is not None and config.emit != "every":
-        _publish_last(changes, last, records, config, outbox)
+        _publish_last(changes, last, deleted, records, config, outbox)
     if end is None:
         entity.review_count, entity.sentence_count = changes.review_count, changes.sentence_count
         return
@@ -182,8 +190,9 @@ class _Summary:
         self._members: list[Member] | None = None
         self._added: dict[bytes, tuple[Sentence, float | None]] = {}
 
-    def after(self, step: PlannedStep, ranking: Ranking | None) -> _Change | None:
-        """The set after the next step, with its members as they are then; None where the step did not change it."""
+    def after(self, step: PlannedStep, ranking: Ranking | None, *, is_wanted: bool = False) -> _Change | None:
+        """The set after the next step, with its members as they are then; None where the step did not change it, unless it is
+        wanted all the same."""
         entity, added = self._entity, self._added
         for sentence in step.removed:
             entity.drop_member(sentence.id)
@@ -198,7 +207,7 @@ class _Summary:
         members = [known(identifier) or entity.member(identifier) for identifier in ranking.ids]
         self._members = members
         digests = {member.id: member.digest for member in members}
-        if digests == self._digests:  # whatever the order
+        if digests == self._digests and not is_wanted:  # whatever the order
             return None
         self._digests = digests
         return _Change(step, ranking, members, digests)
@@ -210,14 +219,44 @@ class _Summary:
             entity.keep_members_only(members)
 
 
-def _rank(changes: EntityChanges) -> Sequence[Ranking | None]:
-    """The core's answer to each step. Without steps the core is not even loaded."""
-    if not changes.steps:
-        return ()
-    entity = changes.entity
+def _quoted(published: Mapping[bytes, bytes], event: Event) -> Sequence[bytes]:
+    """The sentences of the published set that a deletion of reviews or sentences takes down."""
+    if isinstance(event, ReviewDeleted):
+        review_id = event.review_id.encode()
+        return [one for one in published if review_of(one) == review_id]
+    if isinstance(event, SentencesDeleted):
+        return [one for one in map(str.encode, event.sentence_ids) if one in published]
+    return ()
+
+
+def _rank(changes: EntityChanges, config: ProcessorConfig) -> Sequence[Ranking | None]:
+    """The core's answer to each step: None where the set is as before, unless that set may have to be published.
+
+    Without sentences that come or go the core is not even loaded.
+    """
+    if config.is_behind and any(isinstance(step.event, DELETIONS) for step in changes.steps):
+        return [_rank_alone(changes.entity, step) for step in changes.steps]
+    moving = [step for step in changes.steps if step.removed or step.added]
+    if not moving:
+        return [None] * len(changes.steps)
+    rankings = changes.entity.core.apply([_core_step(changes.entity, step) for step in moving])
+    if len(moving) == len(changes.steps):
+        return rankings
+    answers = iter(rankings)
+    return [next(answers) if step.removed or step.added else None for step in changes.steps]
+
+
+def _rank_alone(entity: CachedEntity, step: PlannedStep) -> Ranking | None:
+    """The core's answer to one step; after a deletion the set, changed or not."""
+    (ranking,) = entity.core.apply([_core_step(entity, step)]) if step.removed or step.added else (None,)
+    if ranking is None and isinstance(step.event, DELETIONS):
+        return entity.core.ranking()
+    return ranking
+
+
+def _core_step(entity: CachedEntity, step: PlannedStep) -> Step:
     dimension = entity.rows.dimension
-    steps = [Step(_points(step.removed, dimension), _points(step.added, dimension)) for step in changes.steps]
-    return entity.core.apply(steps)
+    return Step(_points(step.removed, dimension), _points(step.added, dimension))
 
 
 _nothing = cache(no_points)
@@ -243,6 +282,7 @@ def _points(sentences: Sequence[Sentence], dimension: int) -> Points:
 def _publish_last(
     changes: EntityChanges,
     last: _Change,
+    deleted: Collection[bytes],
     records: Sequence[Record],
     config: ProcessorConfig,
     outbox: Outbox,
@@ -253,10 +293,10 @@ def _publish_last(
     """
     entity, record = changes.entity, records[last.step.index]
     if config.emit == "coalesced":
-        deleted = (
-            changes.end is not None and last.digests
-        )  # the deletion of the entity is the set's last change
-        if is_due(entity.published, last.digests, config.min_changes) and not deleted:
+        # The deletion of the entity is the set's last change.
+        is_emptied = changes.end is not None and last.digests
+        is_changed = is_due(entity.published, last.digests, config.min_changes, deleted)
+        if is_changed and not is_emptied:
             _publish_change(entity, last, record, config, outbox)
         return
     if config.emit == "final" and changes.end is None and last.digests:

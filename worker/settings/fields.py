@@ -73,8 +73,8 @@ class Fields:
     emit_min_changes: int = setting(
         1,
         kinds.integer(1, 1000),
-        "Publish when at least so many sentences differ from the last published set, or it became empty or stopped being so; "
-        "`1` is every change. At most `COVERSUMM_K`",
+        "Publish when at least so many sentences differ from the last published set, it became empty or stopped being so, or a "
+        "deletion takes down what it quotes; `1` is every change. At most `COVERSUMM_K`",
     )
     index: str = setting(
         "flat",
