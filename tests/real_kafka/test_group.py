@@ -109,7 +109,7 @@ def test_who_is_refused_later_leaves_at_once_and_its_partitions_do_not_wait_for_
     site: Pipeline,
 ) -> None:
     """On an empty group there is nothing to refuse it for before it joins; a static member would keep its place."""
-    session = {"session_timeout_ms": "600000"}
+    session = {"session_timeout_ms": "80000"}
     first = site.worker(k="5", **session).start()
     first.wait_ready()
     second = site.worker(k="6", **session).start()
@@ -123,7 +123,7 @@ def test_who_is_refused_later_leaves_at_once_and_its_partitions_do_not_wait_for_
     wait_for(lambda: not (first.alive and second.alive), site.logs)
     loser, winner = (first, second) if second.alive else (second, first)
     refused(loser, "the state of this group", "COVERSUMM_K")
-    wait_for(lambda: "processing 4 of 4" in reason(winner), site.logs, timeout_s=60.0)
+    wait_for(lambda: "processing 4 of 4" in reason(winner), site.logs, timeout_s=40.0)
     site.wait_caught_up()
     site.stop()
 

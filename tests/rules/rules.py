@@ -900,8 +900,8 @@ RULES = (
     Rule(
         "account: that of the batch goes into its commit",
         "worker/stream/commit.py",
-        "            self._check,\n            notes,\n",
-        "            self._check,\n            {},\n",
+        "                self._check,\n                notes,\n",
+        "                self._check,\n                {},\n",
         ("tests/stream/test_delivery.py",),
     ),
     Rule(

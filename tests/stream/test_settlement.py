@@ -279,7 +279,9 @@ def test_a_rebalance_begins_the_time_anew(rig: Rig) -> None:
     rig.settle()
 
 
-def test_transactions_that_become_smaller_do_not_end_it_and_one_that_does_not_begins_the_time(rig: Rig) -> None:
+def test_transactions_that_become_smaller_do_not_end_it_and_one_that_does_not_begins_the_time(
+    rig: Rig,
+) -> None:
     doubts_for(rig, 3 * LIMIT_SECONDS, doubt=TooSlow("it had 1000000 bytes, the next has at most 250000"))
     doubts_for(rig, LIMIT_SECONDS - 10)
     with pytest.raises(Crash, match="no commit was answered"):

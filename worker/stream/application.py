@@ -60,7 +60,11 @@ FAUST_NAMES = {
         "seek",
     ),
     "aiokafka.client:AIOKafkaClient": ("_get_conn", "_get_conn_lock", "coordinator_lookup", "send"),
-    "aiokafka.consumer.group_coordinator:GroupCoordinator": ("_push_error_to_user", "_send_req", "request_rejoin"),
+    "aiokafka.consumer.group_coordinator:GroupCoordinator": (
+        "_push_error_to_user",
+        "_send_req",
+        "request_rejoin",
+    ),
     "aiokafka.conn:AIOKafkaConnection": ("close", "send"),
     "faust.assignor.partition_assignor:PartitionAssignor": (
         "_compress",
