@@ -1,7 +1,7 @@
 """A topic read to its end: committed messages alone, up to where each partition ended when the reader was constructed."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -38,20 +38,28 @@ class TopicReader:
         clients: make the consumer.
         topic: which one.
         group: whose committed offsets `committed` asks for; the reader never joins it and commits nothing.
+        chosen: of all partitions those to read; by default all. Each one costs requests.
 
     Raises:
         NoTopic: it does not exist.
         SurroundingsError: no broker answers.
     """
 
-    def __init__(self, clients: Clients, topic: str, group: str) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        topic: str,
+        group: str,
+        chosen: Callable[[Sequence[int]], Iterable[int]] = tuple,
+    ) -> None:
         self.topic = topic
         self._clients, self._group = clients, group
         self._consumer = clients.standalone_consumer(group, "read_committed", READ_TO_END)
         try:
             with broker_errors(f"the topic {topic} cannot be read"):
                 self._bounds = {
-                    p: watermarks(self._consumer, topic, p, TIMEOUT_SECONDS) for p in self._partitions()
+                    p: watermarks(self._consumer, topic, p, TIMEOUT_SECONDS)
+                    for p in chosen(self._partitions())
                 }
         except BaseException:
             self._consumer.close()
@@ -67,7 +75,7 @@ class TopicReader:
 
     @property
     def partitions(self) -> list[int]:
-        """All of the topic."""
+        """The chosen ones."""
         return sorted(self._bounds)
 
     def usual_first(self, entity_id: str) -> tuple[list[int], list[int]]:
