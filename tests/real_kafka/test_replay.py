@@ -499,6 +499,37 @@ def test_an_archive_and_then_its_topic(kafka: KafkaBroker, tmp_path: Path) -> No
         assert published(site, f"{site.output_topic}.both") == published(site, f"{site.output_topic}.whole")
 
 
+def test_gaps_of_an_archive_come_from_its_topic_or_are_reported(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Offsets 5 and 6 are in no file, and a line is torn: the topic fills in, until its log no longer has the gap."""
+    with pipeline(kafka, "gaps", tmp_path, settings=SETTINGS, input_config=HISTORY) as site:
+        write_history(site, events(60, seed=6))
+        records = read_topic(site.broker.bootstrap_servers, site.input_topic)
+        replay(site, "--name", "topic")
+        lines = [archived(m) for m in records if not (m.partition == 0 and m.offset in (5, 6))]
+        torn = next(n for n, m in enumerate(records) if m.partition == 0 and m.offset == 3)
+        lines[torn] = lines[torn][:40] + "\n"
+        archive = tmp_path / "archive.jsonl"
+        archive.write_text("".join(lines))
+
+        report = replay(site, "--name", "filled", "--from", str(archive))
+        assert report["read"] == len(records)
+        assert report["unreadable_rows"] == 1
+        assert "missing_offsets" not in report
+        assert "go_on_with" in report
+        assert published(site, f"{site.output_topic}.filled") == published(site, f"{site.output_topic}.topic")
+
+        admin = site.broker.admin()
+        for future in admin.delete_records([TopicPartition(site.input_topic, 0, 7)]).values():
+            future.result(PATIENCE_SECONDS)
+        estimate = replay(site, "--name", "short", "--from", str(archive), "--dry-run")
+        assert estimate["missing_offsets"] == {"0": 3}
+        report = replay(site, "--name", "short", "--from", str(archive))
+        assert report["read"] == len(records) - 3
+        assert (report["missing_offsets"], report["missing_ranges"]) == ({"0": 3}, {"0": ["3", "5-6"]})
+        assert report["unreadable_rows"] == 1
+        assert "go_on_with" not in report
+
+
 def archived(message: Message) -> str:
     """A record as a line of an archive."""
     return (

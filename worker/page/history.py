@@ -4,6 +4,7 @@ The topic tells what was published, whoever had the partition then. A look is bo
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,9 +77,13 @@ class RecentHistory:
 
     def _read(self, entity_id: str, before: int | None) -> History:
         key = entity_id.encode()
+
+        def partition_alone(partitions: Sequence[int]) -> tuple[int, ...]:
+            return (partition_of(entity_id, len(partitions)),)
+
         try:
-            with TopicReader(self._clients, self._topic, self._group) as reader:
-                partition = partition_of(entity_id, len(reader.partitions))
+            with TopicReader(self._clients, self._topic, self._group, partition_alone) as reader:
+                (partition,) = reader.partitions
                 bounds = reader.bounds(partition)
                 end = bounds.stop if before is None else min(max(before, bounds.start), bounds.stop)
                 start = max(bounds.start, end - LOOKED_AT)

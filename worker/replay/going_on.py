@@ -3,6 +3,7 @@
 from worker.errors import SurroundingsError
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients
+from worker.replay.filled import listed
 from worker.replay.ledger import Account
 from worker.replay.plan import decode_plan
 from worker.replay.request import plan_topic
@@ -20,6 +21,12 @@ def check_going_on(settings: Settings, clients: Clients) -> None:
     if value is None:
         return
     plan = decode_plan(value, f"the topic {topic}")
+    if plan.holes.missing or (plan.holes.unreadable and not plan.whole):
+        raise SurroundingsError(
+            f"COVERSUMM_APP_ID={settings.app_id} is a replay of files that lack records "
+            f"({listed(plan.holes.missing) or f'unreadable rows: {plan.holes.unreadable:,}'}): complete the archive and "
+            "replay it with --restart"
+        )
     if not plan.whole:
         raise SurroundingsError(
             f"COVERSUMM_APP_ID={settings.app_id} is a replay of a part of the history, or to no topic: "

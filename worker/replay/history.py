@@ -4,15 +4,13 @@ Plain files of reviews are a partition of their own, whose offsets are their lin
 topic: where it ends, the topic goes on.
 """
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Protocol
 
 from worker.errors import SurroundingsError
 from worker.events import Record
 from worker.operations.files import Archive, Faulty, ReviewFiles, beginning_at, is_archive
-
-log = logging.getLogger(__name__)
 
 ONLY = 0
 """The partition of plain files."""
@@ -25,10 +23,13 @@ class History(Protocol):
         """By partition the offsets that are had here."""
 
     def read(self, partition: int, start: int) -> Iterator[Record]:
-        """The records of a partition from an offset on; rows that are none are told in the log and passed over."""
+        """The records of a partition from an offset on; unreadable rows are skipped, `unreadable` has them."""
 
     def first_at(self, partition: int, time_ms: int) -> int | None:
         """The offset of the first record whose timestamp is at or past a time; None where none is."""
+
+    def unreadable(self) -> Iterator[str]:
+        """The rows that are no records, one line each. Raises SurroundingsError."""
 
     @property
     def name(self) -> str:
@@ -54,10 +55,15 @@ class Lines:
         """See `History`."""
         with ReviewFiles(self._paths, self._fields) as files:
             for entry in beginning_at(start + 1, files):
-                if isinstance(entry, Faulty):
-                    log.warning("%s: %s: %s", files.where(entry.line), entry.reason, entry.detail)
-                elif entry is not None:
+                if isinstance(entry, Record):
                     yield entry
+
+    def unreadable(self) -> Iterator[str]:
+        """See `History`."""
+        with ReviewFiles(self._paths, self._fields) as files:
+            for entry in files:
+                if isinstance(entry, Faulty):
+                    yield f"{files.where(entry.line)}: {entry.reason}: {entry.detail}"
 
     def first_at(self, partition: int, time_ms: int) -> int | None:
         """See `History`. Raises SurroundingsError: lines have no timestamps."""
@@ -86,11 +92,14 @@ class Archived:
 
     def read(self, partition: int, start: int) -> Iterator[Record]:
         """See `History`."""
-        for entry in self._archive.read(partition, start):
+        return (entry for entry in self._archive.read(partition, start) if isinstance(entry, Record))
+
+    def unreadable(self) -> Iterator[str]:
+        """See `History`."""
+        rows = (entry for partition in self._partitions for entry in self._archive.read(partition))
+        for entry in chain(self._archive.faults(), rows):
             if isinstance(entry, Faulty):
-                log.warning("%s:%d: %s: %s", entry.file, entry.line, entry.reason, entry.detail)
-            else:
-                yield entry
+                yield f"{entry.file}:{entry.line}: {entry.reason}: {entry.detail}"
 
     def first_at(self, partition: int, time_ms: int) -> int | None:
         """See `History`."""

@@ -6,6 +6,7 @@ from msgspec import DecodeError, Struct, json
 
 from worker.errors import SurroundingsError
 from worker.kafka.ranges import Range
+from worker.replay.filled import Holes
 
 FORMAT = 1
 
@@ -14,6 +15,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """What all processes and restarts of a replay keep to.
 
     `request` and `made_with` are what must be the same, by name; `whole` says whether a worker may go on from its state.
+    `holes` is what the files lack, `filled_from` by partition the offset from which on their gaps are read from the topic.
     """
 
     format: int = FORMAT
@@ -25,6 +27,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     topic_id: str
     output_topic: str | None
     ranges: dict[str, Range]
+    holes: Holes = Holes()
+    filled_from: dict[str, int] = {}
 
     @property
     def by_partition(self) -> dict[int, Range]:

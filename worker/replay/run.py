@@ -1,8 +1,10 @@
 """A replay as one process takes part in it: the plan that all keep to, its worker's course, what all have done so far."""
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import NamedTuple
@@ -19,14 +21,16 @@ from worker.kafka.topics import Topics
 from worker.processing.config import processor_config
 from worker.processing.vector_store import VectorStore
 from worker.replay.estimate import Estimate, Read, estimate
+from worker.replay.filled import Holes, fillable, filled, holes_of
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
 from worker.replay.plan import Plan, decode_plan, refuse_other
 from worker.replay.reach import ranges_of
-from worker.replay.request import Names
+from worker.replay.request import Names, Request
 from worker.stream.bounded import Course, NoThrottle, Throttle
 from worker.text.engine import EmbeddingEngine
 
 TIMEOUT_SECONDS = 30.0
+log = logging.getLogger(__name__)
 
 
 class Standing(NamedTuple):
@@ -42,6 +46,7 @@ class Replay:
 
     Attributes:
         plan: once it is known.
+        holes: what files lack, once the plan or an estimate is known.
 
     Args:
         names: what it is called, and what of.
@@ -56,6 +61,7 @@ class Replay:
         self.names = names
         self.settings = names.settings
         self.plan: Plan | None = None
+        self.holes = Holes()
         self._throttle = throttle or NoThrottle()
         self._clock = clock
         self._clients = clients
@@ -74,8 +80,11 @@ class Replay:
 
     def keep_to(self, plan: Plan) -> Course:
         """The course of this process's worker by a plan."""
-        self.plan = plan
+        self.plan, self.holes = plan, plan.holes
+        for line in self.holes.lines():
+            log.warning("%s", line)
         request, ranges = self.names.request, plan.by_partition
+        filled_from = {int(partition): offset for partition, offset in plan.filled_from.items()}
         ends = {partition: one.end for partition, one in ranges.items()}
         self._ledger = ReplayLedger(ends)
         return Course(
@@ -85,7 +94,7 @@ class Replay:
             selection=request.selection,
             ledger=self._ledger,
             throttle=self._throttle,
-            history=request.history,
+            history=filled(request.history, self._clients, self.settings.app_id, filled_from),
             open_partitions=self.open_partitions,
             topic_id=plan.topic_id,
         )
@@ -113,18 +122,16 @@ class Replay:
     def estimate(self, engine: EmbeddingEngine | None, vectors: VectorStore | None) -> Estimate:
         """What it will take; nothing is begun. Raises SurroundingsError."""
         partitions = Topics(self.settings, self._clients).input_partitions if self.names.request.topic else 1
-        ranges, request = (
-            ranges_of(self.names.request, self._clients, self.settings, partitions),
-            self.names.request,
-        )
+        request, _ = self._filled_request()
+        ranges = ranges_of(request, self._clients, self.settings, partitions)
+        self.holes = holes_of(request.history, ranges)
         config = processor_config(self.settings, partitions, engine, request.emit, request.selection)
-        with self._reading() as read:
+        with self._reading(request) as read:
             return estimate(read, ranges, config, engine, vectors, self._throttle)
 
     @contextmanager
-    def _reading(self) -> Iterator[Read]:
+    def _reading(self, request: Request) -> Iterator[Read]:
         """What reads the records of a partition, from one offset to before another, wherever they are."""
-        request = self.names.request
         had = {} if request.history is None else request.history.partitions()
         with ExitStack() as opened:
             reader = None
@@ -148,19 +155,31 @@ class Replay:
             topics.create([spec for spec in topics.missing() if spec.role == "input"], 1)
 
     def _made(self, partitions: int, engine: EmbeddingEngine | None) -> Plan:
-        request, topic = self.names.request, self.settings.input_topic
+        topic = self.settings.input_topic
+        request, filled_from = self._filled_request()
         ids = self._topic_ids({})
-        ranges = ranges_of(self.names.request, self._clients, self.settings, partitions)
+        ranges = ranges_of(request, self._clients, self.settings, partitions)
+        holes = holes_of(request.history, ranges)
         return Plan(
             begun=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             request=request.facts(),
             made_with=self._made_with(partitions, engine),
-            whole=request.is_whole,
+            whole=request.is_whole and _is_proven(holes, ranges),
             topic=topic,
             topic_id=ids.known(topic) or "",
             output_topic=request.to_topic,
             ranges={str(partition): one for partition, one in ranges.items()},
+            holes=holes,
+            filled_from={str(partition): offset for partition, offset in filled_from.items()},
         )
+
+    def _filled_request(self) -> tuple[Request, dict[int, int]]:
+        """The request, its archive filled from where the topic's log begins now; and these offsets."""
+        request, group = self.names.request, self.settings.app_id
+        filled_from = fillable(request.history, self._clients, group)
+        return replace(
+            request, history=filled(request.history, self._clients, group, filled_from)
+        ), filled_from
 
     # -- how far it is ----------------------------------------------------------------------------------------------------
 
@@ -189,6 +208,11 @@ class Replay:
             for one in [self.plan.by_partition[partition]]
         )
         return Standing(done, self.plan.size, total(account for _, account in accounts.values()))
+
+
+def _is_proven(holes: Holes, ranges: Mapping[int, Range]) -> bool:
+    """Whether no record can be missing: an unreadable row may be one from before a partition's first that is readable."""
+    return not holes.missing and (not holes.unreadable or all(one.log_start == 0 for one in ranges.values()))
 
 
 def accounts(clients: Clients, group: str, plan: Plan, clock: Clock = time) -> dict[int, tuple[int, Account]]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from worker.cli import output
-from worker.cli.replay.telling import facts_of, show, telling
+from worker.cli.replay.telling import facts_of, holes_facts, show, telling
 from worker.errors import Crash
 from worker.settings import Settings, origins
 
@@ -28,7 +28,7 @@ def estimate(replay: "Replay", as_json: bool) -> int:
 
     engine = _engine(replay.settings)
     found = replay.estimate(engine, open_vector_store(replay.settings, engine))
-    facts = found._asdict() | {"seconds": round(found.seconds, 1)}
+    facts = found._asdict() | {"seconds": round(found.seconds, 1)} | holes_facts(replay.holes)
     if as_json:
         output.print_json({"type": "estimate", **facts})
     else:

@@ -17,6 +17,7 @@ from worker.errors import SurroundingsError
 from worker.settings import COMPUTED, Settings, origins
 
 if TYPE_CHECKING:
+    from worker.replay.filled import Holes
     from worker.replay.request import Names
     from worker.replay.run import Replay, Standing
 
@@ -138,8 +139,20 @@ def facts_of(replay: "Replay", seconds: float) -> dict[str, Any]:
         facts["written_to"] = str(request.to_file)
     elif request.to_topic is not None:
         facts["published_to"] = request.to_topic
+    facts |= holes_facts(plan.holes)
     if plan.whole:
         facts["go_on_with"] = _going_on(names)
+    return facts
+
+
+def holes_facts(holes: "Holes") -> dict[str, Any]:
+    """What the files lack; nothing where they lack nothing."""
+    facts: dict[str, Any] = {}
+    if holes.unreadable:
+        facts |= {"unreadable_rows": holes.unreadable, "first_unreadable": holes.first_unreadable}
+    if holes.missing:
+        facts["missing_offsets"] = {partition: one.offsets for partition, one in holes.missing.items()}
+        facts["missing_ranges"] = {partition: one.first for partition, one in holes.missing.items()}
     return facts
 
 
@@ -152,7 +165,9 @@ def show(name: str, facts: Mapping[str, Any]) -> None:
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {count:,}" for name, count in value.items()) or "none"
+        return ", ".join(f"{name} {_shown(one)}" for name, one in value.items()) or "none"
+    if isinstance(value, list):
+        return " ".join(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

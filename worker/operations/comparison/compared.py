@@ -1,18 +1,22 @@
-"""All entities of two builds, compared in memory that does not grow with their texts.
+"""All entities of two builds, compared in memory that does not grow with them.
 
-Of the first build digests are kept, of the second only how each entity compares.
+Digests of both builds are sorted by entity, in temporary files where they are many.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 from typing import TypeAlias
 
 from worker.operations.comparison.digests import Digest, Verdict, entity_key, verdict
-from worker.operations.comparison.examples import Choice, Example, Found, look_up
+from worker.operations.comparison.examples import Choosing, Example, Found, look_up
 from worker.operations.published import Publication
+from worker.operations.sorting import LastValues
 
 Source: TypeAlias = Iterable[Publication]
 """What was published, that of one entity in its order; iterated once, and once more where examples are wanted."""
@@ -64,40 +68,36 @@ def compare(a: Source, b: Source, examples: int = 0) -> Comparison:
         b: the other.
         examples: at most so many of each sort; with 0 the sources are read once.
     """
-    verdicts = _verdicts(_digests(a), b)
-    choice = Choice.of(verdicts, examples)
-    return _counted(Counter(verdicts.values()), look_up(choice, a, b))
+    counts: Counter[Verdict] = Counter()
+    choosing = Choosing(examples)
+    with _digests(a) as of_a, _digests(b) as of_b:
+        for key, one in _verdicts(of_a, of_b):
+            counts[one] += 1
+            choosing.add(key, one)
+    return _counted(counts, look_up(choosing.choice(), a, b))
 
 
-def _digests(source: Source) -> dict[bytes, bytes]:
-    """By entity the packed digest of its summary."""
-    digests: dict[bytes, bytes] = {}
+def _digests(source: Source) -> LastValues:
+    """By entity the packed digest of its summary, b"" where it has none."""
+    digests = LastValues()
     for one in source:
-        key = entity_key(one.entity_id)
-        if one.body is None or not one.body.sentences:
-            digests.pop(key, None)
-        else:
-            digests[key] = Digest.of(one.body).pack()
+        has_summary = one.body is not None and one.body.sentences
+        packed = Digest.of(one.body).pack() if one.body is not None and has_summary else b""
+        digests.put(entity_key(one.entity_id), packed)
     return digests
 
 
-def _verdicts(digests: Mapping[bytes, bytes], source: Source) -> dict[bytes, Verdict]:
-    """By entity how its summary in the source compares with the digest; for those that have either."""
-    verdicts: dict[bytes, Verdict] = {}
-    one_of_each: dict[Verdict, Verdict] = {}
-    for one in source:
-        key = entity_key(one.entity_id)
-        if one.body is None or not one.body.sentences:
-            verdicts.pop(key, None)
-            continue
-        packed = digests.get(key)
-        found = verdict(None if packed is None else Digest.unpack(packed), Digest.of(one.body))
-        verdicts[key] = one_of_each.setdefault(found, found)
-    for key, packed in digests.items():
-        if key not in verdicts:
-            found = verdict(Digest.unpack(packed), None)
-            verdicts[key] = one_of_each.setdefault(found, found)
-    return verdicts
+def _verdicts(a: LastValues, b: LastValues) -> Iterator[tuple[bytes, Verdict]]:
+    """How the summaries of an entity compare, by entity in the order of keys; for those that have either."""
+    both = merge(_of_side(0, a), _of_side(1, b))
+    for key, found in groupby(both, key=itemgetter(0)):
+        digests = {side: Digest.unpack(packed) for _, side, packed in found if packed}
+        if digests:
+            yield key, verdict(digests.get(0), digests.get(1))
+
+
+def _of_side(side: int, digests: LastValues) -> Iterator[tuple[bytes, int, bytes]]:
+    return ((key, side, packed) for key, packed in digests)
 
 
 def _counted(counts: Counter[Verdict], found: Found) -> Comparison:

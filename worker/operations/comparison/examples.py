@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from worker.events import SummaryChanged, SummarySentence
 from worker.operations.comparison.digests import Verdict, entity_key
 from worker.operations.published import Publication
+
+SPARE: Final = 1000
+"""Changed entities to hold beyond twice the wanted ones, before the least changed are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +35,34 @@ class Choice(NamedTuple):
     missing_in_a: list[bytes]
     missing_in_b: list[bytes]
 
-    @classmethod
-    def of(cls, verdicts: Mapping[bytes, Verdict], most: int) -> Choice:
-        """At most so many of each sort."""
-        changed = heapq.nsmallest(
-            most, ((-one.differing, key) for key, one in verdicts.items() if one.is_of_both and one.differing)
-        )
-        return cls(
-            {key: verdicts[key] for _, key in changed},
-            heapq.nsmallest(most, (key for key, one in verdicts.items() if one.k_a is None)),
-            heapq.nsmallest(most, (key for key, one in verdicts.items() if one.k_b is None)),
-        )
+
+class Choosing:
+    """Chooses while the verdicts come, in the order of keys; at most `most` of each sort."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._changed: list[tuple[int, bytes, Verdict]] = []
+        self._missing_in_a: list[bytes] = []
+        self._missing_in_b: list[bytes] = []
+
+    def add(self, key: bytes, one: Verdict) -> None:
+        """The next one."""
+        if one.k_a is None:
+            self._missing_in_a += [key][: self._most - len(self._missing_in_a)]
+        elif one.k_b is None:
+            self._missing_in_b += [key][: self._most - len(self._missing_in_b)]
+        elif one.differing:
+            self._changed.append((-one.differing, key, one))
+            if len(self._changed) > SPARE + 2 * self._most:
+                self._cut()
+
+    def choice(self) -> Choice:
+        """Of those that came."""
+        self._cut()
+        return Choice({key: one for _, key, one in self._changed}, self._missing_in_a, self._missing_in_b)
+
+    def _cut(self) -> None:
+        self._changed = sorted(self._changed)[: self._most]
 
 
 class Found(NamedTuple):
