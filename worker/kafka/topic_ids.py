@@ -9,6 +9,7 @@ Kafka tells ids from 2.8 on. A broker that tells none (an older one, the embedde
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -96,7 +97,9 @@ class TopicIds:
         read from the topics of the answer.
         """
         names = tuple(topics)
-        asked = [self._begin(names)] if self._has_controller else []
+        asked: list[_Asked] = []
+        with suppress(KafkaException):  # asked again when the answer is wanted
+            asked += [self._begin(names)] if self._has_controller else []
         return lambda: self._compare(self._ask(names, asked))
 
     def _compare(self, ids: Mapping[str, str]) -> None:
