@@ -781,8 +781,8 @@ RULES = (
     Rule(
         "partitions that were added end the worker",
         "worker/kafka/topic_ids.py",
-        "            if (found := len(answers[topic].partitions)) > stored:\n",
-        "            if (found := 0) > stored:\n",
+        "            if topic in answers and (found := len(answers[topic].partitions)) > stored:\n",
+        "            if topic in answers and (found := 0) > stored:\n",
         ("tests/kafka/test_topic_ids.py",),
     ),
     Rule(
@@ -900,8 +900,8 @@ RULES = (
     Rule(
         "account: that of the batch goes into its commit",
         "worker/stream/commit.py",
-        "            self._check,\n            notes,\n",
-        "            self._check,\n            {},\n",
+        "self._check(check_ids, batch, last_offsets),\n            notes,\n",
+        "self._check(check_ids, batch, last_offsets),\n            {},\n",
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
