@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,6 +74,7 @@ class Ids:
     def __init__(self, **told: str) -> None:
         self.told = told
         self.failure: Exception | None = None
+        self.asked: list[list[str]] = []
         self.life_ms: int | None = None
 
     def read(self) -> None:
@@ -87,10 +88,15 @@ class Ids:
         """What a test says."""
         return self.life_ms
 
-    def check(self) -> None:
-        """Raise what a test wants."""
-        if self.failure:
-            raise self.failure
+    def ask_ahead(self, topics: Iterable[str]) -> Callable[[], None]:
+        """What raises what a test wants."""
+
+        def check() -> None:
+            if self.failure:
+                raise self.failure
+
+        self.asked.append(list(topics))
+        return check
 
 
 class Logs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -302,7 +303,7 @@ def test_a_fatal_error_that_flush_loses_is_asked_for(
 def test_a_check_that_gets_no_answer_leaves_the_commit_in_doubt(producer: TransactionalProducer) -> None:
     """Brokers that are away: the next takeover checks again."""
 
-    def check() -> None:
+    def check(last_offsets: Mapping[int, int]) -> None:
         raise Unanswered("the broker does not tell the ids")
 
     with pytest.raises(InDoubt, match="does not tell the ids"):
@@ -448,12 +449,14 @@ def test_the_topics_are_checked_between_the_written_rows_and_the_offsets(
 ) -> None:
     """Then the rows are in the log that was restored, and what is committed was read from the log it counts in."""
     broker = fake(producer)
-    producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, lambda: broker.calls.append("topics"))
+    producer.commit(
+        MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, lambda _: broker.calls.append("topics")
+    )
     assert broker.calls[-4:] == ["flush", "topics", "offsets", "commit"]
 
 
 def test_a_topic_made_anew_ends_the_commit(producer: TransactionalProducer) -> None:
-    def check() -> None:
+    def check(last_offsets: Mapping[int, int]) -> None:
         raise Crash("created again")
 
     with pytest.raises(Crash, match="created again") as crash:
@@ -503,7 +506,7 @@ def test_a_broker_without_transactions_is_told_in_one_line(producer: Transaction
 
 
 def test_notes_are_committed_beside_their_offsets(producer: TransactionalProducer) -> None:
-    producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11, 1: 22}, MEMBER, lambda: None, {1: "a note"})
+    producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11, 1: 22}, MEMBER, notes={1: "a note"})
     assert fake(producer).notes == {0: "", 1: "a note"}
     commit(producer)
     assert fake(producer).notes == {0: "", 1: ""}  # whose offset has moved without one has none any more

@@ -57,14 +57,29 @@ def asking(*answers: dict[str, str] | int | None) -> TopicIds:
     return TopicIds(clients, ("in", "changelog"), {"in": 4}, 1.0, FakeClock())
 
 
+def check(ids: TopicIds) -> None:
+    ids.ask_ahead(ids.topics)()
+
+
+def test_what_is_asked_ahead_is_waited_for_later_and_asked_again_where_it_got_lost() -> None:
+    one = {"in": "a", "changelog": "b"}
+    ids = asking(one, one, KafkaError._TRANSPORT, one, {"in": "x", "changelog": "y"})
+    ids.read()
+    ids.ask_ahead(["in"])()
+    ids.ask_ahead(["in"])()
+    other = ids.ask_ahead(["changelog"])
+    with pytest.raises(Crash, match="changelog was deleted and created again"):
+        other()
+
+
 def test_a_topic_that_was_made_anew_is_noticed() -> None:
     one = {"in": "a", "changelog": "b"}
     ids = asking(one, one, {"in": "a", "changelog": "c"})
     ids.read()
     assert (ids.known("in"), ids.known("changelog")) == ("a", "b")
-    ids.check()
+    check(ids)
     with pytest.raises(Crash, match="changelog was deleted and created again"):
-        ids.check()
+        check(ids)
     with pytest.raises(Crash, match="changelog was deleted and created again"):
         ids.read()  # not by a takeover either: a worker may have lost its partitions when the topic went
 
@@ -126,18 +141,18 @@ def test_a_suspect_client_is_replaced_and_what_is_known_stays() -> None:
     ids.read()
     made[0].answers = [KafkaError.TOPIC_AUTHORIZATION_FAILED]
     ids.suspect()
-    ids.check()
+    check(ids)
     assert len(made) == 2
     made[1].answers = [{"in": "other", "changelog": "b"}]
     with pytest.raises(Crash, match="in was deleted and created again"):
-        ids.check()
+        check(ids)
 
 
 def test_a_topic_that_is_gone_is_a_crash() -> None:
     ids = asking({"in": "a", "changelog": "b"}, KafkaError.UNKNOWN_TOPIC_OR_PART)
     ids.read()
     with pytest.raises(Crash, match="a topic is gone"):
-        ids.check()
+        check(ids)
 
 
 @pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TRANSPORT])
@@ -147,7 +162,7 @@ def test_a_broker_that_does_not_know_its_topics_yet_or_is_just_away_is_asked_aga
     one = {"in": "a", "changelog": "b"}
     ids = asking(code, one, code, one)
     ids.read()
-    ids.check()
+    check(ids)
 
 
 @pytest.mark.parametrize("code", sorted(PASSING))
@@ -171,7 +186,7 @@ def test_a_broker_older_than_ids_tells_none() -> None:
     ids = asking({"in": NO_ID, "changelog": NO_ID})
     ids.read()
     assert (ids.known("in"), ids.known("changelog")) == ("", "")
-    ids.check()
+    check(ids)
 
 
 def test_the_embedded_broker_tells_none_and_takes_no_time_for_it(embedded_broker: Any) -> None:
@@ -180,7 +195,7 @@ def test_the_embedded_broker_tells_none_and_takes_no_time_for_it(embedded_broker
     ids = TopicIds(clients, ("in",), {"in": 1}, PATIENCE_SECONDS)
     started = time.monotonic()
     ids.read()
-    ids.check()
+    check(ids)
     assert ids.known("in") == ""
     assert ids.tombstone_life_ms("in") is None
     assert time.monotonic() - started < PATIENCE_SECONDS  # as long as it would wait for an answer
@@ -191,9 +206,9 @@ def test_partitions_added_to_the_input_are_refused() -> None:
     admin = FakeAdmin({"in": "a", "changelog": "b"})
     ids = TopicIds(FakeClients(admin=lambda: admin), ("in", "changelog"), {"in": 4}, 1.0, FakeClock())
     ids.read()
-    ids.check()
+    check(ids)
     admin.partitions = 6
-    for look in (ids.check, ids.read):
+    for look in (lambda: check(ids), ids.read):
         with pytest.raises(
             PartitionsChanged, match=r"topic in has 6 partitions, .* built with 4: .*new input topic"
         ) as raised:
@@ -219,6 +234,6 @@ def test_a_topic_that_a_plan_was_made_for_is_the_only_one() -> None:
     later = ids("one", one, two)
     later.read()
     with pytest.raises(SurroundingsError, match="has the id two"):
-        later.check()
+        later.read()
     ids("", two).read()
     ids("one", {"in": NO_ID, "changelog": NO_ID}).read()

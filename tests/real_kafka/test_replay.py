@@ -304,7 +304,9 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
         site.start(1)
         writing = SteadyLoad(site.broker.bootstrap_servers, site.input_topic, iter(load[300:]), 60)
         epoch = {"epoch": "2", "output_topic": "going-on.two"}
-        replay(site, "--to", "going-on.two", epoch="2")
+        report = replay(site, "--to", "going-on.two", epoch="2")
+        assert "COVERSUMM_EPOCH=2" in report["go_on_with"].split()
+        refused_without_epoch(site, epoch["output_topic"], str(tmp_path / "replay" / "replay-epoch-2"))
         following = site.worker(
             "replay/replay-epoch-2-next",
             app_id="going-on-replay-epoch-2",
@@ -338,6 +340,16 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
         site.stop()
         first, second = (bodies_of(site, topic) for topic in (site.output_topic, "going-on.two"))
         assert second == [{**body, "epoch": 2} for body in first]
+
+
+def refused_without_epoch(site: Pipeline, output_topic: str, data_dir: str) -> None:
+    """It would publish as epoch 1 what consumers that order by epoch drop."""
+    worker = site.worker(
+        "without", app_id="going-on-replay-epoch-2", output_topic=output_topic, data_dir=data_dir
+    )
+    assert worker.start().wait() == 2
+    assert "epoch: stored '2', configured '1' (COVERSUMM_EPOCH)" in worker.log_text()
+    site.workers.remove(worker)
 
 
 def test_a_part_of_the_history(live: Pipeline, tmp_path: Path) -> None:

@@ -141,8 +141,8 @@ RULES = (
     Rule(
         "topic ids: a second read checks those of the first",
         "worker/kafka/topic_ids.py",
-        "        if self._known:\n            self.check()\n        else:\n            self._known = self._ask()",
-        "        self._known = self._ask()",
+        "        if self._known:\n            self.ask_ahead(self.topics)()\n        else:\n            self._known = self._ask(self.topics)",
+        "        self._known = self._ask(self.topics)",
         ("tests/kafka/test_topic_ids.py",),
     ),
     Rule(
@@ -781,8 +781,8 @@ RULES = (
     Rule(
         "partitions that were added end the worker",
         "worker/kafka/topic_ids.py",
-        "            if (found := len(answers[topic].partitions)) > stored:\n",
-        "            if (found := 0) > stored:\n",
+        "            if topic in answers and (found := len(answers[topic].partitions)) > stored:\n",
+        "            if topic in answers and (found := 0) > stored:\n",
         ("tests/kafka/test_topic_ids.py",),
     ),
     Rule(
@@ -902,6 +902,8 @@ RULES = (
         "worker/stream/commit.py",
         "                self._check,\n                notes,\n",
         "                self._check,\n                {},\n",
+        "self._check(check_ids, batch, last_offsets),\n            notes,\n",
+        "self._check(check_ids, batch, last_offsets),\n            {},\n",
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
@@ -1062,5 +1064,19 @@ RULES = (
         "    if output := read_output(rows):\n",
         "    if output := None:\n",
         ("tests/state/test_partition.py",),
+    ),
+    Rule(
+        "rows of a commit lie behind the stored ones",
+        "worker/stream/commit.py",
+        "            if first <= stored:\n",
+        "            if False:\n",
+        ("tests/stream/test_delivery.py",),
+    ),
+    Rule(
+        "ids are asked for when the records are read",
+        "worker/stream/commit.py",
+        "        check_ids()\n",
+        "        pass\n",
+        ("tests/stream/test_delivery.py",),
     ),
 )

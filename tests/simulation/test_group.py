@@ -73,7 +73,7 @@ def test_there_is_one_kind_of_state_and_of_output() -> None:
 
 def _without_first_commits() -> AbstractContextManager[Any]:
     """Only a takeover looks: two that take over an empty group at once see nothing of each other."""
-    return patch.object(Commit, "_check", lambda self: self._logs.ids.check())
+    return patch.object(Commit, "_check", lambda self, check_ids, batch, last_offsets: check_ids())
 
 
 def _without_any() -> AbstractContextManager[Any]:

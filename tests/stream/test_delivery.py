@@ -58,6 +58,7 @@ class Rig:
         self.takes = takes  # records that the processor takes at once
         self.failures: dict[str, Exception] = {}
         self.ids = Ids()
+        self.stored = 99  # the changelog offset of every partition; a commit's rows end at 100 and more
         self.group: Any = Group()
         self.rows_of: Callable[[int], dict[bytes, bytes | None]] = lambda partition: {b"row": b"1"}
         self.blocked: threading.Event | None = None
@@ -69,10 +70,15 @@ class Rig:
             observe_limit=lambda limit: self._note("limit", limit),
         )
         logs: Any = SimpleNamespace(
-            input=SimpleNamespace(topic="in"), changelog=SimpleNamespace(topic="changelog"), ids=self.ids
+            input=SimpleNamespace(topic="in"),
+            changelog=SimpleNamespace(topic="changelog"),
+            ids=self.ids,
+            output="out",
         )
         producer: Any = SimpleNamespace(commit=self._transaction)
-        gate: Any = SimpleNamespace(write=lambda *given: self.write_step(*given))
+        gate: Any = SimpleNamespace(
+            write=lambda *given: self.write_step(*given), stored_offset=lambda partition: self.stored
+        )
         processor: Any = self
         self.threads = WatchedThreads()
         surroundings = Surroundings(
@@ -163,19 +169,20 @@ class Rig:
         input_topic: str,
         next_offsets: Mapping[int, int],
         membership: Membership,
-        check_topics: Callable[[], None],
+        check: Callable[[Mapping[int, int]], None],
         notes: Mapping[int, str],
     ) -> dict[int, int]:
         self._note("transaction", dict(next_offsets), membership)
         self.notes.append(dict(notes))
-        check_topics()
+        last_offsets = {p: 100 + p for p, changes in rows.items() if changes}
+        check(last_offsets)
         assert (list(messages), changelog, input_topic) == ([MESSAGE], "changelog", "in")
         if self.blocked:
             self.blocked.wait(PATIENCE_SECONDS)
         self.transaction_step()
         if "answer" in self.failures:
             raise self.failures["answer"]
-        return {p: 100 + p for p, changes in rows.items() if changes}
+        return last_offsets
 
     def transaction_step(self) -> None:
         """What a transaction waits for, and what it is answered."""
@@ -869,6 +876,19 @@ async def test_a_topic_made_anew_in_mid_flight_ends_the_process_before_the_commi
     with pytest.raises(End) as end:
         await rig.deliver(batch((0, 5), starts={0: 5}))
     assert end.value.cause is rig.ids.failure
+    assert rig.steps() == ["process", "transaction"]
+    assert rig.ids.asked == [["in", "out"]]
+
+
+@pytest.mark.asyncio
+async def test_rows_that_are_not_behind_the_stored_ones_end_the_process_before_the_commit() -> None:
+    """They are in a changelog that was created again, whose log begins anew."""
+    rig = Rig()
+    rig.take_over(p0=5)
+    rig.rows_of = lambda partition: {b"one": b"1", b"two": b"2"}  # at 99 and 100
+    with pytest.raises(End) as end:
+        await rig.deliver(batch((0, 5), starts={0: 5}))
+    assert "changelog was deleted and created again" in str(end.value.cause)
     assert rig.steps() == ["process", "transaction"]
 
 

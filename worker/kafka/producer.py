@@ -127,14 +127,14 @@ class TransactionalProducer:
         input_topic: str,
         next_offsets: Mapping[int, int],
         membership: Membership,
-        check_topics: Callable[[], None] = lambda: None,
+        check: Callable[[Mapping[int, int]], None] = lambda last_offsets: None,
         notes: Mapping[int, str] = {},
     ) -> dict[int, int]:
         """Publish a micro-batch; return the last changelog offset by partition.
 
         `notes` are committed beside the offsets: whoever goes on from an offset is given its note (`Start.note`).
-        `check_topics` is called when all rows are written and nothing is committed: then the rows are in the log that was
-        restored, and the records were read from the log they count in. What it raises ends the commit.
+        `check` is called with the last changelog offsets when all rows are written and nothing is committed: then the rows are in
+        the log that was restored, and the records were read from the log they count in. What it raises ends the commit.
 
         Raises:
             Overtaken: the group does not know the membership any more; nothing was committed.
@@ -153,7 +153,11 @@ class TransactionalProducer:
                     if changed:
                         transaction.produce_rows(changelog_topic, partition, changed, last_changelog_offsets)
                 transaction.produce(messages)
-                transaction.commit(offsets, group_metadata(self._group, membership), check_topics)
+                transaction.commit(
+                    offsets,
+                    group_metadata(self._group, membership),
+                    lambda: check(last_changelog_offsets),
+                )
         except UnwrittenError:
             raise InDoubt("not all rows and messages were written before the commit deadline") from None
         except (Hung, Unanswered) as cause:

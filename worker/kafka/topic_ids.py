@@ -8,7 +8,9 @@ Kafka tells ids from 2.8 on. A broker that tells none (an older one, the embedde
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
@@ -28,6 +30,13 @@ NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 QUESTION_SECONDS = 3.0
 # A broker that has just started may not know of all topics for a moment.
 MISSING_SECONDS = 3.0
+
+
+class _Asked(NamedTuple):
+    """A question on its way; its client is kept until it has answered."""
+
+    admin: Any
+    futures: Mapping[str, Any]
 
 
 class TopicIds:
@@ -69,26 +78,36 @@ class TopicIds:
         self._known: dict[str, str] = {}
 
     def read(self) -> None:
-        """Learn the ids, for `known` and `check`.
+        """Learn the ids, for `known` and `ask_ahead`.
 
-        Raises Crash where a topic is gone or is another one, Unanswered where no broker tells, and SurroundingsError as `check`.
+        Raises Crash where a topic is gone or is another one, Unanswered where no broker tells, and SurroundingsError as
+        `ask_ahead`.
         """
         if self._known:
-            self.check()
+            self.ask_ahead(self.topics)()
         else:
-            self._known = self._ask()
+            self._known = self._ask(self.topics)
 
     def known(self, topic: str) -> str:
         """The topic's id at the first `read`; empty where the broker tells none."""
         return self._known[topic]
 
-    def check(self) -> None:
-        """Raise Crash unless all topics are those of the first `read`, SurroundingsError where one is not the planned one, and
-        PartitionsChanged where partitions were added.
+    def ask_ahead(self, topics: Iterable[str]) -> Callable[[], None]:
+        """Ask for the ids of these topics; what is returned waits for the answer and checks it.
 
-        A process uses no other topics. Keys move as soon as there are more partitions: to ones that it has, too.
+        It raises Crash unless they are those of the first `read`, SurroundingsError where one is not the planned one,
+        PartitionsChanged where partitions were added, and Unanswered.
+        Keys move as soon as there are more partitions: to ones that this worker has, too. What was read before this call was
+        read from the topics of the answer.
         """
-        for topic, found in self._ask().items():
+        names = tuple(topics)
+        asked: list[_Asked] = []
+        with suppress(KafkaException):  # asked again when the answer is wanted
+            asked += [self._begin(names)] if self._has_controller else []
+        return lambda: self._compare(self._ask(names, asked))
+
+    def _compare(self, ids: Mapping[str, str]) -> None:
+        for topic, found in ids.items():
             if self._known[topic] and found and found != self._known[topic]:
                 raise Crash(f"the topic {topic} was deleted and created again while the worker used it")
 
@@ -119,12 +138,13 @@ class TopicIds:
             log.warning("the broker does not tell delete.retention.ms of %s: %r", topic, cause)
             return None
 
-    def _ask(self) -> dict[str, str]:
-        """The ids; asked again for a while where a topic is not known yet or the broker is just away."""
+    def _ask(self, topics: tuple[str, ...], asked: Sequence[_Asked] = ()) -> dict[str, str]:
+        """The ids, `asked` for already or not; asked again where a topic is not known yet or the broker is just away."""
         patience = dict.fromkeys(PASSING, self._timeout_seconds)
         patience[KafkaError.UNKNOWN_TOPIC_OR_PART] = min(MISSING_SECONDS, self._timeout_seconds)
+        waiting = list(asked)
         try:
-            return retry(self._ask_anew, patience, self._clock)
+            return retry(lambda: self._ask_anew(topics, waiting), patience, self._clock)
         except TimeoutError as cause:
             raise Unanswered(f"the broker does not tell the ids of {self._names}") from cause
         except KafkaException as cause:
@@ -135,30 +155,28 @@ class TopicIds:
                 raise unanswered(f"the broker does not tell the ids of {self._names}", error) from cause
             raise Crash(f"the broker does not tell the ids of {self._names} ({error.str()})") from cause
 
-    def _ask_anew(self) -> dict[str, str]:
+    def _ask_anew(self, topics: tuple[str, ...], asked: list[_Asked]) -> dict[str, str]:
         """Ask once; where no answer comes, the next question goes over new connections."""
         try:
-            return self._ask_once()
+            return self._ask_once(topics, asked.pop() if asked else None)
         except (KafkaException, TimeoutError) as cause:
             if isinstance(cause, TimeoutError) or passes(cause):
                 self.suspect()
             raise
 
-    def _ask_once(self) -> dict[str, str]:
-        admin = self._admin  # one that is replaced meanwhile is kept until it has answered
-        admin.poll(0)  # lets the client log
+    def _ask_once(self, topics: tuple[str, ...], asked: _Asked | None) -> dict[str, str]:
         if not self._has_controller:
-            metadata = admin.list_topics(timeout=self._question_seconds)
+            metadata = self._admin.list_topics(timeout=self._question_seconds)
             # Such requests go to the controller; the embedded broker has none, and they would wait for it in vain.
             self._has_controller = metadata.controller_id in metadata.brokers
         if not self._has_controller:
-            return dict.fromkeys(self.topics, "")
-        asked = admin.describe_topics(
-            TopicCollection(list(self.topics)), request_timeout=self._question_seconds
-        )
-        answers = {topic: future.result(self._question_seconds + 1) for topic, future in asked.items()}
+            return dict.fromkeys(topics, "")
+        asked = asked or self._begin(topics)
+        answers = {
+            topic: future.result(self._question_seconds + 1) for topic, future in asked.futures.items()
+        }
         for topic, stored in self._partitions.items():
-            if (found := len(answers[topic].partitions)) > stored:
+            if topic in answers and (found := len(answers[topic].partitions)) > stored:
                 raise PartitionsChanged(topic, stored, found)
         ids = {topic: str(answer.topic_id) for topic, answer in answers.items()}
         ids = {topic: "" if known == NO_ID else known for topic, known in ids.items()}
@@ -167,11 +185,18 @@ class TopicIds:
 
     def _refuse_unplanned(self, ids: Mapping[str, str]) -> None:
         for topic, planned in self._planned.items():
-            if planned and ids[topic] and ids[topic] != planned:
+            found = ids.get(topic)
+            if planned and found and found != planned:
                 raise SurroundingsError(
-                    f"the topic {topic} has the id {ids[topic]}, and the plan of the replay is for the id {planned}: the topic "
+                    f"the topic {topic} has the id {found}, and the plan of the replay is for the id {planned}: the topic "
                     "was deleted and created again, and its offsets mean other records; start over with `coversumm-worker reset`"
                 )
+
+    def _begin(self, topics: tuple[str, ...]) -> _Asked:
+        admin = self._admin
+        admin.poll(0)  # lets the client log
+        futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._question_seconds)
+        return _Asked(admin, futures)
 
     @property
     def _names(self) -> str:

@@ -1,9 +1,10 @@
 """The commit of a micro-batch: steps 3 to 5 of the protocol in `worker.stream.delivery`, one after another."""
 
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from worker.clock import Clock
-from worker.errors import InDoubt, Overtaken, TooSlow
+from worker.errors import Crash, InDoubt, Overtaken, TooSlow
 from worker.kafka.logs import Logs
 from worker.kafka.producer import TransactionalProducer
 from worker.processing.pace import TransactionSize
@@ -70,6 +71,7 @@ class Commit:
         self._dead_letters = dead_letters
         self._feed = feed
         self._size = size
+        self._topics = [logs.input.topic, *([logs.output] if logs.output else [])]
         self._clock = clock
         self._ledger = ledger
 
@@ -81,6 +83,8 @@ class Commit:
         """
         started = self._clock.monotonic()
         notes = self._ledger.notes(batch)
+        # Asked before the records are produced: describing topics of many partitions takes longer than writing some rows.
+        check_ids = self._logs.ids.ask_ahead(self._topics)
         try:
             last_offsets = self._producer.commit(
                 batch.messages,
@@ -89,7 +93,7 @@ class Commit:
                 self._logs.input.topic,
                 batch.next_offsets,
                 tenure.membership,
-                self._check,
+                lambda last_offsets: self._check(check_ids, batch, last_offsets),
                 notes,
             )
         except Overtaken:
@@ -127,7 +131,20 @@ class Commit:
         self._dead_letters.count(batch.stats)
         self._feed.committed(batch.messages)
 
-    def _check(self) -> None:
-        """Between flush and offsets: the topics are those of the takeover, and the group has one fingerprint."""
-        self._logs.ids.check()
+    def _check(
+        self, check_ids: Callable[[], None], batch: ProcessedBatch, last_offsets: Mapping[int, int]
+    ) -> None:
+        """Between flush and offsets: the topics are those of the takeover, and the group has one fingerprint.
+
+        The changelog tells by itself: nobody else writes to these partitions, so in a topic created again the new rows begin at
+        the offset 0, and not behind the stored ones.
+        """
+        check_ids()
+        for partition, last in last_offsets.items():
+            first, stored = last - len(batch.rows[partition]) + 1, self._gate.stored_offset(partition)
+            if first <= stored:
+                raise Crash(
+                    f"the topic {self._logs.changelog.topic} was deleted and created again while the worker used it: rows of "
+                    f"partition {partition} were written at offset {first}, and those up to {stored} are stored"
+                )
         self._group.check()

@@ -426,13 +426,13 @@ class GuardedConsumer(driver.Consumer):
             tail.wait(tp, position, stable)
 
     async def _check_input(self) -> None:
-        """Raise SurroundingsError, from time to time, where the input is another topic than it was; see `TopicIds.check`."""
+        """Raise SurroundingsError, from time to time, where the input is another topic than it was; see `TopicIds.read`."""
         now = self._clock.monotonic()
         if now - self._checked_at < CHECK_SECONDS:
             return
         self._checked_at = now
         try:
-            await self._threads.beside(self._ids.check)
+            await self._threads.beside(self._ids.read)
         except Unanswered as cause:
             log.debug("could not check the id of %s: %s", self._input_topic, cause)
 
