@@ -36,6 +36,8 @@ class Clock:
             "FAKETIME_TIMESTAMP_FILE": str(path),
             "FAKETIME_CACHE_DURATION": f"{READ_SECONDS:g}",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            # Else every wait on the monotonic clock ends at once, and the threads of a Java spin.
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",
         }
         self.step(0)
 

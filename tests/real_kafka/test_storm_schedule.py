@@ -80,6 +80,7 @@ def test_what_must_not_be_is_told() -> None:
     good = {
         **dict.fromkeys(("lost", "repeated", "wrong"), 0),
         "unordered_ends": [],
+        "complaints": [],
         "seconds_to_ready": 59.9,
         "promoted": True,
     }
