@@ -30,7 +30,7 @@ from tests.harness.damage import may_mount
 from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds
 from tests.harness.record import READY_SECONDS, Row, finish
 from tests.harness.scenario import judge
-from tests.harness.storm_acts import ACTS
+from tests.harness.storm_acts import ACTS, wait_in_sync
 from tests.harness.storm_schedule import AT_ONCE, CLIENTS, KINDS, REPLAY_FROM, Fault, schedule
 from tests.harness.storm_site import EPOCH, NAME, Resumed, StormSite
 from tests.harness.workers import ROOT, WorkerError, pipeline
@@ -56,6 +56,8 @@ class Storm:
         self._replay_at = len(faults) * (1 - REPLAY_FROM)
         self._running: dict[Future[None], Fault] = {}
         self.struck: Counter[str] = Counter()
+        self.over_s = 0.0
+        """When the last fault was over."""
 
     def blow(self, pool: ThreadPoolExecutor) -> None:
         """Return when all faults are over. Whatever fails in an act ends it."""
@@ -85,7 +87,10 @@ class Storm:
         self._site.note(f"[{str(fault).strip()}]")
         with ACTS[fault.kind](self._site, fault):
             time.sleep(fault.seconds)
+        self.over_s = time.monotonic()
         self.struck[fault.kind] += 1
+        if "brokers" in fault.needs:
+            wait_in_sync(self._site)
 
 
 @contextmanager
@@ -136,7 +141,8 @@ def storm(site: StormSite, given: argparse.Namespace, faults: Sequence[Fault]) -
             blowing.blow(pool)
             site.end_foreign()
             site.note("the storm is over")
-            ready_s = site.settle()
+            site.settle()
+            ready_s = time.monotonic() - blowing.over_s
             site.note(f"ready after {ready_s:.1f} s")
             site.wait_for_replay()
             while load.sent < given.events:

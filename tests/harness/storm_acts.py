@@ -43,7 +43,7 @@ def broker_stopped(site: StormSite, fault: Fault) -> Iterator[None]:
     """Stopped in an orderly way, and started again."""
     site.cluster.node(fault.node).stop(BROKER_STOPS_SECONDS)
     yield
-    _start_broker(site, fault.node)
+    site.cluster.start(fault.node)
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def broker_killed(site: StormSite, fault: Fault) -> Iterator[None]:
     """Killed, and started again."""
     site.cluster.node(fault.node).kill()
     yield
-    _start_broker(site, fault.node)
+    site.cluster.start(fault.node)
 
 
 @contextmanager
@@ -68,8 +68,8 @@ def broker_frozen(site: StormSite, fault: Fault) -> Iterator[None]:
 def broker_clock_stepped(site: StormSite, fault: Fault) -> Iterator[None]:
     """Its clock goes wrong, and is put right.
 
-    A broker whose clock went back waits with new connections to the others until it has passed the time of its last attempt:
-    minutes. It is killed and started again where it is not in sync soon.
+    A broker whose clock went back may wait with a connection until it has passed the time of its last attempt: minutes. It is
+    killed and started again where it is not in sync soon.
     """
     clock = site.broker_clocks[fault.node - 1]
     clock.step(fault.amount)
@@ -77,10 +77,10 @@ def broker_clock_stepped(site: StormSite, fault: Fault) -> Iterator[None]:
         yield
     finally:
         clock.step(0)
-    if not _wait_in_sync(site):
+    if not wait_in_sync(site):
         site.note(f"node {fault.node} is not in sync since its clock was put right: started again")
         site.cluster.node(fault.node).kill()
-        _start_broker(site, fault.node)
+        site.cluster.start(fault.node)
 
 
 @contextmanager
@@ -116,12 +116,7 @@ def quota(site: StormSite, fault: Fault) -> Iterator[None]:
         _patiently(lambda: set_quota(site.cluster.bootstrap_servers, None))
 
 
-def _start_broker(site: StormSite, number: int) -> None:
-    site.cluster.start(number)
-    _wait_in_sync(site)
-
-
-def _wait_in_sync(site: StormSite) -> bool:
+def wait_in_sync(site: StormSite) -> bool:
     """Whether every replica was in sync within a while."""
     give_up_s = time.monotonic() + IN_SYNC_SECONDS
     while time.monotonic() < give_up_s:

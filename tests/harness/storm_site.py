@@ -258,9 +258,8 @@ class StormSite:
 
     # -- after it -----------------------------------------------------------------------------------------------------
 
-    def settle(self, timeout_s: float = 2 * PATIENCE_SECONDS) -> float:
-        """Seconds until all workers are ready, and what is in the log now is committed by both groups."""
-        began_s = time.monotonic()
+    def settle(self, timeout_s: float = 2 * PATIENCE_SECONDS) -> None:
+        """Return when all workers are ready, and what is in the log now is committed by both groups."""
         targets = end_offsets(self.cluster.bootstrap_servers, self.live.input_topic)
         sites = [self.live, *([self.resumed] if REPLAY in self.workers else [])]
 
@@ -279,7 +278,6 @@ class StormSite:
             timeout_s=timeout_s,
             every_s=0.5,
         )
-        return time.monotonic() - began_s
 
     def stop_all(self) -> None:
         """SIGTERM to all."""
