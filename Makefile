@@ -12,7 +12,7 @@ FAST_MARKS := not kafka and not faults and not image and not helm and not senten
 FAST := -m "$(FAST_MARKS)" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -148,6 +148,9 @@ faults: setup-dev ## Every fault on a real Kafka, over 100,000 events; records f
 
 cluster-faults: setup-dev ## Every fault of a cluster of three brokers and of its network; records cluster.json; ONLY=WORDS renews some rows
 	@$(BIN)/pytest -v -m faults tests/real_kafka/test_cluster_faults.py $(if $(ONLY),-k "$(ONLY)")
+
+storm: setup-dev ## FAULTS=300 of all kinds by SEED on three brokers, workers and a replay, over EVENTS at least; ONLY=WORDS are some kinds; recorded; needs root and faketime
+	@$(BIN)/python -m tests.harness.storm --faults $(or $(FAULTS),300) --seed $(or $(SEED),1) --events $(or $(EVENTS),40000) $(if $(ONLY),--only "$(ONLY)")
 
 soak: setup-dev ## One longer run of EVENTS events under FAULTS random faults by SEED; recorded beside it
 	@$(BIN)/python -m tests.harness.soak --events $(or $(EVENTS),60000) --faults $(or $(FAULTS),12) --seed $(or $(SEED),1)

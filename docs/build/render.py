@@ -12,7 +12,14 @@ from docs.build.numbers import numbers_table
 from docs.build.quality import RECORDED as QUALITY
 from docs.build.replays import replays_table
 from docs.build.scale import disk_table, pauses_table, rates_table
-from docs.build.soaks import outage_table, quiet_soak_line, restarts_table, rollout_table, soak_line
+from docs.build.soaks import (
+    outage_table,
+    quiet_soak_line,
+    restarts_table,
+    rollout_table,
+    soak_line,
+    storm_table,
+)
 from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.kafka_streams.table import streams_table
 from tests.bench.peers.table import peers_table
@@ -40,6 +47,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "faults": faults_table,
         "cluster": cluster_table,
         "kafka_streams": streams_table,
+        "storm": storm_table,
         "soak": soak_line,
         "outage": outage_table,
         "restarts": restarts_table,

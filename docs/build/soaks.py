@@ -10,6 +10,7 @@ from tests.bench.tables import RESULTS, read_record
 QUIET_SOAK = "quiet_soak.json"
 RESTARTS = "restarts.json"
 ROLLOUT = "rollout.json"
+STORM = "storm.json"
 COUNTED = ("lost", "repeated", "wrong")
 
 
@@ -20,6 +21,27 @@ def soak_line() -> str:
     return (
         f"{record['events']:,} events under {faults['kill']} `kill -9`, {faults['pause']} freezes and "
         f"{faults['terminate']} SIGTERM: {_found(record['verifier']['differences'])}.\n\n{_recorded(record)}"
+    )
+
+
+def storm_table() -> str:
+    """What the recorded storm did and found."""
+    if not (RESULTS / STORM).exists():
+        return "Not recorded yet: `make storm` does it."
+    return storm(read_record(STORM))
+
+
+def storm(record: dict[str, Any]) -> str:
+    """The same of this record."""
+    table = markdown(("fault", "times"), ((kind, str(times)) for kind, times in record["kinds"].items()))
+    ends = ", ".join(f"{fault} {times}" for fault, times in record["ends_in_order"].items())
+    unordered = len(record["unordered_ends"])
+    return (
+        f"{table}\n\n{record['faults_struck']:,} faults of seed {record['seed']} in {record['seconds'] / 60:.0f} minutes, "
+        f"{record['events']:,} events: {_found({what: record[what] for what in COUNTED})}. Ends of workers that nobody ordered: "
+        f"{unordered or 'none'}; ends that a fault brings about by design: {ends or 'none'}. Ready "
+        f"{record['seconds_to_ready']:.0f} s after the last fault. The replay {'was' if record['promoted'] else 'was **not**'} "
+        f"fit to be promoted.\n\n{_recorded(record)}"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from docs.build.__main__ import main
 from docs.build.limits import LIMITS, limits_table
 from docs.build.render import ROOT, TABLES, filled
-from docs.build.soaks import quiet_soak
+from docs.build.soaks import quiet_soak, storm
 from docs.build.tables import commands_table, metrics_table, settings_table
 from worker.limits import Limit
 from worker.metrics import Metrics
@@ -138,3 +138,37 @@ def test_a_soak_that_was_loud_or_lost_something_says_so() -> None:
     loud = {**quiet, "workers": {"idle 1": {**worker, "loud": ["ERROR x: y"]}}, "repeated": 2}
     assert " 1 line at WARNING or above," in quiet_soak(loud)
     assert "; 2 repeated." in quiet_soak(loud)
+
+
+def test_a_storm_that_ended_a_worker_or_lost_something_says_so() -> None:
+    record = {
+        "date": "2026-11-22T12:00:00+00:00",
+        "machine": {"cores": 2, "cpu": "a processor"},
+        "seed": 7,
+        "seconds": 1790,
+        "events": 50_000,
+        "faults_struck": 300,
+        "kinds": {"quota": 12, "disk full": 10},
+        "ends_in_order": {"disk full": 14},
+        "unordered_ends": [],
+        "seconds_to_ready": 12.3,
+        "promoted": True,
+        "lost": 0,
+        "repeated": 0,
+        "wrong": 0,
+    }
+    assert storm(record).splitlines() == [
+        "| fault | times |",
+        "|---|---|",
+        "| quota | 12 |",
+        "| disk full | 10 |",
+        "",
+        "300 faults of seed 7 in 30 minutes, 50,000 events: nothing lost, nothing repeated, nothing wrong. "
+        "Ends of workers that nobody ordered: none; ends that a fault brings about by design: disk full 14. "
+        "Ready 12 s after the last fault. The replay was fit to be promoted.",
+        "",
+        "Recorded 2026-11-22 on 2 cores (a processor).",
+    ]
+    bad = {**record, "unordered_ends": ["one with 3"], "promoted": False, "lost": 2}
+    assert ": 2 lost. Ends of workers that nobody ordered: 1;" in storm(bad)
+    assert "**not**" in storm(bad)

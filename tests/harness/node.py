@@ -133,6 +133,8 @@ class KafkaNode:
         self._cluster_id = cluster_id
         self._heap_mib = heap_mib
         self._process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
+        """Environment variables of its next start, besides this process's."""
 
     @property
     def pid(self) -> int:
@@ -144,6 +146,12 @@ class KafkaNode:
     def running(self) -> bool:
         """Whether it was started and not ended since; a paused one runs."""
         return self._process is not None
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it ended and nobody ended it."""
+        process = self._process
+        return process is not None and process.poll() is not None
 
     def start(self, timeout_s: float = PATIENCE_SECONDS) -> None:
         """Start, or start again on the same ports and data; return when it serves requests."""
@@ -209,6 +217,7 @@ class KafkaNode:
             # A session of its own: Ctrl-C at the tests must reach the workers' tests first, not the broker.
             return subprocess.Popen(
                 [*command, main, *arguments],
+                env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

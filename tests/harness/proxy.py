@@ -4,6 +4,7 @@
     swallow   what the client sends vanishes: a hole in the network
     mute      requests arrive, their answers vanish: the client cannot know what became of them
     reset     connections are reset, and so is each new one
+    slow      so many bytes a second pass, in both directions and of all connections together
 
 A mode holds for connections that are open and for new ones. A stream that lost bytes would be garbage if it went on behind
 them, so it loses all that follows, after `pass` too: as behind a firewall that forgot the connection, the client has to
@@ -24,8 +25,10 @@ from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
 
 T = TypeVar("T")
-Mode = Literal["pass", "swallow", "mute", "reset"]
+Mode = Literal["pass", "swallow", "mute", "reset", "slow"]
 _AT_A_TIME = 1 << 16
+_SLICES_PER_S = 20
+"""Writes a second on a slow link."""
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER of no time: closing is a RST, not a FIN
 
 
@@ -40,6 +43,8 @@ class Proxy:
         self.port = free_port()
         self.mode: Mode = "pass"
         self.lost = self.connections = 0
+        self._bytes_per_s = 0
+        self._free_s = 0.0  # when the slow link has carried what was given to it
         self._loop = asyncio.new_event_loop()
         self._open: set[asyncio.StreamWriter] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -55,16 +60,17 @@ class Proxy:
         self._thread.join()
         self._loop.close()
 
-    def set(self, mode: Mode) -> None:
-        """From now on this happens; return when it does."""
-        self._call(self._set(mode))
+    def set(self, mode: Mode, *, bytes_per_s: int = 0) -> None:
+        """Change the mode; return when it holds. `slow` needs the rate."""
+        assert (mode == "slow") == (bytes_per_s > 0), "a slow link has a rate, and no other"
+        self._call(self._set(mode, bytes_per_s))
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run it in the proxy's thread; its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE_SECONDS)
 
-    async def _set(self, mode: Mode) -> None:
-        self.mode = mode
+    async def _set(self, mode: Mode, bytes_per_s: int) -> None:
+        self.mode, self._bytes_per_s, self._free_s = mode, bytes_per_s, 0.0
         if mode == "reset":
             self._reset(self._open)
 
@@ -120,8 +126,20 @@ class Proxy:
             if broken:
                 self.lost += len(some)
             else:
-                sink.write(some)
-                await sink.drain()
+                await self._write(some, sink)
+
+    async def _write(self, some: bytes, sink: asyncio.StreamWriter) -> None:
+        """Write it all, at the link's rate while that is slow."""
+        while some:
+            size = len(some)
+            if self.mode == "slow":
+                size = min(size, max(1, self._bytes_per_s // _SLICES_PER_S))
+                now_s = self._loop.time()
+                self._free_s = max(now_s, self._free_s) + size / self._bytes_per_s
+                await asyncio.sleep(self._free_s - now_s)
+            sink.write(some[:size])
+            await sink.drain()
+            some = some[size:]
 
     @staticmethod
     def _reset(ends: Iterable[asyncio.StreamWriter]) -> None:

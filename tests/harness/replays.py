@@ -109,6 +109,11 @@ class ReplayProcess:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def exit_code(self) -> int | None:
+        """What it ended with; None while alive or before the first start."""
+        return None if self._process is None else self._process.poll()
+
+    @property
     def errors(self) -> str:
         """What it wrote to standard error since it was started last."""
         return "".join(line for _, line in self._err)

@@ -141,9 +141,13 @@ def _ride(cluster: KafkaCluster, site: Pipeline, row: ClusterRow, faults: Sequen
     judge(site, row, [str(one) for one in ride.ridden])
 
 
-def judge(site: Pipeline, row: Row, history: Sequence[str] = ()) -> dict[str, Any]:
-    """Let the verifier, and `coversumm-worker verify`, judge ended workers; the verifier's report. WorkerError if wrong."""
-    report = site.report()
+def judge(site: Pipeline, row: Row, history: Sequence[str] = (), *, committed: bool = True) -> dict[str, Any]:
+    """Let the verifier, and `coversumm-worker verify`, judge ended workers; the verifier's report. WorkerError if wrong.
+
+    Args:
+        committed: also compare every commit, and what the workers have on disk, with the changelog.
+    """
+    report = site.report(committed=committed)
     row.judge(report)
     if not report["ok"]:
         happened = "\n".join(history)

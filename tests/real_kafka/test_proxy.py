@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -122,6 +123,23 @@ def test_a_stream_that_lost_bytes_never_goes_on(client: socket.socket, proxy: Pr
         assert ask(silent, b"lost nothing") == b"lost nothing"
     with connect(proxy) as another:
         assert ask(another, b"anew") == b"anew"
+
+
+def test_a_slow_link_carries_so_many_bytes_a_second(client: socket.socket, proxy: Proxy) -> None:
+    """Both ways together, and nothing is lost; when the link is well again, what is left goes at once."""
+    proxy.set("slow", bytes_per_s=100_000)
+    began_s, came = time.monotonic(), 0
+    client.sendall(b"x" * 25_000)
+    while came < 25_000:
+        came += len(client.recv(1 << 16))
+    assert time.monotonic() - began_s > 0.4
+    proxy.set("slow", bytes_per_s=1000)
+    client.sendall(b"y" * 60_000)
+    proxy.set("pass")
+    while came < 85_000:
+        came += len(client.recv(1 << 16))
+    assert proxy.lost == 0
+    assert time.monotonic() - began_s < 60
 
 
 def test_connections_are_reset_and_new_ones_too(client: socket.socket, proxy: Proxy) -> None:
