@@ -900,10 +900,8 @@ RULES = (
     Rule(
         "account: that of the batch goes into its commit",
         "worker/stream/commit.py",
-        "                self._check,\n                notes,\n",
-        "                self._check,\n                {},\n",
-        "self._check(check_ids, batch, last_offsets),\n            notes,\n",
-        "self._check(check_ids, batch, last_offsets),\n            {},\n",
+        "self._check(check_ids, batch, last_offsets),\n                notes,\n",
+        "self._check(check_ids, batch, last_offsets),\n                {},\n",
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
@@ -960,7 +958,7 @@ RULES = (
     Rule(
         "end: a topic other than the planned one is refused",
         "worker/kafka/topic_ids.py",
-        "            if planned and ids[topic] and ids[topic] != planned:\n",
+        "            if planned and found and found != planned:\n",
         "            if False:\n",
         ("tests/kafka/test_topic_ids.py",),
     ),
@@ -974,7 +972,7 @@ RULES = (
     Rule(
         "end: the topic is checked while nothing comes",
         "worker/stream/consumer.py",
-        "            await self._threads.beside(self._ids.check)\n",
+        "            await self._threads.beside(self._ids.read)\n",
         "            pass\n",
         ("tests/stream/test_tail.py",),
     ),
@@ -984,6 +982,8 @@ RULES = (
         "        if tail.is_cut_short(highwater, self._clock.monotonic()):\n",
         "        if False:\n",
         ("tests/stream/test_tail.py",),
+    ),
+    Rule(
         "the limit of doubts counts no time without a commit",
         "worker/stream/settlement.py",
         "            self._since += self._clock.monotonic() - self._settled_at\n",
@@ -1031,6 +1031,8 @@ RULES = (
         "                self.leave()\n",
         "                pass\n",
         ("tests/stream/test_fatal.py",),
+    ),
+    Rule(
         "a standby is prepared in its own thread",
         "worker/stream/takeover.py",
         '        self._follower = self._threads.start("standby", follow)\n',
@@ -1038,6 +1040,8 @@ RULES = (
         (
             "tests/stream/test_takeover.py::test_neither_the_event_loop_nor_active_partitions_wait_for_a_standby",
         ),
+    ),
+    Rule(
         "an output topic created again is refused",
         "worker/stream/takeover.py",
         "            elif stored is not None and stored.topic_id and topic_id and stored.topic_id != topic_id:\n",
