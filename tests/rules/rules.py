@@ -431,8 +431,8 @@ RULES = (
     Rule(
         "a group that takes the partitions back is not kept waiting by a takeover",
         "worker/stream/takeover.py",
-        "                if self._leaving or not self._assignment.is_lasting:\n",
-        "                if self._leaving:\n",
+        "        return self._assignment.is_lasting and not self._leaving\n",
+        "        return not self._leaving\n",
         ("tests/stream/test_takeover.py",),
     ),
     Rule(
