@@ -533,7 +533,9 @@ def test_gaps_of_an_archive_come_from_its_topic_or_are_reported(kafka: KafkaBrok
         admin = site.broker.admin()
         for future in admin.delete_records([TopicPartition(site.input_topic, 0, 7)]).values():
             future.result(PATIENCE_SECONDS)
-        estimate = replay(site, "--name", "short", "--from", str(archive), "--dry-run")
+        (estimate,) = (
+            ReplayProcess(site, "--name", "short", "--from", str(archive), "--dry-run").start().wait()
+        )
         assert estimate["missing_offsets"] == {"0": 3}
         report = replay(site, "--name", "short", "--from", str(archive))
         assert report["read"] == len(records) - 3

@@ -1,10 +1,8 @@
 """A topic read to its end: committed messages alone, up to where each partition ended when the reader was constructed."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from heapq import heappop, heappush
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -21,10 +19,6 @@ TIMEOUT_SECONDS = 30
 # A partition that gives nothing for so long before its end counts as unreadable.
 STALLED_SECONDS = 60
 MESSAGES_AT_ONCE = 1000
-BUFFERS_BYTES, LEAST_BUFFER_BYTES = 64 * 2**20, 64 * 2**10
-"""Messages to hold for a merge: of all partitions together, and of one at least before it is paused."""
-MESSAGE_BYTES = 500
-"""Memory of a message beyond its key and value."""
 
 
 class NoTopic(SurroundingsError):
@@ -155,24 +149,6 @@ class TopicReader:
                         f"{self.topic} [{partition}] was not read to offset {end}: nothing came for {STALLED_SECONDS} s"
                     )
 
-    def merged(self, key: Callable[[Stored], Any]) -> Iterator[Stored]:
-        """The messages of all partitions, merged by a key from their next messages; a partition's own stay in order."""
-        ends = {p: bounds.stop for p, bounds in self._bounds.items() if bounds}
-        with broker_errors(f"{self.topic} cannot be read"):
-            self._consumer.assign([TopicPartition(self.topic, p, self._bounds[p].start) for p in ends])
-            buffers = _Buffers(self._consumer, self.topic, ends)
-            heads: list[tuple[Any, Stored]] = []
-            missing = set(ends)
-            while missing or heads:
-                for partition in missing:
-                    if (stored := buffers.take(partition)) is not None:
-                        heappush(heads, (key(stored), stored))
-                missing.clear()
-                if heads:
-                    _, stored = heappop(heads)
-                    missing.add(stored.record.partition)
-                    yield stored
-
     def _partitions(self) -> list[int]:
         found = self._consumer.list_topics(self.topic, timeout=TIMEOUT_SECONDS).topics[self.topic]
         if found.error is not None:
@@ -181,76 +157,6 @@ class TopicReader:
                 "`coversumm-worker topics`"
             )
         return sorted(found.partitions)
-
-
-class _Buffers:
-    """Messages of several partitions that one consumer reads, by partition; a full buffer pauses its partition."""
-
-    def __init__(self, consumer: Consumer, topic: str, ends: Mapping[int, int]) -> None:
-        self._consumer, self._topic = consumer, topic
-        self._ends = dict(ends)
-        self._full_bytes = max(LEAST_BUFFER_BYTES, BUFFERS_BYTES // max(1, len(ends)))
-        self._waiting: dict[int, deque[Stored]] = {partition: deque() for partition in ends}
-        self._sizes = dict.fromkeys(ends, 0)
-        self._following = dict.fromkeys(ends, 0)
-        self._open = set(ends)
-        self._paused: set[int] = set()
-
-    def take(self, partition: int) -> Stored | None:
-        """The partition's next message; None at its end. Raises SurroundingsError where nothing comes."""
-        waiting = self._waiting[partition]
-        moved_at = time.monotonic()
-        while not waiting and partition in self._open:
-            self._resume(partition)
-            if self._fill(partition):
-                moved_at = time.monotonic()
-            elif time.monotonic() - moved_at > STALLED_SECONDS:
-                raise SurroundingsError(
-                    f"{self._topic} [{partition}] was not read to offset {self._ends[partition]}: nothing came for "
-                    f"{STALLED_SECONDS} s"
-                )
-        if not waiting:
-            return None
-        stored = waiting.popleft()
-        self._sizes[partition] -= _size(stored)
-        return stored
-
-    def _fill(self, wanted: int) -> bool:
-        """Consume once; whether anything of the wanted partition came."""
-        came = False
-        for message in self._consumer.consume(MESSAGES_AT_ONCE, 0.1):
-            partition, offset = message.partition(), message.offset() or 0
-            came = came or partition == wanted
-            came = came or partition == wanted
-            if partition not in self._open:
-                continue
-            if _at_end(message, self._ends[partition]):
-                self._open.discard(partition)
-                self._pause(partition)
-            elif message.error() is None and offset >= self._following[partition]:
-                self._following[partition] = offset + 1
-                stored = _stored(message)
-                self._waiting[partition].append(stored)
-                self._sizes[partition] += _size(stored)
-        for partition in self._open - self._paused:
-            if self._sizes[partition] >= self._full_bytes:
-                self._pause(partition)
-        return came
-
-    def _pause(self, partition: int) -> None:
-        if partition not in self._paused:
-            self._paused.add(partition)
-            self._consumer.pause([TopicPartition(self._topic, partition)])
-
-    def _resume(self, partition: int) -> None:
-        """Go on after the last message that was taken over: a pause drops what was fetched beyond it."""
-        if partition in self._paused:
-            self._paused.discard(partition)
-            self._consumer.resume([TopicPartition(self._topic, partition)])
-
-
-def _size(stored: Stored) -> int:
-    return len(stored.record.key or b"") + len(stored.record.value or b"") + MESSAGE_BYTES
 
 
 def _at_end(message: Any, end: int) -> bool:
