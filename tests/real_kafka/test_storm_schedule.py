@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 
 import pytest
 
-from tests.harness.storm import ENOUGH, RESULTS, faults_of
+from tests.harness import clock
+from tests.harness.storm import ENOUGH, RESULTS, faults_of, main
 from tests.harness.storm_schedule import ADDED, AT_ONCE, KINDS, REPLAY, REPLAY_FROM, WORKERS, Fault, schedule
 
 SEEDS = range(20)
@@ -88,3 +90,13 @@ def test_what_must_not_be_is_told() -> None:
     bad = {"lost": 1, "repeated": 1, "wrong": 1, "unordered_ends": ["one with 3"], "seconds_to_ready": 60.0}
     for name, value in {**bad, "promoted": False}.items():
         assert len(faults_of({**good, name: value})) == 1
+
+
+def test_a_machine_without_libfaketime_is_told_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is started."""
+    monkeypatch.setattr(clock, "library", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["storm", "--faults", "3"])
+    assert main() == 2
+    assert "a storm needs libfaketime (apt-get install faketime)" in capsys.readouterr().err
