@@ -1,31 +1,32 @@
 """What a replay published, read back for a file: the bodies of `summary.changed`."""
 
 from collections.abc import Iterator
-from heapq import merge
+from struct import Struct
+from typing import Final
 
 from worker.kafka.clients import Clients
-from worker.kafka.reader import Stored, TopicReader
+from worker.kafka.reader import TopicReader
 from worker.operations.sorting import LastValues
+
+_WRITTEN: Final = Struct(">QIQ")
+"""Key of a body in the order of writing: milliseconds, partition, offset."""
 
 
 def in_order_of_commits(clients: Clients, topic: str) -> Iterator[bytes]:
-    """All bodies, as they were written; of those that were written at once, by partition. Raises SurroundingsError."""
-    with TopicReader(clients, topic, topic) as first:
-        partitions = first.partitions
-    readers = [TopicReader(clients, topic, topic) for _ in partitions]
-    try:
-        streams = [reader.read(partition) for reader, partition in zip(readers, partitions, strict=True)]
-        for stored in merge(*streams, key=_when):
-            if stored.record.value is not None:
-                yield stored.record.value
-    finally:
-        for reader in readers:
-            reader.__exit__(None, None, None)
+    """All bodies, as they were written; of those that were written at once, by partition. Raises SurroundingsError.
 
-
-def _when(stored: Stored) -> tuple[int, int, int]:
-    record = stored.record
-    return record.timestamp_ms, record.partition, record.offset
+    The clocks of two workers may differ: within a partition no body comes before the one that was written before it.
+    """
+    with TopicReader(clients, topic, topic) as reader, LastValues() as bodies:
+        for partition in reader.partitions:
+            latest_ms = 0
+            for stored in reader.read(partition):
+                record = stored.record
+                latest_ms = max(latest_ms, record.timestamp_ms)
+                if record.value is not None:
+                    bodies.put(_WRITTEN.pack(latest_ms, partition, record.offset), record.value)
+        for _, body in bodies:
+            yield body
 
 
 def in_order_of_entities(clients: Clients, topic: str) -> Iterator[bytes]:
