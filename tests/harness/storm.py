@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -229,6 +230,7 @@ def main() -> int:
     if lacks := missing():
         print(f"a storm needs {' and '.join(lacks)}", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whatever ends it, its disks are unmounted
     record = {**began("tests.harness.storm"), "seed": given.seed}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
