@@ -70,21 +70,21 @@ def compare(a: Source, b: Source, examples: int = 0) -> Comparison:
     """
     counts: Counter[Verdict] = Counter()
     choosing = Choosing(examples)
-    with _digests(a) as of_a, _digests(b) as of_b:
+    with LastValues() as of_a, LastValues() as of_b:
+        _read(a, of_a)
+        _read(b, of_b)
         for key, one in _verdicts(of_a, of_b):
             counts[one] += 1
             choosing.add(key, one)
     return _counted(counts, look_up(choosing.choice(), a, b))
 
 
-def _digests(source: Source) -> LastValues:
-    """By entity the packed digest of its summary, b"" where it has none."""
-    digests = LastValues()
+def _read(source: Source, digests: LastValues) -> None:
+    """Put by entity the packed digest of its summary, b"" where it has none."""
     for one in source:
         has_summary = one.body is not None and one.body.sentences
         packed = Digest.of(one.body).pack() if one.body is not None and has_summary else b""
         digests.put(entity_key(one.entity_id), packed)
-    return digests
 
 
 def _verdicts(a: LastValues, b: LastValues) -> Iterator[tuple[bytes, Verdict]]:
