@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import End, Group, Ids, WatchedThreads, die
-from worker.errors import Crash, Fenced, InDoubt
+from worker.errors import Crash, Fenced, InDoubt, Unanswered
 from worker.events import Message, Record
 from worker.kafka.membership import Membership
 from worker.limits import Limit
@@ -888,7 +888,8 @@ async def test_rows_that_are_not_behind_the_stored_ones_end_the_process_before_t
     rig.rows_of = lambda partition: {b"one": b"1", b"two": b"2"}  # at 99 and 100
     with pytest.raises(End) as end:
         await rig.deliver(batch((0, 5), starts={0: 5}))
-    assert "changelog was deleted and created again" in str(end.value.cause)
+    assert isinstance(end.value.cause, Unanswered)  # which the producer turns into a doubt
+    assert "the topic was deleted and created again" in str(end.value.cause)
     assert rig.steps() == ["process", "transaction"]
 
 

@@ -64,7 +64,9 @@ class Site:
         self.failure: Exception | None = None
         self._takes = takes
         thread = ProcessorThread(self, surroundings.threads.in_order("processing"))  # type: ignore[arg-type]
-        settlement: Any = SimpleNamespace(settle=self._settle, nothing_open=lambda: None)
+        settlement: Any = SimpleNamespace(
+            settle=self._settle, nothing_open=lambda: None, commit_begins=lambda: None
+        )
         self._delivery = Delivery(
             self.settings,
             self.assignment,

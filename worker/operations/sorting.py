@@ -1,6 +1,5 @@
 """The last value of each of many keys, in the order of the keys, in memory that does not grow with their number."""
 
-import marshal
 import tempfile
 from collections.abc import Iterable, Iterator
 from heapq import merge
@@ -8,12 +7,17 @@ from itertools import islice
 from os import pread
 from typing import Final, NamedTuple, Self
 
+from msgspec import msgpack
+
 MEMORY_BYTES: Final = 64 * 2**20
 """Keys and values to hold before they are written to a temporary file, with what Python needs for each."""
 ITEM_BYTES: Final = 200
 """Memory of a key and its value beyond their own bytes."""
 BLOCK_BYTES: Final = 64 * 2**10
 """To write and to read back at once."""
+
+_encode = msgpack.Encoder().encode
+_decode = msgpack.Decoder(list[tuple[bytes, bytes]]).decode
 
 
 class _Block(NamedTuple):
@@ -67,7 +71,7 @@ class LastValues:
         self._held = {}
         share, blocks = 1, []
         while block := list(islice(items, share)):
-            blocks.append(self._write(marshal.dumps(block)))
+            blocks.append(self._write(_encode(block)))
             share = max(1, share * BLOCK_BYTES // blocks[-1].length)
         self._runs.append(blocks)
         self._size = 0
@@ -79,7 +83,7 @@ class LastValues:
 
     def _read(self, blocks: Iterable[_Block]) -> Iterator[tuple[bytes, bytes]]:
         for block in blocks:
-            yield from marshal.loads(pread(self._file.fileno(), block.length, block.position))  # noqa: S302
+            yield from _decode(pread(self._file.fileno(), block.length, block.position))
 
 
 def _numbered(items: Iterable[tuple[bytes, bytes]], number: int) -> Iterator[tuple[bytes, int, bytes]]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from worker.clock import Clock
-from worker.errors import Crash, InDoubt, Overtaken, TooSlow
+from worker.errors import InDoubt, Overtaken, TooSlow, Unanswered
 from worker.kafka.logs import Logs
 from worker.kafka.producer import TransactionalProducer
 from worker.processing.pace import TransactionSize
@@ -143,8 +143,9 @@ class Commit:
         for partition, last in last_offsets.items():
             first, stored = last - len(batch.rows[partition]) + 1, self._gate.stored_offset(partition)
             if first <= stored:
-                raise Crash(
-                    f"the topic {self._logs.changelog.topic} was deleted and created again while the worker used it: rows of "
-                    f"partition {partition} were written at offset {first}, and those up to {stored} are stored"
+                # Or rows were lost before the last one, and the transaction has failed: a takeover asks for the changelog's id.
+                raise Unanswered(
+                    f"rows of {self._logs.changelog.topic}-{partition} seem to begin at offset {first}, and those up to {stored} "
+                    "are stored: one was not written, or the topic was deleted and created again"
                 )
         self._group.check()
