@@ -78,7 +78,9 @@ class Ids:
         self.life_ms: int | None = None
 
     def read(self) -> None:
-        """Nothing to ask."""
+        """Raises what a test wants."""
+        if self.failure:
+            raise self.failure
 
     def known(self, topic: str) -> str:
         """The id a test gave the topic."""
