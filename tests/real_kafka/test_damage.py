@@ -460,7 +460,11 @@ def ends(worker: WorkerProcess, *codes: int) -> None:
 
 
 POISON = Sent(b"a hotel", b"no event")
-QUICK = {"COVERSUMM_COMMIT_TIMEOUT_MS": "8000", "COVERSUMM_TRANSACTION_TIMEOUT_MS": "5000"}
+QUICK = {
+    "COVERSUMM_COMMIT_TIMEOUT_MS": "8000",
+    "COVERSUMM_TRANSACTION_TIMEOUT_MS": "5000",
+    "COVERSUMM_STALL_TIMEOUT_MS": "30000",
+}
 
 
 @pytest.mark.faults

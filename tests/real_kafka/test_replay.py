@@ -159,7 +159,8 @@ def test_an_input_created_again_after_the_plan_is_refused(
 
 
 def _topic_id(site: Pipeline) -> str:
-    described = site.broker.admin().describe_topics(TopicCollection([site.input_topic]))
+    admin = site.broker.admin()  # its futures fail once it is collected
+    described = admin.describe_topics(TopicCollection([site.input_topic]))
     return str(described[site.input_topic].result(PATIENCE_SECONDS).topic_id)
 
 

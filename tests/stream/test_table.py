@@ -54,6 +54,15 @@ def test_faust_gets_the_workers_own_databases(parts: Parts, table: CommittedTabl
 
 
 @pytest.mark.asyncio
+async def test_faust_opens_no_database_of_an_assignment(parts: Parts, table: CommittedTable) -> None:
+    """It would on the event loop, and a damaged one would end the process in a way that no restart cures."""
+    parts.databases.open = pytest.fail  # type: ignore[method-assign]
+    changelog = TP(CHANGELOG, 0)
+    await table.data.assign_partitions(table, {changelog})
+    assert table.persisted_offset(changelog) is None
+
+
+@pytest.mark.asyncio
 async def test_databases_are_closed_with_their_partition_or_with_the_worker(
     parts: Parts, table: CommittedTable
 ) -> None:

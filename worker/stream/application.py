@@ -81,8 +81,10 @@ FAUST_NAMES = {
     ),
     "faust.stores.rocksdb:Store": (
         "_db_for_partition",
+        "assign_partitions",
         "offset_key",
         "on_rebalance",
+        "persisted_offset",
         "revoke_partitions",
         "stop",
     ),

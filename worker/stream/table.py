@@ -29,6 +29,13 @@ class PartitionStore(Store):
     def _db_for_partition(self, partition: int) -> Any:
         return self._databases.open(partition)
 
+    async def assign_partitions(self, table: Any, tps: set[TP], generation_id: int = 0) -> None:
+        """Nothing: Faust would open databases on the event loop. The takeover opens them in a thread, and reports damage."""
+
+    def persisted_offset(self, tp: TP) -> int | None:
+        """Nothing for Faust to recover from: the takeover reads the stored offset itself."""
+        return None
+
     def revoke_partitions(self, table: Any, tps: set[TP]) -> None:
         """Close the databases of partitions that are not held any more."""
         self._databases.close([tp.partition for tp in tps if tp.topic in table.changelog_topic.topics])
