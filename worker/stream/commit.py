@@ -71,7 +71,7 @@ class Commit:
         self._dead_letters = dead_letters
         self._feed = feed
         self._size = size
-        self._topics = [logs.input.topic, *([logs.output] if logs.output else [])]
+        self._topics = [logs.input.topic, *([logs.output] if logs.output else []), logs.changelog.topic]
         self._clock = clock
         self._ledger = ledger
 
