@@ -877,7 +877,7 @@ async def test_a_topic_made_anew_in_mid_flight_ends_the_process_before_the_commi
         await rig.deliver(batch((0, 5), starts={0: 5}))
     assert end.value.cause is rig.ids.failure
     assert rig.steps() == ["process", "transaction"]
-    assert rig.ids.asked == [["in", "out"]]
+    assert rig.ids.asked == [["in", "out", "changelog"]]
 
 
 @pytest.mark.asyncio

@@ -136,8 +136,8 @@ class Commit:
     ) -> None:
         """Between flush and offsets: the topics are those of the takeover, and the group has one fingerprint.
 
-        The changelog tells by itself: nobody else writes to these partitions, so in a topic created again the new rows begin at
-        the offset 0, and not behind the stored ones.
+        A changelog can be created again between the question and the flush. Its new rows then begin at offset 0, and not behind
+        the stored ones: nobody else writes to these partitions.
         """
         check_ids()
         for partition, last in last_offsets.items():
