@@ -20,7 +20,7 @@ help: ## Show the targets
 setup: $(VENV)/.runtime ## Make .venv with the worker in pinned versions
 setup-dev: $(VENV)/.dev ## The same plus what the checks and tests need
 
-$(VENV)/.runtime: pyproject.toml setup.py requirements.lock worker/coversumm/kernel/compiled.c
+$(VENV)/.runtime: pyproject.toml setup.py requirements.lock worker/coversumm/compiled.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the worker into $(VENV) ..."

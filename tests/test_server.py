@@ -16,7 +16,7 @@ from worker import server
 from worker.metrics import Metrics
 from worker.server import RequestErrors, Runner, allowed_hosts
 from worker.settings import Settings
-from worker.stream.once_a_minute import TELL_SECONDS
+from worker.stream.journal import TELL_SECONDS
 from worker.web import add_pages
 
 Ask = Callable[[bytes], Awaitable[bytes]]

@@ -18,7 +18,7 @@ from worker.metrics import Metrics
 from worker.processing.short_view import Extent, ShortSentence, ShortView
 from worker.state import SummaryView, ViewSentence
 from worker.state.listing import ListedEntity, Page, Search
-from worker.stream.summaries import NotHere
+from worker.stream.queries import NotHere
 from worker.web import PAGE_SECONDS, add_pages, bind, check_port, install_web
 
 ELSEWHERE = "http://worker-1.example:8080"

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from worker.kafka.clients import WORKER_LOG, KafkaClients
-from worker.kafka.connection_errors import ContactErrors
+from worker.kafka.clients import WORKER_LOG, ContactErrors, KafkaClients
 from worker.kafka.contact import ADMIN, Contact
+from worker.kafka.group import check_group_metadata
 from worker.kafka.logs import ChangelogLog, InputLog, Logs
-from worker.kafka.membership import check_group_metadata
 from worker.kafka.producer import TransactionalProducer, write_seconds
 from worker.kafka.provisioning import prepare_topics
 from worker.kafka.topic_ids import TopicIds
@@ -26,31 +25,27 @@ from worker.page.history import RecentHistory
 from worker.processing.config import check_index, processor_config
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
-from worker.replay.going_on import check_going_on
+from worker.replay.resume import check_going_on
 from worker.server import allowed_hosts
 from worker.settings import Settings, unknown_settings
 from worker.storage.databases import Databases
 from worker.storage.lock import lock_data_dir
 from worker.storage.vectors import open_vector_store
-from worker.stream.application import CoverSummApp, check_faust, faust_app
 from worker.stream.assignment import Assignment
-from worker.stream.bounded import ENDLESS, Course
-from worker.stream.client_log import hand_over_to
 from worker.stream.commit import Commit
 from worker.stream.commits import Commits
-from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
-from worker.stream.entities import EntityLister
-from worker.stream.fatal import LeavingFirst, die
+from worker.stream.faust.application import CoverSummApp, check_faust, faust_app
+from worker.stream.faust.client_log import hand_over_to
+from worker.stream.faust.process import run, use_event_loop
 from worker.stream.feed import ChangeFeed
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
-from worker.stream.journal import Journal, tell_start
-from worker.stream.process import run, use_event_loop
-from worker.stream.processor_thread import ProcessorThread
+from worker.stream.journal import DeadLetterLog, Journal, tell_start
+from worker.stream.queries import EntityLister, SummaryReader
+from worker.stream.run_bounds import ENDLESS, Course
 from worker.stream.settlement import Settlement
-from worker.stream.summaries import SummaryReader
-from worker.stream.surroundings import Surroundings
+from worker.stream.surroundings import LeavingFirst, ProcessorThread, Surroundings, die
 from worker.stream.takeover import Takeover
 from worker.stream.worker import StreamWorker, WorkerMetrics
 from worker.text.embedders import load_engine

@@ -24,7 +24,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from worker.clock import Clock
 from worker.settings import Settings
-from worker.stream.once_a_minute import OnceAMinute
+from worker.stream.journal import OnceAMinute
 
 HEAD_SECONDS: Final = 30.0
 """Seconds a connection may be without a request, or take for the head of one. A stream of events is a request."""

@@ -39,8 +39,8 @@ from worker.processing.short_view import Extent, ShortView
 from worker.server import Runner, error, known_host, utf8_query
 from worker.state import SummaryView
 from worker.state.listing import LONGEST_PAGE, Page, Search
-from worker.stream.faust_log import FAUST_LOG
-from worker.stream.summaries import NotHere
+from worker.stream.faust import FAUST_LOG
+from worker.stream.queries import NotHere
 
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"

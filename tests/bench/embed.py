@@ -32,7 +32,7 @@ from tests.bench.machine import began, tell, write
 from tests.harness.load import SAMPLE, read_reviews
 from worker.text.engine import EmbeddingEngine
 from worker.text.minilm import load_minilm
-from worker.text.session import open_session
+from worker.text.onnx import open_session
 from worker.text.splitting import split_sentences
 
 SIZES: Final = (8, 32, 128, 1024)

@@ -13,13 +13,13 @@ from tests.bench import streams
 from tests.bench.judge import added, brute_force
 from tests.bench.paper import __main__ as command
 from tests.bench.paper import evaluation, experiments, measure, record, tables, theirs
+from tests.bench.paper.algorithms.brute_force import BruteForce
 from tests.bench.paper.evaluation import Evaluation
 from tests.bench.paper.measure import Tried, choose, run, run_once, search
 from tests.bench.paper.methods import METHODS, EachStep, Setting
 from tests.bench.paper.plan import QUICK, Data, real, table_1
 from tests.bench.paper.screen import Screen, number, share
 from worker.coversumm import EntityCore
-from worker.coversumm.paper.brute_force import BruteForce
 
 TINY = QUICK._replace(
     n=60,

@@ -9,7 +9,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.terminal import CONTROL
 from tests.view.changes import body
 from worker.events import Reason, Record, Rejected, dead_letter_message
-from worker.kafka.partitioner import partition_of
+from worker.kafka.topics import partition_of
 from worker.settings import Settings
 
 LONG = b"x" * 300_000

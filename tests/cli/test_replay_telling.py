@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.cli.replay.telling import LINE_SECONDS, _Course, _going_on
+from worker.cli.replay_process import LINE_SECONDS, _Course, _going_on
 from worker.replay.ledger import Account
 from worker.replay.request import Names, Request
 from worker.replay.run import Standing

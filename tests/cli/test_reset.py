@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.operations import reset
-from worker.operations.reset_warnings import input_beginnings
 from worker.settings import Settings
+from worker.tools import reset
+from worker.tools.reset import input_beginnings
 
 KEPT_BYTES = 5 * 2**20
 """Of each partition; beyond it the embedded broker removes the oldest records, as retention does."""

@@ -14,8 +14,8 @@ from tests.cli.events import lines, sample
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import read_topic
 from worker.events import read_line
-from worker.kafka.partitioner import partition_of
-from worker.operations import sender
+from worker.kafka.topics import partition_of
+from worker.tools import send as sender
 
 TOPIC = "marketplace.reviews.v1"
 PARTITIONS = 3

@@ -6,8 +6,8 @@ import pytest
 
 from tests.harness.terminal import CONTROL
 from worker.cli.output import ranges
-from worker.operations import group_status
-from worker.operations.group_status import GroupStatus, PartitionStatus, WorkerStatus
+from worker.tools import status as group_status
+from worker.tools.status import GroupStatus, PartitionStatus, WorkerStatus
 
 NAME = "coversumm-worker-0-1f8e"
 FOUND = GroupStatus(

@@ -12,7 +12,7 @@ from tests.harness.drive import config
 from tests.harness.limits import event_limits
 from worker.cli import verify
 from worker.events import Record, read_line
-from worker.kafka.partitioner import partition_of
+from worker.kafka.topics import partition_of
 from worker.processing.processor import Processor
 from worker.state import MemoryRows
 from worker.state.keys import ENTITY, PUBLISHED, REVIEW, parse_entity_key

@@ -13,8 +13,8 @@ import pytest
 from tests.cli.events import lines, sample
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.events import Record, read_line
-from worker.operations.summarizing import FileSummarizer, LastChanges
 from worker.settings import Settings
+from worker.tools.summarize import FileSummarizer, LastChanges
 
 COMMAND = [sys.executable, "-m", "worker", "summarize"]
 

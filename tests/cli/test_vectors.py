@@ -14,7 +14,6 @@ from tests.cli.test_run import worker
 from tests.cli.test_stored import _store
 from tests.harness.drive import config, record
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.operations import vector_import
 from worker.processing.processor import Processor
 from worker.settings import Settings
 from worker.state import MemoryRows
@@ -24,6 +23,7 @@ from worker.storage.vectors import StoredVectors, contents
 from worker.text.embedders import load_engine
 from worker.text.identity import engine_identity, machine_type
 from worker.text.onnx import OnnxEngine
+from worker.tools import vectors as vector_import
 
 __all__ = ["worker"]
 

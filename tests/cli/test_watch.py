@@ -13,10 +13,10 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.terminal import CONTROL_C, FIRST_SCREEN, Terminal, environment, worker_command
 from tests.view.changes import body
-from worker.cli.watch.viewers import Lines
+from worker.cli.watch import Lines
 from worker.errors import SurroundingsError
-from worker.kafka.partitioner import partition_of
-from worker.operations.watching import Published
+from worker.kafka.topics import partition_of
+from worker.published.watching import Published
 
 APP_ID = "who-watches"
 PARTITIONS = 4

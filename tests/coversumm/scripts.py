@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from worker.coversumm import EntityCore, FlatIndex, Points, Ranking, Step, brute_force
-from worker.coversumm.bulk import apply, candidates, spans
+from worker.coversumm.bulk import apply, candidates
+from worker.coversumm.bulk import candidates as spans
 from worker.coversumm.bulk.apply import apply_steps
 from worker.coversumm.single import apply_step
 

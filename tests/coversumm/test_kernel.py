@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.coversumm.scripts import Script, one_by_one, scripts
-from worker.coversumm import kernel
-from worker.coversumm.kernel import portable
+from worker.coversumm import kernel, portable
 
 try:
     from worker.coversumm.kernel import compiled

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.demo.closing import folded, next_steps
-from worker.demo.invocation import own_command, typed_path
+from worker.demo.closing import folded, next_steps, own_command, typed_path
 from worker.demo.reviews import reviews_file
 
 

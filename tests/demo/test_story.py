@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.view.changes import body
-from worker.demo import pace
+from worker.demo import play as pace
 from worker.demo.display import make_display
 from worker.demo.reviews import ATTRIBUTION, bundled_reviews, reviews_file, stay_names, take_down
 from worker.demo.story import Phase, Story

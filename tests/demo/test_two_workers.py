@@ -12,8 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.kafka.partitioner import partition_of
-from worker.kafka.topics import topic_specs
+from worker.kafka.topics import partition_of, topic_specs
 from worker.settings import Settings, environment_with
 
 PARTITIONS = 4

@@ -24,8 +24,7 @@ from worker.events import (
     SummarySentence,
     decode,
 )
-from worker.events.codecs import CODECS, Codec
-from worker.events.codecs.faults import unknown_type, wrong_field
+from worker.events.codec import CODECS, Codec, unknown_type, wrong_field
 from worker.events.inputs import EVENT_TYPES, Body
 from worker.events.reasons import BadEvent, Reason
 

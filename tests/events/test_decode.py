@@ -21,9 +21,9 @@ from worker.events import (
     SentencesDeleted,
     decode,
 )
-from worker.events.codecs.json import MAX_DEPTH
+from worker.events.codec import MAX_DEPTH
 from worker.events.fields import MAX_ID_CHARS
-from worker.events.vectors import CHUNK
+from worker.events.rules import CHUNK
 
 VALID = json.dumps(upsert()).encode()
 

@@ -19,8 +19,8 @@ from worker.events import (
     summary_message,
     tombstone_message,
 )
-from worker.events.codecs.json import encode
 from worker.events.fields import MAX_ID_CHARS
+from worker.events.json_codec import encode
 from worker.events.messages import MAX_DETAIL_BYTES, TRUNCATED_BYTES, message_bytes
 
 BODY = SummaryChanged(

@@ -27,7 +27,7 @@ from worker.events import (
     dead_letter_message,
     decode,
 )
-from worker.events.codecs.json import encode
+from worker.events.json_codec import encode
 
 FOLDER = ROOT / "schemas"
 SCHEMAS = {

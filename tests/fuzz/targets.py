@@ -21,17 +21,17 @@ from worker.errors import SurroundingsError
 from worker.events import Reason, Record, Rejected, decode
 from worker.events.bare import Reading, read_json, read_row
 from worker.kafka.reader import Stored
-from worker.operations.dead_letters import DeadLetter
-from worker.operations.files.archive import Archive
-from worker.operations.files.columns import CELLS, review_of
-from worker.operations.sent import Sent, UnknownMetadata
 from worker.processing.config import event_limits
 from worker.settings import Settings, settings_by_field
+from worker.sources.archive import Archive
+from worker.sources.columns import CELLS, review_of
 from worker.state import rows
 from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import IncarnationKeys, describe, garbage_key, header_key, parse_entity_key
 from worker.state.rows import Applied, Header, Output, Published, ReviewRow
 from worker.text.splitting import cap_sentence, split_sentences
+from worker.tools.dlq import DeadLetter
+from worker.tools.resend import Sent, UnknownMetadata
 
 Law = Callable[[bytes], object]
 

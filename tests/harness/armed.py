@@ -212,7 +212,7 @@ def _arm_local_batches(passes: Callable[[str], None]) -> None:
 
 def _arm_takeover(passes: Callable[[str], None]) -> None:
     from worker.stream.assignment import Assignment
-    from worker.stream.consumer import GuardedConsumer
+    from worker.stream.faust.consumer import GuardedConsumer
     from worker.stream.takeover import Takeover
 
     revoked, perform_seek = GuardedConsumer.on_partitions_revoked, GuardedConsumer.perform_seek

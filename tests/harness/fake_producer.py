@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from worker.kafka.bounded import Hung
+from worker.kafka.transaction import Hung
 
 T = TypeVar("T")
 
 
 class Bounded:
-    """Runs what may hang (`worker.kafka.bounded.Within`) at once; what is to hang is kept, for a test to run late."""
+    """Runs what may hang (`worker.kafka.transaction.Within`) at once; what is to hang is kept, for a test to run late."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []  # that each call was given

@@ -10,7 +10,7 @@ from typing import Any
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
 from worker.cli import main
-from worker.stream.consumer import GuardedConsumer
+from worker.stream.faust.consumer import GuardedConsumer
 
 GRACE_SECONDS = 0.5
 """In place of Faust's five minutes for fetches, streams and commits."""

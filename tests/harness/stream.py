@@ -16,11 +16,10 @@ from worker.kafka.offsets import LogBounds, Start
 from worker.state.rows import Output
 from worker.storage.databases import Databases
 from worker.stream.assignment import Assignment
-from worker.stream.bounded import ENDLESS, Course
 from worker.stream.gate import Gate
 from worker.stream.journal import Journal
-from worker.stream.processor_thread import ProcessorThread
-from worker.stream.surroundings import RealThreads, Surroundings
+from worker.stream.run_bounds import ENDLESS, Course
+from worker.stream.surroundings import ProcessorThread, RealThreads, Surroundings
 from worker.stream.takeover import Takeover
 
 INPUT = "reviews"
@@ -39,7 +38,7 @@ class End(Exception):
 
 
 def die(cause: BaseException) -> NoReturn:
-    """Stands for `worker.stream.fatal.die`; a second call keeps the first cause."""
+    """Stands for `worker.stream.surroundings.die`; a second call keeps the first cause."""
     raise cause if isinstance(cause, End) else End(cause)
 
 

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.harness.fake_clients import FakeClock
-from worker.kafka.connection_errors import ContactErrors, ErrorLog, is_new
+from worker.kafka.clients import ContactErrors, ErrorLog, is_new
 from worker.kafka.contact import Contact
-from worker.kafka.diagnosis import plain
+from worker.kafka.errors import plain
 from worker.settings import Settings
 
 LOG = logging.getLogger("tests.librdkafka")

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from worker.kafka.diagnosis import Diagnosis
+from worker.kafka.errors import Diagnosis
 from worker.settings import Settings
 
 SASL = {

@@ -7,7 +7,7 @@ import pytest
 from tests.harness.fake_clients import FakeClients
 from worker.errors import SurroundingsError
 from worker.kafka.clients import KafkaClients
-from worker.kafka.membership import Membership, check_group_metadata, group_metadata
+from worker.kafka.group import Membership, check_group_metadata, group_metadata
 from worker.settings import Settings
 
 CLIENTS = KafkaClients(Settings(bootstrap_servers="127.0.0.1:1"))

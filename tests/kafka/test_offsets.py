@@ -10,6 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaExcep
 
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import Crash, SurroundingsError, Unanswered
+from worker.kafka.errors import passes
 from worker.kafka.offsets import (
     LogBounds,
     Start,
@@ -18,7 +19,6 @@ from worker.kafka.offsets import (
     committed_starts,
     log_bounds,
 )
-from worker.kafka.passing import passes
 from worker.kafka.topics import DELETE_RETENTION_MS
 
 DAY_MS = 24 * 3600 * 1000

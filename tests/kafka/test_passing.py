@@ -6,8 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from worker.errors import Crash, InDoubt, Overtaken, SurroundingsError, Unanswered
-from worker.kafka.passing import PASSING, passes, unanswered
-from worker.kafka.refusals import refusal
+from worker.kafka.errors import PASSING, passes, refusal, unanswered
 
 
 @pytest.mark.parametrize("code", sorted(PASSING))

@@ -13,8 +13,8 @@ from tests.harness.fake_producer import Bounded, Producers
 from worker.errors import Crash, Fenced, InDoubt, Overtaken, SurroundingsError, Unanswered
 from worker.events import Message
 from worker.kafka.clients import KafkaClients
-from worker.kafka.membership import Membership, group_metadata
-from worker.kafka.passing import PASSING
+from worker.kafka.errors import PASSING
+from worker.kafka.group import Membership, group_metadata
 from worker.kafka.producer import (
     ANSWER_SECONDS,
     DECISION_SECONDS,

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.harness.node import free_port
 from worker.errors import SurroundingsError
 from worker.kafka.clients import KafkaClients
-from worker.kafka.diagnosis import Diagnosis
-from worker.kafka.reach import ask_metadata, reached
+from worker.kafka.errors import Diagnosis
+from worker.kafka.topics import ask_metadata, reached
 from worker.settings import Settings
 
 

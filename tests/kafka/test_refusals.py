@@ -10,9 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClients
 from worker.errors import SurroundingsError
-from worker.kafka.changelog import ChangelogReader
-from worker.kafka.first_rows import first_rows
-from worker.kafka.refusals import refusal
+from worker.kafka.changelog import ChangelogReader, first_rows
+from worker.kafka.errors import refusal
 
 
 class ErrorMessage:

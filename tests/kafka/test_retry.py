@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClock
-from worker.kafka.retry import NOT_LED_YET, retry
+from worker.kafka.errors import NOT_LED_YET, retry
 
 
 def answering(*codes: int) -> tuple[Callable[[], str], list[int]]:

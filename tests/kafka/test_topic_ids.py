@@ -17,7 +17,7 @@ from tests.harness.fake_clients import FakeClients, FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash, SurroundingsError, Unanswered
 from worker.kafka.clients import KafkaClients
-from worker.kafka.passing import PASSING
+from worker.kafka.errors import PASSING
 from worker.kafka.topic_ids import NO_ID, TopicIds
 from worker.settings import Settings
 from worker.state.errors import PartitionsChanged

@@ -15,12 +15,12 @@ from tests.harness.fake_clients import FakeClients, FakeClock
 from tests.harness.fake_producer import Bounded, FakeProducer, Producers
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SurroundingsError
-from worker.kafka.bounded import Hung
 from worker.kafka.transaction import (
     ABORT_SECONDS,
     FENCED,
     GRACE_SECONDS,
     RENEWAL_SECONDS,
+    Hung,
     TransactionError,
     Transactions,
     UnwrittenError,

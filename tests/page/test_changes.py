@@ -16,7 +16,7 @@ from tests.events.test_messages import BODY
 from tests.harness.browser import Browser, Tab
 from tests.page.test_routes import Site
 from worker.events import Message
-from worker.events.codecs.json import encode
+from worker.events.json_codec import encode
 from worker.state.listing import Page
 
 pytestmark = pytest.mark.chromium

@@ -18,10 +18,11 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.page.test_watchers import change
 from tests.test_web import VIEW, FakeState
 from worker.metrics import Metrics
-from worker.operations.history import PublishedChange
-from worker.page import install_page, others, streams, watchers
-from worker.page.files import POLICY
+from worker.page import install_page, others, watchers
+from worker.page import watchers as streams
 from worker.page.history import History, NoHistory
+from worker.page.routes import POLICY
+from worker.published.history import PublishedChange
 from worker.state.listing import ListedEntity, Page
 from worker.stream.feed import ChangeFeed
 from worker.stream.surroundings import RealThreads

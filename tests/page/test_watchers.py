@@ -11,7 +11,7 @@ import pytest
 from tests.events.test_messages import BODY
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.events import Message
-from worker.events.codecs.json import encode
+from worker.events.json_codec import encode
 from worker.page import watchers as module
 from worker.page.watchers import SKIPPED, TooManyWatchers, Watcher, Watchers
 from worker.stream.feed import ChangeFeed

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cli.events import sample
 from tests.harness.drive import Driver, config, delete, delete_entity, delete_sentences, record, upsert
 from worker.state import verify_partition
-from worker.state.due import is_due
+from worker.state.verify import is_due
 
 sets = st.dictionaries(st.sampled_from([b"a", b"b", b"c", b"d"]), st.sampled_from([b"1", b"2"]))
 

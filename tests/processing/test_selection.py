@@ -10,7 +10,7 @@ from tests.harness.drive import Driver, config, record, upsert
 from tests.processing.test_processor_model import ENTITIES, _records, operations
 from worker.events import Record, Rejected, decode
 from worker.events.dates import milliseconds
-from worker.processing.selection import ALL, Selection, occurred
+from worker.processing.config import ALL, Selection, occurred
 
 SINCE, UNTIL = 1_699_999_000_000, 1_700_000_001_000
 TIMES = st.sampled_from([SINCE - 1, SINCE, 1_700_000_000_000, UNTIL - 1, UNTIL, UNTIL + 1])

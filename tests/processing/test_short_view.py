@@ -11,7 +11,7 @@ from worker.events import Record, read_line
 from worker.processing.entity_cache import EntityKey
 from worker.processing.short_view import Extent, fitting, read_short_view
 from worker.state.entity import EntityRows, read_header
-from worker.state.ids import review_of
+from worker.state.keys import review_of
 
 
 def short(driver, entity_id="e", **extent):

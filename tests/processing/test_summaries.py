@@ -19,7 +19,7 @@ from tests.harness.drive import (
 )
 from worker.processing import summaries as module
 from worker.processing.entity_cache import EntityKey
-from worker.processing.summary import read_summary
+from worker.processing.summaries import read_summary
 from worker.state import MemoryRows, read_applied, read_view
 
 ENTITIES = ("a", "b", "c")

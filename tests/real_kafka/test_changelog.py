@@ -19,8 +19,8 @@ from worker.errors import Crash, Unanswered
 from worker.kafka import changelog as module
 from worker.kafka.changelog import ChangelogReader
 from worker.kafka.clients import KafkaClients
+from worker.kafka.group import Membership
 from worker.kafka.logs import ChangelogLog
-from worker.kafka.membership import Membership
 from worker.kafka.offsets import log_bounds
 from worker.kafka.topics import DELETE_RETENTION_MS
 from worker.settings import Settings

@@ -24,8 +24,8 @@ from tests.harness.workers import (
     wait_for,
 )
 from tests.real_kafka.test_exactly_once import DIMENSION, SETTINGS, events, feed
+from worker.kafka.changelog import FirstRow, first_rows
 from worker.kafka.clients import KafkaClients
-from worker.kafka.first_rows import FirstRow, first_rows
 from worker.settings import Settings
 from worker.state.keys import FINGERPRINT
 from worker.state.rows import decode_fingerprint

@@ -19,7 +19,7 @@ from tests.harness.browser import Browser, Tab
 from tests.harness.load import EngineVectors, Review, Sent, read_reviews, send
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
-from worker.kafka.partitioner import partition_of
+from worker.kafka.topics import partition_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chromium, pytest.mark.timeout(TEST_SECONDS)]
 

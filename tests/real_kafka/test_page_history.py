@@ -11,7 +11,7 @@ from tests.events.test_messages import BODY
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.patience import TEST_SECONDS
-from worker.events.codecs.json import encode
+from worker.events.json_codec import encode
 from worker.kafka.clients import KafkaClients
 from worker.page import history as module
 from worker.page.history import NoHistory, RecentHistory

@@ -15,8 +15,8 @@ from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import producer
 from tests.harness.workers import COMMAND, ROOT, clean_environment
 from tests.view.changes import body
-from worker.kafka.partitioner import partition_of
-from worker.operations.published import PublishedTopic, Span
+from worker.kafka.topics import partition_of
+from worker.published.published import PublishedTopic, Span
 from worker.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]

@@ -36,7 +36,7 @@ from tests.harness.replays import (
 from tests.harness.topics import Message, committed_offsets, producer, read_topic
 from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline, wait_for
 from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events, good_review
-from worker.kafka.recreation import RecreatedTopic
+from worker.kafka.topic_ids import RecreatedTopic
 
 HISTORY = {**LARGE_MESSAGES, "retention.ms": "-1"}
 """Of an input topic: its records are years old."""

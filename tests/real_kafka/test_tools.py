@@ -167,7 +167,7 @@ PATIENT = """
 import os, signal, sys, time
 from confluent_kafka import Producer
 import worker.kafka.clients as clients
-import worker.operations.resend as resend
+import worker.tools.resend as resend
 from worker.cli import main
 
 class Patient(Producer):

@@ -21,7 +21,7 @@ from tests.harness.topics import committed_offsets, end_offsets, producer, read_
 from worker.errors import Crash, InDoubt, Overtaken, SurroundingsError
 from worker.events import Message
 from worker.kafka.clients import KafkaClients
-from worker.kafka.membership import Membership, check_group_metadata, group_metadata
+from worker.kafka.group import Membership, check_group_metadata, group_metadata
 from worker.kafka.offsets import Start, committed_starts
 from worker.kafka.producer import TransactionalProducer
 from worker.settings import Settings

@@ -11,7 +11,7 @@ from tests.processing.test_pace import SlowEngine
 from worker.kafka.ranges import Range
 from worker.processing.pace import FIRST_CHARACTERS
 from worker.replay.estimate import SAMPLE_SECONDS, START_SECONDS, WINDOWS, estimate
-from worker.replay.throttle import RateThrottle
+from worker.replay.request import RateThrottle
 
 CHARACTERS = 44
 

@@ -10,7 +10,7 @@ import pytest
 
 from worker.errors import SurroundingsError
 from worker.kafka.topics import changelog_topic, topic_specs
-from worker.processing.selection import ALL, Selection
+from worker.processing.config import ALL, Selection
 from worker.replay.request import Names, Request, default_topic, plan_topic
 from worker.settings import Settings
 

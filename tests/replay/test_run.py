@@ -14,13 +14,13 @@ from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SurroundingsError
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.ranges import Range
-from worker.replay.going_on import check_going_on
 from worker.replay.ledger import Account
 from worker.replay.plan import Plan
 from worker.replay.request import Names, Request
+from worker.replay.resume import check_going_on
 from worker.replay.run import Replay
 from worker.settings import Settings
-from worker.stream.bounded import NoThrottle
+from worker.stream.run_bounds import NoThrottle
 
 LIVE = Settings(app_id="live", input_topic="in", output_topic="out", dlq_topic="dead", data_dir=Path("data"))
 REQUEST = Request(name="two", topic="in", to_topic="out.two", emit="final", entities=frozenset({"e"}))

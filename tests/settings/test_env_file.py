@@ -9,7 +9,7 @@ import pytest
 
 from worker.errors import SurroundingsError
 from worker.settings import Settings, environment_file, origins, unknown_settings
-from worker.settings.env_file import read_env_file
+from worker.settings.environment import read_env_file
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from worker.settings import RESERVED, settings_by_field, unknown_settings
-from worker.settings.unknown import unknown_variables
+from worker.settings.environment import unknown_variables
 
 KNOWN = {*(one.variable for one in settings_by_field().values()), *RESERVED}
 

@@ -21,7 +21,7 @@ from worker.processing.config import processor_config
 from worker.state import MemoryRows, StateError, SummaryView, read_view, verify_partition
 from worker.state.keys import APPLIED
 from worker.state.rows import decode_applied
-from worker.stream.summaries import NotHere
+from worker.stream.queries import NotHere
 
 REASONS = frozenset(str(reason) for reason in Reason)
 

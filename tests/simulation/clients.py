@@ -20,7 +20,7 @@ from tests.harness.consumer_thread import ConsumerThread, Fetched
 from tests.simulation.broker import ABORTED, COMMITTED, Broker, Clock, Entry, Log
 from tests.simulation.fibers import Fiber
 from worker.state import MemoryRows
-from worker.storage.look import NotOpen
+from worker.storage.rows import NotOpen
 from worker.stream.gate import OFFSET_KEY
 
 POLL_SECONDS = 1.0

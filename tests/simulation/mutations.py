@@ -18,7 +18,7 @@ from worker.kafka.changelog import ChangelogReader
 from worker.kafka.clients import READ_TO_END
 from worker.kafka.producer import TransactionalProducer
 from worker.kafka.transaction import Transactions
-from worker.processing import row_writer
+from worker.processing import partitions as row_writer
 from worker.processing.partitions import Partitions
 from worker.processing.processor import Processor
 from worker.processing.summaries import Summaries
@@ -26,9 +26,9 @@ from worker.state.keys import APPLIED
 from worker.state.overlay import Overlay
 from worker.stream.commit import Commit
 from worker.stream.commits import Commits
-from worker.stream.consumer import GuardedConsumer
 from worker.stream.delivery import Delivery
-from worker.stream.ending import Ending
+from worker.stream.faust.consumer import GuardedConsumer
+from worker.stream.faust.ending import Ending
 from worker.stream.gate import OFFSET_KEY, Gate
 from worker.stream.settlement import Settlement
 from worker.stream.takeover import Takeover

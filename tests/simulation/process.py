@@ -27,10 +27,10 @@ from worker.limits import Limit
 from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.state import TABLE_NAME
-from worker.stream.bounded import ENDLESS, Course
-from worker.stream.consumer import GuardedConsumer
-from worker.stream.ending import Ending
-from worker.stream.table import CommittedTable
+from worker.stream.faust.consumer import GuardedConsumer
+from worker.stream.faust.ending import Ending
+from worker.stream.faust.table import CommittedTable
+from worker.stream.run_bounds import ENDLESS, Course
 
 BUFFERED = 1
 """Micro-batches that wait for the agent."""

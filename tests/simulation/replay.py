@@ -16,7 +16,7 @@ from worker.replay.plan import Plan
 from worker.replay.request import Names, Request
 from worker.replay.run import Replay
 from worker.settings import Settings
-from worker.stream.bounded import Course
+from worker.stream.run_bounds import Course
 
 
 def names_of(live: Settings, emit: Emit) -> Names:

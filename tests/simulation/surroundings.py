@@ -14,8 +14,8 @@ from typing import Any, NoReturn, TypeVar
 from tests.simulation import clients
 from tests.simulation.broker import Clock
 from tests.simulation.fibers import Fiber, Killed, drive
-from worker.kafka.bounded import Hung
 from worker.kafka.topics import DELETE_RETENTION_MS
+from worker.kafka.transaction import Hung
 from worker.stream.surroundings import Surroundings
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Ended(Exception):
 
 
 def die(cause: BaseException) -> NoReturn:
-    """Stands for `worker.stream.fatal.die`; a second call keeps the first cause."""
+    """Stands for `worker.stream.surroundings.die`; a second call keeps the first cause."""
     raise cause if isinstance(cause, (Ended, Killed)) else Ended(cause)
 
 

@@ -32,7 +32,7 @@ from tests.simulation.surroundings import Ended
 from worker.coversumm import Counters
 from worker.kafka.topics import changelog_topic
 from worker.settings import Settings
-from worker.stream.bounded import ENDLESS, Course
+from worker.stream.run_bounds import ENDLESS, Course
 
 ROUNDS = 450
 """In which the workers must have caught up after the last fault; one is about a third of a second."""

@@ -5,7 +5,7 @@ import pytest
 
 from worker.state import CorruptRow, MemoryRows
 from worker.state.entity import EntityRows, Review, Sentence, read_header
-from worker.state.ids import sentence_id
+from worker.state.keys import sentence_id
 from worker.state.rows import CHUNK_BYTES, Header, Published
 
 DIMENSION = 384

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.state.ids import parse_sentence_id, review_of, sentence_id
+from worker.state.keys import parse_sentence_id, review_of, sentence_id
 
 
 @given(st.binary(), st.integers(0, 10**6))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from worker.state import CorruptRow, MemoryRows
 from worker.state.keys import LAST_CHANGE, describe, last_change_key
 from worker.state.last_change import LastChange
-from worker.state.last_changes import last_changes, put_last_change
+from worker.state.partition import last_changes, put_last_change
 from worker.state.rows import decode_last_change, encode_last_change, seal
 
 entities = st.one_of(st.sampled_from([b"a", b"ab", b"a\0", b"\0"]), st.binary(min_size=1, max_size=5))

@@ -17,8 +17,7 @@ from rocksdict import Options, Rdict, WriteBatch
 
 from worker.errors import Crash
 from worker.state import DamagedDatabase
-from worker.storage.files import check_files, explained
-from worker.storage.rows import RocksRows
+from worker.storage.rows import RocksRows, check_files, explained
 
 ROOT = Path(__file__).parents[2]
 OFFSET = b"offset"

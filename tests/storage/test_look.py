@@ -10,7 +10,7 @@ import pytest
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import die
 from worker.storage.databases import Databases, database_path
-from worker.storage.look import NotOpen
+from worker.storage.rows import NotOpen
 
 
 def made(folder: Path) -> Databases:

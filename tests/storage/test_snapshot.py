@@ -14,14 +14,14 @@ from tests.harness.drive import config
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SurroundingsError
 from worker.events import Record, read_line
-from worker.operations import verification
-from worker.operations.verification import verify_data_dir
 from worker.processing.processor import Processor
 from worker.state import DamagedDatabase, MemoryRows
 from worker.state.keys import APPLIED, ENTITY, PUBLISHED, parse_entity_key
 from worker.storage import snapshot as stored
 from worker.storage.rows import write_rows
 from worker.storage.snapshot import stored_partition
+from worker.tools import verify as verification
+from worker.tools.verify import verify_data_dir
 
 EVENTS = [
     {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.harness.fake_clients import FakeClock
-from worker.kafka.membership import Membership
+from worker.kafka.group import Membership
 from worker.stream.assignment import Assignment, Role, Tenure
 from worker.stream.journal import Journal
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.kafka.contact import Contact
-from worker.stream.contact_watch import ContactWatch, IdleClient
+from worker.stream.watchdog import ContactWatch, IdleClient
 
 
 class World:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.processing.stats import Coordinates, Stats
-from worker.stream import dead_letters as module
-from worker.stream.dead_letters import DeadLetterLog
+from worker.stream import journal as module
+from worker.stream.journal import DeadLetterLog
 from worker.stream.surroundings import RealThreads
 
 

@@ -14,23 +14,20 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import End, Group, Ids, WatchedThreads, die
 from worker.errors import Crash, Fenced, InDoubt, Unanswered
 from worker.events import Message, Record
-from worker.kafka.membership import Membership
+from worker.kafka.group import Membership
 from worker.limits import Limit
 from worker.processing.pace import TransactionSize
 from worker.processing.processor import ProcessedBatch
 from worker.processing.stats import Stats
 from worker.state import FingerprintMismatch
 from worker.stream.assignment import Assignment, Tenure
-from worker.stream.bounded import Ledger, NoLedger
 from worker.stream.commit import Commit
 from worker.stream.commits import Commits
-from worker.stream.dead_letters import DeadLetterLog
-from worker.stream.delivery import Delivery
+from worker.stream.delivery import Delivery, MicroBatch
 from worker.stream.feed import ChangeFeed
-from worker.stream.journal import Journal
-from worker.stream.micro_batch import MicroBatch
-from worker.stream.processor_thread import ProcessorThread
-from worker.stream.surroundings import RealThreads, Surroundings
+from worker.stream.journal import DeadLetterLog, Journal
+from worker.stream.run_bounds import Ledger, NoLedger
+from worker.stream.surroundings import ProcessorThread, RealThreads, Surroundings
 
 MEMBER = Membership(5, "member")
 NOW = Tenure(3, MEMBER)

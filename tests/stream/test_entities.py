@@ -13,9 +13,8 @@ from worker.state.keys import IncarnationKeys, header_key
 from worker.state.listing import Page, Search
 from worker.state.rows import Header, Published, encode_header, encode_published
 from worker.storage.databases import Databases
-from worker.storage.look import Look
-from worker.stream.entities import EntityLister
-from worker.stream.summaries import NotHere
+from worker.storage.rows import Look
+from worker.stream.queries import EntityLister, NotHere
 from worker.stream.surroundings import RealThreads
 
 LONG = 60.0

@@ -10,12 +10,12 @@ import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash, Fenced, SurroundingsError
-from worker.stream.fatal import LeavingFirst
+from worker.stream.surroundings import LeavingFirst
 
 PROGRAM = """
 import sys, threading, time
 from worker.errors import Crash, Fenced, SurroundingsError
-from worker.stream.fatal import die
+from worker.stream.surroundings import die
 threading.Thread(target=time.sleep, args=(600,)).start()  # as librdkafka, which may block for minutes
 try:
     raise eval(sys.argv[1])
@@ -49,9 +49,7 @@ def test_the_process_ends_at_once_with_the_causes_exit_code(cause: str, code: in
 
 def test_a_crash_that_was_never_raised_has_no_traceback() -> None:
     """As the watchdog's: it would say nothing."""
-    program = (
-        "from worker.errors import Crash; from worker.stream.fatal import die; die(Crash('no\\nprogress'))"
-    )
+    program = "from worker.errors import Crash; from worker.stream.surroundings import die; die(Crash('no\\nprogress'))"
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_SECONDS
     )

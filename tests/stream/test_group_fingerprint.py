@@ -10,7 +10,7 @@ import pytest
 
 from tests.harness.drive import config
 from worker.errors import Unanswered
-from worker.kafka.first_rows import FirstRow
+from worker.kafka.changelog import FirstRow
 from worker.state import FingerprintMismatch
 from worker.state.keys import FINGERPRINT
 from worker.state.partition import put_fingerprint

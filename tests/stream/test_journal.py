@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.harness.fake_clients import FakeClock
-from worker.kafka.membership import Membership
+from worker.kafka.group import Membership
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
 from worker.stream.journal import Journal, shown_ranges, tell_start

@@ -14,7 +14,7 @@ from tests.harness.fake_clients import FakeClock
 from tests.harness.stream import die
 from worker.errors import Crash, Fenced, InDoubt, Overtaken, TooSlow, Unanswered
 from worker.kafka.contact import Contact
-from worker.kafka.membership import Membership
+from worker.kafka.group import Membership
 from worker.stream.assignment import Assignment
 from worker.stream.journal import Journal
 from worker.stream.settlement import PAUSE_SECONDS, Settlement

@@ -18,10 +18,9 @@ from worker.processing import summaries as processing
 from worker.processing.short_view import Extent
 from worker.state import CorruptRow, MemoryRows, Rows
 from worker.state.keys import VECTORS, header_key, parse_entity_key
-from worker.storage.look import NotOpen
-from worker.stream.processor_thread import ProcessorThread
-from worker.stream.summaries import NotHere, SummaryReader
-from worker.stream.surroundings import RealThreads
+from worker.storage.rows import NotOpen
+from worker.stream.queries import NotHere, SummaryReader
+from worker.stream.surroundings import ProcessorThread, RealThreads
 
 
 class Blocking(FakeEngine):

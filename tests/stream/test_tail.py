@@ -19,17 +19,17 @@ from aiokafka.protocol.fetch import (
 from faust.types import TP
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.stream.test_consumer import FakeThread, Rig, offsets
 
 from tests.harness.consumer_thread import Fetched
 from tests.harness.fake_clients import FakeClock
 from tests.harness.stream import INPUT, make_app
-from tests.stream.test_consumer import FakeThread, Rig, offsets
 from worker.errors import Crash, SurroundingsError, Unanswered
 from worker.kafka.ranges import CUT_SHORT_SECONDS
-from worker.stream.bounded import Course, NoLedger
-from worker.stream.consumer import CHECK_SECONDS
-from worker.stream.micro_batch import MicroBatch
-from worker.stream.tail import Tail, is_empty
+from worker.stream.bounded_reader import Tail, is_empty
+from worker.stream.delivery import MicroBatch
+from worker.stream.faust.consumer import CHECK_SECONDS
+from worker.stream.run_bounds import Course, NoLedger
 
 A, B = TP(INPUT, 0), TP(INPUT, 1)
 

@@ -16,13 +16,13 @@ from tests.harness.fake_clients import FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import INPUT, OUTPUT, Parts
 from worker.errors import Crash, SurroundingsError, Unanswered
-from worker.kafka.membership import Membership
+from worker.kafka.group import Membership
 from worker.kafka.offsets import LogBounds, Start
 from worker.state import FingerprintMismatch
 from worker.state.rows import Output
 from worker.stream.assignment import Role
-from worker.stream.bounded import NoLedger
 from worker.stream.gate import CHANGELOG_ID_KEY, OFFSET_KEY
+from worker.stream.run_bounds import NoLedger
 from worker.stream.takeover import PAUSE_SECONDS
 
 START = Start(5, True, 9)

@@ -15,8 +15,8 @@ from tests.harness.fake_clients import FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import Crash
 from worker.kafka.contact import Contact
-from worker.kafka.membership import Membership
-from worker.kafka.partitioner import partition_of
+from worker.kafka.group import Membership
+from worker.kafka.topics import partition_of
 from worker.stream import watchdog as module
 from worker.stream.assignment import Assignment
 from worker.stream.journal import Journal

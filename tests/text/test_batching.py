@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.text.batching import TOKEN_BUDGET, of_any_length, of_one_length, padded
+from worker.text.engine import TOKEN_BUDGET, of_any_length, of_one_length, padded
 
 LONGEST = 256
 TOKENS = st.lists(st.integers(2, LONGEST), max_size=200)

@@ -13,7 +13,7 @@ from worker.errors import SurroundingsError
 from worker.settings import Settings, settings_by_field
 from worker.text import embedders
 from worker.text.embedders import EMBEDDERS, FORMS, HELP, PATTERN, load_engine
-from worker.text.errors import EngineError
+from worker.text.engine import EngineError
 
 NAMED = {
     "onnx": "onnx",

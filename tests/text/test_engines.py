@@ -16,8 +16,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.text.models import PACKAGED, TINY, copy_settings, edit_json, tiny_folder
 from worker.errors import SurroundingsError
 from worker.text.embedders import load_engine
-from worker.text.engine import EmbeddingEngine
-from worker.text.errors import EngineError
+from worker.text.engine import EmbeddingEngine, EngineError
 from worker.text.minilm import MODEL, WEIGHTS_SHA256, load_minilm
 from worker.text.splitting import split_sentences
 

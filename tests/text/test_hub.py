@@ -18,7 +18,7 @@ import pytest
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.text.models import PACKAGED
 from worker.text.embedders import load_engine
-from worker.text.errors import EngineError
+from worker.text.engine import EngineError
 from worker.text.minilm import FILES, HUB, HUB_REVISION, PACKAGE, load_minilm
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from tests.text.models import PACKAGED
-from worker.text.batching import TOKEN_BUDGET
+from worker.text.engine import TOKEN_BUDGET
 from worker.text.minilm import encoder_sessions, load_minilm
 from worker.text.onnx import OnnxEngine
 from worker.text.packed import PackedEncoder

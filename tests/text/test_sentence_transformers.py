@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from tests.text.models import PACKAGED
 from tests.text.test_engines import real_sentences
 from worker.text.embedders import load_engine
-from worker.text.engine import EmbeddingEngine
-from worker.text.errors import EngineError
+from worker.text.engine import EmbeddingEngine, EngineError
 
 pytestmark = [
     pytest.mark.sentence_transformers,

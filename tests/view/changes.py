@@ -1,7 +1,7 @@
 """Bodies of `summary.changed`, made by hand."""
 
 from worker.events import Cause, SummaryChanged, SummarySentence
-from worker.events.codecs.json import encode
+from worker.events.json_codec import encode
 
 
 def body(

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from tests.view.changes import body
 from worker.view import Board, Focus, Frame, Names, card, one_line, screen, summary_lines
+from worker.view.board import REST_SECONDS
 from worker.view.card import FRESH_SECONDS
-from worker.view.focus import REST_SECONDS
 
 SHORT = {f"{letter}#0": f"Sentence {letter} is good." for letter in "abcde"}
 LONG = (

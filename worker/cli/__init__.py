@@ -21,7 +21,7 @@ def main() -> NoReturn:
         from worker.settings import limit_native_threads
 
         limit_native_threads()
-        from worker.cli import stdout
+        from worker.cli import output as stdout
         from worker.cli.group import execute
 
     stdout.prepare()

@@ -14,8 +14,8 @@ from worker.settings import Settings
 
 if TYPE_CHECKING:
     from worker.events import SummarySentence
-    from worker.operations.comparison import Comparison, Example
-    from worker.operations.published import Publication, Published
+    from worker.published.comparison import Comparison, Example
+    from worker.published.published import Publication, Published
 
 EXAMPLES = 3
 """Unless the command says another number."""
@@ -97,8 +97,8 @@ def command(a: str, b: str, bound: Bound | None, examples: int, as_json: bool) -
     Memory grows with the number of entities, not with their texts: at k = 20 about half a GiB for a million.
     """
     settings = Settings.from_environment()
-    from worker.operations.comparison import compare
-    from worker.operations.published import published
+    from worker.published.comparison import compare
+    from worker.published.published import published
 
     with published(a, settings) as of_a, published(b, settings) as of_b:
         for source in (of_a, of_b) if examples else ():

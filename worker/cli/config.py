@@ -11,7 +11,7 @@ from worker.cli.tables import Column, show_table
 from worker.settings import HIDDEN, Settings, origins, settings_by_field
 
 if TYPE_CHECKING:
-    from worker.operations.check import Check
+    from worker.tools.config import Check
 
 SETTINGS = (Column("setting"), Column("value", prose=True), Column("origin"))
 CHECKS = (Column("of"), Column("check"), Column("status"), Column("found", prose=True))
@@ -45,7 +45,7 @@ def command(check: bool, as_json: bool) -> int:
     _show_settings(settings, as_json)
     if not check:
         return 0
-    from worker.operations.access import checks
+    from worker.tools.config import checks
 
     found = list(checks(settings))
     _show_checks(found, as_json)

@@ -9,14 +9,13 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.options import check_utf8
+from worker.cli.options import check_utf8, local_url, url_option
 from worker.cli.tables import Column, show_table
-from worker.cli.web_address import local_url, url_option
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.operations.entities import ServedEntities, StoredEntities
     from worker.state.listing import ListedEntity, Search
+    from worker.tools.entities import ServedEntities, StoredEntities
 
 SHOWN = 50
 """Rows of a table unless --limit says another number."""
@@ -104,8 +103,8 @@ def _asked(
         check_utf8(name, value)
     if url is not None and data_dir is not None:
         raise click.UsageError("--url and --data-dir exclude each other.")
-    from worker.operations.entities import ServedEntities, StoredEntities
     from worker.state.listing import Search
+    from worker.tools.entities import ServedEntities, StoredEntities
 
     search = Search(prefix, contains, after)
     if data_dir is not None:

@@ -1,5 +1,7 @@
 """Where output goes: progress for people at a terminal, JSON lines for everything else; tables are `worker.cli.tables`."""
 
+import codecs
+import io
 import json
 import os
 import sys
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-F = TypeVar("F", bound="Callable[..., Any]")
 
+F = TypeVar("F", bound="Callable[..., Any]")
 PROGRAM = "coversumm-worker"
 CHECK_FAILED = 1
 """The exit code of a command that did what it was asked, and found something wrong."""
@@ -166,3 +168,44 @@ def file_progress(total: int | None, what: str = "events") -> Iterator[FileProgr
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield FileProgress(progress, total)
+
+
+def prepare() -> None:
+    """Replace `sys.stdout` by such a one; for the process, before anything is written."""
+    old = sys.stdout
+    if not isinstance(old, io.TextIOWrapper):  # None, if the process was started without one
+        return
+    encoding, errors = old.encoding, old.errors
+    if codecs.lookup(encoding).name != "utf-8":
+        encoding, errors = (encoding, "replace") if old.isatty() else ("utf-8", "strict")
+    is_line_buffered, is_unbuffered = old.line_buffering, old.write_through
+    sys.stdout = StandardOutput(
+        old.detach(), encoding, errors, line_buffering=is_line_buffered, write_through=is_unbuffered
+    )
+
+
+class StandardOutput(io.TextIOWrapper):
+    """Raises SurroundingsError where nothing more can be written; BrokenPipeError once nobody reads any more."""
+
+    def write(self, text: str) -> int:
+        """See `io.TextIOWrapper`."""
+        if text == "":  # click asks so whether it is text that is wanted, and takes any error for a no
+            return 0
+        with _told():
+            return super().write(text)
+
+    def flush(self) -> None:
+        """See `io.TextIOWrapper`."""
+        with _told():
+            super().flush()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        abandon()  # what is left in the buffer must not fail again at exit
+        raise SurroundingsError(f"standard output cannot be written ({error.strerror})") from error

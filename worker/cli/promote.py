@@ -51,9 +51,9 @@ def command(app_id: str, output_topic: str, bound: Bound | None, wait_seconds: f
     present = Settings.from_environment()
     following = replace(present, app_id=app_id, output_topic=output_topic)
     from worker.kafka.clients import KafkaClients
-    from worker.kafka.reach import reached
-    from worker.operations.comparison import Comparison, compare
-    from worker.operations.published import published
+    from worker.kafka.topics import reached
+    from worker.published.comparison import Comparison, compare
+    from worker.published.published import published
     from worker.replay.promotion import Promotion
 
     def compared() -> Comparison:

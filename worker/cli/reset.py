@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from worker.cli import consent, output
+from worker.cli import options as consent
+from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.tables import Column, show_table
 from worker.settings import Settings
@@ -42,8 +43,7 @@ def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: boo
     """
     settings = Settings.from_environment()
     consent.check_can_ask(yes, dry_run)
-    from worker.operations.reset import kept_out, planned
-    from worker.operations.reset_warnings import input_beginnings, published_epochs
+    from worker.tools.reset import input_beginnings, kept_out, planned, published_epochs
 
     if not (local or offsets or changelog):
         local = offsets = changelog = True

@@ -12,14 +12,13 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.findings import Findings, counted, warn_left_out
-from worker.cli.options import fields_option, files_argument, found_files
+from worker.cli.options import Findings, counted, fields_option, files_argument, found_files, warn_left_out
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
     from worker.events import Record
-    from worker.operations.files import Entry, ReviewFiles
+    from worker.sources import Entry, ReviewFiles
 
 
 class Begin(NamedTuple):
@@ -112,7 +111,7 @@ def command(
     settings = Settings.from_environment()
     from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import Topics
-    from worker.operations.files import STDIN, ReviewFiles, spooled
+    from worker.sources import STDIN, ReviewFiles, spooled
 
     found = found_files(files)
     paths = from_line.of(found)
@@ -130,8 +129,8 @@ def command(
 
 def check(reviews: "ReviewFiles", settings: Settings, first_line: int) -> None:
     """Raise SurroundingsError, the lines named before it, if a line cannot be used."""
-    from worker.operations.files import Faulty, judged
     from worker.processing.config import event_limits
+    from worker.sources import Faulty, judged
 
     findings = Findings(reviews.where)
     lines = 0
@@ -159,7 +158,7 @@ class Sending:
     """The lines of files, from one of them on, to the input topic."""
 
     def __init__(self, reviews: "ReviewFiles", settings: Settings, first_line: int, skip_bad: bool) -> None:
-        from worker.operations.sender import Sender
+        from worker.tools.send import Sender
 
         self._reviews = reviews
         self._settings = settings
@@ -191,8 +190,8 @@ class Sending:
     def _records(self) -> "Iterator[Record]":
         """Those that can be used. Raises SurroundingsError where one cannot that could before."""
         from worker.events import Record
-        from worker.operations.files import judged
         from worker.processing.config import event_limits
+        from worker.sources import judged
 
         entries: Iterable[Entry | None] = self._reviews
         for entry in judged(entries, event_limits(self._settings)) if self._skip_bad else entries:

@@ -10,7 +10,7 @@ from worker.cli.tables import Column, show_table
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.operations.group_status import GroupStatus
+    from worker.tools.status import GroupStatus
 
 WORKER_COLUMNS = (
     Column("worker"),
@@ -52,7 +52,7 @@ def command(as_json: bool) -> int:
     settings = Settings.from_environment()
     from dataclasses import asdict
 
-    from worker.operations.group_status import group_status
+    from worker.tools.status import group_status
 
     found = group_status(settings)
     if as_json:

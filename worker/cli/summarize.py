@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING
 import click
 
 from worker.cli import output
-from worker.cli.cards import cards
+from worker.cli.cards import cards, extent_of, view_options
 from worker.cli.command import Command
-from worker.cli.findings import Findings, counted, warn_left_out
-from worker.cli.options import fields_option, files_argument, found_files
-from worker.cli.short_view import extent_of, view_options
+from worker.cli.options import Findings, counted, fields_option, files_argument, found_files, warn_left_out
 from worker.cli.writing import Sink, is_same_file, sink
 from worker.errors import SurroundingsError
 from worker.settings import Settings
 from worker.text import embedders
 
 if TYPE_CHECKING:
-    from worker.operations.files import Entry, ReviewFiles
-    from worker.operations.summarizing import FileSummarizer, Outcome
     from worker.processing.short_view import Extent
+    from worker.sources import Entry, ReviewFiles
+    from worker.tools.summarize import FileSummarizer, Outcome
 
 COALESCED_LINES = 1000
 
@@ -104,8 +102,8 @@ def command(
     settings = Settings.from_environment(
         k=_text(k), distinct=None if distinct is None else str(distinct), emit=emit, embedder=embedder
     )
-    from worker.operations.files import ReviewFiles
     from worker.processing.config import check_index
+    from worker.sources import ReviewFiles
 
     check_index(settings.index)
     paths = found_files(files)
@@ -156,7 +154,7 @@ class Final(Every):
     """The last change of each entity, written at the end."""
 
     def __init__(self, lines: Lines) -> None:
-        from worker.operations.summarizing import LastChanges
+        from worker.tools.summarize import LastChanges
 
         self._last = LastChanges()
         self._lines = lines
@@ -228,9 +226,9 @@ class Run:
         return output.CHECK_FAILED if self._findings.total else 0
 
     def _process(self) -> None:
-        from worker.operations.files import timely
-        from worker.operations.summarizing import FileSummarizer
+        from worker.sources import timely
         from worker.storage.vectors import open_vector_store
+        from worker.tools.summarize import FileSummarizer
 
         is_coalesced = self._settings.emit == "coalesced"
         with output.file_progress(self._reviews.size, self._reviews.unit) as progress, ExitStack() as ending:
@@ -255,7 +253,7 @@ class Run:
         self, batch: "list[Entry]", summarizer: "FileSummarizer", progress: output.FileProgress
     ) -> None:
         from worker.events import Record
-        from worker.operations.files import Faulty
+        from worker.sources import Faulty
 
         outcome = summarizer.take([entry for entry in batch if isinstance(entry, Record)])
         faulty = [entry for entry in batch if isinstance(entry, Faulty)]

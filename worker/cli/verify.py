@@ -13,8 +13,8 @@ from worker.cli.tables import Column, show_table
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.operations.copies import Copy
     from worker.storage.snapshot import StoredPartition
+    from worker.tools.inspect import Copy
 
 COLUMNS = (
     Column("entity"),
@@ -82,9 +82,9 @@ def checks(settings: Settings, data_dir: Path, copies: "list[Copy]") -> Iterator
 
     `copies` gets the partitions that were looked at.
     """
-    from worker.operations.copies import Group, copy_of
-    from worker.operations.verification import verify_data_dir
     from worker.storage.snapshot import some_databases
+    from worker.tools.inspect import Group, copy_of
+    from worker.tools.verify import verify_data_dir
 
     group = Group(settings, list(some_databases(data_dir)))
 

@@ -22,14 +22,22 @@ docs/algorithm.md has the notation, the theorem and its proof, and the paper's a
 """
 
 from worker.coversumm.core import EntityCore
-from worker.coversumm.errors import CoreError, DuplicateSentence, EntityFull, UnknownSentence, VectorError
-from worker.coversumm.fixed_point import SCALE, max_sentences, quantize, quantize_rows
+from worker.coversumm.fixed_point import (
+    SCALE,
+    CoreError,
+    DuplicateSentence,
+    EntityFull,
+    UnknownSentence,
+    VectorError,
+    max_sentences,
+    quantize,
+    quantize_rows,
+)
 from worker.coversumm.index import Block, Index, Neighborhood, NewIndex, Totals
 from worker.coversumm.index.flat import FlatIndex
 from worker.coversumm.interface import CoverSumm, RankedSentence
-from worker.coversumm.oracle import brute_force
 from worker.coversumm.points import Points, Step, no_points
-from worker.coversumm.ranking import Ranking, measure
+from worker.coversumm.ranking import Ranking, brute_force, measure
 from worker.coversumm.state import Counters
 
 __all__ = [

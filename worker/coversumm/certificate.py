@@ -6,6 +6,7 @@ side costs a refill, on the other a wrong summary: bounds are rounded away from 
 to 5, has the proofs.
 """
 
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
@@ -58,3 +59,23 @@ def is_candidate(
     `distance_squared` is d^2 but for `error`; `kth_distance` and `drift` are upper bounds.
     """
     return distance_squared <= ((kth_distance + 2.0 * drift) / ROOTS) ** 2 + error
+
+
+@dataclass(slots=True)
+class Gap:
+    """The distances left and right of the gap, seen from the centroid of the last evaluation."""
+
+    centroid: NDArray[np.float64]
+    centroid_squared: float
+    kth_distance: float  # an upper bound of d_k then
+    limit: float  # a lower bound of the distance of every sentence that is not in the ranking
+
+    def narrow(self, facts: list[tuple[float, float, float]], error: float) -> None:
+        """Take note of sentences added since, of each `(|x|^2, anything, x.centroid)`."""
+        nearest = min([squared_norm - 2.0 * product for squared_norm, _, product in facts])
+        self.limit = min(self.limit, lower(nearest + self.centroid_squared, error))
+
+    def proves(self, squared_way: float, error: float) -> bool:
+        """Whether the set is still the one last evaluated, the centroid having moved by the root of `squared_way`."""
+        drift = upper(squared_way, error)
+        return 2.0 * drift < (self.limit - self.kth_distance) * ROOTS

@@ -10,7 +10,26 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from worker.coversumm.errors import VectorError
+
+class CoreError(ValueError):
+    """Base of every refusal of the core."""
+
+
+class VectorError(CoreError):
+    """A vector that cannot be used: wrong shape or type, zero, or not finite."""
+
+
+class EntityFull(CoreError):
+    """One more sentence and float64 could no longer hold every key exactly (see `fixed_point.exact`)."""
+
+
+class UnknownSentence(CoreError):
+    """A sentence to remove that is not live, at least not with this vector."""
+
+
+class DuplicateSentence(CoreError):
+    """A sentence to add whose id is live already."""
+
 
 SCALE = 32767
 EXACT = 2**53
@@ -41,7 +60,7 @@ def quantize(embeddings: ArrayLike, scale: int = SCALE) -> NDArray[np.int16]:
     >>> quantize([[3.0, 4.0], [0.0, 0.0]])
     Traceback (most recent call last):
         ...
-    worker.coversumm.errors.VectorError: embedding 1 is zero
+    worker.coversumm.fixed_point.VectorError: embedding 1 is zero
     """
     quantized, invalid = quantize_rows(embeddings, scale)
     if invalid.any():

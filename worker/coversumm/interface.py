@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from worker.coversumm.core import EntityCore
-from worker.coversumm.errors import DuplicateSentence, UnknownSentence, VectorError
-from worker.coversumm.fixed_point import quantize_rows
+from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence, VectorError, quantize_rows
 from worker.coversumm.index.flat import FlatIndex
 from worker.coversumm.points import Points, Step, no_points
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.coversumm.errors import VectorError
+from worker.coversumm.fixed_point import VectorError
 
 
 class Points(NamedTuple):

@@ -17,7 +17,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.coversumm.errors import DuplicateSentence, UnknownSentence
+from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import Neighborhood, first_beyond
 from worker.coversumm.matrix import GrowingArray
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import certificate, kernel
-from worker.coversumm.gap import Gap
+from worker.coversumm.certificate import Gap
 from worker.coversumm.knn import Neighbors
 from worker.coversumm.points import Points, Step, check
 from worker.coversumm.ranking import Ranking

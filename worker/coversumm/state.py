@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import certificate
-from worker.coversumm.errors import EntityFull
-from worker.coversumm.fixed_point import exact
-from worker.coversumm.gap import Gap
+from worker.coversumm.certificate import Gap
+from worker.coversumm.fixed_point import EntityFull, exact
 from worker.coversumm.index import Index
 from worker.coversumm.knn import Neighbors, knn
 from worker.coversumm.ranking import Ranking

@@ -17,23 +17,81 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+from confluent_kafka import TopicPartition
 from rich.console import Console
 
-from worker.demo import pace
 from worker.demo.broker import EmbeddedBroker
 from worker.demo.display import Display, make_display
 from worker.demo.process import WorkerProcess
 from worker.demo.reviews import Produced, bundled_reviews, stay_names, take_down
 from worker.demo.story import Phase, Story
-from worker.demo.traffic import Traffic
 from worker.errors import Crash
-from worker.kafka.clients import KafkaClients
+from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.topics import topic_specs
-from worker.operations.verification import verify_data_dir
 from worker.settings import Settings
+from worker.tools.verify import verify_data_dir
 from worker.view import ending_signals
+
+FIRST_PER_SECOND: Final = 1.5
+GROWTH: Final = 1.0
+"""By so much, in powers of e, the rate grows every second."""
+MOST_PER_SECOND: Final = 180.0
+HURRIED_PER_SECOND: Final = 60.0
+"""From here on nobody can follow every review."""
+BRIEF_SECONDS: Final = 11.0
+"""So long the reviews of a brief demo arrive: a thousand on two processors that have nothing else to do."""
+_GROWING_SECONDS: Final = math.log(MOST_PER_SECOND / FIRST_PER_SECOND) / GROWTH
+_GROWING_REVIEWS: Final = (MOST_PER_SECOND - FIRST_PER_SECOND) / GROWTH
+
+
+def due(number: int) -> float:
+    """When the review of this number (from 0) is sent: seconds after the first one."""
+    if number < _GROWING_REVIEWS:
+        return math.log1p(number * GROWTH / FIRST_PER_SECOND) / GROWTH
+    return _GROWING_SECONDS + (number - _GROWING_REVIEWS) / MOST_PER_SECOND
+
+
+def is_hurried(number: int) -> bool:
+    """Whether reviews come faster than one can read when this one is sent."""
+    return FIRST_PER_SECOND + number * GROWTH >= HURRIED_PER_SECOND
+
+
+POLL_SECONDS: Final = 0.05
+_FLUSH_SECONDS: Final = 90
+
+
+class Traffic:
+    """Producer of the input topic and consumer of the output topic, from its beginning; a context manager."""
+
+    def __init__(self, clients: Clients, settings: Settings, partitions: int) -> None:
+        self._input_topic = settings.input_topic
+        self._producer = clients.producer({"partitioner": "murmur2_random", "linger.ms": 5})
+        self._consumer = clients.standalone_consumer("demo", "read_committed", {"fetch.wait.max.ms": 50})
+        self._consumer.assign([TopicPartition(settings.output_topic, p, 0) for p in range(partitions)])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def send(self, event: Produced) -> None:
+        """Send one event to the input topic."""
+        self._producer.produce(self._input_topic, event.value, event.key)
+
+    def flush(self) -> None:
+        """Wait until all is sent. Raises Crash where that does not happen."""
+        if self._producer.flush(_FLUSH_SECONDS):
+            raise Crash("the embedded broker does not take the reviews")
+
+    def receive(self) -> list[bytes]:
+        """The next summary changes; waits a moment for them."""
+        self._producer.poll(0)
+        messages = self._consumer.consume(200, POLL_SECONDS)
+        return [v for m in messages if m.error() is None and (v := m.value()) is not None]
+
 
 PARTITIONS: Final = 4
 BATCH_SIZE: Final = 60
@@ -79,7 +137,7 @@ def play(reviews: int | None, k: int, as_json: bool, is_brief: bool = False, is_
             play = Play(story, display, worker, stage.enter_context(Traffic(clients, settings, PARTITIONS)))
             play.wait_until_ready()
             with suppress(KeyboardInterrupt) if is_served else nullcontext():
-                play.send_reviews(chosen, pace.BRIEF_SECONDS if is_brief else math.inf)
+                play.send_reviews(chosen, BRIEF_SECONDS if is_brief else math.inf)
                 play.take_reviews_down()
                 if is_served:
                     play.serve()
@@ -113,10 +171,10 @@ class Play:
         story.phase, story.started_at = Phase.ARRIVING, time.monotonic()
         ahead = AHEAD_WATCHED if is_watched else AHEAD
         for number, review in enumerate(reviews):
-            if pace.is_hurried(number):
+            if is_hurried(number):
                 story.phase = Phase.HURRYING
             if is_watched:
-                self._watch_until(story.started_at + pace.due(number))
+                self._watch_until(story.started_at + due(number))
             while story.sent - story.processed >= ahead:
                 self._watch()
             if time.monotonic() - story.started_at > seconds:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from worker.events.codecs import DEFAULT, Codec
+from worker.events.codec import DEFAULT, Codec
 from worker.events.fields import MAX_ID_CHARS, is_day
 from worker.events.inputs import EntityDeleted, Event, Record
 from worker.events.reasons import BadEvent, Reason, Rejected, shown
-from worker.events.rules import Draft, Limits, check, upserted
-from worker.events.vectors import VectorPool
+from worker.events.rules import Draft, Limits, VectorPool, check, upserted
 from worker.limits import Limit
 
 

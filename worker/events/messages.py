@@ -11,7 +11,7 @@ from hashlib import sha1
 from typing import Final, NamedTuple
 from uuid import NAMESPACE_URL
 
-from worker.events import codecs
+from worker.events.codec import DEFAULT
 from worker.events.inputs import EVENT_TYPES, EntityDeleted, Record
 from worker.events.reasons import Rejected
 from worker.events.summary import SUMMARY_CHANGED, RankedChange, SummaryChanged
@@ -40,12 +40,12 @@ class Message(NamedTuple):
 
 def quote(sentence_id: str, review_id: str, text: str, rating: float | None) -> bytes:
     """What every message says of a sentence of the set, whatever its rank; for `RankedChange`."""
-    return codecs.DEFAULT.quote(sentence_id, review_id, text, rating)
+    return DEFAULT.quote(sentence_id, review_id, text, rating)
 
 
 def summary_message(topic: str, partition: int, body: SummaryChanged, record: Record) -> Message:
     """A summary change; `record` is its cause."""
-    return _summary_message(topic, partition, body, codecs.DEFAULT.encode(body), record)
+    return _summary_message(topic, partition, body, DEFAULT.encode(body), record)
 
 
 class Draft(NamedTuple):
@@ -59,7 +59,7 @@ class Draft(NamedTuple):
 
 def summary_messages(topic: str, drafts: Sequence[Draft]) -> list[Message]:
     """The messages of many summary changes, each as `summary_message` makes it of the whole body."""
-    values = codecs.DEFAULT.encode_ranked([draft.change for draft in drafts])
+    values = DEFAULT.encode_ranked([draft.change for draft in drafts])
     return [
         _summary_message(topic, partition, change.body, value, record)
         for (change, partition, record), value in zip(drafts, values, strict=True)
@@ -124,7 +124,7 @@ def _detail(detail: str) -> bytes:
 
 _SOURCE: Final = ("ce_source", CE_SOURCE.encode())
 _VERSION: Final = ("ce_specversion", b"1.0")
-_CONTENT_TYPE: Final = ("content-type", codecs.DEFAULT.CONTENT_TYPE)
+_CONTENT_TYPE: Final = ("content-type", DEFAULT.CONTENT_TYPE)
 _NAMESPACE: Final = NAMESPACE_URL.bytes
 
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from worker.clock import Clock
 from worker.errors import SurroundingsError
-from worker.kafka.changelog import Apply, ChangelogReader
+from worker.kafka.changelog import Apply, ChangelogReader, FirstRow, first_rows
 from worker.kafka.clients import Clients
-from worker.kafka.first_rows import FirstRow, first_rows
 from worker.kafka.offsets import LogBounds, Start, committed_starts, log_bounds
 from worker.kafka.topic_ids import TopicIds
 
@@ -74,7 +73,7 @@ class ChangelogLog:
         return ChangelogReader(self._clients, self._group, self.topic, starts, apply, self._clock)
 
     def first_rows(self, partitions: Iterable[int]) -> Iterator[FirstRow]:
-        """See `worker.kafka.first_rows`."""
+        """See `worker.kafka.changelog`."""
         return first_rows(self._clients, self._group, self.topic, partitions, self._clock)
 
 

@@ -12,9 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 from worker.clock import Clock
 from worker.errors import Crash, SurroundingsError
 from worker.kafka.clients import Clients
-from worker.kafka.passing import PASSING, unanswered
-from worker.kafka.refusals import refusal
-from worker.kafka.retry import NOT_LED_YET, retry
+from worker.kafka.errors import NOT_LED_YET, PASSING, refusal, retry, unanswered
 from worker.kafka.topics import DELETE_RETENTION_MS
 
 # How long the broker may take to answer for committed offsets; it waits for a predecessor's transaction to be decided.
@@ -154,7 +152,7 @@ def offsets_at(
 ) -> dict[int, int]:
     """By partition the first offset whose timestamp (ms since 1970) is at or past the moment, where there is one.
 
-    A transaction marker or an aborted record may be there; `worker.kafka.offsets_by_time` finds the first record. Waits as
+    A transaction marker or an aborted record may be there; `worker.kafka.ranges` finds the first record. Waits as
     `watermarks` does. Raises KafkaException where the broker does not tell.
     """
     # A negative moment would ask the broker for an end of the log.

@@ -13,11 +13,18 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from worker.clock import Clock
 from worker.errors import Crash, Fenced, InDoubt, Overtaken, SurroundingsError, Unanswered
 from worker.events import Message
-from worker.kafka.bounded import Hung, Within, within
 from worker.kafka.clients import Clients
-from worker.kafka.membership import Membership, group_metadata
-from worker.kafka.passing import unanswered
-from worker.kafka.transaction import SOCKET_TIMEOUT_MS, TransactionError, Transactions, UnwrittenError
+from worker.kafka.errors import unanswered
+from worker.kafka.group import Membership, group_metadata
+from worker.kafka.transaction import (
+    SOCKET_TIMEOUT_MS,
+    Hung,
+    TransactionError,
+    Transactions,
+    UnwrittenError,
+    Within,
+    within,
+)
 from worker.settings import Settings
 
 START_SECONDS = 20.0

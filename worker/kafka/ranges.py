@@ -4,6 +4,7 @@ The end of a partition as of now is that for an uncommitted reader: whatever is 
 first committed record whose timestamp is at or past it, so that what is read is a prefix of the log.
 """
 
+import logging
 import time
 from collections.abc import Collection, Mapping
 from contextlib import closing
@@ -15,10 +16,12 @@ from worker.errors import SurroundingsError
 from worker.events.messages import timestamp
 from worker.kafka.clients import READ_TO_END, Clients
 from worker.kafka.offsets import watermarks
-from worker.kafka.offsets_by_time import first_records, first_records_at
+from worker.kafka.offsets_by_time import TIMEOUT_SECONDS, first_records, first_records_at
 from worker.kafka.reader import broker_errors
 
-TIMEOUT_SECONDS = 30.0
+log = logging.getLogger(__name__)
+
+
 CUT_SHORT_SECONDS = 45.0
 """Seconds for which a log may end below a planned end: a new leader knows its end once its followers have fetched from it, or
 were dropped as too slow (30 s)."""

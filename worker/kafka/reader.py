@@ -13,7 +13,7 @@ from worker.events import Record
 from worker.kafka.clients import READ_TO_END, Clients
 from worker.kafka.offsets import committed_notes, watermarks
 from worker.kafka.offsets_by_time import first_records_at
-from worker.kafka.partitioner import partition_of
+from worker.kafka.topics import partition_of
 
 TIMEOUT_SECONDS = 30
 # A partition that gives nothing for so long before its end counts as unreadable.

@@ -4,19 +4,81 @@ Output, dead letters and changelog have the input's partition count, so that eve
 partition number. The input topic belongs to its producers: it is never created by `run`, only by `coversumm-worker topics`.
 """
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from aiokafka.partitioner import murmur2
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ClusterMetadata,
+    ConfigResource,
+)
 from confluent_kafka.cimpl import NewTopic
 
 from worker.errors import SurroundingsError
 from worker.kafka.clients import Clients
-from worker.kafka.diagnosis import Diagnosis
-from worker.kafka.reach import ask_metadata
+from worker.kafka.errors import Diagnosis
 from worker.settings import Settings
 from worker.state import TABLE_NAME
+
+TIMEOUT_SECONDS = 15.0
+DENIED_SECONDS = 5.0
+"""Where a broker answered and refused the client: so long a user may be about to be created."""
+UNREACHABLE_SECONDS = 2.0
+"""Where nothing listens, or the name is not known: for a tool, which somebody waits for."""
+
+
+def ask_metadata(
+    settings: Settings, admin: AdminClient, diagnosis: Diagnosis, *, timeout_seconds: float, patient: bool
+) -> ClusterMetadata:
+    """What a broker says of the cluster.
+
+    Args:
+        settings: name the brokers.
+        admin: who asks.
+        diagnosis: its error callback.
+        timeout_seconds: the most it may take.
+        patient: a broker that is not there yet may come, as where worker and broker are started together.
+
+    Raises:
+        SurroundingsError: no broker answers.
+    """
+    waited = 0.0
+    for seconds in _waits(timeout_seconds, patient):
+        waited += seconds
+        try:
+            return admin.list_topics(timeout=seconds)
+        except KafkaException as cause:
+            admin.poll(0)  # calls the error callback
+            denied = diagnosis.denied and waited >= min(DENIED_SECONDS, timeout_seconds)
+            if denied or (diagnosis.unreachable and not patient) or waited >= timeout_seconds:
+                raise SurroundingsError(
+                    f"no answer from KAFKA_BOOTSTRAP_SERVERS={settings.bootstrap_servers} within {waited:g} s "
+                    f"({diagnosis.told or cause.args[0].str()}): {diagnosis.reason()}"
+                ) from cause
+    raise AssertionError("the last wait ends with an answer or an error")
+
+
+def reached(settings: Settings, clients: Clients) -> Clients:
+    """`clients`, once a broker has answered them: for a tool. Raises SurroundingsError where none does."""
+    diagnosis = Diagnosis(settings)
+    ask_metadata(
+        settings, clients.admin(diagnosis), diagnosis, timeout_seconds=TIMEOUT_SECONDS, patient=False
+    )
+    return clients
+
+
+def _waits(timeout_seconds: float, patient: bool) -> Iterator[float]:
+    """Waits for one answer each: up to the moments at which giving up is thought about."""
+    ends = [DENIED_SECONDS * number for number in range(1, int(timeout_seconds // DENIED_SECONDS) + 1)]
+    ends += [] if patient else [UNREACHABLE_SECONDS]
+    before = 0.0
+    for end in sorted({*(end for end in ends if end < timeout_seconds), timeout_seconds}):
+        yield end - before
+        before = end
+
 
 # Tombstones live this long in the changelog, or as long as it says where it was made with less; local state that is older is
 # rebuilt, or deleted rows would come back.
@@ -182,3 +244,11 @@ class Topics:
                     ) from cause
         # The broker's answer overrides ours: a topic that somebody else created may have another count.
         self.partitions = {spec.name: partitions for spec in specs} | self._read()
+
+
+log = logging.getLogger(__name__)
+
+
+def partition_of(entity_id: str, partitions: int) -> int:
+    """The partition a Kafka producer's default partitioner gives the key (murmur2 of its UTF-8)."""
+    return int((murmur2(entity_id.encode()) & 0x7FFFFFFF) % partitions)

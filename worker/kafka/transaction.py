@@ -10,20 +10,52 @@ aborts what is open, waits for what is about to be committed, and fences the cli
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from worker.clock import Clock
 from worker.errors import SurroundingsError
-from worker.kafka.bounded import Hung, Within, within
 from worker.kafka.clients import Clients
-from worker.kafka.passing import passes
+from worker.kafka.errors import passes
+
+T = TypeVar("T")
+
+
+class Hung(Exception):
+    """A call has not returned in time; it may yet do what it was asked for."""
+
+
+class Within(Protocol):
+    """Runs work that may hang."""
+
+    def __call__(self, seconds: float, work: Callable[[], T], /) -> T:
+        """The result of `work`. Raises Hung past `seconds`: then the work is left to itself."""
+
+
+def within(seconds: float, work: Callable[[], T], /) -> T:
+    """See `Within`: a thread of its own for each call, which does not keep the process alive."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="kafka-call", daemon=True).start()
+    try:
+        return done.result(seconds)
+    except TimeoutError:
+        if done.done():
+            raise  # it was the work that raised it
+        raise Hung from None
+
 
 Outgoing = tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
 """A record: topic, partition, key, value, headers."""
-
 FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 """What broker and client answer when another producer took over the transactional id."""
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})

@@ -10,10 +10,10 @@ from typing import Final
 
 from worker.errors import SurroundingsError
 from worker.kafka.clients import Clients
-from worker.kafka.partitioner import partition_of
 from worker.kafka.reader import TopicReader
-from worker.operations.history import PublishedChange, last_steps
-from worker.operations.published import publication
+from worker.kafka.topics import partition_of
+from worker.published.history import PublishedChange, last_steps
+from worker.published.published import publication
 from worker.stream.surroundings import InOrder
 
 LOOKED_AT: Final = 3000

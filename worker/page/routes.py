@@ -15,20 +15,60 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
+from importlib.resources import files
+from pathlib import PurePath
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
-from worker.page.files import add_files
 from worker.page.history import NoHistory, RecentHistory
 from worker.page.others import NO_WORKER, PAGE_SECONDS, Answer, NoAnswer, Others
-from worker.page.streams import HELLO, stream, watched
-from worker.page.watchers import MOST_WATCHERS, TooManyWatchers, Watchers
+from worker.page.watchers import HELLO, MOST_WATCHERS, TooManyWatchers, Watchers, stream, watched
 from worker.server import error
 from worker.state.listing import Page, merged
 from worker.stream.feed import ChangeFeed
 from worker.web import ANSWER_SECONDS, PREFIX, SUFFIX, LiveWorker, Pages, id_between, json_answer, path_of
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+_KINDS: Final = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+
+
+def add_files(application: web.Application) -> None:
+    """Serve the page at the root and what it consists of below /page, each file read once."""
+    for file in files(__package__).joinpath("static").iterdir():
+        kind = _KINDS[PurePath(file.name).suffix]
+        path = "/" if kind == "text/html" else f"/page/{file.name}"
+        application.router.add_get(path, _File(file.read_bytes(), kind).answer)
+
+
+class _File:
+    """One of them."""
+
+    def __init__(self, body: bytes, kind: str) -> None:
+        self._body = body
+        self._kind = kind
+
+    async def answer(self, _request: web.Request) -> web.Response:
+        """The file."""
+        return web.Response(body=self._body, content_type=self._kind, charset="utf-8", headers=HEADERS)
+
 
 PAGE: Final = "/page"
 ENTITY: Final = PAGE + PREFIX

@@ -6,19 +6,64 @@ from typing import Literal
 from worker import __version__
 from worker.coversumm.index import IndexUnavailable, index_class
 from worker.errors import SurroundingsError
-from worker.events import Limits
-from worker.processing.selection import ALL, Selection
+from worker.events import Event, Limits, Record, Rejected
+from worker.events.dates import milliseconds
 from worker.settings import Settings
 from worker.state import Fingerprint
 from worker.text.engine import EmbeddingEngine
 from worker.text.splitting import SPLITTER
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Records of these entities, from `since_ms` to before `until_ms` by `occurred_at`; None: whatever it is.
+
+    An event that does not say when it occurred, and a record that holds no event, counts as of the record's timestamp.
+    """
+
+    entities: frozenset[bytes] | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return self.entities is None and not self.is_by_time
+
+    @property
+    def is_by_time(self) -> bool:
+        """Whether the events' own time counts."""
+        return self.since_ms is not None or self.until_ms is not None
+
+    def has_entity(self, record: Record) -> bool:
+        """Whether the record is of one of the entities, by its key."""
+        return self.entities is None or record.key in self.entities
+
+    def has_time(self, record: Record, event: Event | Rejected) -> bool:
+        """Whether the event occurred in the span."""
+        occurred_ms = occurred(record, event)
+        return (self.since_ms is None or occurred_ms >= self.since_ms) and (
+            self.until_ms is None or occurred_ms < self.until_ms
+        )
+
+    def is_late(self, record: Record) -> bool:
+        """Whether an event of the span arrived when the span was over."""
+        return self.until_ms is not None and record.timestamp_ms >= self.until_ms
+
+
+def occurred(record: Record, event: Event | Rejected) -> int:
+    """When the event occurred, in milliseconds since 1970."""
+    said = None if isinstance(event, Rejected) else event.occurred_at
+    return record.timestamp_ms if said is None else milliseconds(said)
+
+
+ALL = Selection()
+
+
 VECTOR_OVERHEAD = 64
 """What a stored sentence takes besides its vector and its text, in bytes: its numbers, its share of a row's key."""
-
 NO_MODEL = "none"
 """Stands in the fingerprint for the model of a worker without an engine."""
-
 
 Emit = Literal["every", "coalesced", "final", "none"]
 """Of an entity's changes are published: each; the net one of each micro-batch; the last one, by `Processor.finish`; none."""

@@ -4,8 +4,9 @@ A text whose vector is in the store is not new: it is looked up when its record 
 micro-batch is cut by how long embedding will take.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,24 @@ from worker.coversumm import quantize_rows
 from worker.events import Reason, Rejected
 from worker.processing.pace import Pace
 from worker.processing.plan import Plan
-from worker.processing.vector_store import VectorStore
 from worker.text.engine import EmbeddingEngine
+
+
+class VectorStore(Protocol):
+    """Quantized vectors by exact text, of one engine. It may forget any of them at any time, and never gives another's.
+
+    Nothing is raised: where it does not work it has no vectors, and takes none.
+    """
+
+    def find(self, texts: Sequence[str]) -> dict[str, NDArray[np.int16]]:
+        """The vectors (dimension,) of those texts that have one here."""
+
+    def add(self, vectors: Mapping[str, NDArray[np.int16]]) -> None:
+        """Keep these, which the engine has just made."""
+
+    @property
+    def disk_bytes(self) -> int:
+        """What it takes on disk, as it was a short while ago."""
 
 
 @dataclass(slots=True)

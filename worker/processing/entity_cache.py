@@ -12,8 +12,7 @@ from worker.coversumm import Counters, EntityCore, Index, NewIndex
 from worker.events import quote
 from worker.state.entity import EntityRows
 from worker.state.errors import CorruptRow
-from worker.state.ids import review_of
-from worker.state.keys import describe
+from worker.state.keys import describe, review_of
 from worker.state.rows import text_digest
 
 ENTITY_BYTES = 2500

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from worker.events import Message, Record
 from worker.processing.config import ProcessorConfig
+from worker.processing.embed import VectorStore
 from worker.processing.entity_cache import EntityKey
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.processing.short_view import Extent, ShortView
-from worker.processing.vector_store import VectorStore
 from worker.state import MemoryRows, SummaryView
 from worker.state.entity import read_header
 from worker.text.engine import EmbeddingEngine

@@ -30,23 +30,20 @@ from typing import NamedTuple
 from worker.events import EVENT_TYPES, Event, Ignored, Message, Record, Rejected, decode
 from worker.limits import Limit
 from worker.processing.config import ProcessorConfig
-from worker.processing.embed import Embedder
+from worker.processing.embed import Embedder, VectorStore
 from worker.processing.entities import Entities
 from worker.processing.entity_cache import EntityKey
-from worker.processing.load import Load, TooMuch
-from worker.processing.pace import MOST, Pace
-from worker.processing.partitions import Partitions
+from worker.processing.pace import MOST, Load, Pace, TooMuch
+from worker.processing.partitions import Partitions, RowWriter
 from worker.processing.plan import Outcome, Plan
 from worker.processing.publish import Outbox, kept_message, publish, publish_dead_letters
-from worker.processing.row_writer import RowWriter
 from worker.processing.stats import UNREADABLE, Stats
 from worker.processing.summaries import Summaries
-from worker.processing.vector_store import VectorStore
 from worker.state import Rows, SummaryView
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key
 from worker.state.last_change import LastChange
-from worker.state.last_changes import last_changes, put_last_change
+from worker.state.partition import last_changes, put_last_change
 from worker.state.rows import Output
 from worker.text.engine import EmbeddingEngine
 

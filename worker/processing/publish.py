@@ -1,6 +1,7 @@
 """Publishing: an entity's planned steps through the algorithm, and a message for each change of its set.
 
-The set is that of (sentence id, text); it is compared with the one last published by ids and text digests (`worker.state.due`).
+The set contains pairs of sentence id and text. It is compared with the last published one by ids and
+text digests (`worker.state.verify`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,14 +33,13 @@ from worker.events import (
 )
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, Member
-from worker.processing.load import Load
+from worker.processing.pace import Load
 from worker.processing.plan import EntityChanges, Outcome, PlannedStep
-from worker.state.due import is_due
 from worker.state.entity import Sentence
 from worker.state.errors import CorruptRow
-from worker.state.ids import review_of
-from worker.state.keys import describe, last_change_key
+from worker.state.keys import describe, last_change_key, review_of
 from worker.state.last_change import LastChange
+from worker.state.verify import is_due
 
 DELETIONS = (ReviewDeleted, SentencesDeleted)
 """Events after which no published summary may quote what they name, whatever COVERSUMM_EMIT_MIN_CHANGES says."""

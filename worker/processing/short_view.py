@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from worker.coversumm.short_view import StandsFor, choose, kept, stands_for
 from worker.state import Rows
 from worker.state.entity import EntityRows, read_header
-from worker.state.ids import review_of
+from worker.state.keys import review_of
 
 SENTENCES, MOST_SENTENCES = 10, 100
 MOST_WORDS = 10_000

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from worker.coversumm import Counters as CoreCounters
 from worker.events import TRUNCATED_HEADERS, Ignored, Message, Record, Rejected
 from worker.limits import Limit
+from worker.processing.config import Selection
 from worker.processing.plan import Outcome, Plan
-from worker.processing.selection import Selection
 
 UNREADABLE = "unreadable"
 """Stands for the event type of a record that holds no event."""

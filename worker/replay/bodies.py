@@ -6,7 +6,7 @@ from typing import Final
 
 from worker.kafka.clients import Clients
 from worker.kafka.reader import TopicReader
-from worker.operations.sorting import LastValues
+from worker.published.sorting import LastValues
 
 _WRITTEN: Final = Struct(">QIQ")
 """Key of a body in the order of writing: milliseconds, partition, offset."""

@@ -14,7 +14,7 @@ from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.ranges import Range
 from worker.kafka.reader import TopicReader
-from worker.replay.history import Archived, History
+from worker.replay.record_source import Archived, History
 
 NEAR_OFFSETS: Final = 10_000
 """Offsets to read past rather than to seek, between two gaps."""

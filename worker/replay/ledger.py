@@ -89,7 +89,7 @@ def read_note(note: str) -> Account:
 
 
 class ReplayLedger:
-    """The accounts of the partitions that are held here; see `worker.stream.bounded.Ledger`."""
+    """The accounts of the partitions that are held here; see `worker.stream.run_bounds.Ledger`."""
 
     def __init__(self, ends: Mapping[int, int]) -> None:
         """`ends`: where each partition ends."""

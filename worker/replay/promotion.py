@@ -15,10 +15,10 @@ from worker.kafka.group import STABLE, read_group
 from worker.kafka.offsets import committed_notes
 from worker.kafka.reader import TIMEOUT_SECONDS, broker_errors
 from worker.kafka.topics import Topics, policy_complaint, topic_specs
-from worker.operations.comparison import Comparison
-from worker.operations.reset_warnings import published_epochs
-from worker.replay.going_on import check_going_on
+from worker.published.comparison import Comparison
+from worker.replay.resume import check_going_on
 from worker.settings import Settings
+from worker.tools.reset import published_epochs
 
 PAUSE_SECONDS = 0.5
 

@@ -1,18 +1,19 @@
 """What a replay is asked for, and the settings of the worker that does it."""
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
+from worker.clock import Clock
 from worker.errors import SurroundingsError
 from worker.events.messages import timestamp
 from worker.kafka.topics import TopicSpec, changelog_topic, topic_specs
-from worker.processing.config import Emit
-from worker.processing.selection import Selection
-from worker.replay.history import History
+from worker.processing.config import Emit, Selection
+from worker.replay.record_source import History
 from worker.settings import Settings
 
 By = Literal["timestamp", "occurred_at"]
@@ -162,3 +163,48 @@ def plan_topic(app_id: str) -> str:
 def default_topic(live: Settings, name: str) -> str:
     """Where summaries are published if nothing is said."""
     return f"{live.output_topic}.{name}"
+
+
+TURN_SECONDS = 0.25
+"""What is read at once is what may be read in so long: others on the machine get it back in small pieces, not in large ones."""
+
+
+class RateThrottle:
+    """Keeps to rates over the long run; what was not used for a second is not saved up.
+
+    Args:
+        events_per_s: at most so many; None: any number.
+        bytes_per_s: of keys and values; None: any number.
+        clock: measures.
+    """
+
+    def __init__(self, events_per_s: float | None, bytes_per_s: float | None, clock: Clock = time) -> None:
+        self._events_per_s = events_per_s
+        self._bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._due = clock.monotonic()  # when all that was read so far should have been
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a rate to keep to."""
+        return self._events_per_s is not None or self._bytes_per_s is not None
+
+    @property
+    def events_at_once(self) -> int | None:
+        """Events of a micro-batch, at least one; None: any number."""
+        return None if self._events_per_s is None else max(1, round(self._events_per_s * TURN_SECONDS))
+
+    @property
+    def bytes_at_once(self) -> int | None:
+        """Bytes of a micro-batch of several events; None: any number."""
+        return None if self._bytes_per_s is None else max(1, round(self._bytes_per_s * TURN_SECONDS))
+
+    def pause(self, events: int, size: int) -> float:
+        """See `worker.stream.run_bounds.Throttle`."""
+        now = self._clock.monotonic()
+        seconds = max(
+            events / self._events_per_s if self._events_per_s else 0.0,
+            size / self._bytes_per_s if self._bytes_per_s else 0.0,
+        )
+        self._due = max(self._due, now - 1.0) + seconds
+        return max(0.0, self._due - now)

@@ -19,14 +19,14 @@ from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topics import Topics
 from worker.processing.config import processor_config
-from worker.processing.vector_store import VectorStore
+from worker.processing.embed import VectorStore
 from worker.replay.estimate import Estimate, Read, estimate
 from worker.replay.filled import Holes, fillable, filled, holes_of
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
 from worker.replay.plan import Plan, decode_plan, refuse_other
-from worker.replay.reach import ranges_of
+from worker.replay.ranges import ranges_of
 from worker.replay.request import Names, Request
-from worker.stream.bounded import Course, NoThrottle, Throttle
+from worker.stream.run_bounds import Course, NoThrottle, Throttle
 from worker.text.engine import EmbeddingEngine
 
 TIMEOUT_SECONDS = 30.0

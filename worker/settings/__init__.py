@@ -29,10 +29,12 @@ from worker.settings.environment import (
     environment_file,
     environment_with,
     limit_native_threads,
+    misspelt,
     place_of,
     placed,
     traces_endpoint,
     traces_protocol,
+    unknown_variables,
 )
 from worker.settings.fields import (
     MAX_BATCH_EVENTS,
@@ -43,7 +45,6 @@ from worker.settings.fields import (
     Setting,
     settings_by_field,
 )
-from worker.settings.unknown import misspelt, unknown_variables
 
 __all__ = [
     "COMPUTED",

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from worker.state import rows as formats
 from worker.state.errors import CorruptRow
-from worker.state.ids import parse_sentence_id, sentence_id
-from worker.state.keys import IncarnationKeys, describe, header_key
+from worker.state.keys import IncarnationKeys, describe, header_key, parse_sentence_id, sentence_id
 from worker.state.rows import Header, Published, ReviewRow
 from worker.state.store import Pending, Rows
 

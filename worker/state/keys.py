@@ -22,14 +22,12 @@ from typing import NamedTuple
 
 _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
-
 FINGERPRINT = b"F"
 APPLIED = b"A"
 OUTPUT = b"O"
 GARBAGE = b"G"
 LAST_CHANGE = b"L"
 ENTITY = b"E"
-
 PUBLISHED = b"P"
 REVIEW = b"R"
 TEXTS = b"T"
@@ -157,3 +155,21 @@ def describe(key: bytes) -> str:
 def _shown(identifier: bytes) -> str:
     text = identifier.decode("utf-8", "backslashreplace")
     return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def sentence_id(review_id: bytes, ordinal: int) -> bytes:
+    """The id of a review's sentence at this position, from 0."""
+    return b"%b#%d" % (review_id, ordinal)
+
+
+def review_of(identifier: bytes) -> bytes:
+    """The review id in an id that `sentence_id` made."""
+    return identifier.rpartition(b"#")[0]
+
+
+def parse_sentence_id(identifier: bytes) -> tuple[bytes, int] | None:
+    """`(review id, ordinal)` of an id from anywhere; None where `sentence_id` makes no such id."""
+    review_id, mark, digits = identifier.rpartition(b"#")
+    if not mark or not digits.isdigit() or (digits[:1] == b"0" and digits != b"0"):
+        return None
+    return review_id, int(digits)

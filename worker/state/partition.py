@@ -1,6 +1,6 @@
 """The rows of a partition as a whole: applied offset, output topic, fingerprint, and what deleted entities left behind."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 
@@ -11,11 +11,15 @@ from worker.state.keys import (
     APPLIED,
     FINGERPRINT,
     GARBAGE,
+    LAST_CHANGE,
     OUTPUT,
+    entity_of_last_change,
     garbage_key,
     incarnation_prefix,
+    last_change_key,
     parse_garbage_key,
 )
+from worker.state.last_change import LastChange
 from worker.state.rows import Applied, Output
 from worker.state.store import Pending, Rows
 
@@ -146,3 +150,19 @@ def collect_garbage(rows: Rows, pending: Pending, limit: int = GARBAGE_ROWS) -> 
             return True
         pending[key] = None
     return False
+
+
+def put_last_change(pending: Pending, entity: bytes, change: LastChange | None) -> None:
+    """Write the entity's last change; None: it has none, or it is published."""
+    key = last_change_key(entity)
+    pending[key] = None if change is None else formats.encode_last_change(key, change)
+
+
+def last_changes(rows: Rows, after: bytes | None = None) -> Iterator[tuple[bytes, LastChange]]:
+    """Those that are still to be published, with their entities, in key order: all, or those behind the entity `after`.
+
+    Raises CorruptRow.
+    """
+    start = None if after is None else last_change_key(after) + b"\0"
+    for key, value in rows.scan(LAST_CHANGE, start):
+        yield entity_of_last_change(key), formats.decode_last_change(key, value)

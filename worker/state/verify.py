@@ -1,14 +1,33 @@
 """Recompute every entity of a partition from its stored rows, by brute force, and compare with what was
 published."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from worker.state import rows as formats
-from worker.state.due import is_due
 from worker.state.keys import ENTITY, garbage_key
 from worker.state.store import Rows
 from worker.state.view import Snapshot, brute_force, read_snapshots
+
+
+def is_due(
+    published: Mapping[bytes, bytes],
+    now: Mapping[bytes, bytes],
+    min_changes: int,
+    deleted: Collection[bytes] = (),
+) -> bool:
+    """Whether a set, as `{sentence id: text digest}`, is to be published after the one last published.
+
+    It is if at least so many of its sentences are new or of another text, or as many are gone; or if one of the two is empty;
+    or if one of `deleted`, which a deletion has taken down since, is published and not among them.
+    """
+    if min_changes == 1 or not published or not now:
+        return now != published
+    if any(one in published and now.get(one) != published[one] for one in deleted):
+        return True
+    come = sum([published.get(one) != digest for one, digest in now.items()])
+    gone = sum([now.get(one) != digest for one, digest in published.items()])
+    return max(come, gone) >= min_changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from worker.coversumm import SCALE, Ranking
 from worker.state import rows as formats
 from worker.state.entity import EntityRows, read_header
 from worker.state.errors import CorruptRow
-from worker.state.ids import review_of, sentence_id
 from worker.state.keys import (
     ENTITY,
     PUBLISHED,
@@ -25,6 +24,8 @@ from worker.state.keys import (
     VECTORS,
     describe,
     parse_entity_key,
+    review_of,
+    sentence_id,
 )
 from worker.state.rows import Header, Published, ReviewRow
 from worker.state.store import Rows

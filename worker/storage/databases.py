@@ -23,9 +23,7 @@ from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, Wri
 
 from worker.errors import CoversummError, SurroundingsError
 from worker.state import TABLE_NAME, Changes, Rows
-from worker.storage.files import check_files, explained
-from worker.storage.look import Look, NotOpen
-from worker.storage.rows import RocksRows, write_rows
+from worker.storage.rows import Look, NotOpen, RocksRows, check_files, explained, write_rows
 
 WRITE_SHARE = 4
 """The write buffers' bound is the budget divided by this; with two of them a database, half of it in the worst moment."""

@@ -1,13 +1,91 @@
 """Committed rows in a RocksDB database: the worker's own, or a view of it from outside."""
 
+import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rocksdict import ReadOptions, WriteBatch
+from rocksdict import AccessType, Options, Rdict, ReadOptions, WriteBatch
 
+from worker.errors import CoversummError, Crash
+from worker.state.errors import DamagedDatabase
 from worker.state.store import Changes, successor
-from worker.storage.files import explained
+
+# A record of a log: checksum u32, length u16, type u8, in recycled logs the log's number u32; then a write batch, which
+# begins with the sequence number of its first row.
+# Bytes of the header by the record's type: of a whole batch or its first part, and of the same in a recycled log.
+_HEADER_BYTES = {1: 7, 2: 7, 5: 11, 6: 11}
+_TYPE_AT = 6
+_SEQUENCE = struct.Struct("<Q")
+_HEAD_BYTES = 11 + _SEQUENCE.size
+
+
+def check_files(folder: Path) -> None:
+    """Raise DamagedDatabase where manifest and logs of a closed database leave rows out. Nothing is written."""
+    if not (folder / "CURRENT").exists():
+        return  # no database, or one that lost all of its rows: it is restored from the start
+    begins = _first_sequence(folder)
+    if begins is None:
+        return
+    ends = _manifest_sequence(folder)
+    if begins > ends + 1:
+        raise DamagedDatabase(
+            str(folder),
+            f"its manifest ends at write {ends} and its log begins at {begins}: files with the writes between are lost",
+        )
+
+
+def _first_sequence(folder: Path) -> int | None:
+    """Sequence number of the first write in the oldest log that has any; None where no log has, or it cannot be read."""
+    for path in sorted(folder.glob("*.log"), key=lambda path: int(path.stem)):
+        with path.open("rb") as log:
+            head = log.read(_HEAD_BYTES)
+        if head:
+            header = _HEADER_BYTES.get(head[_TYPE_AT]) if len(head) > _TYPE_AT else None
+            if header is None or len(head) < header + _SEQUENCE.size:
+                return None  # RocksDB cuts such a log off at its beginning
+            return int(_SEQUENCE.unpack_from(head, header)[0])
+    return None
+
+
+def _manifest_sequence(folder: Path) -> int:
+    """The last write that the manifest knows of: of the database without its logs."""
+    options = Options(raw_mode=True)
+    options.set_wal_dir(str(folder.parent))  # where no log is
+    options.set_max_open_files(20)  # or every table file would be opened
+    try:
+        database = Rdict(
+            str(folder), options, access_type=AccessType.read_only(error_if_log_file_exist=False)
+        )
+    except Exception as error:
+        raise explained(folder, error) from error
+    try:
+        return int(database.latest_sequence_number())
+    finally:
+        database.close()
+
+
+def explained(folder: Path | str, error: Exception) -> Exception:
+    """What an error of RocksDB's comes to: a damage, a full disk, or the error itself where it is neither."""
+    if isinstance(error, CoversummError):
+        return error
+    text = str(error)
+    if any(full in text for full in ("No space left on device", "Disk quota exceeded")):
+        return Crash(
+            f"the disk of {folder} is full ({_first_line(text)}): the worker ends, and so does every start of it until there is "
+            "room; nothing is lost, and nothing has to be repaired"
+        )
+    about_files = re.search(r"\b(sst|manifest|current)\b", text, re.IGNORECASE)
+    if text.startswith(("Corruption:", "IO error: No such file")) or (
+        text.startswith("Invalid argument:") and about_files
+    ):
+        return DamagedDatabase(str(folder), _first_line(text))
+    return error
+
+
+def _first_line(text: str) -> str:
+    return " ".join(text.split("\n")[0].split()).rstrip(".")
 
 
 class RocksRows:
@@ -58,3 +136,58 @@ def write_rows(database: Any, changes: Changes) -> None:
         else:
             batch.put(key, value)
     database.write(batch)
+
+
+class NotOpen(Exception):
+    """The partition's database is not open here, or not any more."""
+
+
+class Look:
+    """Rows of a database as they are now; see `Rows`. One scan at a time, and nothing else before its end.
+
+    It keeps the database open, so whoever closes that calls `interrupt`, and waits for `close`.
+    """
+
+    def __init__(self, database: Any, folder: Path, within: bytes) -> None:
+        """`within`: a prefix; rows beyond the last that starts with it are not seen."""
+        options = ReadOptions()
+        upper = successor(within)
+        if upper is not None:  # keeps the iterator from walking through removed rows beyond
+            options.set_iterate_upper_bound(upper)
+        self._options = options  # the iterator points to the bound in it, and has no copy
+        self._iterator = database.iter(options)
+        self._folder = folder
+        self._is_interrupted = False
+
+    def interrupt(self) -> None:
+        """Let whoever reads meet NotOpen at the next row; from any thread."""
+        self._is_interrupted = True
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._iterator = None
+
+    def get(self, key: bytes) -> bytes | None:
+        """See `Rows`. Raises NotOpen, DamagedDatabase."""
+        found, value = next(self._from(key), (None, b""))
+        return value if found == key else None
+
+    def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """See `Rows`. Raises NotOpen, DamagedDatabase."""
+        for key, value in self._from(max(prefix, start or prefix)):
+            if not key.startswith(prefix):
+                return
+            yield key, value
+
+    def _from(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All rows from a key on. It asks for the iterator each time, so that a frame which is left over holds no database."""
+        self._iterator.seek(start)
+        while self._iterator.valid():
+            if self._is_interrupted:
+                raise NotOpen
+            yield self._iterator.key(), self._iterator.value()
+            self._iterator.next()
+        try:
+            self._iterator.status()  # raises what ended the iteration early
+        except Exception as error:
+            raise explained(self._folder, error) from error

@@ -22,9 +22,8 @@ from rocksdict import AccessType, Options, Rdict
 
 from worker.errors import SurroundingsError
 from worker.state import TABLE_NAME, Fingerprint, read_applied, read_fingerprint
-from worker.storage.files import check_files, explained
 from worker.storage.lock import is_running
-from worker.storage.rows import RocksRows
+from worker.storage.rows import RocksRows, check_files, explained
 
 OPEN_SECONDS = 30
 """How long a database of a running worker is tried again; each try takes some hundredths of a second."""

@@ -105,7 +105,7 @@ def open_vector_store(settings: Settings, engine: EmbeddingEngine | None) -> "St
 
 
 class StoredVectors:
-    """The vectors of one engine; see `worker.processing.vector_store.VectorStore`. For one thread at a time."""
+    """The vectors of one engine; see `worker.processing.embed.VectorStore`. For one thread at a time."""
 
     def __init__(self, folder: Path, max_bytes: int, identity: EngineIdentity, clock: Clock = time) -> None:
         """Opened to write, or to read where another process writes. Raises SurroundingsError, DamagedStore."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from worker.clock import Clock
-from worker.kafka.membership import Membership
+from worker.kafka.group import Membership
 from worker.kafka.offsets import Start
 from worker.stream.journal import Held, Journal
 

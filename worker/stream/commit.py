@@ -11,11 +11,11 @@ from worker.processing.pace import TransactionSize
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.processing.stats import Stats
 from worker.stream.assignment import Tenure
-from worker.stream.bounded import NO_LEDGER, Ledger
-from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.feed import ChangeFeed
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
+from worker.stream.journal import DeadLetterLog
+from worker.stream.run_bounds import NO_LEDGER, Ledger
 
 
 class CommitMetrics(Protocol):

@@ -20,8 +20,9 @@ thread of its own, and so have 3 to 5, off the event loop, which goes on heartbe
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import Any
 
 from worker.errors import Crash
@@ -31,10 +32,25 @@ from worker.processing.processor import ProcessedBatch, Processor
 from worker.settings import Settings
 from worker.stream.assignment import Assignment, Tenure
 from worker.stream.commits import Commits
-from worker.stream.micro_batch import MicroBatch
-from worker.stream.processor_thread import ProcessorThread
-from worker.stream.surroundings import Surroundings
+from worker.stream.surroundings import ProcessorThread, Surroundings
 from worker.stream.tracing import NO_CONTEXTS, Contexts
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One fetch over all partitions: the unit that is processed and committed.
+
+    `starts` and `ends` are, per partition, the cursor before the first record and after the last: a gap between them is proven.
+    `tenure` is the one under which it was fetched. `finished` are partitions of a bounded run that were read to their end.
+    `contexts` are what its records brought of traces, where somebody traces.
+    """
+
+    records: tuple[Record, ...]
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    tenure: Tenure
+    finished: frozenset[int] = frozenset()
+    contexts: Contexts = field(default_factory=lambda: NO_CONTEXTS)
 
 
 class Delivery:

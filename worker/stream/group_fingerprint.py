@@ -10,8 +10,8 @@ after.
 
 import logging
 
+from worker.kafka.errors import passes
 from worker.kafka.logs import ChangelogLog
-from worker.kafka.passing import passes
 from worker.state import Fingerprint
 from worker.state.keys import FINGERPRINT
 from worker.state.partition import refuse_other

@@ -4,14 +4,19 @@ a commit in doubt has two, because what it waits for may take long.
 Every line has its facts as fields beside it (`extra={"facts": ...}`), for logs in JSON.
 """
 
+import asyncio
 import logging
+import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from worker import __version__
 from worker.clock import Clock
 from worker.kafka.topics import topic_specs
+from worker.processing.stats import Coordinates, Stats
 from worker.settings import Settings
+from worker.stream.surroundings import Threads
 from worker.text.engine import EmbeddingEngine
 
 log = logging.getLogger(__name__)
@@ -173,3 +178,56 @@ def shown_ranges(partitions: Iterable[int]) -> str:
 
 def _tell(line: str, **facts: Any) -> None:
     log.info("%s", line, extra={"facts": facts})
+
+
+TELL_SECONDS: Final = 60.0
+
+
+class OnceAMinute:
+    """Counts; for one thread."""
+
+    def __init__(self, clock: Clock = time) -> None:
+        self._clock = clock
+        self._count = 0
+        self._next = float("-inf")
+
+    def count(self) -> int:
+        """How often it happened since the last line, this time included; 0 where it is too early for another one."""
+        self._count += 1
+        if self._clock.monotonic() < self._next:
+            return 0
+        found, self._count = self._count, 0
+        self._next = self._clock.monotonic() + TELL_SECONDS
+        return found
+
+
+class DeadLetterLog:
+    """Counts the dead letters of committed micro-batches, in any thread, and tells of them now and then."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._lock = threads.lock()
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, Coordinates] = {}
+
+    def count(self, stats: Stats) -> None:
+        """A micro-batch was committed."""
+        with self._lock:
+            self._counts.update(stats.dead_letters())
+            self._first = stats.first_letters | self._first
+
+    async def tell_now_and_then(self) -> None:
+        """Tell every minute, until cancelled."""
+        while True:
+            await asyncio.sleep(TELL_SECONDS)
+            self.tell()
+
+    def tell(self) -> None:
+        """One line about the letters since the last one."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+            first, self._first = self._first, {}
+        if counts:
+            by_reason = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
+            line = f"dead letters in the last minute: {by_reason}; `coversumm-worker dlq list` shows them"
+            places = {reason: place._asdict() for reason, place in first.items()}
+            log.warning("%s", line, extra={"facts": {"dead_letters": dict(counts), "first": places}})

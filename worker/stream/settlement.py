@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from worker.errors import Crash, InDoubt, Overtaken, TooSlow, Unanswered
 from worker.kafka.contact import Contact
-from worker.kafka.membership import Membership
+from worker.kafka.group import Membership
 from worker.kafka.producer import TransactionalProducer
 from worker.settings import Settings
 from worker.stream.assignment import Assignment

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from worker import __version__
 from worker.kafka.contact import Silence
-from worker.kafka.partitioner import partition_of
+from worker.kafka.topics import partition_of
 from worker.processing.short_view import Extent, ShortView
 from worker.settings.kinds import web_origin
 from worker.state import SummaryView
 from worker.state.listing import Page, Search
 from worker.stream.assignment import Role
-from worker.stream.once_a_minute import OnceAMinute
+from worker.stream.journal import OnceAMinute
 from worker.stream.watchdog import BUSY
 from worker.stream.worker import StreamWorker
 
 if TYPE_CHECKING:
-    from worker.stream.application import CoverSummApp
+    from worker.stream.faust.application import CoverSummApp
 
 log = logging.getLogger(__name__)
 

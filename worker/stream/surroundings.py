@@ -5,21 +5,66 @@ code over a broker in memory, a simulated clock, fibers in place of threads, and
 """
 
 import asyncio
+import logging
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from worker.clock import Clock
-from worker.kafka.bounded import within
+from worker.errors import CoversummError, Crash, SurroundingsError
 from worker.kafka.clients import Clients
-from worker.processing.vector_store import VectorStore
+from worker.kafka.transaction import within
+from worker.processing.embed import VectorStore
+from worker.processing.processor import Processor
 from worker.storage.databases import PartitionDatabases
-from worker.stream.fatal import die
 from worker.stream.tracing import NO_TRACING, Tracing
+
+log = logging.getLogger(__name__)
+
+
+def die(cause: BaseException, told: Callable[[str], str] = str) -> NoReturn:
+    """End the process with the exit code of `cause` (3 for anything that is not a `CoversummError`).
+
+    The cause is told once, in the last line, as `told` puts it. Before it comes the traceback of a crash: it says where, and only
+    that is news.
+    """
+    expected = isinstance(cause, CoversummError) and not isinstance(cause, Crash)
+    if cause.__traceback__ is not None and not expected:
+        log.critical("crashed at", exc_info=cause)
+    sys.stderr.write(f"coversumm-worker: error: {' '.join(told(str(cause) or repr(cause)).split())}\n")
+    for stream in (sys.stdout, sys.stderr, *(handler for handler in logging.getLogger().handlers)):
+        stream.flush()
+    os._exit(cause.exit_code if isinstance(cause, CoversummError) else Crash.exit_code)
+
+
+class LeavingFirst:
+    """The end of a process that leaves its group first where it is refused: it would be refused again, and nobody else could
+    have its partitions until its session is over. A crash ends at once, for its successor takes its place.
+
+    Attributes:
+        leave: leaves the group, and returns within a bound; by default the process is no member yet.
+
+    Args:
+        die: ends the process.
+    """
+
+    def __init__(self, die: Callable[[BaseException], NoReturn]) -> None:
+        self._die = die
+        self.leave: Callable[[], None] = lambda: None
+
+    def __call__(self, cause: BaseException) -> NoReturn:
+        """End with this cause."""
+        if isinstance(cause, SurroundingsError):
+            with suppress(Exception):
+                self.leave()
+        self._die(cause)
+
 
 T = TypeVar("T")
 
@@ -51,7 +96,7 @@ class Threads(Protocol):
         """A thread for one piece of work after another."""
 
     def within(self, seconds: float, work: Callable[[], T], /) -> T:
-        """See `worker.kafka.bounded.Within`."""
+        """See `worker.kafka.transaction.Within`."""
 
     async def beside(self, work: Callable[[], T]) -> T:
         """The result of work that may block, in any thread."""
@@ -134,3 +179,15 @@ class Surroundings:
     die: Callable[[BaseException], NoReturn] = die
     started: float | None = None
     tracing: Tracing = NO_TRACING
+
+
+class ProcessorThread:
+    """A processor that one thread alone may use."""
+
+    def __init__(self, processor: Processor, thread: InOrder) -> None:
+        self._processor = processor
+        self._thread = thread
+
+    async def run(self, work: Callable[[Processor], T]) -> T:
+        """What `work` makes of the processor, when its turn has come."""
+        return await self._thread.run(lambda: work(self._processor))

@@ -22,18 +22,17 @@ from typing import Any
 
 from worker.errors import SurroundingsError
 from worker.kafka.changelog import ChangelogReader
+from worker.kafka.errors import passes
 from worker.kafka.logs import Logs
 from worker.kafka.offsets import Start
-from worker.kafka.passing import passes
 from worker.processing.processor import Processor
 from worker.state import Changes
 from worker.state.errors import NEW_EPOCH
 from worker.stream.assignment import Assignment, Role
-from worker.stream.bounded import NO_LEDGER, Ledger
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
-from worker.stream.processor_thread import ProcessorThread
-from worker.stream.surroundings import Joinable, Surroundings
+from worker.stream.run_bounds import NO_LEDGER, Ledger
+from worker.stream.surroundings import Joinable, ProcessorThread, Surroundings
 
 log = logging.getLogger(__name__)
 

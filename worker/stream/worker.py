@@ -1,4 +1,4 @@
-"""The parts of a worker that Faust only calls: put together by `worker.app.assemble`, on Faust by `worker.stream.application`."""
+"""The parts of a worker that Faust calls, as `worker.app.assemble` puts them together."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,14 +9,13 @@ from worker.kafka.producer import TransactionalProducer
 from worker.limits import Limit
 from worker.settings import Settings
 from worker.stream.assignment import Assignment
-from worker.stream.bounded import ENDLESS, Course
 from worker.stream.commit import CommitMetrics
-from worker.stream.dead_letters import DeadLetterLog
 from worker.stream.delivery import Delivery
-from worker.stream.entities import EntityLister
 from worker.stream.feed import ChangeFeed
 from worker.stream.group_fingerprint import GroupFingerprint
-from worker.stream.summaries import SummaryReader
+from worker.stream.journal import DeadLetterLog
+from worker.stream.queries import EntityLister, SummaryReader
+from worker.stream.run_bounds import ENDLESS, Course
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
 

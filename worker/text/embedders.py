@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, overload
 
-from worker.text.errors import EngineError
+from worker.text.engine import EngineError
 
 if TYPE_CHECKING:
     from worker.text.engine import EmbeddingEngine

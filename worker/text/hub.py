@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from worker.text.errors import EngineError
+from worker.text.engine import EngineError
 
 logger = logging.getLogger(__name__)
 

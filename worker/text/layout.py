@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from worker.text.errors import EngineError
+from worker.text.engine import EngineError
 
 
 class Layout(NamedTuple):

@@ -6,25 +6,62 @@ The same sentence has the same bits on every call: which sentences run together 
 not touch them (`packed.py`, `padded.py`); a batch runs on one thread, and pooling is done here, sentence by sentence.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.text.batching import well_formed
-from worker.text.errors import EngineError
+from worker.text.engine import EngineError, first_line, well_formed
 from worker.text.hub import HubUnavailable, hub_folder
 from worker.text.layout import Layout, digest, read_layout
-from worker.text.padded import PaddedEncoder
-from worker.text.session import open_session
+from worker.text.packed import PaddedEncoder
+
+
+def open_session(graph: str | bytes, weights: dict[str, NDArray[np.float32]] | None = None) -> Any:
+    """An ONNX Runtime session that runs in the calling thread; `weights` are the graph's external initializers, which it copies.
+
+    Raises EngineError.
+    """
+    # ONNX Runtime reports its use to Microsoft, unless this is set before its import.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    try:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3  # errors; they are raised as well
+        _share_memory()
+        options.add_session_config_entry("session.use_env_allocators", "1")
+        # Kept memory plans per input shape: there are hundreds of shapes, and they save nothing.
+        options.enable_mem_pattern = False
+        if weights:
+            values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
+            options.add_external_initializers(list(weights), values)
+        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the library's errors have no base but Exception
+        where = graph if isinstance(graph, str) else "the graph"
+        raise EngineError(f"ONNX Runtime cannot load {where}: {first_line(error)}") from error
+
+
+@cache
+def _share_memory() -> None:
+    """Make one arena for all sessions of this process: one each, they would take what only one of them needs at a time."""
+    import onnxruntime
+
+    kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    memory = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
+    onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(0, -1, -1, -1))
+
 
 POOL = 1024
 """Sentences tokenized and sorted by length at a time: bounds what a call holds, and what a shutdown waits for."""
-
 _HUB = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})")
 _HUB_FILES = ["*.json", "*/config.json", "onnx/model.onnx", "onnx/model.onnx_data"]
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.text.batching import well_formed
-from worker.text.errors import EngineError, first_line
+from worker.text.engine import EngineError, first_line, well_formed
 
 _INSTALL = (
     "install PyTorch's CPU build first (https://pytorch.org/get-started/locally/; PyPI's brings 6 GB of CUDA on Linux), "

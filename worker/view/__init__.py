@@ -6,15 +6,10 @@ Everything but the last is pure: times come in as numbers, lines go out as texts
 for a browser.
 """
 
-from worker.view.board import Board, Change, Entity, Gone
+from worker.view.board import Board, Change, Entity, Focus, Gone, Names
 from worker.view.card import card, summary_lines
-from worker.view.endings import ending_signals
-from worker.view.focus import Focus
-from worker.view.lines import change_lines
-from worker.view.live import LiveScreen, can_redraw
-from worker.view.names import Names
-from worker.view.screen import Frame, screen
-from worker.view.texts import one_line
+from worker.view.screen import Frame, LiveScreen, can_redraw, change_lines, screen
+from worker.view.texts import ending_signals, one_line
 
 __all__ = [
     "Board",

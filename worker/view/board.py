@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from worker.events import Cause, SummaryChanged, SummarySentence
+from worker.view.texts import one_line
 
 LATEST: Final = 100
 ENTITIES: Final = 1000
@@ -143,3 +144,47 @@ def _known(
     identifiers: Sequence[str], sentences: Mapping[str, SummarySentence]
 ) -> tuple[SummarySentence, ...]:
     return tuple(sentences[one] for one in identifiers if one in sentences)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names for ids; without any, ids are names."""
+
+    entities: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = ""
+    """Of ids, not worth showing."""
+
+    def entity(self, entity_id: str) -> str:
+        """In one line."""
+        return one_line(self.entities.get(entity_id) or entity_id.removeprefix(self.prefix)) or repr(
+            entity_id
+        )
+
+    def review(self, review_id: str) -> str:
+        """In one line."""
+        return one_line(review_id.removeprefix(self.prefix)) or repr(review_id)
+
+
+REST_SECONDS: Final = 2.5
+
+
+class Focus:
+    """Follows the latest change, but stays with an entity for a while; or with one for good, once `pin`ned."""
+
+    def __init__(self) -> None:
+        self._pinned: str | None = None
+        self._looked_at: str | None = None
+        self._since = float("-inf")
+
+    def pin(self, entity_id: str | None) -> None:
+        """Look at this entity; None: follow the changes again."""
+        self._pinned = entity_id
+
+    def choose(self, board: Board, now: float) -> str | None:
+        """The entity to look at now; None while nothing is known."""
+        if self._pinned is not None:
+            return self._pinned
+        newest = board.latest[-1].entity_id if board.latest else next(reversed(board.entities), None)
+        if newest != self._looked_at and now - self._since >= REST_SECONDS:
+            self._looked_at, self._since = newest, now
+        return self._looked_at

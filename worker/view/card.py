@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from worker.events import SummarySentence
-from worker.view.board import Entity
-from worker.view.names import Names
+from worker.view.board import Entity, Names
 from worker.view.reasons import headline, why_come, why_gone
 from worker.view.texts import between, end_with_ellipsis, hanging, one_line
 

@@ -10,8 +10,7 @@ from datetime import date
 from typing import Final
 
 from worker.events import SummarySentence
-from worker.view.board import Change
-from worker.view.names import Names
+from worker.view.board import Change, Names
 
 _MONTHS: Final = (
     "Jan",

@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+import time
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.text import Text
 
-from worker.view.board import Board, Entity
+from worker.view.board import Board, Change, Entity, Names
 from worker.view.card import card
-from worker.view.names import Names
-from worker.view.rows import change_row, entity_row, reason_row
-from worker.view.texts import cut
+from worker.view.reasons import headline
+from worker.view.texts import cut, one_line
+
+FRESH_SECONDS: Final = 1.2
+_COUNT_WIDTH: Final = 7
+
+
+def entity_row(entity: Entity, names: Names, name_width: int, width: int, now: float) -> Text:
+    """Name, reviews and first sentence; it stands out while the change is fresh."""
+    is_fresh = now - entity.changed_at < FRESH_SECONDS
+    name = cut(Text(names.entity(entity.entity_id), style="cyan"), name_width)
+    count = "deleted" if entity.is_deleted else f"{entity.review_count:,}"
+    line = Text.assemble(
+        ("* " if is_fresh else "  ", "bold green"),
+        name,
+        " " * (name_width - name.cell_len),
+        (f" {count:>{_COUNT_WIDTH}}  ", "dim"),
+        (one_line(entity.first_sentence), "bold" if is_fresh else ""),
+    )
+    return cut(line, width)
+
+
+def reason_row(entity: Entity, names: Names, name_width: int, width: int) -> Text:
+    """Why it changed last, below the sentence of its row."""
+    reason = "" if entity.latest is None else headline(entity.latest, names)
+    return cut(Text(" " * (name_width + _COUNT_WIDTH + 5) + reason, style="dim"), width)
+
+
+def change_row(change: Change, names: Names, width: int) -> Text:
+    """Name, first sentence that came and first that left; what came takes up to the half where something left, too."""
+    line = Text(f"  {names.entity(change.entity_id)} ", style="cyan")
+    if change.added:
+        come = Text(f"+ {one_line(change.added[0].text)} ", style="green")
+        line.append_text(cut(come, width // 2) if change.removed else come)
+    if change.removed:
+        line.append(f" - {one_line(change.removed[0].text)}", style="red")
+    return cut(line, width)
+
 
 NAME_WIDTH: Final = 24
 OTHERS: Final = 7
@@ -113,3 +150,51 @@ def _latest(board: Board, names: Names, width: int, room: int) -> list[Text]:
         return []
     newest = list(board.latest)[-(room - 1) :][::-1]
     return [_rule("latest changes", width), *(change_row(change, names, width) for change in newest)]
+
+
+_FRAME_SECONDS: Final = 0.1
+
+
+def can_redraw(console: Console) -> bool:
+    """Whether lines can be drawn over: not in a pipe or file, even if colours are wanted there, nor on a dumb terminal."""
+    return console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
+
+
+class LiveScreen:
+    """The terminal's other screen, so that nothing of what was there is lost and nothing stays; a context manager.
+
+    Drawn by whoever calls `update`, in that thread, so that nothing changes while it is looked at.
+    """
+
+    def __init__(self, console: Console, draw: Callable[[float], Sequence[Text]]) -> None:
+        self._console = console
+        self._draw = draw
+        self._next_at = 0.0
+        self._live = Live(console=console, auto_refresh=False, screen=True, vertical_overflow="crop")
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def update(self) -> None:
+        """Draw again if it is time."""
+        now = time.monotonic()
+        if now >= self._next_at:
+            self._next_at = now + _FRAME_SECONDS
+            self.draw()
+
+    def draw(self) -> None:
+        """Draw again at once."""
+        self._live.update(Group(*self._draw(time.monotonic())), refresh=True)
+
+
+def change_lines(change: Change, names: Names) -> list[str]:
+    """What happened to which entity, then a line for each sentence that left (`-`) or came (`+`)."""
+    return [
+        f"{names.entity(change.entity_id)}: {headline(change, names)}",
+        *(f"  - {one_line(one.text)}" for one in change.removed),
+        *(f"  + {one_line(one.text)}" for one in change.added),
+    ]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
@@ -57,3 +62,23 @@ def between(left: Text, right: Text, width: int) -> Text:
     left = cut(left, max(width - right.cell_len - 1, width // 2))
     right = cut(right, width - left.cell_len - 1)
     return Text.assemble(left, " " * (width - left.cell_len - right.cell_len), right)
+
+
+_ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def ending_signals() -> Iterator[None]:
+    """The first of them raises KeyboardInterrupt, which cleans up; that takes seconds, and further ones do not disturb it."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in _ENDING_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in _ENDING_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -5,7 +5,7 @@ k, time against the modes of a mixture, time per event as n grows, and what a de
 and JSON in tests/bench/results. Exit status 1 if a method that is proved exact ever differed from the oracle.
 
 Parameters of the paper's methods: k = 20; delta = 1/t; c_max and the constants of `random` and `decay` as
-`worker.coversumm.paper` has them; b the width of the held-out stream's coordinates; alpha by a grid search on the held-out
+`tests.bench.paper.algorithms` has them; b the width of the held-out stream's coordinates; alpha by a grid search on the held-out
 stream with the lazy variant (as they search at the same steps, the others share its alpha).
 """
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from tests.bench.paper.algorithms.centroid import Variant
+from tests.bench.paper.algorithms.exact import Ours
+from tests.bench.paper.algorithms.state import ALPHA, C_MAX
+from tests.bench.paper.algorithms.variants import make_variant
 from tests.bench.paper.measure import Contender
 from worker.coversumm import Step
 from worker.coversumm.core import Ranking
-from worker.coversumm.paper.centroid import Variant
-from worker.coversumm.paper.exact import Ours
-from worker.coversumm.paper.state import ALPHA, C_MAX
-from worker.coversumm.paper.variants import make_variant
 
 
 class Setting(NamedTuple):

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.bench.paper.algorithms.centroid import Centroid
+from tests.bench.paper.algorithms.sentence_set import nearest
 from worker.coversumm import DuplicateSentence, Step, UnknownSentence, certificate
 from worker.coversumm.matrix import GrowingArray
-from worker.coversumm.paper.centroid import Centroid
-from worker.coversumm.paper.sentence_set import nearest
 
 SINGLE = 2.0**-24  # the unit roundoff of float32
 
@@ -41,7 +41,7 @@ class _Indexed(Centroid):
         self._vectors = GrowingArray(np.int16, dimension)
 
     def apply(self, step: Step) -> tuple[bytes, ...]:
-        """See `worker.coversumm.paper.centroid.Variant`."""
+        """See `tests.bench.paper.algorithms.centroid.Variant`."""
         self.check(step)
         removed, added = step
         self.leave(removed)

@@ -6,11 +6,9 @@ import numpy as np
 
 from tests.coversumm.scripts import adds
 from worker.coversumm import EntityCore, FlatIndex
-from worker.coversumm.bulk.changes import RowChanges
-from worker.coversumm.bulk.keys import KeyMatrix
-from worker.coversumm.bulk.proof import first_unproved
-from worker.coversumm.bulk.run import lay_out, take
-from worker.coversumm.bulk.spans import cut
+from worker.coversumm.bulk.apply import first_unproved
+from worker.coversumm.bulk.candidates import KeyMatrix, cut
+from worker.coversumm.bulk.run import RowChanges, lay_out, take
 
 
 def test_a_centroid_that_leaves_and_is_back_in_the_middle() -> None:

@@ -11,6 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.bench.paper.algorithms.brute_force import BruteForce
+from tests.bench.paper.algorithms.decay import CoverSummDecay
+from tests.bench.paper.algorithms.random_admission import CoverSummRandom
+from tests.bench.paper.algorithms.reservoir import CoverSummReservoir
+from tests.bench.paper.algorithms.variants import make_variant
 from tests.coversumm.paper.ways import (
     ALPHAS,
     CAPACITIES,
@@ -30,11 +35,6 @@ from worker.coversumm import (
     Step,
     no_points,
 )
-from worker.coversumm.paper.brute_force import BruteForce
-from worker.coversumm.paper.decay import CoverSummDecay
-from worker.coversumm.paper.random_admission import CoverSummRandom
-from worker.coversumm.paper.reservoir import CoverSummReservoir
-from worker.coversumm.paper.variants import make_variant
 
 
 @settings(max_examples=200, deadline=None)

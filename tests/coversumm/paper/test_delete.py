@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.bench.paper.algorithms.brute_force import BruteForce
+from tests.bench.paper.algorithms.lazy import CoverSummLazy
+from tests.bench.paper.algorithms.reservoir import CoverSummReservoir
 from tests.coversumm.paper.ways import (
     ALPHAS,
     CAPACITIES,
@@ -25,9 +28,6 @@ from worker.coversumm import (
     no_points,
 )
 from worker.coversumm.index.sgtree import SGTree
-from worker.coversumm.paper.brute_force import BruteForce
-from worker.coversumm.paper.lazy import CoverSummLazy
-from worker.coversumm.paper.reservoir import CoverSummReservoir
 
 
 @settings(max_examples=150, deadline=None)

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.bench.paper.algorithms.brute_force import BruteForce
+from tests.bench.paper.algorithms.exact import Ours
 from tests.bench.paper.naive import NaiveFaiss
 from tests.coversumm.paper.ways import (
     EXACT,
@@ -24,8 +26,6 @@ from worker.coversumm import (
     brute_force,
     no_points,
 )
-from worker.coversumm.paper.brute_force import BruteForce
-from worker.coversumm.paper.exact import Ours
 
 
 @pytest.mark.parametrize("name", EXACT)

@@ -7,6 +7,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from tests.bench.paper.algorithms.centroid import Variant
+from tests.bench.paper.algorithms.lazy import CoverSummLazy
+from tests.bench.paper.algorithms.reservoir import CoverSummReservoir
+from tests.bench.paper.algorithms.variants import NAMES, make_variant
 from tests.bench.paper.naive import NaiveHnsw
 from tests.coversumm.paper.ways import (
     EXACT,
@@ -23,10 +27,6 @@ from worker.coversumm import (
     VectorError,
     no_points,
 )
-from worker.coversumm.paper.centroid import Variant
-from worker.coversumm.paper.lazy import CoverSummLazy
-from worker.coversumm.paper.reservoir import CoverSummReservoir
-from worker.coversumm.paper.variants import NAMES, make_variant
 
 
 @pytest.mark.parametrize("name", [*NAMES, "naive-faiss", HNSW])

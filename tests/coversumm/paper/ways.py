@@ -12,18 +12,18 @@ import pytest
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.bench.paper.algorithms.brute_force import BruteForce
+from tests.bench.paper.algorithms.centroid import Variant
+from tests.bench.paper.algorithms.knn_range import CoverSummKnnRange
+from tests.bench.paper.algorithms.lazy import CoverSummLazy
+from tests.bench.paper.algorithms.reservoir import CoverSummReservoir
+from tests.bench.paper.algorithms.variants import make_variant
 from tests.bench.paper.naive import NaiveFaiss
 from tests.coversumm.scripts import Script, adds
 from worker.coversumm import (
     Step,
     brute_force,
 )
-from worker.coversumm.paper.brute_force import BruteForce
-from worker.coversumm.paper.centroid import Variant
-from worker.coversumm.paper.knn_range import CoverSummKnnRange
-from worker.coversumm.paper.lazy import CoverSummLazy
-from worker.coversumm.paper.reservoir import CoverSummReservoir
-from worker.coversumm.paper.variants import make_variant
 
 Ids = tuple[bytes, ...]
 PRINTED: dict[str, type[CoverSummReservoir]] = {

@@ -2,8 +2,8 @@
 
 from tests.view.changes import body
 from worker.events import Record
-from worker.operations.history import steps
-from worker.operations.published import publication
+from worker.published.history import steps
+from worker.published.published import publication
 
 
 def steps_of(*summaries, entity="e", **more):

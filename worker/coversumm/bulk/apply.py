@@ -10,17 +10,37 @@ from collections.abc import Sequence
 import numpy as np
 
 from worker.coversumm import certificate, kernel
-from worker.coversumm.bulk.changes import row_changes
-from worker.coversumm.bulk.keys import candidate_keys
-from worker.coversumm.bulk.proof import first_unproved
+from worker.coversumm.bulk.candidates import SPAN, KeyMatrix, candidate_keys
 from worker.coversumm.bulk.rank import rank
-from worker.coversumm.bulk.run import Run, lay_out, take
-from worker.coversumm.bulk.spans import SPAN
+from worker.coversumm.bulk.run import RowChanges, Run, lay_out, row_changes, take
 from worker.coversumm.fixed_point import exact
 from worker.coversumm.points import Points, Step, no_points
 from worker.coversumm.ranking import Ranking
 from worker.coversumm.single import apply_step
 from worker.coversumm.state import EntityState
+
+
+def first_unproved(state: EntityState, run: Run, matrix: KeyMatrix, changes: RowChanges) -> int:
+    """The first step at which the certificate fails; m if none.
+
+    By spans first, the drift being that to the middle and from there; by steps where that does not do.
+    """
+    reservoir, spans = state.reservoir, matrix.spans
+    m = len(run.steps)
+    if reservoir.radius_key is None:
+        return m
+    ball = state.ball()
+    drift_squared = run.drift_squared(ball.anchor, ball.anchor_squared, spans.middles)
+    drift = certificate.uppers(drift_squared, 4 * ball.slack) + spans.drift
+    if certificate.proved(np.maximum.reduceat(matrix.kth_distance, spans.starts), drift, ball.radius).all():
+        return m
+    drift = certificate.uppers(run.drift_squared(ball.anchor, ball.anchor_squared), 4 * ball.slack)
+    failed = ~certificate.proved(matrix.kth_distance, drift, ball.radius)
+    if failed.any():  # a reservoir that holds every sentence needs no proof
+        live = reservoir.live + np.bincount(changes.steps, weights=changes.change, minlength=m).cumsum()
+        failed &= live != run.n
+    return int(failed.argmax()) if failed.any() else m
+
 
 MIN_STEPS = 24 if kernel.IS_COMPILED else 12  # from which on the matrix product pays
 MAX_POINTS = 2048  # laid out at once,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.coversumm.errors import DuplicateSentence, UnknownSentence
+from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import TILE, Block, Neighborhood, Totals, lowest
 from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import certificate
-from worker.coversumm.errors import DuplicateSentence, UnknownSentence
+from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
 from worker.coversumm.index import Block, IndexUnavailable, Neighborhood, Totals, first_beyond, lowest
 from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points

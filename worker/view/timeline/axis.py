@@ -6,7 +6,7 @@ from itertools import count as count_from
 from typing import Final, Literal, NamedTuple
 
 from worker.events.messages import timestamp
-from worker.operations.history import Step
+from worker.published.history import Step
 
 MOST_TICKS: Final = 7
 ROOM: Final = 96.0

@@ -1,6 +1,6 @@
 """One step as a change of the kind that `worker.view.reasons` has words for."""
 
-from worker.operations.history import Step
+from worker.published.history import Step
 from worker.view.board import Change
 
 

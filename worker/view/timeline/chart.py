@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from worker.operations.history import Step
+from worker.published.history import Step
 from worker.view.timeline.axis import Axis
 from worker.view.timeline.lives import Life, Sentence
 from worker.view.timeline.markup import Html, element, foreign, text

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from worker.events import SummarySentence
-from worker.operations.history import PublishedChange, Step
-from worker.view.names import Names
+from worker.published.history import PublishedChange, Step
+from worker.view.board import Names
 from worker.view.reasons import headline, why_come, why_gone
 from worker.view.timeline.changes import change_of
 from worker.view.timeline.markup import Html, element, foreign, text

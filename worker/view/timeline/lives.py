@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from worker.events import SummarySentence
-from worker.operations.history import Step
+from worker.published.history import Step
 
 
 class Life(NamedTuple):

@@ -6,7 +6,7 @@ from hashlib import sha256
 from importlib.resources import files
 from itertools import chain
 
-from worker.operations.history import Step
+from worker.published.history import Step
 from worker.view.timeline.axis import step_axis, time_axis, times
 from worker.view.timeline.chart import chart
 from worker.view.timeline.details import details

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from worker.coversumm.index.sgtree import SGTree
-from worker.coversumm.index.sgtree.nodes import Nodes, Numbers
+from worker.coversumm.index.sgtree_nodes import Nodes, Numbers
 
 
 def check(tree: SGTree) -> None:

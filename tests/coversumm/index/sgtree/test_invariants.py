@@ -8,7 +8,7 @@ import pytest
 from tests.coversumm.index.sgtree.invariants import check
 from tests.coversumm.index.sgtree.truth import planted, random_live
 from worker.coversumm.index.sgtree import SGTree
-from worker.coversumm.index.sgtree.nodes import UP
+from worker.coversumm.index.sgtree_nodes import UP
 
 
 def an_inner_node(tree: SGTree) -> int:

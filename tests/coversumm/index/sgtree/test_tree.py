@@ -27,7 +27,8 @@ from tests.coversumm.index.sgtree.truth import (
     visits,
 )
 from worker.coversumm import DuplicateSentence, Points, UnknownSentence, VectorError
-from worker.coversumm.index.sgtree import SGTree, insertion
+from worker.coversumm.index import sgtree_nodes as insertion
+from worker.coversumm.index.sgtree import SGTree
 
 
 @st.composite

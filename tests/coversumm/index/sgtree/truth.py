@@ -13,8 +13,13 @@ import numpy as np
 from tests.coversumm.index.sgtree.invariants import check
 from tests.coversumm.scripts import points
 from worker.coversumm import Points
-from worker.coversumm.index.sgtree import Found, SGTree, index, insertion, nodes, search, tree
-from worker.coversumm.index.sgtree.nodes import BASE
+from worker.coversumm.index import sgtree as index
+from worker.coversumm.index import sgtree as tree
+from worker.coversumm.index import sgtree_nodes as insertion
+from worker.coversumm.index import sgtree_nodes as nodes
+from worker.coversumm.index import sgtree_search as search
+from worker.coversumm.index.sgtree import Found, SGTree
+from worker.coversumm.index.sgtree_nodes import BASE
 
 Vector = tuple[int, ...]
 Live = dict[bytes, Vector]

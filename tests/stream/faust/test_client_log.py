@@ -1,0 +1,149 @@
+"""aiokafka's messages about connections become the contact's reason; everything else is logged as ever."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import pytest
+from aiokafka import errors
+from faust.tables import recovery
+
+from tests.harness.fake_clients import FakeClock
+from worker.kafka.contact import Contact
+from worker.stream.faust.client_log import CONSEQUENCES, LOGGERS, OVERTAKEN, ConnectionErrors, hand_over_to
+
+REFUSED = ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 9092)")
+
+
+def far_apart() -> FakeClock:
+    """Every question is asked a while after the last."""
+    clock = FakeClock()
+    clock.tick_s = 100.0
+    return clock
+
+
+@pytest.fixture
+def contact() -> Contact:
+    made = Contact(1.0, far_apart())
+    made.heard("consumer")
+    return made
+
+
+@pytest.fixture
+def log(contact: Contact) -> Iterator[logging.Logger]:
+    hand_over_to(contact)
+    logger = logging.getLogger(LOGGERS[0])
+    before = logger.level
+    yield logger
+    logger.setLevel(before)
+    for name in LOGGERS:
+        logging.getLogger(name).filters.clear()
+
+
+def reason(contact: Contact) -> str:
+    silence = contact.silence()
+    assert silence is not None
+    return silence.reason
+
+
+def test_a_refused_connection_is_the_reason_and_not_a_line(
+    log: logging.Logger, contact: Contact, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.error("Unable connect to node with id %s: %s", 1, REFUSED)
+    assert caplog.records == []
+    assert "Connect call failed ('127.0.0.1', 9092)" in reason(contact)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.NodeNotReadyError("Attempt to send a request to node which is not ready"),
+        errors.KafkaConnectionError("Connection at 127.0.0.1:9092 closed"),
+        errors.RequestTimedOutError(),
+        errors.GroupCoordinatorNotAvailableError(),
+        TimeoutError(),
+    ],
+)
+def test_what_only_follows_is_neither(
+    error: Exception, log: logging.Logger, contact: Contact, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.error("Failed fetch messages from %s: %s", 1, error)
+    assert caplog.records == []
+    assert reason(contact) == ""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [errors.AuthenticationFailedError("wrong password"), errors.UnsupportedSaslMechanismError("no PLAIN")],
+)
+def test_a_broker_that_refuses_the_client_says_why(
+    error: Exception, log: logging.Logger, contact: Contact, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.error("Unable connect to node with id %s: %s", 1, error)
+    assert caplog.records == []
+    assert str(error) in reason(contact)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("Failed fetch messages from %s: %s", 1, errors.TopicAuthorizationFailedError("reviews")),
+        ("Unexpected error while fetching data: %s", "CorruptRecordException"),
+        ("Not authorized to read from topic %s.", "reviews"),
+    ],
+)
+def test_other_errors_are_logged(
+    arguments: tuple[Any, ...], log: logging.Logger, contact: Contact, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.error(*arguments)
+    assert len(caplog.records) == 1
+
+
+def test_debug_shows_all(log: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    log.setLevel(logging.DEBUG)
+    log.error("Unable connect to node with id %s: %s", 1, REFUSED)
+    log.error("Unable to update metadata from %s", [1])
+    assert len(caplog.records) == 2
+
+
+def test_the_messages_without_an_error_are_those_of_the_installed_aiokafka() -> None:
+    said = {
+        node.value
+        for source in Path(aiokafka.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert said >= CONSEQUENCES
+
+
+def test_the_loggers_are_those_of_the_installed_aiokafka() -> None:
+    made = set()
+    for module in pkgutil.walk_packages(aiokafka.__path__, "aiokafka."):
+        if module.name in ("aiokafka.client", "aiokafka.conn") or module.name.startswith(
+            "aiokafka.consumer."
+        ):
+            loaded = __import__(module.name, fromlist=["log"])
+            made |= {loaded.log.name} if hasattr(loaded, "log") else set()
+    made.add(recovery.logger.name)
+    assert set(LOGGERS) <= made
+    assert OVERTAKEN in Path(recovery.__file__).read_text()
+
+
+def test_a_rebalance_upon_a_rebalance_is_told_by_who_takes_over(
+    log: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    recovery.logger.warning("[^---Recovery]: Recovery rebalancing again app id 5 param 4")
+    assert caplog.records == []
+    recovery.logger.warning("[^---Recovery]: something else")
+    assert len(caplog.records) == 1
+
+
+def test_a_second_worker_in_a_process_takes_the_place_of_the_first(log: logging.Logger) -> None:
+    hand_over_to(Contact(1.0, far_apart()))
+    assert [isinstance(one, ConnectionErrors) for one in log.filters] == [True]

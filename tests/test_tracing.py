@@ -1,0 +1,104 @@
+"""Whether there are traces: what of the environment turns them on, and what is loaded where they are off."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.workers import ROOT, clean_environment
+from worker.errors import SurroundingsError
+from worker.settings import Settings
+from worker.stream.tracing import NO_TRACING
+from worker.tracing import open_tracing
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+URL = "http://127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in list(os.environ):
+        if variable.startswith("OTEL_"):
+            monkeypatch.delenv(variable)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {ENDPOINT: " "},
+        {ENDPOINT: URL, "OTEL_SDK_DISABLED": "true"},
+        {ENDPOINT: URL, "OTEL_TRACES_EXPORTER": "none"},
+    ],
+)
+def test_off(given: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert open_tracing(Settings()) is NO_TRACING
+
+
+@pytest.mark.parametrize("variable", [ENDPOINT, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])
+def test_on(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, URL)
+    tracing = open_tracing(Settings())
+    assert tracing is not NO_TRACING
+    tracing.close()
+
+
+def test_only_http_is_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENDPOINT, URL)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    with pytest.raises(
+        SurroundingsError, match=r"^OTEL_EXPORTER_OTLP_PROTOCOL=grpc: .* http/protobuf alone$"
+    ):
+        open_tracing(Settings())
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf")  # the nearer one wins
+    open_tracing(Settings()).close()
+
+
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    really = builtins.__import__
+
+    def missing(name: str, *arguments: Any, **more: Any) -> Any:
+        if name.startswith("opentelemetry"):
+            raise ModuleNotFoundError(f"No module named {name!r}")
+        return really(name, *arguments, **more)
+
+    monkeypatch.setenv(ENDPOINT, URL)
+    for loaded in [name for name in sys.modules if name == "worker.spans"]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(SurroundingsError, match=r"pip install 'coversumm-worker\[otel\]'"):
+        open_tracing(Settings())
+
+
+def loaded_modules(**environment: str) -> Iterator[str]:
+    """What a process has loaded that knows all parts of the worker, and has looked whether it traces."""
+    code = (
+        "import sys, worker.app, worker.cli.group;"
+        "from worker.settings import Settings;"
+        "worker.app.open_tracing(Settings()).close();"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=clean_environment(environment),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
+    )
+    yield from done.stdout.split()
+
+
+def test_nothing_of_opentelemetry_is_loaded_where_it_is_off() -> None:
+    assert not [name for name in loaded_modules() if name.startswith(("opentelemetry", "worker.spans"))]
+    assert "opentelemetry.sdk.trace" in set(loaded_modules(**{ENDPOINT: URL}))

@@ -1,0 +1,281 @@
+"""`replay`: history through the worker, beside the live one."""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from worker.cli import options as consent
+from worker.cli import output
+from worker.cli.command import Command
+from worker.cli.logs import set_up_logging
+from worker.cli.options import TimeType, check_utf8, fields_option
+from worker.errors import SurroundingsError
+from worker.settings import Settings, origins
+
+if TYPE_CHECKING:
+    from worker.replay.record_source import Archived, Lines
+    from worker.replay.request import Names
+
+
+LATEST = "latest"
+
+
+class EndType(TimeType):
+    """A time, or `latest`."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.ParamType`."""
+        return value if value == LATEST else super().convert(value, param, ctx)
+
+
+def names_of(
+    live: Settings,
+    *,
+    name: str | None,
+    sources: Sequence[str],
+    fields: Mapping[str, str],
+    target: str | None,
+    emit: str | None,
+    since: int | None,
+    until: int | str,
+    by: str,
+    entities: Sequence[str],
+    partitions: str | None,
+) -> "Names":
+    """The replay that is asked for, beside the live worker. Raises SurroundingsError."""
+    from worker.published.published import names_file
+    from worker.replay.request import Names, Request, default_topic
+
+    name = name or f"epoch-{live.epoch}"
+    history = _history(sources, fields)
+    to_file = Path(target) if target is not None and names_file(target) else None
+    is_nowhere = target == "none" or emit == "none"
+    return Names(
+        live,
+        Request(
+            name=name,
+            topic=_topic(sources, history, live),
+            history=history,
+            to_topic=None if to_file or is_nowhere else target or default_topic(live, name),
+            to_file=to_file,
+            emit="none" if is_nowhere else emit or live.emit,  # type: ignore[arg-type]
+            since_ms=since,
+            until_ms=None if until == LATEST else int(until),
+            by=by,  # type: ignore[arg-type]
+            entities=frozenset(_entities(entities)) if entities else None,
+            partitions=None if partitions is None else _numbers(partitions),
+        ),
+    )
+
+
+def _history(sources: Sequence[str], fields: Mapping[str, str]) -> "Lines | Archived | None":
+    """What of the sources is in files."""
+    from worker.published.published import names_file
+
+    named = [source for source in sources if names_file(source)]
+    if not named:
+        if fields:
+            raise SurroundingsError("--fields is for files: name some with --from")
+        return None
+    from worker.cli.options import found_files
+    from worker.replay.record_source import open_history
+
+    return open_history(found_files(named), fields)
+
+
+def _topic(sources: Sequence[str], history: "Lines | Archived | None", live: Settings) -> str:
+    """The topic that is read, after its archive where there is one; empty where only plain files are."""
+    from worker.published.published import names_file
+
+    topics = [source for source in sources if not names_file(source)]
+    archived = getattr(history, "topic", None)
+    if len(topics) > 1:
+        raise SurroundingsError(f"--from {topics[1]}: one topic is replayed at a time")
+    if history is None:
+        return topics[0] if topics else live.input_topic
+    if topics and topics[0] != archived:
+        raise SurroundingsError(
+            f"--from {topics[0]}: the files are {f'an archive of {archived}' if archived else 'no archive of a topic'}"
+        )
+    return archived or ""
+
+
+def _entities(given: Sequence[str]) -> Iterator[str]:
+    for text in given:
+        check_utf8("--entities", text)
+        if not text.startswith("@"):
+            yield from (one for one in text.split(",") if one)
+            continue
+        try:
+            lines = Path(text[1:]).read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as cause:
+            raise SurroundingsError(f"--entities {text}: the file cannot be read ({cause})") from cause
+        yield from (line for line in map(str.strip, lines) if line)
+
+
+def _numbers(text: str) -> frozenset[int]:
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch("([0-9]{1,6})(?:-([0-9]{1,6}))?", part.strip())
+        if match is None:
+            raise SurroundingsError(f"--partitions {text!r} is not accepted: write numbers like 0,3 or 0-3")
+        numbers |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(numbers)
+
+
+EMITS = ("every", "coalesced", "final", "none")
+
+
+@click.command(
+    "replay",
+    cls=Command,
+    short_help="History through the worker: a new build of the summaries, beside the live one.",
+    examples=[
+        (
+            "COVERSUMM_EPOCH=2 COVERSUMM_K=10 coversumm-worker replay",
+            "all summaries anew with another k; the live worker goes on",
+        ),
+        (
+            "coversumm-worker replay --name june --until 2026-06-30 --emit final --to june.jsonl",
+            "every summary as it was at that time, in a file",
+        ),
+        ("coversumm-worker replay --name one --entities B00X --to b00x.jsonl", "the changes of one entity"),
+    ],
+)
+@click.option(
+    "--from",
+    "sources",
+    metavar="TOPIC|FILE",
+    multiple=True,
+    help="The history; by default COVERSUMM_INPUT_TOPIC. Files, patterns and folders (with a slash, or ending in .jsonl, .csv, "
+    ".tsv, .parquet, also .gz) as for `summarize`; an archive of a topic (columns topic, partition, offset) is gone on from.",
+)
+@fields_option
+@click.option(
+    "--to",
+    "target",
+    metavar="TOPIC|FILE|none",
+    help="Where summaries go: a topic (by default COVERSUMM_OUTPUT_TOPIC and the replay's name), a file, or nowhere. What has a "
+    "slash or ends in .jsonl (also .gz) is a file.",
+)
+@click.option("--since", type=TimeType(), help="Begin with the first record at or past this time.")
+@click.option(
+    "--until",
+    type=EndType(),
+    metavar="TIME|latest",
+    default=LATEST,
+    show_default=True,
+    help="End before the first record at or past this time; `latest`: where the topic ends at the start.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["timestamp", "occurred_at"]),
+    default="timestamp",
+    show_default=True,
+    help="Whose time that is: the record's, or the event's own, however late it arrived.",
+)
+@click.option("--entities", metavar="ID,...|@FILE", multiple=True, help="These alone; @FILE has one a line.")
+@click.option("--partitions", metavar="N,...", help="These alone, as in 0,3 or 0-3.")
+@click.option(
+    "--emit",
+    type=click.Choice(EMITS),
+    help="Publish every change, the net one of a micro-batch, each entity's last at the end, or none; by default COVERSUMM_EMIT.",
+)
+@click.option(
+    "--name", help="The same name goes on with a replay; by default epoch-N, after COVERSUMM_EPOCH."
+)
+@click.option(
+    "--restart", is_flag=True, help="Throw away what this replay has, its output too, and start over."
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="How much there is to read, and how long it will take, measured on a sample; nothing is begun.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask before a restart. Without a terminal it is needed.")
+@click.option("--max-events-per-s", type=click.FloatRange(min=0, min_open=True), help="Most events a second.")
+@click.option("--max-bytes-per-s", type=click.FloatRange(min=0, min_open=True), help="Most bytes a second.")
+@output.json_option
+def command(
+    sources: tuple[str, ...],
+    fields: Mapping[str, str],
+    target: str | None,
+    since: int | None,
+    until: int | str,
+    by: str,
+    entities: tuple[str, ...],
+    partitions: str | None,
+    emit: str | None,
+    name: str | None,
+    restart: bool,
+    dry_run: bool,
+    yes: bool,
+    max_events_per_s: float | None,
+    max_bytes_per_s: float | None,
+    as_json: bool,
+) -> int:
+    """Read history through the worker, from the beginning of a topic to where it ends now, or as of a time: under a consumer
+    group, state, changelog and output of its own. The live worker goes on untouched.
+
+    Interrupted or killed, the same command goes on. Several processes with one name share the partitions (each with its own
+    COVERSUMM_DATA_DIR); where it ends is fixed once, for all of them. It ends with a report and exit code 0 when every partition
+    is read to its end and committed. Then `run` goes on from there, with the settings that the report names.
+
+    COVERSUMM_EPOCH, COVERSUMM_K and all other settings are the environment's.
+    """
+    live = Settings.from_environment()
+    names = names_of(
+        live,
+        name=name,
+        sources=sources,
+        fields=fields,
+        target=target,
+        emit=emit,
+        since=since,
+        until=until,
+        by=by,
+        entities=entities,
+        partitions=partitions,
+    )
+    if restart:
+        consent.check_can_ask(yes, dry_run)
+    _prepare_logging(live)
+    from worker.cli.replay_process import Part, estimate
+    from worker.kafka.clients import KafkaClients
+    from worker.kafka.topics import reached
+    from worker.replay.request import RateThrottle
+    from worker.replay.resume import start_over
+    from worker.replay.run import Replay
+
+    with _advised(names):
+        clients = reached(names.settings, KafkaClients(names.settings))
+        throttle = RateThrottle(max_events_per_s, max_bytes_per_s)
+        replay = Replay(names, clients, throttle)
+        if dry_run:
+            return estimate(replay, as_json)
+        if restart:
+            if not consent.agreed(f"Throw away {names.app_id} and {names.output_topic}?", yes):
+                return consent.DECLINED
+            start_over(names, output.note)
+        return Part(replay, throttle, as_json=as_json).replay()
+
+
+def _prepare_logging(live: Settings) -> None:
+    """At a terminal the progress is shown, and only what is wrong is told beside it, unless a level is set."""
+    is_quiet = output.is_terminal(sys.stderr) and origins()["log_level"] == "default"
+    set_up_logging(replace(live, log_level="WARNING") if is_quiet else live)
+
+
+@contextmanager
+def _advised(names: "Names") -> Iterator[None]:
+    """Errors are told as `Names.advised` puts them."""
+    try:
+        yield
+    except SurroundingsError as error:
+        raise SurroundingsError(names.advised(str(error))) from error

@@ -1,3 +1,0 @@
-from worker.coversumm.kernel.portable import add, distances, drift, nearest, products
-
-__all__ = ["add", "distances", "drift", "nearest", "products"]

@@ -1,0 +1,157 @@
+"""The JSON codec: bodies of events in, bodies of summary changes out, with faults in the words of the contract.
+
+msgspec words a fault the same way for parsed bytes and for a converted mapping, so other codecs can
+use `unknown_type` and `wrong_field`.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate, islice
+from typing import Final
+
+import msgspec
+
+from worker.events.inputs import EVENT_TYPES, Body, Head
+from worker.events.reasons import BadEvent, Reason, shown
+from worker.events.summary import RankedChange, SummaryChanged, SummarySentence
+
+_FAULT: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field (\w+)")
+_IN_EMBEDDING: Final = re.compile(r"sentences\[\d+\]\.embedding")
+
+
+def unknown_type(name: bytes) -> BadEvent:
+    """For a body whose type is not one of the contract's. `name` is the type as it was written, empty where it is missing."""
+    types = ", ".join(EVENT_TYPES.values())
+    return BadEvent(
+        Reason.UNKNOWN_TYPE, f"type: {shown(name)} is none of {types}" if name else "type: missing"
+    )
+
+
+def wrong_field(error: msgspec.DecodeError) -> BadEvent:
+    """What `error` says of one field of a body of a known type; in words of our own where msgspec's would not do."""
+    fault = _FAULT.fullmatch(str(error))
+    assert fault is not None  # both parts may be missing
+    message, path = fault[1].replace("`", ""), fault[2] or ""
+    if missing := _MISSING.match(message):
+        return BadEvent(Reason.BAD_FIELD, f"{path}{'.' if path else ''}{missing[1]}: missing")
+    if path == "type":
+        return BadEvent(Reason.BAD_FIELD, "type: given twice, differently")
+    if _IN_EMBEDDING.match(path) and ("base64" in message or "out of range" in message):
+        return BadEvent(Reason.BAD_VECTOR, f"{path}: {message}")
+    if "matching regex" in message:
+        message = "Expected an RFC 3339 timestamp"
+    return BadEvent(Reason.BAD_FIELD, f"{path}: {message}")
+
+
+CONTENT_TYPE: Final = b"application/json"
+MAX_DEPTH: Final = 256
+"""Deepest nesting of arrays and objects. A limit of our own: the interpreter's depends on who calls and on its version."""
+
+_decode_body: Final = msgspec.json.Decoder(Body).decode
+_decode_head: Final = msgspec.json.Decoder(Head).decode
+_check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
+_encode_body: Final = msgspec.json.Encoder().encode
+
+
+def decode(value: bytes) -> Body:
+    """The body in `value`: one JSON object in UTF-8, nested at most MAX_DEPTH deep.
+
+    Raises BadEvent: `bad_json`, `unknown_type`, `bad_field`, or `bad_vector` (an embedding's number or base64 is invalid).
+    """
+    if not value.isascii():
+        _check_utf8(value)
+    if value.count(b"[") + value.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise BadEvent(Reason.BAD_JSON, f"nested deeper than {MAX_DEPTH} levels")
+    try:
+        body: Body = _decode_body(value)
+    except msgspec.DecodeError as error:
+        raise _diagnose(value, error) from None
+    return body
+
+
+def encode(body: SummaryChanged) -> bytes:
+    """Compact JSON, fields in the contract's order, UTF-8 unescaped."""
+    return _encode_body(body)
+
+
+_NO_SENTENCES: Final = b'"sentences":[]'
+"""In a body whose strings are escaped this stands once: where its sentences are."""
+_HEAD: Final = len(b'{"rank":0')
+_TAIL: Final = len(b'0.0,"support":1}')
+_RANKS: Final = [b',{"rank":%d' % rank for rank in range(1000)]
+_ALONE: Final = b',"support":1}'
+
+
+def quote(sentence_id: str, review_id: str, text: str, rating: float | None) -> bytes:
+    """What of a sentence is the same in every message it is in: the middle of its object."""
+    return _encode_body(SummarySentence(0, sentence_id, review_id, text, rating, 0.0, 1))[_HEAD:-_TAIL]
+
+
+def encode_ranked(changes: Sequence[RankedChange]) -> list[bytes]:
+    """The values of many changes: the bytes that `encode` gives for bodies with these sentences in them.
+
+    A set changes by a sentence or two. So what a message says of a sentence is encoded once, when it comes into the set, and the
+    numbers of all messages together.
+    """
+    numbers = iter(_numbers([distance for change in changes for distance in change.distances]))
+    values = []
+    for body, quotes, distances, support in changes:
+        count = len(quotes)
+        parts = [b""] * (4 * count)
+        parts[::4] = (
+            _RANKS[:count] if count <= len(_RANKS) else [b',{"rank":%d' % rank for rank in range(count)]
+        )
+        parts[1::4] = quotes
+        parts[2::4] = islice(numbers, len(distances))
+        parts[3::4] = [_ALONE if copies == 1 else b',"support":%d}' % copies for copies in support]
+        head, _, tail = _encode_body(body).partition(_NO_SENTENCES)
+        values.append(b"".join((head, b'"sentences":[', b"".join(parts)[1:], b"]", tail)))
+    return values
+
+
+def _numbers(numbers: list[float]) -> list[bytes]:
+    """Each number as the encoder writes it."""
+    return _encode_body(numbers)[1:-1].split(b",")
+
+
+def _check_utf8(value: bytes) -> None:
+    """The decoder does not look into fields it skips."""
+    try:
+        value.decode()
+    except UnicodeDecodeError as error:
+        raise BadEvent(Reason.BAD_JSON, f"not UTF-8 (byte {error.start})") from None
+
+
+_ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
+_STRING: Final = re.compile(rb'"[^"]*"')
+_NO_STRUCTURE: Final = bytes(sorted(set(range(256)) - set(b'[]{}"')))
+_STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1, ord('"'): 0}
+
+
+def _depth(value: bytes) -> int:
+    """Deepest nesting of arrays and objects outside of strings, if `value` is JSON."""
+    if b"\\" in value:
+        value = _ESCAPE.sub(b"", value)
+    structure = _STRING.sub(b"", value.translate(None, _NO_STRUCTURE))
+    return max(accumulate(_STEP[byte] for byte in structure), default=0)
+
+
+def _diagnose(value: bytes, error: msgspec.DecodeError) -> BadEvent:
+    """Why `value` did not decode. `error` is the first fault, which may be a wrong field before bad syntax."""
+    try:
+        _check_syntax(value)
+    except msgspec.DecodeError as syntax:
+        return BadEvent(Reason.BAD_JSON, str(syntax))
+    try:
+        name = _decode_head(value).type
+    except msgspec.ValidationError as shape:
+        return BadEvent(Reason.BAD_FIELD, str(shape).replace("`", ""))
+    return wrong_field(error) if _is_known_type(name) else unknown_type(bytes(name))
+
+
+def _is_known_type(raw: msgspec.Raw) -> bool:
+    try:
+        return msgspec.json.decode(raw, type=str) in EVENT_TYPES.values()
+    except msgspec.DecodeError:
+        return False

@@ -1,0 +1,272 @@
+"""A file of an archive in Parquet: a record is a row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.errors import SurroundingsError
+from worker.events import Record
+from worker.events.bare import read_row
+from worker.sources.archive_pieces import (
+    COORDINATES,
+    KEY,
+    NO_TIMESTAMP,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    TOPIC,
+    VALUE,
+    Archived,
+    Piece,
+    Topic,
+    check_coordinates,
+    check_sortable,
+)
+from worker.sources.columns import BAD_ROW, MEMBERS, Faulty, check_columns
+from worker.sources.opened import OpenedFile
+from worker.sources.parquet import VECTORS, ParquetTable, Row
+from worker.sources.source import LeftOut, count_left_out
+
+_SURELY_WHOLE: Final = 64
+"""Some writers cut longer texts in their statistics."""
+_AS_BYTES: Final = frozenset({KEY, VALUE, VECTORS})
+
+
+class _Coordinates(NamedTuple):
+    """Of a row group's rows: partition and offset, int64 (N,); -1 for none."""
+
+    partitions: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+    def rows_of(self, partition: int, start: int = 0) -> NDArray[np.int64]:
+        """The numbers of the partition's rows from the offset `start` on."""
+        return np.flatnonzero((self.partitions == partition) & (self.offsets >= max(start, 0)))
+
+
+class ArchivedParquet:
+    """See `Source`."""
+
+    def __init__(
+        self, path: str, fields: Mapping[str, str], topic: Topic, left_out: dict[str, LeftOut]
+    ) -> None:
+        self.name = path
+        self._fields = fields
+        self._topic = topic
+        self._left_out = left_out
+        self._members = {fields.get(field, field) for field in MEMBERS} | {"created_at"}
+        self._faulty: list[tuple[int, int]] = []
+        """The row groups that have rows without coordinates, and how many rows come before each."""
+
+    def is_archived(self) -> bool:
+        """See `Source`."""
+        with self._table() as table:
+            return set(COORDINATES) <= set(table.columns)
+
+    def pieces(self) -> Iterator[Piece]:
+        """See `Source`. By the statistics of a row group if these say all, else by its two columns of numbers."""
+        with self._table() as table:
+            self._check(table)
+            begin = 0
+            for group in range(table.file.num_row_groups):
+                self._check_topic(table, group)
+                yield from self._known(table, group, begin) or self._counted(table, group, begin)
+                begin += table.rows_of(group)
+
+    def faults(self) -> Iterator[Faulty]:
+        """See `Source`."""
+        with self._table() as table:
+            for group, begin in self._faulty:
+                found = _coordinates(table, group)
+                for row in np.flatnonzero((found.partitions < 0) | (found.offsets < 0)):
+                    detail = f"it has no {PARTITION} and {OFFSET}"
+                    yield Faulty(begin + int(row) + 1, BAD_ROW, detail, self.name)
+
+    def offsets(self, piece: Piece) -> NDArray[np.int64]:
+        """See `Source`."""
+        with self._table() as table:
+            found = _coordinates(table, piece.group)
+            return found.offsets[found.rows_of(piece.partition)]
+
+    def records(self, piece: Piece, start: int) -> Iterator[tuple[int, Archived]]:
+        """See `Source`."""
+        with self._table() as table:
+            found = _coordinates(table, piece.group)
+            rows = found.rows_of(piece.partition, start)
+            offsets = found.offsets[rows]
+            if len(rows) == 0:
+                return
+            if offsets.min() < piece.first or offsets.max() > piece.last:
+                raise SurroundingsError(
+                    f"{self.name} has other offsets in its row group {piece.group} than its statistics say: write it anew"
+                )
+            batches = _chosen(table, piece.group, self._columns(table), rows)
+            if np.any(np.diff(offsets) < 0):
+                check_sortable(self.name, table.file.metadata.row_group(piece.group).total_byte_size)
+                order = np.argsort(offsets, kind="stable")
+                rows, offsets = rows[order], offsets[order]
+                batches = table.arrow.Table.from_batches(list(batches)).take(order).to_batches()
+            members = (
+                row for batch in batches for row in table.taken_apart(_with_bytes(table, batch), _AS_BYTES)
+            )
+            for row, offset, found_row in zip(rows.tolist(), offsets.tolist(), members, strict=True):
+                line = piece.begin + row + 1
+                yield offset, self._record(table, piece.partition, offset, found_row, line)
+
+    def _record(
+        self, table: ParquetTable, partition: int, offset: int, row: Row | None, line: int
+    ) -> Archived:
+        if row is None:
+            return Faulty(line, BAD_ROW, f"{partition}:{offset}: a text is not UTF-8", self.name)
+        moment = row.get(TIMESTAMP, NO_TIMESTAMP)
+        if VALUE in table.columns:
+            return Record(self._topic.name, partition, offset, moment, row.get(KEY), row.get(VALUE))
+        own = {name: value for name, value in row.items() if name in self._members}
+        (key, event), left_out = read_row(own, self._fields)
+        count_left_out(self._left_out, left_out, line, self.name)
+        key = row.get(KEY) if KEY in table.columns else key
+        return Record(self._topic.name, partition, offset, moment, key, event)
+
+    def _columns(self, table: ParquetTable) -> set[str]:
+        return {TIMESTAMP, KEY} | ({VALUE} if VALUE in table.columns else self._members)
+
+    @contextmanager
+    def _table(self) -> Iterator[ParquetTable]:
+        with OpenedFile(self.name, self.name) as file:
+            yield file.table()
+
+    def _check(self, table: ParquetTable) -> None:
+        """Raise SurroundingsError where columns are missing, or of types that they cannot be of."""
+        check_coordinates(table.columns, self.name)
+        if VALUE not in table.columns:
+            check_columns(table.columns, self._fields, self.name, MEMBERS)
+        types, schema = table.arrow.types, table.file.schema_arrow
+        for name, wanted, fits in (
+            (PARTITION, "whole numbers", types.is_integer),
+            (OFFSET, "whole numbers", types.is_integer),
+            (TIMESTAMP, "milliseconds or timestamps", lambda t: types.is_integer(t) or types.is_timestamp(t)),
+            (KEY, "bytes or text", lambda t: _is_bytes(types, t)),
+            (VALUE, "bytes or text", lambda t: _is_bytes(types, t)),
+        ):
+            if name in table.columns and not fits(type_ := _plain(types, schema.field(name).type)):
+                raise SurroundingsError(
+                    f"{self.name}: the column {name} is of type {type_}; wanted are {wanted}"
+                )
+
+    def _check_topic(self, table: ParquetTable, group: int) -> None:
+        with table.told():
+            names = (
+                _names(_statistics(table, group, TOPIC)) or _column(table, group, TOPIC).unique().to_pylist()
+            )
+            texts = [
+                name if isinstance(name, str) else bytes(name).decode() for name in names if name is not None
+            ]
+        for text in texts:
+            self._topic.check(text, self.name)
+
+    def _known(self, table: ParquetTable, group: int, begin: int) -> list[Piece]:
+        """The row group's one piece, if its statistics say so."""
+        partition, offset = (_statistics(table, group, name) for name in (PARTITION, OFFSET))
+        if not (_says_all(partition) and _says_all(offset)):
+            return []
+        if partition.min != partition.max or partition.min < 0 or offset.min < 0:
+            return []
+        return [Piece(self, partition.min, offset.min, offset.max, group, begin)]
+
+    def _counted(self, table: ParquetTable, group: int, begin: int) -> Iterator[Piece]:
+        found = _coordinates(table, group)
+        if np.any((found.partitions < 0) | (found.offsets < 0)):
+            self._faulty.append((group, begin))
+        for partition in np.unique(found.partitions[found.partitions >= 0]).tolist():
+            offsets = found.offsets[found.rows_of(partition)]
+            if len(offsets):
+                yield Piece(self, partition, int(offsets.min()), int(offsets.max()), group, begin)
+
+
+def _statistics(table: ParquetTable, group: int, name: str) -> Any:
+    """Of a column; None where there are none, or of another type, which the library does not survive."""
+    schema, metadata = table.file.schema, table.file.metadata.row_group(group)
+    place = next(place for place in range(len(schema)) if schema.column(place).path == name)
+    chunk = metadata.column(place)
+    return chunk.statistics if chunk.physical_type == schema.column(place).physical_type else None
+
+
+def _names(statistics: Any) -> list[str | bytes]:
+    """The one value of a column of text, if its statistics say so."""
+    if statistics is None or not statistics.has_min_max:
+        return []
+    known = {statistics.min, statistics.max}
+    return [name for name in known if len(known) == 1 and len(name) < _SURELY_WHOLE]
+
+
+def _says_all(statistics: Any) -> bool:
+    return bool(
+        statistics is not None
+        and statistics.has_min_max
+        and statistics.has_null_count
+        and not statistics.null_count
+    )
+
+
+def _column(table: ParquetTable, group: int, name: str) -> Any:
+    with table.told():
+        column = table.file.read_row_group(group, [name], use_threads=False).column(0)
+    table.check_whole(table.rows_of(group) - len(column))
+    return column
+
+
+def _coordinates(table: ParquetTable, group: int) -> _Coordinates:
+    with table.told():
+        numbers = (
+            _column(table, group, name).cast("int64").fill_null(-1).to_numpy() for name in (PARTITION, OFFSET)
+        )
+        return _Coordinates(*numbers)
+
+
+def _chosen(
+    table: ParquetTable, group: int, columns: Collection[str], rows: NDArray[np.int64]
+) -> Iterator[Any]:
+    """Batches of some rows of a row group, by their numbers in it, ascending."""
+    begin = 0
+    for batch in table.batches(columns, [group]):
+        low, high = np.searchsorted(rows, [begin, begin + batch.num_rows])
+        if high - low == batch.num_rows:
+            yield batch
+        elif high > low:
+            yield batch.take(table.arrow.array(rows[low:high] - begin))
+        begin += batch.num_rows
+
+
+def _with_bytes(table: ParquetTable, batch: Any) -> Any:
+    """Key and value as bytes, whatever is in them; the timestamp as milliseconds."""
+    types = table.arrow.types
+    for place, field in enumerate(batch.schema):
+        column = batch.column(place)
+        if field.name in (KEY, VALUE) and not _is_binary(types, field.type):
+            batch = batch.set_column(place, field.name, column.cast("binary"))
+        elif field.name == TIMESTAMP and types.is_timestamp(field.type):
+            moments = column.cast(table.arrow.timestamp("ms", "UTC"), safe=False)
+            batch = batch.set_column(place, field.name, moments.cast("int64"))
+    return batch
+
+
+def _plain(types: Any, type_: Any) -> Any:
+    return type_.value_type if types.is_dictionary(type_) else type_
+
+
+def _is_bytes(types: Any, type_: Any) -> bool:
+    is_text = types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_)
+    return is_text or _is_binary(types, type_)
+
+
+def _is_binary(types: Any, type_: Any) -> bool:
+    return bool(
+        types.is_binary(type_)
+        or types.is_large_binary(type_)
+        or types.is_fixed_size_binary(type_)
+        or types.is_binary_view(type_)
+    )

@@ -1,0 +1,263 @@
+"""Parquet, read in bounded memory: rows as JSON would have them.
+
+A null is a member that is not there. Timestamps and dates become RFC 3339, decimals numbers, bytes text, and vectors of float32
+(lists or bytes) bytes, which JSON carries in base64.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, BinaryIO, Final, TypeAlias
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.errors import SurroundingsError
+
+VECTORS: Final = "embedding"
+"""What a column or member of vectors is called."""
+
+
+def packed(arrow: Any, array: Any, name: str) -> Any:
+    """The array, in it the lists of float32 (or float16) called VECTORS as little-endian float32 in bytes.
+
+    Lists that have nulls in them, or are null, stay as they are, all of the array: they are rare, and for others to judge.
+    """
+    types = arrow.types
+    is_list = types.is_list(array.type) or types.is_large_list(array.type)
+    is_fixed = types.is_fixed_size_list(array.type)
+    if types.is_struct(array.type) and not array.null_count:
+        fields = list(array.type)
+        parts = [packed(arrow, part, field.name) for part, field in zip(array.flatten(), fields, strict=True)]
+        return arrow.StructArray.from_arrays(parts, [field.name for field in fields])
+    if not (is_list or is_fixed):
+        return array
+    within = array.flatten()
+    if name == VECTORS and (types.is_float32(within.type) or types.is_float16(within.type)):
+        return array if array.null_count or within.null_count else _bytes(arrow, array, within)
+    if is_list and types.is_struct(within.type):
+        offsets = arrow.array(_offsets(array), "int32")
+        mask = array.is_null() if array.null_count else None
+        return arrow.ListArray.from_arrays(offsets, packed(arrow, within, name), mask=mask)
+    return array
+
+
+def _bytes(arrow: Any, array: Any, numbers: Any) -> Any:
+    data = numbers.to_numpy(zero_copy_only=False).astype("<f4", copy=False)
+    offsets = (_offsets(array) * data.itemsize).astype(np.int32)
+    buffers = [None, arrow.py_buffer(offsets), arrow.py_buffer(np.ascontiguousarray(data))]
+    return arrow.Array.from_buffers(arrow.binary(), len(array), buffers)
+
+
+def _offsets(array: Any) -> NDArray[np.int64]:
+    """Where each list begins and the last one ends, in `array.flatten()`."""
+    lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+PIECE_BYTES: Final = 2**20
+"""Of rows that are Python objects at a time, about."""
+MOST_ROWS: Final = 4096
+_BUFFER_BYTES: Final = 2**18
+"""Read at a time of a column: without it, a column of a row group is read whole."""
+_AS_BYTES: Final = frozenset({VECTORS})
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+Row: TypeAlias = dict[str, Any]
+Turn: TypeAlias = Callable[[Any], Any]
+"""What makes a value, which is not null, one of JSON."""
+
+
+class ParquetTable:
+    """An open Parquet file."""
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        """`name` is shown in messages. Raises SurroundingsError where the file, or what reads it, is missing or broken."""
+        try:
+            import pyarrow.parquet
+        except ImportError as error:
+            raise SurroundingsError(
+                f"{name} is a Parquet file: to read it, pip install 'coversumm-worker[parquet]'"
+            ) from error
+        self.arrow = pyarrow
+        self._name = name
+        with self.told():
+            self.file = pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+            self.columns: list[str] = self.file.schema_arrow.names
+        self.row_count: int = self.file.metadata.num_rows
+
+    def rows(self, columns: Collection[str], groups: Sequence[int] | None = None) -> Iterator[Row | None]:
+        """Each row's values that are not null, of these columns, in order; None for a row with text that is not UTF-8.
+
+        `groups`: the row groups to read, None for all. Raises SurroundingsError where the file cannot be read to its end.
+        """
+        for batch in self.batches(columns, groups):
+            yield from self.taken_apart(batch)
+
+    def taken_apart(self, batch: Any, as_bytes: Collection[str] = _AS_BYTES) -> Iterator[Row | None]:
+        """The same of one batch; `as_bytes`: the names of columns and members whose bytes are no text."""
+        turns = [_turn(self.arrow, field.type, field.name, as_bytes) for field in batch.schema]
+        rows = max(1, min(batch.num_rows, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1)))
+        for start in range(0, batch.num_rows, rows):
+            yield from _pieces(batch.slice(start, rows), turns)
+
+    def batches(self, columns: Collection[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
+        """The same as record batches; moments are microseconds since 1970 in UTC, of type timestamp."""
+        wanted = [name for name in self.columns if name in columns]
+        batches = self.file.iter_batches(self._batch_rows, groups, wanted, use_threads=False)
+        missing = sum(map(self.rows_of, range(self.file.num_row_groups) if groups is None else groups))
+        while True:
+            with self.told():
+                batch = next(batches, None)
+                if batch is None:
+                    break
+                batch = self._plain(batch)
+            missing -= batch.num_rows
+            yield batch
+        self.check_whole(missing)
+
+    def rows_of(self, group: int) -> int:
+        """How many rows a row group has."""
+        return int(self.file.metadata.row_group(group).num_rows)
+
+    def check_whole(self, missing: int) -> None:
+        """Raise SurroundingsError where rows are missing, or too many."""
+        if missing:
+            raise SurroundingsError(
+                f"{self._name} cannot be read (its columns have not as many rows as it says)"
+            )
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """What goes wrong in the library is one line of ours."""
+        try:
+            yield
+        except (self.arrow.ArrowException, OSError, UnicodeDecodeError) as cause:
+            first = str(cause).split("\n")[0]
+            raise SurroundingsError(f"{self._name} cannot be read ({first})") from cause
+
+    @property
+    def _batch_rows(self) -> int:
+        """By what the file says that rows take, unpacked."""
+        metadata = self.file.metadata
+        groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+        size: int = sum(group.total_byte_size for group in groups) // max(self.row_count, 1)
+        return max(1, min(MOST_ROWS, PIECE_BYTES // max(size, 1)))
+
+    def _plain(self, batch: Any) -> Any:
+        """Without dictionaries, all moments in one unit, and vectors in bytes."""
+        types = self.arrow.types
+        for place, field in enumerate(batch.schema):
+            given, type_ = batch.column(place), field.type
+            column = given.dictionary_decode() if types.is_dictionary(type_) else given
+            if types.is_date(type_) or types.is_timestamp(type_):
+                column = column.cast(self.arrow.timestamp("us", "UTC"), safe=False)
+            column = packed(self.arrow, column, field.name)
+            if column is not given:
+                batch = batch.set_column(place, field.name, column)
+        return batch
+
+
+def _pieces(batch: Any, turns: list[Turn | None]) -> Iterator[Row | None]:
+    """The rows of a small batch; one by one where some of them fail."""
+    try:
+        yield from _rows(batch, turns)
+    except UnicodeDecodeError:
+        if batch.num_rows == 1:
+            yield None
+            return
+        for place in range(batch.num_rows):
+            yield from _pieces(batch.slice(place, 1), turns)
+
+
+def _rows(batch: Any, turns: list[Turn | None]) -> list[Row]:
+    columns = []
+    for column, turn in zip(batch.columns, turns, strict=True):
+        values = (column.cast("int64") if turn is _moment else column).to_pylist()
+        columns.append(
+            values if turn is None else [None if value is None else turn(value) for value in values]
+        )
+    names = batch.schema.names
+    return [
+        {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        for values in zip(*columns, strict=True)
+    ]
+
+
+def _turn(arrow: Any, type_: Any, name: str, as_bytes: Collection[str]) -> Turn | None:
+    """What is to be done to values of a type, in a column or member called `name`; None for nothing."""
+    types = arrow.types
+    if types.is_timestamp(type_):
+        return _moment
+    if types.is_decimal(type_):
+        return _number
+    if types.is_floating(type_):
+        return _unless_nan
+    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+        if types.is_float32(type_.value_type) or types.is_float16(type_.value_type):
+            return _vector
+        return (
+            None
+            if types.is_floating(type_.value_type)
+            else _each(_turn(arrow, type_.value_type, name, as_bytes))
+        )
+    if types.is_struct(type_):
+        return _members({field.name: _turn(arrow, field.type, field.name, as_bytes) for field in type_})
+    if types.is_binary(type_) or types.is_large_binary(type_) or types.is_fixed_size_binary(type_):
+        return None if name in as_bytes else bytes.decode
+    return _uuid_as_text if isinstance(type_, arrow.BaseExtensionType) else None
+
+
+def _moment(microseconds: int) -> str | int:
+    """RFC 3339; a moment outside the calendar stays a number, which means no date."""
+    try:
+        moment = _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return microseconds
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _number(value: Decimal) -> int | float:
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _unless_nan(value: float) -> float | None:
+    """Tables write NaN for what is missing."""
+    return None if math.isnan(value) else value
+
+
+def _vector(numbers: list[float]) -> bytes | list[float]:
+    """Little-endian float32; a list with a null in it stays one, for `decode` to judge."""
+    try:
+        values = array("f", numbers)
+    except TypeError:
+        return numbers
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tobytes()
+
+
+def _each(turn: Turn | None) -> Turn | None:
+    if turn is None:
+        return None
+    return lambda values: [None if value is None else turn(value) for value in values]
+
+
+def _members(turns: dict[str, Turn | None]) -> Turn:
+    def turned(members: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: value if value is None or (turn := turns[name]) is None else turn(value)
+            for name, value in members.items()
+        }
+
+    return turned
+
+
+def _uuid_as_text(value: object) -> object:
+    return str(value) if isinstance(value, UUID) else value

@@ -1,0 +1,346 @@
+"""A file, or standard input, as the records that its lines are on Kafka."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from worker.errors import SurroundingsError
+from worker.events import Limits, Reason, Record, Rejected, decode
+from worker.events.bare import Reading, read_json, read_row
+from worker.sources.columns import (
+    BAD_ROW,
+    MEMBERS,
+    Entry,
+    Faulty,
+    Row,
+    beginning_at,
+    check_columns,
+    review_of,
+    rows,
+)
+from worker.sources.formats import UNREADABLE
+from worker.sources.opened import STDIN, Closing, OpenedFile, check_stdin
+from worker.sources.parquet import ParquetTable
+
+NO_FIELDS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """A field of bare reviews whose values had no sure meaning: how often, and where first (line from 1, file of an archive)."""
+
+    first_line: int
+    first_value: Any
+    count: int = 0
+    first_file: str = ""
+
+
+def count_left_out(
+    counts: dict[str, LeftOut], left_out: Mapping[str, Any], line: int, file: str = ""
+) -> None:
+    """Count what was left out of one review, which is in `line`."""
+    for field, value in left_out.items():
+        counts.setdefault(field, LeftOut(line, value, first_file=file)).count += 1
+
+
+class ReviewFile(Closing):
+    """A file of events or bare reviews: JSON lines, CSV or TSV, plain or packed, or Parquet; `with` finds out which.
+
+    Iteration, once, gives a record for each line that is not blank: the base name as topic, partition 0, the line's number
+    from 0 (blank lines counted; of a row of CSV its first line; of Parquet the row) as offset, no timestamp. Rows that are none
+    are Faulty, and None says that a pipe has been silent for a moment.
+    """
+
+    def __init__(
+        self, path: str, fields: Mapping[str, str] = NO_FIELDS, name: str | None = None, begin: int = 0
+    ) -> None:
+        """`fields` names columns or members by field; `name` is shown instead of the path; numbers begin after `begin`."""
+        self._name = name or ("standard input" if path == STDIN else path)
+        self._file = OpenedFile(path, self._name, fields)
+        self._fields = fields
+        self._begin = begin
+        self._parquet: ParquetTable | None = None
+        # A name that is not UTF-8 could stand in no message.
+        self.topic = (
+            "stdin"
+            if self._name == "standard input"
+            else os.fsencode(Path(path).name).decode(errors="replace")
+        )
+        self.lines = 0
+        """Lines read so far, blank ones too; of CSV its rows' first lines."""
+        self.height = 0
+        """Lines read so far, those within the rows of CSV too."""
+        self.left_out: dict[str, LeftOut] = {}
+        """By field, what of bare reviews was left out so far."""
+
+    def __enter__(self) -> ReviewFile:
+        """Raises SurroundingsError where the file cannot be opened, or is nothing that can be read here."""
+        with ExitStack() as opened:
+            opened.enter_context(self._file)
+            if self._file.format.kind == "parquet":
+                self._parquet = self._file.table()
+                check_columns(self._parquet.columns, self._fields, self._name, MEMBERS)
+            self._opened = opened.pop_all()
+        return self
+
+    @property
+    def unit(self) -> str:
+        """What its lines are called."""
+        return "lines" if self._file.format.kind == "json" else "rows"
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the file, None where that is not known."""
+        return self._file.size
+
+    @property
+    def position(self) -> int:
+        """Bytes read so far, of `size`; 0 for a pipe. Of Parquet, whose columns lie apart, by its rows."""
+        if self._parquet is not None:
+            return (self.size or 0) * self.lines // max(self._parquet.row_count, 1)
+        return self._file.position
+
+    def __iter__(self) -> Iterator[Entry | None]:
+        """Raises SurroundingsError where the file cannot be read to its end, or its columns are not those wanted."""
+        try:
+            if self._parquet is not None:
+                yield from self._rows(self._parquet)
+            else:
+                yield from self._table() if self._file.format.kind == "table" else self._json()
+        except (*UNREADABLE, UnicodeDecodeError) as cause:
+            raise SurroundingsError(
+                f"{self._name} cannot be read after line {self.lines} ({cause})"
+            ) from cause
+
+    def _text_lines(self) -> Iterator[bytes | None]:
+        for line in self._file.lines():
+            self.height += line is not None
+            yield line
+
+    def _json(self) -> Iterator[Entry | None]:
+        for line in self._text_lines():
+            if line is None:
+                yield None
+                continue
+            self.lines = self.height
+            if line.strip():
+                yield self._record(self.lines, read_json(line, self._fields))
+
+    def _table(self) -> Iterator[Entry]:
+        header: list[str] | None = None
+        for row in rows(
+            (line for line in self._text_lines() if line is not None), self._file.format.delimiter
+        ):
+            if isinstance(row, Row):
+                self.lines = row.line
+            if isinstance(row, Faulty):
+                yield row._replace(line=self._begin + row.line)
+            elif header is None:
+                header = [name.strip() for name in row.cells]
+                check_columns(header, self._fields, self._name)
+            else:
+                yield self._record(
+                    row.line, review_of(dict(zip(header, row.cells, strict=True)), self._fields)
+                )
+
+    def _rows(self, table: ParquetTable) -> Iterator[Entry]:
+        wanted = {self._fields.get(field, field) for field in MEMBERS} | {"created_at"}
+        for self.height, row in enumerate(table.rows(wanted), start=1):
+            self.lines = self.height
+            if row is None:
+                yield Faulty(self._begin + self.lines, BAD_ROW, "a text is not UTF-8")
+            else:
+                yield self._record(self.lines, read_row(row, self._fields))
+
+    def _record(self, line: int, reading: Reading) -> Record:
+        """Of a line, counted from 1."""
+        number = self._begin + line
+        count_left_out(self.left_out, reading.left_out, number)
+        return Record(self.topic, 0, number - 1, -1, *reading.line)
+
+
+class ReviewFiles(Closing):
+    """Files of events or bare reviews, each as `ReviewFile` reads it; lines count on from file to file.
+
+    `with` looks at each: one that cannot be read is known before anything is made of those before it. Iteration, once.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        fields: Mapping[str, str] = NO_FIELDS,
+        *,
+        first_line: int = 1,
+        by_name: bool | None = None,
+        stdin: str = STDIN,
+    ) -> None:
+        """`first_line`: of the first file, where to begin; `stdin`: where a copy of standard input is.
+
+        `by_name`: whether a line is called by its file too; without it, if there are several.
+        """
+        self._paths = paths
+        self._fields = fields
+        self._first_line = first_line
+        self._by_name = len(paths) > 1 if by_name is None else by_name
+        self._stdin = stdin
+        self._opened = ExitStack()
+        self._begins = [0]
+        self._read_bytes = 0
+        self._current = self._file(0)
+        self.topic = self._current.topic
+        """Of the first file."""
+        self.unit = "lines"
+        """What its lines are called."""
+        self.size: int | None = None
+        """Bytes of all files, None where that is not known."""
+        self.left_out: dict[str, LeftOut] = {}
+        """By field, what of bare reviews was left out so far."""
+
+    def __enter__(self) -> ReviewFiles:
+        """Raises SurroundingsError where a file cannot be opened, or is nothing that can be read here."""
+        with ExitStack() as opened:
+            opened.enter_context(self._current)
+            looks = [self._look(place) for place in range(1, len(self._paths))]
+            self._opened = opened.pop_all()
+        units = {self._current.unit, *(unit for unit, _ in looks)}
+        sizes = [self._current.size, *(size for _, size in looks)]
+        self.unit = units.pop() if len(units) == 1 else "lines"
+        self.size = None if None in sizes else sum(size or 0 for size in sizes)
+        return self
+
+    @property
+    def lines(self) -> int:
+        """Lines read so far, as `ReviewFile` counts them."""
+        return self._begins[-1] + self._current.lines
+
+    @property
+    def position(self) -> int:
+        """Bytes read so far, of `size`."""
+        return self._read_bytes + self._current.position
+
+    def where(self, line: int) -> str:
+        """For people: a line (from 1, counted over all files)."""
+        return self.place(line) if self._by_name else f"line {line}"
+
+    def place(self, line: int) -> str:
+        """The same for `--from-line`: a number, or FILE:LINE where there are several files."""
+        if not self._by_name:
+            return str(line)
+        number = bisect_right(self._begins, line - 1) - 1
+        return f"{self._paths[number]}:{line - self._begins[number]}"
+
+    def __iter__(self) -> Iterator[Entry | None]:
+        """Raises SurroundingsError where a file cannot be read to its end, or the first one ends before `first_line`."""
+        self._current.left_out = self.left_out
+        yield from beginning_at(self._first_line, self._current)
+        for place in range(1, len(self._paths)):
+            self._check_begin()
+            self._go_on(place)
+            yield from self._current
+
+    def _go_on(self, place: int) -> None:
+        begin = self._begins[-1] + self._current.height
+        self._read_bytes += self._current.size or 0
+        self._opened.close()
+        self._current = self._opened.enter_context(self._file(place, begin))
+        self._current.left_out = self.left_out
+        self._begins.append(begin)
+
+    def _check_begin(self) -> None:
+        if len(self._begins) == 1 and self._current.lines < self._first_line - 1:
+            raise SurroundingsError(
+                f"--from-line {self.place(self._first_line)}: there are only {self._current.lines:,} {self._current.unit}"
+            )
+
+    def _file(self, place: int, begin: int = 0) -> ReviewFile:
+        path = self._paths[place]
+        if path == STDIN:
+            return ReviewFile(self._stdin, self._fields, "standard input", begin)
+        return ReviewFile(path, self._fields, begin=begin)
+
+    def _look(self, place: int) -> tuple[str, int | None]:
+        """Of a file whose turn comes later: what its lines are called, and its bytes, if it can be read twice."""
+        if not Path(self._stdin if self._paths[place] == STDIN else self._paths[place]).is_file():
+            return "lines", None
+        with self._file(place) as file:
+            next(iter(file), None)
+            return file.unit, file.size
+
+
+TARGET_SECONDS = 0.4
+FIRST_BYTES = 4096
+LEAST_BYTES = 10240
+"""Of text, some 160 sentences: an engine that is given fewer at a time takes up to twice as long for each."""
+MOST_GROWTH = 2.0
+MOST_RECORDS = 2000
+
+
+def timely(
+    entries: Iterable[Entry | None],
+    seconds: float = TARGET_SECONDS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[list[Entry]]:
+    """The entries in batches, none of them empty or with None in it; one takes its reader about `seconds`.
+
+    What a batch of so many bytes took says how many the next one has: at most twice as many, and LEAST_BYTES on the slowest
+    processor. A batch ends early where nothing more has come for now.
+    """
+    size: float = FIRST_BYTES
+    batch: list[Entry] = []
+    held = 0
+    for entry in entries:
+        if entry is not None:
+            batch.append(entry)
+            held += 0 if isinstance(entry, Faulty) else len(entry.value or b"")
+        if batch and (entry is None or held >= size or len(batch) >= MOST_RECORDS):
+            started = clock()
+            yield batch
+            taken = max(clock() - started, 1e-6)
+            if held and (entry is not None or taken > seconds):
+                size = max(LEAST_BYTES, min(size * MOST_GROWTH, held * seconds / taken))
+            batch, held = [], 0
+    if batch:
+        yield batch
+
+
+_TOLERATED = {Reason.WRONG_DIMENSION, Reason.WRONG_MODEL, Reason.NO_EMBEDDING}
+
+
+def judged(entries: Iterable[Entry | None], limits: Limits) -> Iterator[Entry]:
+    """The entries, those records Faulty that no worker could use.
+
+    What depends on the worker's model (dimension, model's name, whether it embeds) is the worker's to judge.
+    """
+    for entry in entries:
+        if isinstance(entry, Record):
+            (event,) = decode([entry], limits)
+            if isinstance(event, Rejected) and event.reason not in _TOLERATED:
+                yield Faulty(entry.offset + 1, event.reason, event.detail)
+                continue
+        if entry is not None:
+            yield entry
+
+
+@contextmanager
+def spooled() -> Iterator[str]:
+    """The path of a copy of all of standard input. Raises SurroundingsError where it cannot be read or kept."""
+    check_stdin()
+    with tempfile.NamedTemporaryFile(prefix="coversumm-stdin-") as copy:
+        try:
+            with open(0, "rb", closefd=False) as stdin:
+                shutil.copyfileobj(stdin, copy)
+            copy.flush()
+        except OSError as error:
+            raise SurroundingsError(
+                f"standard input cannot be kept in {tempfile.gettempdir()} ({error.strerror}): TMPDIR may name another directory"
+            ) from error
+        yield copy.name

@@ -1,0 +1,180 @@
+"""Dead letters as they lie in their topic: what is in one, and which of them are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from worker.errors import CoversummError
+from worker.events import Record
+from worker.events.messages import timestamp
+from worker.kafka.reader import Stored, TopicReader
+
+
+class Place(NamedTuple):
+    """Where a dead letter lies in its topic; written `PARTITION:OFFSET`."""
+
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}:{self.offset}"
+
+
+class Source(NamedTuple):
+    """The record that became a dead letter."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+class NotTheOriginal(CoversummError):
+    """What lies at a dead letter's source is another record than its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One message of the dead letter topic. One that no worker wrote has no source, so it cannot be sent."""
+
+    place: Place
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, stored: Stored) -> DeadLetter:
+        """From a message of the topic."""
+        _, partition, offset, timestamp_ms, key, value = stored.record
+        return cls(Place(partition, offset), timestamp_ms, key, value, stored.headers)
+
+    @property
+    def reason(self) -> str:
+        """The reason code."""
+        return self._text("dlq.reason")
+
+    @property
+    def detail(self) -> str:
+        """One line for people, that names the field."""
+        return self._text("dlq.detail")
+
+    @property
+    def time(self) -> str | None:
+        """When it was written, RFC 3339 in UTC."""
+        return timestamp(self.timestamp_ms)
+
+    @property
+    def source(self) -> Source | None:
+        """Where it came from; None where its headers do not say."""
+        numbers = [self._number("dlq.source.partition"), self._number("dlq.source.offset")]
+        topic = self._text("dlq.source.topic")
+        if not topic or None in numbers:
+            return None
+        partition, offset = numbers
+        assert partition is not None
+        assert offset is not None
+        return Source(topic, partition, offset)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the bytes here are not all of the original's."""
+        return "dlq.truncated_bytes" in self.headers or "dlq.truncated_key_bytes" in self.headers
+
+    @property
+    def original_bytes(self) -> int | None:
+        """Length of the original value; None for a null value."""
+        cut = self._number("dlq.truncated_bytes") or 0
+        return None if self.value is None else len(self.value) + cut
+
+    def check_original(self, record: Record) -> None:
+        """Raise NotTheOriginal unless the record can be the one that this letter was made of."""
+        for name, kept, found, cut_by in (
+            ("key", self.key, record.key, self._number("dlq.truncated_key_bytes") or 0),
+            ("value", self.value, record.value, self._number("dlq.truncated_bytes") or 0),
+        ):
+            if (kept is None) != (found is None) or (
+                kept is not None
+                and found is not None
+                and not (found.startswith(kept) and len(found) == len(kept) + cut_by)
+            ):
+                raise NotTheOriginal(f"the record at its source has another {name}")
+
+    def describe(self) -> dict[str, object]:
+        """What `dlq list` shows of it, in order."""
+        return {
+            "partition": self.place.partition,
+            "offset": self.place.offset,
+            "time": self.time,
+            "reason": self.reason,
+            "detail": self.detail,
+            "source": None if self.source is None else str(self.source),
+            "key": None if self.key is None else self.key.decode("utf-8", "backslashreplace"),
+            "bytes": self.original_bytes,
+            "truncated": self.truncated,
+        }
+
+    def _text(self, name: str) -> str:
+        return (self.headers.get(name) or b"").decode("utf-8", "backslashreplace")
+
+    def _number(self, name: str) -> int | None:
+        text = self._text(name)
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which dead letters are meant: those that fit everything that is given."""
+
+    reasons: frozenset[str] = frozenset()
+    since_ms: int | None = None
+    entity_id: str | None = None
+    places: frozenset[Place] = frozenset()
+
+    def __contains__(self, letter: DeadLetter) -> bool:
+        return (
+            (not self.reasons or letter.reason in self.reasons)
+            and (self.since_ms is None or letter.timestamp_ms >= self.since_ms)
+            and (self.entity_id is None or letter.key == self.entity_id.encode(errors="surrogateescape"))
+            and (not self.places or letter.place in self.places)
+        )
+
+    def span(self, partition: int) -> range | None:
+        """From the first to the last offset of the partition that can be meant; None: any."""
+        offsets = [place.offset for place in self.places if place.partition == partition]
+        if offsets:
+            return range(min(offsets), max(offsets) + 1)
+        return range(0) if self.places else None
+
+
+class Impossible(Exception):
+    """This letter cannot be sent; the message says why."""
+
+
+def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
+    """The record that became the letter, with its place in the input topic. Raises Impossible."""
+    source, wanted = letter.source, source_topic.topic
+    if source is None:
+        raise Impossible("its headers do not say where it came from")
+    if source.topic != wanted:
+        raise Impossible(f"it came from {source.topic}, the input topic is {wanted} (COVERSUMM_INPUT_TOPIC)")
+    if source.partition not in source_topic.partitions:
+        raise Impossible(f"{wanted} has no partition {source.partition}")
+    if not letter.truncated:
+        return Record(*source, letter.timestamp_ms, letter.key, letter.value)
+    return _read(letter, source, source_topic)
+
+
+def _read(letter: DeadLetter, source: Source, source_topic: TopicReader) -> Record:
+    found = next(iter(source_topic.read(source.partition, source.offset, source.offset + 1)), None)
+    if found is None or found.record.offset != source.offset:
+        raise Impossible(f"it is cut, and its original at {source} is gone")
+    try:
+        letter.check_original(found.record)
+    except NotTheOriginal as error:
+        raise Impossible(f"it is cut, and {error} ({source}): the topic was created again") from error
+    return found.record

@@ -1,0 +1,169 @@
+"""The entities there are, page by page: of a data directory, or of a running worker and the others of its group."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from worker.errors import SurroundingsError
+from worker.state.listing import LONGEST_PAGE, ListedEntity, Page, Search, merged, read_page
+from worker.storage.snapshot import some_databases, stored_partition
+
+TIMEOUT_SECONDS = 30.0
+
+LARGEST_ANSWER = 64 * 2**20
+
+
+class _Stays(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the addresses of a group's workers come from whoever joined it."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """The redirect is the answer."""
+
+
+_opener = urllib.request.build_opener(_Stays)
+
+
+class Answer(NamedTuple):
+    """The status of an answer and its body, a JSON object; an empty one where it is none."""
+
+    status: int
+    body: dict[str, Any]
+
+    @property
+    def error(self) -> str:
+        """Why there is not what was asked for, in the worker's words."""
+        return str(self.body.get("error") or self.body.get("reason") or f"status {self.status}")
+
+
+class NoAnswer(Exception):
+    """Nobody answers, or nobody who speaks HTTP and JSON; the message says why."""
+
+
+def ask(
+    url: str, path: str, query: dict[str, str | int | None] | None = None, timeout: float = TIMEOUT_SECONDS
+) -> Answer:
+    """Ask for a page; None in the query leaves a parameter out. Raises NoAnswer."""
+    given = {name: value for name, value in (query or {}).items() if value is not None}
+    address = f"{url.rstrip('/')}{path}{'?' if given else ''}{urlencode(given)}"
+    if not address.startswith(("http://", "https://")):
+        raise NoAnswer(f"{url} is not a URL")
+    try:
+        with _opener.open(address, timeout=timeout) as response:
+            return Answer(response.status, _object(response.read(LARGEST_ANSWER)))
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return Answer(refusal.code, _object(refusal.read(2**16)))
+    except (OSError, ValueError) as cause:
+        raise NoAnswer(str(getattr(cause, "reason", cause))) from cause
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+PATH = "/entities"
+
+
+class StoredEntities:
+    """Those of a data directory, its worker running or stopped. Raises SurroundingsError where there is no state."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._databases = some_databases(data_dir)
+        self.partitions = list(self._databases)
+        self.missing: dict[str, str] = {}
+
+    def pages(self, search: Search, limit: int) -> Iterator[Page]:
+        """Pages of at most `limit`, all as of one moment. Raises StateError where files or rows are damaged."""
+        with ExitStack() as views:
+            opened = {
+                p: views.enter_context(stored_partition(p, path)) for p, path in self._databases.items()
+            }
+            rows = {p: part.rows for p, part in opened.items() if part is not None}
+            yield from _all_pages(search, lambda wanted: read_page(rows, wanted, limit))
+
+
+class ServedEntities:
+    """Those of a running worker and, as far as they can be reached, of the others of its group.
+
+    Attributes:
+        partitions: whose entities are listed.
+        missing: by URL of a worker that does not answer, which partitions it has and why.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._first = url
+        self._others: dict[str, list[int]] | None = None
+        self.partitions: list[int] = []
+        self.missing: dict[str, str] = {}
+
+    def pages(self, search: Search, limit: int) -> Iterator[Page]:
+        """Pages of at most `limit`. Raises SurroundingsError where the first worker does not answer."""
+        size = min(limit, LONGEST_PAGE)
+        yield from _all_pages(search, lambda wanted: merged(self._ask_all(wanted, size), size))
+
+    def _ask_all(self, search: Search, limit: int) -> Iterator[Page]:
+        try:
+            answer = ask(self._first, PATH, _query(search, limit))
+        except NoAnswer as why:
+            raise SurroundingsError(
+                f"no worker answers at {self._first} ({why}): name one by --url, or a data directory by --data-dir"
+            ) from why
+        if answer.status != 200:
+            raise SurroundingsError(f"the worker at {self._first} answers {answer.status}: {answer.error}")
+        yield _page(answer.body)
+        if self._others is None:
+            self.partitions = list(answer.body["partitions"])
+            self._others = dict(answer.body["others"])
+        for url, partitions in list(self._others.items()):
+            if body := self._ask_other(url, partitions, search, limit):
+                yield _page(body)
+            else:
+                del self._others[url]
+
+    def _ask_other(
+        self, url: str, partitions: list[int], search: Search, limit: int
+    ) -> dict[str, Any] | None:
+        """The answer of one who should have these partitions; what goes by the same address here may be another worker."""
+        try:
+            answer = ask(url, PATH, _query(search, limit))
+        except NoAnswer as why:
+            reason = str(why)
+        else:
+            if answer.status == 200 and set(answer.body["partitions"]) == set(partitions):
+                self.partitions = sorted({*self.partitions, *partitions})
+                return answer.body
+            reason = answer.error if answer.status != 200 else "another worker has this address here"
+        self.missing[url] = f"partitions {', '.join(map(str, partitions))} ({reason})"
+        return None
+
+
+def _all_pages(search: Search, read: Callable[[Search], Page]) -> Iterator[Page]:
+    while True:
+        page = read(search)
+        yield page
+        if page.after is None:
+            return
+        search = replace(search, after=page.after)
+
+
+def _query(search: Search, limit: int) -> dict[str, str | int | None]:
+    return {
+        "prefix": search.prefix or None,
+        "contains": search.contains or None,
+        "after": search.after,
+        "limit": limit,
+    }
+
+
+def _page(body: dict[str, Any]) -> Page:
+    return Page([ListedEntity(**one) for one in body["entities"]], body["after"], body["searched"])

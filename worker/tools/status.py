@@ -1,0 +1,205 @@
+"""The worker group at this moment: `status`.
+
+The broker knows the members, what each was given and how far the group has come; each member tells, through the broker, its web
+address, and there its readiness is asked for. So a group is described from the broker alone where no worker can be reached.
+"""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from worker.kafka.clients import SILENT, KafkaClients
+from worker.kafka.group import STABLE, UNKNOWN, Member, WorkerGroup, committed_now, read_group
+from worker.kafka.reader import TopicReader
+from worker.kafka.topics import Topics, changelog_topic
+from worker.settings import Settings
+from worker.tools.entities import Answer, NoAnswer, ask
+
+PAGE_SECONDS = 5.0
+"""How long a worker may take to answer."""
+AT_ONCE = 16
+"""Workers asked at the same time."""
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not listened on
+"""What a worker says that listens on all of its addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A member of the group.
+
+    Attributes:
+        name: its instance id, or where it is connected from if it does not answer.
+        url: its web address as it can be asked; None where it tells none.
+        ready: None where it does not answer.
+        reason: why it is ready or not, or why it does not answer.
+        partitions: of the input, that it was given.
+        standbys: partitions whose state it keeps a copy of.
+        lag: of its partitions together; None where one is not known.
+        version: of the worker; None where it does not answer.
+    """
+
+    name: str
+    url: str | None
+    ready: bool | None
+    reason: str
+    partitions: list[int]
+    standbys: list[int]
+    lag: int | None
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """A partition of the input.
+
+    Attributes:
+        partition: its number.
+        worker: name of the one that was given it; None where nobody was.
+        committed: where the group goes on; None where it has committed nothing.
+        end: where the log ends for a committed reader.
+        lag: records to go as its worker counts them, else offsets between `committed` and `end`, where transaction markers count.
+    """
+
+    partition: int
+    worker: str | None
+    committed: int | None
+    end: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The group; `problems` is what is wrong with it, empty where nothing is known to be."""
+
+    group: str
+    state: str
+    topic: str
+    workers: list[WorkerStatus]
+    partitions: list[PartitionStatus]
+    problems: list[str]
+
+
+def group_status(settings: Settings) -> GroupStatus:
+    """Ask the broker and all workers. Raises SurroundingsError where there is no broker, or no input topic."""
+    clients = KafkaClients(settings, SILENT)
+    topic = settings.input_topic
+    Topics(settings, clients).input_partitions  # noqa: B018 - raises where there is no broker or no topic
+    admin = clients.admin()
+    group = read_group(admin, settings.app_id)
+    committed = committed_now(admin, settings.app_id, topic) if group.state != UNKNOWN else {}
+    with TopicReader(clients, topic, settings.app_id) as reader:
+        bounds = {partition: reader.bounds(partition) for partition in reader.partitions}
+    pages = _pages(group.members)
+    offsets = {p: (committed.get(p), known.start, known.stop) for p, known in bounds.items()}
+    workers, partitions = combined(group, pages, offsets, topic, changelog_topic(settings))
+    problems = list(_problems(settings.app_id, group, workers, partitions))
+    return GroupStatus(settings.app_id, group.state, topic, workers, partitions, problems)
+
+
+def combined(
+    group: WorkerGroup,
+    pages: Iterable[Answer | str],
+    offsets: dict[int, tuple[int | None, int, int]],
+    topic: str,
+    changelog: str,
+) -> tuple[list[WorkerStatus], list[PartitionStatus]]:
+    """What is known of workers and partitions.
+
+    Args:
+        group: by the broker.
+        pages: of each member its `/status`, or why there is none.
+        offsets: by partition what is committed, and where the log begins and ends.
+        topic: the input.
+        changelog: its partitions that a member was given and does not process are its standbys.
+    """
+    answers = list(zip(group.members, pages, strict=True))
+    owners = {p: _name(member, page) for member, page in answers for p in member.assigned.get(topic, ())}
+    counted = {
+        int(p): lag for _, page in answers for p, lag in _body(page).get("lag", {}).items() if lag is not None
+    }
+    partitions = []
+    for partition, (committed, start, end) in sorted(offsets.items()):
+        lag = counted.get(partition, max(0, end - max(start, committed or 0)))
+        partitions.append(PartitionStatus(partition, owners.get(partition), committed, end, lag))
+    lags = {one.partition: one.lag for one in partitions}
+    workers = []
+    for member, page in answers:
+        own = member.assigned.get(topic, [])
+        workers.append(
+            WorkerStatus(
+                name=_name(member, page),
+                url=reachable_url(member),
+                ready=_body(page).get("ready"),
+                reason=page if isinstance(page, str) else page.error,
+                partitions=own,
+                standbys=[p for p in member.assigned.get(changelog, ()) if p not in own],
+                lag=sum(lags[p] for p in own) if lags.keys() >= set(own) else None,
+                version=_body(page).get("version"),
+            )
+        )
+    return workers, partitions
+
+
+def reachable_url(member: Member) -> str | None:
+    """The web address of a member; one that listens everywhere is asked where it is connected from."""
+    if member.url is None:
+        return None
+    parts = urlsplit(member.url)
+    if parts.hostname not in EVERYWHERE:
+        return member.url.rstrip("/")
+    host = f"[{member.host}]" if ":" in member.host else member.host
+    return urlunsplit(
+        (parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path.rstrip("/"), "", "")
+    )
+
+
+def _pages(members: list[Member]) -> list[Answer | str]:
+    with ThreadPoolExecutor(min(AT_ONCE, len(members) or 1)) as pool:
+        return list(pool.map(_page, members))
+
+
+def _page(member: Member) -> Answer | str:
+    """The worker's own page, or why there is none. A page of another worker, at the same address elsewhere, is none."""
+    url = reachable_url(member)
+    if url is None:
+        return "its web address is unknown: it tells none, or not all brokers answer"
+    try:
+        answer = ask(url, "/status", timeout=PAGE_SECONDS)
+        if answer.status == 404:  # of a version that has no such page
+            answer = ask(url, "/readyz", timeout=PAGE_SECONDS)
+    except NoAnswer as why:
+        return f"no answer from here: {why}"
+    if not isinstance(answer.body.get("ready"), bool):
+        return f"no answer from here: no worker speaks at {url}"
+    if answer.body.get("member_id") not in (None, member.member_id):
+        return "no answer from here: another worker has this address here; set COVERSUMM_WEB_ADVERTISED_URL"
+    return answer
+
+
+def _body(page: Answer | str) -> dict[str, Any]:
+    return {} if isinstance(page, str) else page.body
+
+
+def _name(member: Member, page: Answer | str) -> str:
+    """Its instance id where it answers, else its address; with the host where that says more."""
+    if known := _body(page).get("instance_id"):
+        return str(known)
+    if (url := reachable_url(member)) is None:
+        return f"{member.member_id} on {member.host}"
+    where = urlsplit(url)
+    return where.netloc if where.hostname == member.host else f"{where.netloc} on {member.host}"
+
+
+def _problems(
+    name: str, group: WorkerGroup, workers: list[WorkerStatus], partitions: list[PartitionStatus]
+) -> Iterator[str]:
+    if not workers:
+        yield f"no worker runs in the group {name}"
+        return
+    if group.state != STABLE:
+        yield f"the group {name} is not settled: {group.state}"
+    elif alone := [str(one.partition) for one in partitions if one.worker is None]:
+        yield f"nobody was given {'partition' if len(alone) == 1 else 'partitions'} {', '.join(alone)}"
+    yield from (f"{one.name} is not ready: {one.reason}" for one in workers if one.ready is False)
