@@ -1,9 +1,10 @@
 """What of the package is compiled; everything else about the build is in pyproject.toml.
 
-- Each C file in `worker/` is an extension of that name. It is optional: where it cannot be compiled the installation succeeds
-  without it, and whatever would import it does without.
-- COMPILE_WORKER=1: a wheel has the modules of `[tool.compiled]` in pyproject.toml compiled by mypyc, and their sources beside
-  them, for tracebacks. A compiler is needed then, and nothing is optional. An editable installation never has them.
+- Each C file in `worker/` is an extension of that name. It is optional: where it cannot be compiled
+  the installation succeeds without it, and whatever would import it does without.
+- COMPILE_WORKER=1: a wheel has the modules of `[tool.compiled]` in pyproject.toml compiled by
+  mypyc, and their sources beside them, for tracebacks. A compiler is needed then, and nothing is
+  optional. An editable installation never has them.
 - COMPILE_WORKER=0: nothing is compiled, and a wheel is for any Python and processor.
 """
 
@@ -54,9 +55,15 @@ def extensions() -> list[Extension]:
     if COMPILE and {"bdist_wheel", "build_ext"} & set(sys.argv):
         from mypyc.build import mypycify
 
-        modules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["compiled"]["modules"]
+        modules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["compiled"][
+            "modules"
+        ]
         # Not all libraries are there while a wheel is built.
-        options = ["--config-file=pyproject.toml", f"--cache-dir={BUILD}/cache", "--ignore-missing-imports"]
+        options = [
+            "--config-file=pyproject.toml",
+            f"--cache-dir={BUILD}/cache",
+            "--ignore-missing-imports",
+        ]
         found += mypycify(
             [*options, *modules], group_name="coversumm_worker", debug_level="0", target_dir=BUILD
         )

@@ -1,1 +1,3 @@
-"""The documentation; `docs.build` makes the parts of it that follow from the code and from the records."""
+"""The documentation; `docs.build` makes the parts of it that follow from the code and from the
+records.
+"""

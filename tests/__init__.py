@@ -1,1 +1,3 @@
-"""The tests mirror `worker/`; `kafka/` and `bench/` come on top. A package, so that suites share their helpers."""
+"""The tests mirror `worker/`; `kafka/` and `bench/` come on top. A package, so that suites share
+their helpers.
+"""

@@ -1,7 +1,8 @@
-"""What every suite shares: tests on a real Kafka are skipped where it cannot run, and the last lines say so.
+"""What every suite shares: tests on a real Kafka are skipped where it cannot run, and the last
+lines say so.
 
-With TESTS_NO_SKIP=1 (`.ci/run` sets it) any skip, whatever its reason, is a failure: a test that never runs
-proves nothing.
+With TESTS_NO_SKIP=1 (`.ci/run` sets it) any skip, whatever its reason, is a failure: a test that
+never runs proves nothing.
 """
 
 from __future__ import annotations
@@ -32,20 +33,28 @@ hypothesis.settings.load_profile("patient")
 
 
 def pytest_configure() -> None:
-    """Where the run itself was started with SIGINT ignored (`make test &` in a script), the children it starts must not be."""
+    """Where the run itself was started with SIGINT ignored (`make test &` in a script), the
+    children it starts must not be.
+    """
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--data FILE`: reviews for the long suites in place of the bundled sample; `--share` makes them shorter."""
+    """`--data FILE`: reviews for the long suites in place of the bundled sample; `--share` makes
+    them shorter.
+    """
     parser.addoption("--data", help="JSONL file of reviews (.gz too) for the fault suites")
-    parser.addoption("--share", default="1", help="share of the fault suites' events and faults, to try them")
+    parser.addoption(
+        "--share", default="1", help="share of the fault suites' events and faults, to try them"
+    )
 
 
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
-    """A command that a test runs in this process sets up logging: the next test is not to have it."""
+    """A command that a test runs in this process sets up logging: the next test is not
+    to have it.
+    """
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     yield
@@ -56,10 +65,14 @@ def _logging_as_it_was() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs a tool that is missing: tests on a real Kafka are skipped; remember to say so at the end."""
+    """Leave out what needs a tool that is missing: tests on a real Kafka are skipped; remember to
+    say so at the end.
+    """
     for program in ("promtool", "prometheus"):
         if shutil.which(program) is None:
-            why = f"Tests of alerts and dashboard were left out for want of {program}, of Prometheus."
+            why = (
+                f"Tests of alerts and dashboard were left out for want of {program}, of Prometheus."
+            )
             _leave_out(program, config, items, why)
     if lacking_tools := tools.missing_tools():
         what = ", ".join(lacking_tools)
@@ -76,7 +89,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         why = "The tests on a control plane were left out: make deploy-cluster builds it first."
         _leave_out("control_plane", config, items, why)
     concerned = [
-        item for item in items if item.get_closest_marker("kafka") or item.get_closest_marker("faults")
+        item
+        for item in items
+        if item.get_closest_marker("kafka") or item.get_closest_marker("faults")
     ]
     missing = missing_tools() if concerned else []
     if not missing:
@@ -94,7 +109,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_out(marker: str, config: pytest.Config, items: list[pytest.Item], why: str) -> None:
-    """Deselect, not skip: no package index that everybody reaches has these tools, so their absence is told and is no failure."""
+    """Deselect, not skip: no package index that everybody reaches has these tools, so their absence
+    is told and is no failure.
+    """
     concerned = [item for item in items if item.get_closest_marker(marker)]
     if concerned:
         items[:] = [item for item in items if item not in concerned]
@@ -104,7 +121,9 @@ def _leave_out(marker: str, config: pytest.Config, items: list[pytest.Item], why
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Turn a skip into a failure where skips are not allowed (expected failures stay what they are)."""
+    """Turn a skip into a failure where skips are not allowed (expected failures stay what they
+    are).
+    """
     report = yield
     return _refused(report) if report.skipped and not hasattr(report, "wasxfail") else report
 

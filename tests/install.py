@@ -1,6 +1,8 @@
-"""`make test-install`: what a plain `pip install` of the project gives, in a venv and a folder that know nothing of this one.
+"""`make test-install`: what a plain `pip install` of the project gives, in a venv and a folder that
+know nothing of this one.
 
-The default model is not part of it: without a hub the worker says in one line what to type, and typing that is enough.
+The default model is not part of it: without a hub the worker says in one line what to type, and
+typing that is enough.
 """
 
 import json
@@ -33,7 +35,9 @@ def main() -> None:
         _copy(folder / "source")
         venv.create(folder / "venv", with_pip=True)
         bin_ = folder / "venv" / "bin"
-        subprocess.run([bin_ / "python", "-m", "pip", "install", "--quiet", folder / "source"], check=True)
+        subprocess.run(
+            [bin_ / "python", "-m", "pip", "install", "--quiet", folder / "source"], check=True
+        )
         (folder / "reviews.jsonl").write_text(REVIEW)
         summarize = [bin_ / "coversumm-worker", "summarize", "reviews.jsonl"]
         refused = _run(summarize, folder)
@@ -72,7 +76,9 @@ def _run(command: list[Path | str], folder: Path) -> "subprocess.CompletedProces
         if not name.startswith(("COVERSUMM_", "HF_", "PYTHON"))
     }
     environment = {**kept, "HOME": str(folder), "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 if __name__ == "__main__":

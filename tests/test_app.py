@@ -60,6 +60,9 @@ def test_fausts_own_command_line_runs_the_worker(tmp_path: Path, unused_tcp_port
 
 
 def _is_ready(port: int) -> bool:
-    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+    with (
+        suppress(OSError),
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer,
+    ):
         return bool(json.load(answer)["ready"])
     return False

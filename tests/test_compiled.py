@@ -1,4 +1,6 @@
-"""What `[tool.compiled]` of pyproject.toml names can be compiled, and is compiled as a whole (`make check-compiled`)."""
+"""What `[tool.compiled]` of pyproject.toml names can be compiled, and is compiled as a whole (`make
+check-compiled`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["compiled"]["modules"]
+MODULES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["compiled"][
+    "modules"
+]
 NAMES = [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in MODULES]
 SUFFIX = ".so" if os.environ.get("EXPECT_COMPILED") == "1" else ".py"
 
@@ -24,7 +28,8 @@ def structs(source: str) -> list[str]:
     return [
         one.name
         for one in classes
-        if one.keywords or any(ast.unparse(base).rpartition(".")[2] == "Struct" for base in one.bases)
+        if one.keywords
+        or any(ast.unparse(base).rpartition(".")[2] == "Struct" for base in one.bases)
     ]
 
 
@@ -35,13 +40,17 @@ def test_each_is_there_once() -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_none_holds_a_struct(name: str) -> None:
-    """mypyc compiles a struct without a word, and then it is another: a mapping instead of an array, fields of any type."""
+    """mypyc compiles a struct without a word, and then it is another: a mapping instead of an
+    array, fields of any type.
+    """
     assert structs((ROOT / name).read_text()) == []
 
 
 def test_a_struct_is_seen() -> None:
     assert structs((ROOT / "worker/state/last_change.py").read_text()) == ["LastChange"]
-    assert structs("import msgspec\nclass A(msgspec.Struct): ...\nclass B(NamedTuple): ...") == ["A"]
+    assert structs("import msgspec\nclass A(msgspec.Struct): ...\nclass B(NamedTuple): ...") == [
+        "A"
+    ]
 
 
 def test_all_run_compiled_or_none() -> None:
@@ -51,5 +60,7 @@ def test_all_run_compiled_or_none() -> None:
 
 def test_processes_that_tests_start_run_the_same() -> None:
     code = f"import {NAMES[0]} as module; print(module.__file__)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == importlib.import_module(NAMES[0]).__file__

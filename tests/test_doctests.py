@@ -18,7 +18,16 @@ MODULES = [
     for path in sorted((ROOT / "worker").rglob("*.py"))
     if ">>> " in path.read_text(encoding="utf-8")
 ]
-PUBLIC = ("CoverSumm", "EntityCore", "FlatIndex", "Points", "Ranking", "Step", "brute_force", "quantize")
+PUBLIC = (
+    "CoverSumm",
+    "EntityCore",
+    "FlatIndex",
+    "Points",
+    "Ranking",
+    "Step",
+    "brute_force",
+    "quantize",
+)
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -69,7 +69,13 @@ CLOSED = {
 CONFINED = {
     "faust": ("worker/stream/faust/", "worker/web.py"),
     "aiokafka": ("worker/kafka/topics.py", "worker/stream/"),
-    "confluent_kafka": ("worker/cli/", "worker/demo/", "worker/kafka/", "worker/published/", "worker/tools/"),
+    "confluent_kafka": (
+        "worker/cli/",
+        "worker/demo/",
+        "worker/kafka/",
+        "worker/published/",
+        "worker/tools/",
+    ),
     "rocksdict": ("worker/storage/",),
     "opentelemetry": ("worker/spans.py",),
     "onnxruntime": ("worker/text/",),
@@ -97,7 +103,11 @@ def imported(path: str, text: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             module = node.module or ""
-            names |= {f"{module}.{alias.name}" for alias in node.names} if module == "worker" else {module}
+            names |= (
+                {f"{module}.{alias.name}" for alias in node.names}
+                if module == "worker"
+                else {module}
+            )
     return names
 
 

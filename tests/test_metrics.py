@@ -62,7 +62,9 @@ def stats(**changes):
             ("unreadable", "dead_letter:bad_json"): 3,
         }
     )
-    core = Counters(steps=9, proved_gap=4, proved_reservoir=3, refilled=2, evaluations=6, visited=1000)
+    core = Counters(
+        steps=9, proved_gap=4, proved_reservoir=3, refilled=2, evaluations=6, visited=1000
+    )
     given = {
         "outcomes": outcomes,
         "changes": 4,
@@ -88,7 +90,8 @@ def test_batches_add_up(metrics):
     assert found["coversumm_summary_changes_total"] == 8
     assert found["coversumm_tombstones_total"] == 2
     decided = {
-        name: found["coversumm_steps_total", name] for name in ("proved_gap", "proved_reservoir", "refilled")
+        name: found["coversumm_steps_total", name]
+        for name in ("proved_gap", "proved_reservoir", "refilled")
     }
     assert decided == {"proved_gap": 8, "proved_reservoir": 6, "refilled": 4}
     assert found["coversumm_refills_total"] == 4
@@ -105,7 +108,10 @@ def test_only_batches_that_embed_are_timed_as_such(metrics):
     assert samples(metrics)["coversumm_embed_seconds_count"] == 0
     metrics.observe_batch(stats())
     found = samples(metrics)
-    assert (found["coversumm_embed_seconds_count"], found["coversumm_embed_seconds_sum"]) == (1, 0.3)
+    assert (found["coversumm_embed_seconds_count"], found["coversumm_embed_seconds_sum"]) == (
+        1,
+        0.3,
+    )
     assert found["coversumm_embedded_sentences_total"] == 8
 
 
@@ -183,7 +189,9 @@ def test_two_workers_in_a_process_share_nothing(metrics):
 
 
 def test_every_metric_is_among_the_families(metrics):
-    exposed = {family.name for family in text_string_to_metric_families(metrics.page(Moment()).decode())}
+    exposed = {
+        family.name for family in text_string_to_metric_families(metrics.page(Moment()).decode())
+    }
     ours = {name for name in exposed if name.startswith("coversumm_")}
     assert ours == {one.name.removesuffix("_total") for one in metrics.families}
 

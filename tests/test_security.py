@@ -1,4 +1,6 @@
-"""What the worker must never do: run what it reads, show a secret, listen to more than it is told to."""
+"""What the worker must never do: run what it reads, show a secret, listen to more than it is told
+to.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,17 @@ TREES = {str(source.relative_to(ROOT)): ast.parse(source.read_text()) for source
 
 # Whatever turns bytes into objects of the writer's choice.
 FORBIDDEN_MODULES = {
-    *("pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "shelve"),
+    *(
+        "pickle",
+        "_pickle",
+        "cPickle",
+        "cloudpickle",
+        "dill",
+        "joblib",
+        "jsonpickle",
+        "marshal",
+        "shelve",
+    ),
     *("yaml", "ruamel", "code", "codeop", "runpy"),
 }
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
@@ -37,7 +49,12 @@ FORBIDDEN_ATTRIBUTES = {"system", "popen", "loads_pickle", "fromfile", "memmap"}
 
 
 def imported(tree: ast.AST) -> set[str]:
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     return {name.split(".")[0] for name in names}
 
@@ -55,7 +72,11 @@ def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 def keyword(call: ast.Call, name: str) -> Any:
     """The constant given for a keyword, None where there is none."""
     return next(
-        (one.value.value for one in call.keywords if one.arg == name and isinstance(one.value, ast.Constant)),
+        (
+            one.value.value
+            for one in call.keywords
+            if one.arg == name and isinstance(one.value, ast.Constant)
+        ),
         None,
     )
 
@@ -70,7 +91,8 @@ def test_nothing_that_is_read_is_run(source: str) -> None:
         assert by_name or name not in FORBIDDEN_ATTRIBUTES, f"{source}:{call.lineno} {name}"
         assert keyword(call, "allow_pickle") is None, f"{source}:{call.lineno}"
         assert keyword(call, "shell") is not True, f"{source}:{call.lineno}"
-        # rocksdict pickles what is no bytes, and unpickles what it reads, unless it is told that all is bytes.
+        # rocksdict pickles what is no bytes, and unpickles what it reads, unless it is told that
+        # all is bytes.
         if name in ("WriteBatch", "Options") and "rocksdict" in imported(tree):
             assert keyword(call, "raw_mode") is True, f"{source}:{call.lineno} {name}"
         if name == "Rdict":
@@ -89,7 +111,8 @@ def test_the_check_knows_what_it_looks_for() -> None:
     assert {"system", "eval"} <= found.keys()
 
 
-# -- Faust ------------------------------------------------------------------------------------------------------------------
+# -- Faust
+# ------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -106,7 +129,9 @@ def app(tmp_path: Path, unused_tcp_port: int) -> Iterator[CoverSummApp]:
 
 
 def test_fausts_serializers_cannot_be_reached_from_a_topic(app: CoverSummApp) -> None:
-    """Faust has a codec that unpickles. The input is raw, and the one topic besides it is never read through Faust."""
+    """Faust has a codec that unpickles. The input is raw, and the one topic besides it is never
+    read through Faust.
+    """
     topics = [agent._channel_arg for agent in app.agents.values()]
     assert [topic.topics for topic in topics] == [("marketplace.reviews.v1",)]
     for topic in topics:
@@ -146,14 +171,17 @@ def test_the_app_has_the_workers_pages_and_no_others(app: CoverSummApp) -> None:
     assert methods == {"GET", "HEAD"}
 
 
-# -- secrets ----------------------------------------------------------------------------------------------------------------
+# -- secrets
+# ----------------------------------------------------------------------------------------------------------------
 
 MARKER = "MARKER-of-a-secret"
 SECRETS = {one.variable: MARKER for one in settings_by_field().values() if one.secret}
 
 
 def test_every_password_is_a_secret() -> None:
-    assert SECRETS.keys() == {v for one in settings_by_field().values() if "PASSWORD" in (v := one.variable)}
+    assert SECRETS.keys() == {
+        v for one in settings_by_field().values() if "PASSWORD" in (v := one.variable)
+    }
 
 
 def commands(group: click.Group, *path: str) -> Iterator[tuple[str, ...]]:
@@ -213,7 +241,10 @@ def test_errors_show_no_secret(settings: dict[str, str]) -> None:
 
 def test_a_traceback_with_the_settings_in_it_shows_no_secret() -> None:
     secret = Settings(
-        security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_username="u", sasl_password=MARKER
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_username="u",
+        sasl_password=MARKER,
     )
     assert MARKER not in f"{secret!r} {secret}"
     assert secret.secrets() == [MARKER]

@@ -1,4 +1,6 @@
-"""What the web server demands of a request before any page sees it, and what its connections may take."""
+"""What the web server demands of a request before any page sees it, and what its connections may
+take.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,15 @@ def of_host(host: str, path: str = "/status") -> bytes:
 
 
 KNOWN = (
-    *("127.0.0.1", "127.0.0.1:8080", "10.1.2.3:80", "[::1]", "[fd00::1]:8080", "localhost", "LOCALHOST:8080"),
+    *(
+        "127.0.0.1",
+        "127.0.0.1:8080",
+        "10.1.2.3:80",
+        "[::1]",
+        "[fd00::1]:8080",
+        "localhost",
+        "LOCALHOST:8080",
+    ),
     *("Worker-0:8080", "worker-0.", "worker-0.:80", "summaries.example.com"),
 )
 FOREIGN = (
@@ -84,13 +94,24 @@ FOREIGN = (
         "127.0.0.1.evil.example",
         "worker-0.evil",
     ),
-    *("", ":8080", "[::1", "::1", "127.0.0.1:80:80", "127.0.0.1@evil.example", "localhost/", "127.0.0.1%2e"),
+    *(
+        "",
+        ":8080",
+        "[::1",
+        "::1",
+        "127.0.0.1:80:80",
+        "127.0.0.1@evil.example",
+        "localhost/",
+        "127.0.0.1%2e",
+    ),
     *("0x7f.1", "[evil.example]", "localhost, evil.example", "a" * 4000),
 )
 
 
 def test_only_names_of_this_worker_are_answered() -> None:
-    settings = Settings(web_advertised_url="http://worker-0:8080", web_allowed_hosts="summaries.example.com")
+    settings = Settings(
+        web_advertised_url="http://worker-0:8080", web_allowed_hosts="summaries.example.com"
+    )
     hosts = tuple(allowed_hosts(settings))
 
     async def ask_all(ask: Ask, _port: int) -> None:
@@ -136,7 +157,9 @@ def test_a_query_that_is_not_utf_8_is_a_bad_request(text: bytes) -> None:
     served(ask_it)
 
 
-def test_bad_requests_are_one_line_a_minute_without_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_bad_requests_are_one_line_a_minute_without_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def ask_them(ask: Ask, _port: int) -> None:
         for _ in range(5):
             assert status_of(await ask(b"GET /status HTTP/1.1\r\n\r\n")) == 400
@@ -179,9 +202,15 @@ def test_what_was_not_told_is_counted_in_the_next_line() -> None:
 
 @pytest.mark.parametrize(
     "begun",
-    [b"", b"GET /status HTTP/1.1\r\nHost: localh", b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n"],
+    [
+        b"",
+        b"GET /status HTTP/1.1\r\nHost: localh",
+        b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
 )
-def test_a_connection_has_so_long_for_its_next_request(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_has_so_long_for_its_next_request(
+    begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """None at all, the half of a head, and idle after an answer."""
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
 
@@ -239,11 +268,17 @@ def test_connections_past_the_limit_are_closed(
                 await asyncio.sleep(0.01)
 
     served(connect)
-    assert sum("more than 3 were open at once" in record.getMessage() for record in caplog.records) == 1
+    assert (
+        sum("more than 3 were open at once" in record.getMessage() for record in caplog.records)
+        == 1
+    )
 
 
 def test_ids_as_long_as_they_may_be_are_reached() -> None:
     async def ask_it(ask: Ask, _port: int) -> None:
-        assert status_of(await ask(of_host("localhost", f"/entities/{'%F0%9F%98%80' * 1024}/summary"))) == 404
+        assert (
+            status_of(await ask(of_host("localhost", f"/entities/{'%F0%9F%98%80' * 1024}/summary")))
+            == 404
+        )
 
     served(ask_it)

@@ -11,7 +11,7 @@ import pytest
 import worker
 from tests.harness.certificates import Authority
 from worker.coversumm.index import NAMES
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings import Settings, environment_with, settings_by_field
 
 SASL = {
@@ -139,8 +139,10 @@ BAD = [
 
 
 @pytest.mark.parametrize(("variable", "value"), BAD)
-def test_what_is_not_accepted_is_one_line_that_names_variable_and_value(variable: str, value: str) -> None:
-    with pytest.raises(SurroundingsError) as caught:
+def test_what_is_not_accepted_is_one_line_that_names_variable_and_value(
+    variable: str, value: str
+) -> None:
+    with pytest.raises(SetupError) as caught:
         Settings.from_environment({variable: value})
     message = str(caught.value)
     assert variable in message
@@ -152,7 +154,7 @@ def test_what_is_not_accepted_is_one_line_that_names_variable_and_value(variable
 
 
 def test_an_instance_is_not_named_as_a_tool() -> None:
-    with pytest.raises(SurroundingsError, match="COVERSUMM_INSTANCE_ID: dlq"):
+    with pytest.raises(SetupError, match="COVERSUMM_INSTANCE_ID: dlq"):
         Settings(instance_id="dlq")
 
 
@@ -160,24 +162,27 @@ def test_changes_that_could_never_be_enough_are_refused() -> None:
     given = {"COVERSUMM_K": "5", "COVERSUMM_EMIT_MIN_CHANGES": "5"}
     assert Settings.from_environment(given).emit_min_changes == 5
     with pytest.raises(
-        SurroundingsError, match=r"COVERSUMM_EMIT_MIN_CHANGES: 6 must be at most COVERSUMM_K \(5\)"
+        SetupError, match=r"COVERSUMM_EMIT_MIN_CHANGES: 6 must be at most COVERSUMM_K \(5\)"
     ):
         Settings.from_environment(given | {"COVERSUMM_EMIT_MIN_CHANGES": "6"})
 
 
 def test_a_vector_store_is_not_a_data_directory(tmp_path: Path) -> None:
     """It may be in there: `reset --local` removes databases, and nothing else."""
-    environ = {"COVERSUMM_DATA_DIR": str(tmp_path), "COVERSUMM_VECTOR_STORE_DIR": str(tmp_path / "vectors")}
+    environ = {
+        "COVERSUMM_DATA_DIR": str(tmp_path),
+        "COVERSUMM_VECTOR_STORE_DIR": str(tmp_path / "vectors"),
+    }
     assert Settings.from_environment(environ).vector_store_dir == tmp_path / "vectors"
     assert Settings.from_environment({}).vector_store_dir is None
-    with pytest.raises(SurroundingsError, match=r"COVERSUMM_VECTOR_STORE_DIR: .* is COVERSUMM_DATA_DIR"):
+    with pytest.raises(SetupError, match=r"COVERSUMM_VECTOR_STORE_DIR: .* is COVERSUMM_DATA_DIR"):
         Settings.from_environment({**environ, "COVERSUMM_VECTOR_STORE_DIR": str(tmp_path)})
 
 
 def test_topics_differ() -> None:
-    with pytest.raises(SurroundingsError, match="COVERSUMM_OUTPUT_TOPIC"):
+    with pytest.raises(SetupError, match="COVERSUMM_OUTPUT_TOPIC"):
         Settings.from_environment({"COVERSUMM_OUTPUT_TOPIC": "marketplace.reviews.v1"})
-    with pytest.raises(SurroundingsError, match="249"):
+    with pytest.raises(SetupError, match="249"):
         Settings.from_environment({"COVERSUMM_INPUT_TOPIC": "t" * 249})
 
 
@@ -186,9 +191,9 @@ def test_topics_differ() -> None:
 )
 def test_sasl_is_whole_or_not_at_all(missing: str) -> None:
     assert Settings.from_environment(SASL).sasl_mechanism == "SCRAM-SHA-512"
-    with pytest.raises(SurroundingsError, match=f"{missing}: not set"):
+    with pytest.raises(SetupError, match=f"{missing}: not set"):
         Settings.from_environment({name: value for name, value in SASL.items() if name != missing})
-    with pytest.raises(SurroundingsError, match="not used with"):
+    with pytest.raises(SetupError, match="not used with"):
         Settings.from_environment({missing: SASL[missing]})
 
 
@@ -196,18 +201,20 @@ def test_certificates_are_files_and_pairs(tmp_path: Path) -> None:
     pem = tmp_path / "a.pem"
     ssl = {"COVERSUMM_SECURITY_PROTOCOL": "SSL", "COVERSUMM_SSL_CERTIFICATE_LOCATION": str(pem)}
     with pytest.raises(
-        SurroundingsError, match=r"COVERSUMM_SSL_CERTIFICATE_LOCATION: '.*a\.pem' is not a file"
+        SetupError, match=r"COVERSUMM_SSL_CERTIFICATE_LOCATION: '.*a\.pem' is not a file"
     ):
         Settings.from_environment(ssl)
     pem.touch()
-    with pytest.raises(SurroundingsError, match="both or neither"):
+    with pytest.raises(SetupError, match="both or neither"):
         Settings.from_environment(ssl)
-    with pytest.raises(SurroundingsError, match="COVERSUMM_SSL_KEY_PASSWORD"):
+    with pytest.raises(SetupError, match="COVERSUMM_SSL_KEY_PASSWORD"):
         Settings.from_environment({"COVERSUMM_SSL_KEY_PASSWORD": "secret"})
 
 
 def test_certificates_and_keys_must_be_usable(tmp_path: Path) -> None:
-    """What librdkafka would stumble over, and what OpenSSL would ask for at the terminal, ends in one line at the start."""
+    """What librdkafka would stumble over, and what OpenSSL would ask for at the terminal, ends in
+    one line at the start.
+    """
     certificate, key = Authority(tmp_path, "authority").issue("client", "secret")
     _, other_key = Authority(tmp_path, "other").issue("other", "secret")
     given = {
@@ -231,7 +238,7 @@ def test_certificates_and_keys_must_be_usable(tmp_path: Path) -> None:
         {"COVERSUMM_SSL_CERTIFICATE_LOCATION": str(key)},
         {"COVERSUMM_SSL_CA_LOCATION": str(tmp_path / "empty.pem")},
     ):
-        with pytest.raises(SurroundingsError, match="TLS files cannot be used") as refused:
+        with pytest.raises(SetupError, match="TLS files cannot be used") as refused:
             Settings.from_environment(given | change)
         assert "MARKER" not in str(refused.value)
     assert Settings().tls_context() is None
@@ -250,30 +257,37 @@ def test_secrets_are_shown_nowhere() -> None:
     settings = Settings.from_environment(SASL)
     assert settings.secrets() == ["secret"]
     assert "secret" not in repr(settings)
-    with pytest.raises(SurroundingsError) as caught:
+    with pytest.raises(SetupError) as caught:
         Settings.from_environment(SASL | {"COVERSUMM_SASL_PASSWORD": "secret\nline"})
     assert "secret" not in str(caught.value)
 
 
 def test_a_reserved_variable_is_refused_unless_it_is_empty() -> None:
     with pytest.raises(
-        SurroundingsError, match=r"COVERSUMM_SCHEMA_REGISTRY_URL: 'on' cannot be used.*unset it"
+        SetupError, match=r"COVERSUMM_SCHEMA_REGISTRY_URL: 'on' cannot be used.*unset it"
     ):
         Settings.from_environment({"COVERSUMM_SCHEMA_REGISTRY_URL": "on"})
     assert Settings.from_environment({"COVERSUMM_SCHEMA_REGISTRY_URL": " "}) == Settings()
-    with pytest.raises(SurroundingsError, match="COVERSUMM_SCHEMA_REGISTRY_URI: there is no such setting"):
+    with pytest.raises(SetupError, match="COVERSUMM_SCHEMA_REGISTRY_URI: there is no such setting"):
         Settings.from_environment({"COVERSUMM_SCHEMA_REGISTRY_URI": ""})
 
 
-@pytest.mark.parametrize("variable", ["COVERSUMM_EMITT", "COVERSUMM_BATCHSIZE", "COVERSUMM_WEBPORT"])
+@pytest.mark.parametrize(
+    "variable", ["COVERSUMM_EMITT", "COVERSUMM_BATCHSIZE", "COVERSUMM_WEBPORT"]
+)
 def test_misspelt_variables_are_refused(variable: str) -> None:
-    with pytest.raises(SurroundingsError, match=variable):
+    with pytest.raises(SetupError, match=variable):
         Settings.from_environment({variable: "1"})
 
 
 @pytest.mark.parametrize(
     "variable",
-    ["COVERSUMM_WORKER_SERVICE_HOST", "COVERSUMM_WORKER_PORT_8080_TCP_ADDR", "COVERSUMM_PORT", "COVERSUM_K"],
+    [
+        "COVERSUMM_WORKER_SERVICE_HOST",
+        "COVERSUMM_WORKER_PORT_8080_TCP_ADDR",
+        "COVERSUMM_PORT",
+        "COVERSUM_K",
+    ],
 )
 def test_strangers_variables_are_left_alone(variable: str) -> None:
     Settings.from_environment({variable: "tcp://10.0.0.1"})
@@ -290,7 +304,7 @@ def test_options_stand_in_for_variables() -> None:
     environ = {"COVERSUMM_K": "7", "COVERSUMM_EPOCH": "2"}
     settings = Settings.from_environment(environ, k="9", epoch=None)
     assert (settings.k, settings.epoch) == (9, 2)
-    with pytest.raises(SurroundingsError, match="COVERSUMM_K: 'nine'"):
+    with pytest.raises(SetupError, match="COVERSUMM_K: 'nine'"):
         Settings.from_environment(environ, k="nine")
 
 
@@ -314,15 +328,22 @@ def test_only_settings_reads_the_environment() -> None:
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if (isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv", "expandvars"))
-        or (isinstance(node, ast.ImportFrom) and {"environ", "getenv"} & {name.name for name in node.names})
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("environ", "environb", "getenv", "expandvars")
+        )
+        or (
+            isinstance(node, ast.ImportFrom)
+            and {"environ", "getenv"} & {name.name for name in node.names}
+        )
     }
-    # text/session.py only sets a variable for a library that is about to be imported; cli/completion.py answers a shell, whose
-    # question is a variable and no setting; demo/invocation.py asks where the user's shell is.
+    # text/onnx.py only sets a variable for a library that is about to be imported;
+    # cli/completion.py answers a shell, whose question is a variable and no setting;
+    # demo/closing.py asks where the user's shell is.
     assert readers == {
         "cli/completion.py",
-        "demo/invocation.py",
+        "demo/closing.py",
         "settings/__init__.py",
         "settings/environment.py",
-        "text/session.py",
+        "text/onnx.py",
     }

@@ -1,4 +1,6 @@
-"""Spans of micro-batches: what they are linked to, what they say, and what goes out with the messages."""
+"""Spans of micro-batches: what they are linked to, what they say, and what goes out with the
+messages.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.spans import SpanTracing
 from worker.stream.assignment import Assignment
-from worker.stream.commits import Commits
+from worker.stream.commits import CommitQueue
 from worker.stream.delivery import Delivery, MicroBatch
 from worker.stream.journal import Journal
 from worker.stream.surroundings import ProcessorThread, Surroundings
@@ -43,11 +45,15 @@ class Fetched(SimpleNamespace):
 
 
 class Site:
-    """A delivery whose processor takes some records at once, and publishes a change, a tombstone and a dead letter for each."""
+    """A delivery whose processor takes some records at once, and publishes a change, a tombstone
+    and a dead letter for each.
+    """
 
     def __init__(self, takes: int = 1000, tracing: Tracing | None = None) -> None:
         self.exporter = InMemorySpanExporter()
-        self.settings = Settings(input_topic="in", output_topic="out", dlq_topic="dead", instance_id="w-0")
+        self.settings = Settings(
+            input_topic="in", output_topic="out", dlq_topic="dead", instance_id="w-0"
+        )
         self.tracing = tracing or SpanTracing(self.settings, SimpleSpanProcessor(self.exporter))
         self.threads = WatchedThreads()
         surroundings = Surroundings(
@@ -69,7 +75,7 @@ class Site:
             self.settings,
             self.assignment,
             thread,
-            Commits(self, settlement, self.assignment, surroundings),  # type: ignore[arg-type]
+            CommitQueue(self, settlement, self.assignment, surroundings),  # type: ignore[arg-type]
             lambda limit: None,
             surroundings,
         )
@@ -109,7 +115,9 @@ class Site:
         self.assignment.positions[0] = 0
         tenure = self.assignment.tenure
         assert tenure is not None
-        records = tuple(Record("in", one.partition, one.offset, 0, b"e", b"text") for one in fetched)
+        records = tuple(
+            Record("in", one.partition, one.offset, 0, b"e", b"text") for one in fetched
+        )
         contexts = self.tracing.contexts(fetched)
         batch = MicroBatch(records, {0: 0}, {0: len(records)}, tenure, contexts=contexts)
         asyncio.run(self._deliver(batch))
@@ -183,7 +191,9 @@ def test_what_is_no_context_is_left_out(value: bytes | None) -> None:
     assert links(span) == [1]
 
 
-def test_a_span_has_as_many_links_as_the_environment_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_span_has_as_many_links_as_the_environment_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OTEL_SPAN_LINK_COUNT_LIMIT", "3")
     site = Site()
     site.deliver(fetched(*([("traceparent", sent(number))] for number in range(1, 10))))
@@ -223,7 +233,10 @@ def test_a_doubt_is_an_error() -> None:
     site.failure = InDoubt("no answer")
     site.deliver(fetched([]))
     (span,) = site.spans()
-    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "the commit is in doubt")
+    assert (span.status.status_code, span.status.description) == (
+        StatusCode.ERROR,
+        "the commit is in doubt",
+    )
 
 
 def test_nothing_is_read_or_added_where_nobody_traces() -> None:

@@ -1,4 +1,6 @@
-"""Reviews to summaries from Python: the bodies of the worker, clear refusals, and nothing that surprises a notebook."""
+"""Reviews to summaries from Python: the bodies of the worker, clear refusals, and nothing that
+surprises a notebook.
+"""
 
 import json
 import os
@@ -25,7 +27,11 @@ def modelled(events, **changes):
     settings = config(**{"epoch": 1, "input_topic": TOPIC, "limits": {"model": None}, **changes})
     records = [Record(TOPIC, 0, i, -1, *read_line(line)) for i, line in enumerate(lines(events))]
     messages, _ = Model(settings, FakeEngine.vector).run(records)
-    return [msgspec.json.decode(body, type=SummaryChanged) for _, body, _ in messages if body is not None]
+    return [
+        msgspec.json.decode(body, type=SummaryChanged)
+        for _, body, _ in messages
+        if body is not None
+    ]
 
 
 def review(number, text="good", **fields):
@@ -73,8 +79,15 @@ def test_removed_and_unknown(stays):
     stays.add([review(1), review(2, "fine")])
     (change,) = stays.remove("e", "r1")
     assert change.removed == ["r1#0"]
-    assert (stays.remove("e", "r1"), stays.remove("e", "r9"), stays.remove("f", "r1")) == ([], [], [])
-    assert (stays.entities(), stays.summary("f").sentences) == (["e", "f"], ())  # a deletion is remembered
+    assert (stays.remove("e", "r1"), stays.remove("e", "r9"), stays.remove("f", "r1")) == (
+        [],
+        [],
+        [],
+    )
+    assert (stays.entities(), stays.summary("f").sentences) == (
+        ["e", "f"],
+        (),
+    )  # a deletion is remembered
     with pytest.raises(KeyError, match="nothing is known of 'g'"):
         stays.summary("g")
     stays.remove("e", "r2")
@@ -87,7 +100,13 @@ def test_what_data_frames_hold_is_taken(stays):
     """NumPy's numbers, arrays as embeddings, NaN for what is missing, moments of time."""
     moment = datetime(2024, 5, 1, 12, tzinfo=UTC)
     stays.add([review(1, rating=np.float32(4.5), language=float("nan"), occurred_at=moment)])
-    stays.add([review(2, rating=float("nan"), sentences=[{"text": "b", "embedding": np.array([1, 2, 3])}])])
+    stays.add(
+        [
+            review(
+                2, rating=float("nan"), sentences=[{"text": "b", "embedding": np.array([1, 2, 3])}]
+            )
+        ]
+    )
     ratings = {s.review_id: s.rating for s in stays.summary("e").sentences}
     assert ratings == {"r1": 4.5, "r2": None}
 
@@ -111,7 +130,10 @@ BAD = [
     ({"entity_id": "", "review_id": "r", "text": "t"}, "review 1: .*entity_id"),
     (review(1, sentences=[{"text": "b", "embedding": [1.0]}]), "review 1: wrong_dimension"),
     (review(1, language=7), "review 1: bad_field: .*language"),
-    (review(1, rating=object()), "review 1: bad_json: a value of type object cannot be written as JSON"),
+    (
+        review(1, rating=object()),
+        "review 1: bad_json: a value of type object cannot be written as JSON",
+    ),
 ]
 
 
@@ -126,9 +148,16 @@ def test_a_review_that_cannot_be_used_is_named_and_nothing_is_taken_in(stays, ba
 
 def test_bad_ones_are_counted_and_can_be_left_out(stays):
     stays.add([review(9)])
-    told = [review(1), {"entity_id": "e"}, review(2), review(3, rating=[5]), review(4, rating=object())]
+    told = [
+        review(1),
+        {"entity_id": "e"},
+        review(2),
+        review(3, rating=[5]),
+        review(4, rating=object()),
+    ]
     with pytest.raises(
-        ReviewError, match=r"^review 1: .* \(3 of 5 reviews cannot be used; skip_bad=True leaves them out\)$"
+        ReviewError,
+        match=r"^review 1: .* \(3 of 5 reviews cannot be used; skip_bad=True leaves them out\)$",
     ):
         stays.add(told)
     stays.add(told, skip_bad=True)
@@ -148,7 +177,9 @@ def test_a_sentence_without_a_vector_is_told_after_all_others_are_in(stays):
 
 
 def test_an_interrupted_call_can_be_followed_by_others(monkeypatch):
-    """A kernel is interrupted in the middle of embedding: what is committed is right, and goes on."""
+    """A kernel is interrupted in the middle of embedding: what is committed is right,
+    and goes on.
+    """
     engine = FakeEngine()
     summarizer = Summarizer(k=3, embedder=engine)
     embed, calls = engine.embed, []
@@ -172,7 +203,11 @@ def test_an_interrupted_call_can_be_followed_by_others(monkeypatch):
 
 
 def test_arguments_out_of_range():
-    for arguments in ({"k": 0}, {"k": 3, "embedder": "none", "dimension": 0}, {"k": 3, "dimension": 384}):
+    for arguments in (
+        {"k": 0},
+        {"k": 3, "embedder": "none", "dimension": 0},
+        {"k": 3, "dimension": 384},
+    ):
         with pytest.raises(ValueError, match="at least 1"):
             Summarizer(**{"embedder": FakeEngine(), **arguments})
 
@@ -197,14 +232,17 @@ print(json.dumps([before == after, sorted(heavy & set(sys.modules))]))
 
 def test_importing_changes_nothing_and_is_light():
     """No thread limits in the environment, no log handlers, nothing of Kafka, no model."""
-    environment = {name: text for name, text in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    environment = {
+        name: text for name, text in os.environ.items() if not name.endswith("_NUM_THREADS")
+    }
     command = [sys.executable, "-c", QUIET]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert (json.loads(done.stdout), done.stderr) == ([True, []], "")
 
 
 @pytest.mark.parametrize(
-    ("reviews", "says"), [(review(1), "review 0 is 'entity_id'"), ([review(1), "r2"], "review 1 is 'r2'")]
+    ("reviews", "says"),
+    [(review(1), "review 0 is 'entity_id'"), ([review(1), "r2"], "review 1 is 'r2'")],
 )
 def test_what_is_no_list_of_reviews_is_refused(stays, reviews, says):
     with pytest.raises(TypeError, match=f"a list of mappings is wanted, and {says}"):
@@ -219,7 +257,13 @@ def test_a_short_view(stays):
     assert sum(one.stands_for for one in view.sentences) <= view.sentence_count
     assert view.sentences[0].sentence_id == stays.summary("e").sentences[0].sentence_id
     assert len(stays.short_view("e", sentences=1).sentences) == 1
-    assert sum(len(one.text.split()) for one in stays.short_view("e", words=2, threshold=0.99).sentences) == 2
+    assert (
+        sum(
+            len(one.text.split())
+            for one in stays.short_view("e", words=2, threshold=0.99).sentences
+        )
+        == 2
+    )
     with pytest.raises(KeyError, match="nobody"):
         stays.short_view("nobody")
     with pytest.raises(ValueError, match="sentences is a number"):

@@ -1,4 +1,6 @@
-"""Whether there are traces: what of the environment turns them on, and what is loaded where they are off."""
+"""Whether there are traces: what of the environment turns them on, and what is loaded where they
+are off.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.workers import ROOT, clean_environment
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings import Settings
 from worker.stream.tracing import NO_TRACING
 from worker.tracing import open_tracing
@@ -56,7 +58,7 @@ def test_only_http_is_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENDPOINT, URL)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     with pytest.raises(
-        SurroundingsError, match=r"^OTEL_EXPORTER_OTLP_PROTOCOL=grpc: .* http/protobuf alone$"
+        SetupError, match=r"^OTEL_EXPORTER_OTLP_PROTOCOL=grpc: .* http/protobuf alone$"
     ):
         open_tracing(Settings())
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf")  # the nearer one wins
@@ -75,12 +77,14 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
     for loaded in [name for name in sys.modules if name == "worker.spans"]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(SurroundingsError, match=r"pip install 'coversumm-worker\[otel\]'"):
+    with pytest.raises(SetupError, match=r"pip install 'coversumm-worker\[otel\]'"):
         open_tracing(Settings())
 
 
 def loaded_modules(**environment: str) -> Iterator[str]:
-    """What a process has loaded that knows all parts of the worker, and has looked whether it traces."""
+    """What a process has loaded that knows all parts of the worker, and has looked whether it
+    traces.
+    """
     code = (
         "import sys, worker.app, worker.cli.group;"
         "from worker.settings import Settings;"
@@ -100,5 +104,7 @@ def loaded_modules(**environment: str) -> Iterator[str]:
 
 
 def test_nothing_of_opentelemetry_is_loaded_where_it_is_off() -> None:
-    assert not [name for name in loaded_modules() if name.startswith(("opentelemetry", "worker.spans"))]
+    assert not [
+        name for name in loaded_modules() if name.startswith(("opentelemetry", "worker.spans"))
+    ]
     assert "opentelemetry.sdk.trace" in set(loaded_modules(**{ENDPOINT: URL}))

@@ -1,4 +1,6 @@
-"""The worker's pages: what each answers in each state of the worker, ids with any bytes, and a port that is taken."""
+"""The worker's pages: what each answers in each state of the worker, ids with any bytes, and a port
+that is taken.
+"""
 
 import asyncio
 import json
@@ -13,11 +15,11 @@ from yarl import URL
 
 from docs.build.render import ROOT
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.metrics import Metrics
 from worker.processing.short_view import Extent, ShortSentence, ShortView
 from worker.state import SummaryView, ViewSentence
-from worker.state.listing import ListedEntity, Page, Search
+from worker.state.listing import EntitySearch, ListedEntity, Page
 from worker.stream.queries import NotHere
 from worker.web import PAGE_SECONDS, add_pages, bind, check_port, install_web
 
@@ -138,7 +140,7 @@ def test_status_is_answered_whether_ready_or_not(state):
 def test_a_page_of_entities(state):
     ((status, _, body),) = get(state, "/entities?prefix=a%2F%C3%A9&contains=x&after=%26&limit=7")
     assert status == 200
-    assert state.searches == [([0, 1], Search("a/é", "x", "&"), 7, PAGE_SECONDS)]
+    assert state.searches == [([0, 1], EntitySearch("a/é", "x", "&"), 7, PAGE_SECONDS)]
     entity = {"entity_id": "x", "sentences": 3, "reviews": 2, "sequence": None, "partition": 0}
     assert body == {
         "entities": [entity],
@@ -148,13 +150,17 @@ def test_a_page_of_entities(state):
         "others": {ELSEWHERE: [2]},
     }
     get(state, "/entities")
-    assert state.searches[1:] == [([0, 1], Search(), 100, PAGE_SECONDS)]
+    assert state.searches[1:] == [([0, 1], EntitySearch(), 100, PAGE_SECONDS)]
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "1001", "x", "", "1e3", "٣"])
 def test_a_limit_that_is_none(state, limit):
     ((status, _, body),) = get(state, f"/entities?limit={quote(limit)}")
-    assert (status, body, state.searches) == (400, {"error": "limit is a number from 1 to 1000"}, [])
+    assert (status, body, state.searches) == (
+        400,
+        {"error": "limit is a number from 1 to 1000"},
+        [],
+    )
 
 
 def test_no_entities_while_not_ready_or_busy(state, monkeypatch):
@@ -196,7 +202,9 @@ def test_a_summary(state):
 
 
 def test_a_short_view(state):
-    ((status, headers, body),) = get(state, "/entities/x/summary?view=short&words=75&threshold=0.85")
+    ((status, headers, body),) = get(
+        state, "/entities/x/summary?view=short&words=75&threshold=0.85"
+    )
     assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
     schema = json.loads((ROOT / "schemas" / "short-view.schema.json").read_text())
     Draft202012Validator(schema).validate(body)
@@ -323,7 +331,9 @@ def test_the_root_is_harmless_and_the_rest_is_not_there(state):
 
 
 def raw(state, request):
-    """The first line of the answer to a request written by hand, byte for byte; empty where the connection is closed."""
+    """The first line of the answer to a request written by hand, byte for byte; empty where the
+    connection is closed.
+    """
 
     async def ask():
         application = web.Application()
@@ -341,15 +351,27 @@ def raw(state, request):
     return asyncio.run(ask())
 
 
-PATHS = ["/", "/healthz", "/readyz", "/metrics", "/status", "/entities", "/entities/x/summary", "/nowhere"]
+PATHS = [
+    "/",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/status",
+    "/entities",
+    "/entities/x/summary",
+    "/nowhere",
+]
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"])
+@pytest.mark.parametrize(
+    "method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]
+)
 def test_nothing_can_be_changed(state, method):
     for path in PATHS:
         target = "host:80" if method == "CONNECT" else path
         answer = raw(
-            state, f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode()
+            state,
+            f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode(),
         )
         assert answer.startswith("HTTP/1.1 405 "), (path, answer)
     assert state.asked == []
@@ -357,7 +379,9 @@ def test_nothing_can_be_changed(state, method):
 
 @pytest.mark.parametrize("path", PATHS[:-1])
 def test_head_is_get_without_the_body(state, path):
-    assert raw(state, f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).startswith("HTTP/1.1 200 ")
+    assert raw(state, f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).startswith(
+        "HTTP/1.1 200 "
+    )
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
@@ -366,7 +390,8 @@ def test_head_is_get_without_the_body(state, path):
 )
 def test_bodies_are_refused_unread(state, method, size):
     answer = raw(
-        state, f"{method} /entities/x/summary HTTP/1.1\r\nHost: localhost\r\n{size}\r\n\r\n".encode()
+        state,
+        f"{method} /entities/x/summary HTTP/1.1\r\nHost: localhost\r\n{size}\r\n\r\n".encode(),
     )
     assert answer.startswith("HTTP/1.1 405 " if method == "POST" else "HTTP/1.1 413 ")
     assert state.asked == []
@@ -393,7 +418,9 @@ def test_bodies_are_refused_unread(state, method, size):
     ],
 )
 def test_there_are_no_files_and_none_of_fausts_pages(state, path):
-    assert raw(state, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).split()[1] == "404"
+    assert (
+        raw(state, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).split()[1] == "404"
+    )
 
 
 @pytest.mark.parametrize(
@@ -413,7 +440,7 @@ def test_what_is_no_request_is_refused(state, request_):
 def test_a_port_that_is_taken_is_said_in_one_line():
     with bind("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SurroundingsError) as refused:
+        with pytest.raises(SetupError) as refused:
             check_port("127.0.0.1", port)
     assert str(refused.value) == (
         f"the web server cannot listen on 127.0.0.1:{port} (Address already in use): set COVERSUMM_WEB_PORT or "
@@ -424,7 +451,7 @@ def test_a_port_that_is_taken_is_said_in_one_line():
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
 def test_an_address_that_is_not_here_is_said_in_one_line(host):
-    with pytest.raises(SurroundingsError, match="COVERSUMM_WEB_BIND"):
+    with pytest.raises(SetupError, match="COVERSUMM_WEB_BIND"):
         check_port(host, 18080)
 
 
@@ -436,7 +463,7 @@ def test_the_port_is_held_from_the_moment_the_pages_are_installed(state):
     app = faust.App("test-web", web_bind="127.0.0.1", web_port=port, autodiscover=False)
     install_web(app, state, Metrics())
     try:
-        with pytest.raises(SurroundingsError):
+        with pytest.raises(SetupError):
             check_port("127.0.0.1", port)
         app.web.init_server()
         routes = {resource.canonical for resource in app.web.web_app.router.resources()}

@@ -1,7 +1,8 @@
-"""The composition root: where a worker is put together, and the only place that knows all of its parts.
+"""The composition root: where a worker is put together, and the only place that knows all of its
+parts.
 
-Everything that can be wrong with the surroundings is looked at before the worker joins its group (`build_app`), so that it
-ends in one clear line and exit code 2.
+Everything that can be wrong with the surroundings is looked at before the worker joins its group
+(`build_app`), so that it ends in one clear line and exit code 2.
 """
 
 import logging
@@ -33,17 +34,17 @@ from worker.storage.lock import lock_data_dir
 from worker.storage.vectors import open_vector_store
 from worker.stream.assignment import Assignment
 from worker.stream.commit import Commit
-from worker.stream.commits import Commits
+from worker.stream.commits import CommitQueue
 from worker.stream.delivery import Delivery
 from worker.stream.faust.application import CoverSummApp, check_faust, faust_app
-from worker.stream.faust.client_log import hand_over_to
+from worker.stream.faust.client_log import route_errors
 from worker.stream.faust.process import run, use_event_loop
 from worker.stream.feed import ChangeFeed
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.journal import DeadLetterLog, Journal, tell_start
 from worker.stream.queries import EntityLister, SummaryReader
-from worker.stream.run_bounds import ENDLESS, Course
+from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.settlement import Settlement
 from worker.stream.surroundings import LeavingFirst, ProcessorThread, Surroundings, die
 from worker.stream.takeover import Takeover
@@ -57,38 +58,40 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Errand:
-    """What a worker is sent for that does not run for ever.
+class BoundedRun:
+    """A run of the worker that ends at given offsets.
 
     Attributes:
-        plot: its course, by the input's partition count and the engine that embeds. Raises SurroundingsError.
+        make_bounds: its bounds, by the input's partition count and the engine that embeds. Raises
+            SetupError.
         specs: the topics it needs, by role.
         die: ends its process.
     """
 
-    plot: Callable[[int, EmbeddingEngine | None], Course]
+    make_bounds: Callable[[int, EmbeddingEngine | None], RunBounds]
     specs: Mapping[str, TopicSpec]
     die: Callable[[BaseException], NoReturn]
 
 
-def run_worker(settings: Settings, errand: Errand | None = None) -> int:
-    """Run the worker until a signal, or the end of its errand; return the exit code.
+def run_worker(settings: Settings, bounded_run: BoundedRun | None = None) -> int:
+    """Run the worker until a signal, or the end of its run; return the exit code.
 
-    Raises SurroundingsError before it joins the group.
+    Raises SetupError before it joins the group.
     """
     use_event_loop()
-    app = build_app(settings, errand)
+    app = build_app(settings, bounded_run)
     try:
         return run(app, settings.shutdown_timeout_ms / 1000)
     finally:
         app.tracing.close()
 
 
-def build_app(settings: Settings, errand: Errand | None = None) -> CoverSummApp:
+def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> CoverSummApp:
     """Look at the surroundings, take over the transactional id, and put the worker on Faust.
 
     Raises:
-        SurroundingsError: a setting, the data directory, the model or the broker is not as it must be.
+        SetupError: a setting, the data directory, the model or the broker is not as it must
+        be.
     """
     started = time.monotonic()
     tracing = open_tracing(settings)
@@ -100,11 +103,13 @@ def build_app(settings: Settings, errand: Errand | None = None) -> CoverSummApp:
         settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
     )
     clients = KafkaClients(settings, WORKER_LOG)
-    end = LeavingFirst(die if errand is None else errand.die)
-    partitions = prepare_topics(settings, clients, end, None if errand is None else errand.specs)
-    if errand is None:
+    end = LeavingFirst(die if bounded_run is None else bounded_run.die)
+    partitions = prepare_topics(
+        settings, clients, end, None if bounded_run is None else bounded_run.specs
+    )
+    if bounded_run is None:
         check_going_on(settings, clients)
-    course = ENDLESS if errand is None else errand.plot(partitions, engine)
+    bounds = ENDLESS if bounded_run is None else bounded_run.make_bounds(partitions, engine)
     check_group_metadata(clients, settings.app_id, settings.group_instance_id)
     vectors = open_vector_store(settings, engine)
     databases = Databases(settings.data_dir, settings.rocksdb_bytes, partitions, end)
@@ -115,11 +120,11 @@ def build_app(settings: Settings, errand: Errand | None = None) -> CoverSummApp:
         engine,
         metrics,
         Surroundings(clients, databases, vectors, die=end, started=started, tracing=tracing),
-        course,
+        bounds,
     )
     worker.group.check_before_joining()
     worker.producer.start()
-    hand_over_to(worker.contact)
+    route_errors(worker.contact)
     tell_start(settings, partitions, engine)
     app = on_faust(worker, metrics)
     end.leave = lambda: app.consumer.leave_group()
@@ -132,9 +137,10 @@ def assemble(
     engine: EmbeddingEngine | None,
     metrics: WorkerMetrics,
     surroundings: Surroundings,
-    course: Course = ENDLESS,
+    bounds: RunBounds = ENDLESS,
 ) -> StreamWorker:
-    """Put a worker together over its surroundings, real or simulated; nothing is read or written yet.
+    """Put a worker together over its surroundings, real or simulated; nothing is read or written
+    yet.
 
     Args:
         settings: of the worker.
@@ -142,12 +148,12 @@ def assemble(
         engine: embeds texts; None where every event brings its embeddings.
         metrics: are told of its work.
         surroundings: everything outside of it.
-        course: from where to where it reads its input.
+        bounds: from where to where it reads its input.
     """
     clients, databases, clock = surroundings.clients, surroundings.databases, surroundings.clock
     changelog = changelog_topic(settings)
     contact = Contact(settings.broker_timeout_ms / 1000, clock)
-    config = processor_config(settings, partitions, engine, course.emit, course.selection)
+    config = processor_config(settings, partitions, engine, bounds.emit, bounds.selection)
     output = None if config.emit == "none" else config.output_topic
     ids = TopicIds(
         clients,
@@ -156,7 +162,7 @@ def assemble(
         settings.commit_timeout_ms / 1000,
         clock,
         on_error=ContactErrors(settings, contact, ADMIN, WORKER_LOG),
-        planned={settings.input_topic: course.topic_id},
+        planned={settings.input_topic: bounds.topic_id},
     )
     logs = Logs(
         InputLog(
@@ -164,9 +170,9 @@ def assemble(
             settings.input_topic,
             settings.app_id,
             clock,
-            course.first,
-            {} if course.history is None else course.history.partitions(),
-            course.ends,
+            bounds.first,
+            {} if bounds.history is None else bounds.history.partitions(),
+            bounds.ends,
         ),
         ChangelogLog(clients, changelog, settings.app_id, ids, clock),
         ids,
@@ -198,7 +204,7 @@ def assemble(
         feed,
         pace.transaction,
         clock,
-        course.ledger,
+        bounds.ledger,
     )
     takeover = Takeover(
         assignment,
@@ -209,10 +215,10 @@ def assemble(
         producer.decide_open,
         metrics.observe_restore,
         surroundings,
-        course.ledger,
+        bounds.ledger,
     )
     settlement = Settlement(settings, assignment, producer, takeover, contact, surroundings)
-    commits = Commits(commit, settlement, assignment, surroundings)
+    commits = CommitQueue(commit, settlement, assignment, surroundings)
     return StreamWorker(
         settings=settings,
         partitions=partitions,
@@ -220,7 +226,9 @@ def assemble(
         contact=contact,
         logs=logs,
         assignment=assignment,
-        summaries=SummaryReader(processor.summaries, databases, surroundings.threads, surroundings.die),
+        summaries=SummaryReader(
+            processor.summaries, databases, surroundings.threads, surroundings.die
+        ),
         entities=EntityLister(databases, surroundings.threads, surroundings.die),
         producer=producer,
         dead_letters=dead_letters,
@@ -230,15 +238,19 @@ def assemble(
         delivery=Delivery(
             settings, assignment, processor_thread, commits, metrics.observe_limit, surroundings
         ),
-        course=course,
+        bounds=bounds,
     )
 
 
 def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
-    """The worker as a Faust app with its web pages; SurroundingsError where its address cannot be listened on."""
+    """The worker as a Faust app with its web pages; SetupError where its address cannot be
+    listened on.
+    """
     app = faust_app(worker)
     settings, surroundings = worker.settings, worker.surroundings
-    pages = install_web(app, app.status, metrics, index=not settings.web_page, hosts=allowed_hosts(settings))
+    pages = install_web(
+        app, app.status, metrics, index=not settings.web_page, hosts=allowed_hosts(settings)
+    )
     if settings.web_page:
         history = RecentHistory(
             surroundings.clients,
@@ -251,7 +263,9 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
 
 
 def __getattr__(name: str) -> Any:
-    """`app`, for Faust's own command line: built when it is first asked for, because that reads settings and asks the broker."""
+    """`app`, for Faust's own command line: built when it is first asked for, because that reads
+    settings and asks the broker.
+    """
     if name != "app":
         raise AttributeError(name)
     if unknown := unknown_settings():

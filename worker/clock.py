@@ -1,4 +1,6 @@
-"""Time as a parameter: whoever waits or measures takes a clock, so that a simulation can pass its own."""
+"""Time as a parameter: whoever waits or measures takes a clock, so that a simulation can pass its
+own.
+"""
 
 from typing import Protocol
 

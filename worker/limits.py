@@ -1,6 +1,7 @@
 """The names of the limits whose hits are counted, in `coversumm_limit_hits_total`.
 
-`docs/reference/limits.md` says of each which setting holds it and what happens to what is beyond it.
+`docs/reference/limits.md` says of each which setting holds it and what happens to what is beyond
+it.
 """
 
 from enum import StrEnum

@@ -1,7 +1,8 @@
-"""The Prometheus metrics: one registry per worker, filled from the stats of committed micro-batches.
+"""The Prometheus metrics: one registry per worker, filled from the stats of committed
+micro-batches.
 
-Counters and histograms grow as batches are committed; what is only true at this moment (lag, readiness) is looked up when the
-page is asked for (`Metrics.page`).
+Counters and histograms grow as batches are committed; what is only true at this moment (lag,
+readiness) is looked up when the page is asked for (`Metrics.page`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,22 @@ if TYPE_CHECKING:
     from worker.processing.stats import Stats
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0)
+_SECONDS: Final = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    25.0,
+)
 _BATCH_SIZES: Final = (1, 3, 10, 30, 100, 300, 1000, 3000)
 _CERTIFICATES: Final = ("proved_gap", "proved_reservoir", "refilled")
 _OUTCOMES: Final = ("committed", "repeated")
@@ -40,7 +56,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series be
 M = TypeVar("M", bound=MetricWrapperBase)
 
 
-class Moment(Protocol):
+class GaugeSource(Protocol):
     """What a running worker knows of this moment."""
 
     def ready(self) -> tuple[bool, str]:
@@ -82,7 +98,8 @@ class Metrics:
         self._make_moment_metrics()
         ProcessCollector(registry=self.registry)
 
-    # -- what there is -------------------------------------------------------------------------------------------
+    # -- what there is
+    # -------------------------------------------------------------------------------------------
 
     def _make_event_metrics(self) -> None:
         self._events = self._add(
@@ -92,9 +109,15 @@ class Metrics:
             "type",
             "outcome",
         )
-        self._changes = self._add(Counter, "summary_changes_total", "summary.changed events published")
-        self._tombstones = self._add(Counter, "tombstones_total", "Tombstones of deleted entities published")
-        self._dead_letters = self._add(Counter, "dead_letters_total", "Dead letters by reason", "reason")
+        self._changes = self._add(
+            Counter, "summary_changes_total", "summary.changed events published"
+        )
+        self._tombstones = self._add(
+            Counter, "tombstones_total", "Tombstones of deleted entities published"
+        )
+        self._dead_letters = self._add(
+            Counter, "dead_letters_total", "Dead letters by reason", "reason"
+        )
         for reason in Reason:
             self._dead_letters.labels(reason.value)
 
@@ -107,14 +130,23 @@ class Metrics:
         )
         for name in _CERTIFICATES:
             self._certificates.labels(name)
-        self._refills = self._add(Counter, "refills_total", "Reservoirs filled again from the index")
+        self._refills = self._add(
+            Counter, "refills_total", "Reservoirs filled again from the index"
+        )
         self._visited = self._add(
             Counter, "refill_sentences_total", "Live sentences when refills searched them, added up"
         )
-        self._evaluations = self._add(Counter, "evaluations_total", "Times a whole reservoir was ranked")
-        self._embedded = self._add(Counter, "embedded_sentences_total", "Sentences given to the embedder")
+        self._evaluations = self._add(
+            Counter, "evaluations_total", "Times a whole reservoir was ranked"
+        )
+        self._embedded = self._add(
+            Counter, "embedded_sentences_total", "Sentences given to the embedder"
+        )
         self._embed_seconds = self._add(
-            Histogram, "embed_seconds", "Embedding the new sentences of a micro-batch", buckets=_SECONDS
+            Histogram,
+            "embed_seconds",
+            "Embedding the new sentences of a micro-batch",
+            buckets=_SECONDS,
         )
         self._lookups = self._add(
             Counter,
@@ -125,7 +157,10 @@ class Metrics:
         for result in _LOOKUPS:
             self._lookups.labels(result)
         self._process_seconds = self._add(
-            Histogram, "process_seconds", "Processing a micro-batch, embedding included", buckets=_SECONDS
+            Histogram,
+            "process_seconds",
+            "Processing a micro-batch, embedding included",
+            buckets=_SECONDS,
         )
         self._commit_seconds = self._add(
             Histogram,
@@ -145,24 +180,36 @@ class Metrics:
             Histogram, "batch_events", "Records in a micro-batch", buckets=_BATCH_SIZES
         )
         self._limits = self._add(
-            Counter, "limit_hits_total", "How often a limit was hit; each is in the table of limits", "limit"
+            Counter,
+            "limit_hits_total",
+            "How often a limit was hit; each is in the table of limits",
+            "limit",
         )
         for limit in Limit:
             self._limits.labels(limit.value)
         self._cache_bytes = self._add(Gauge, "cache_bytes", "Memory of the entities in use")
         self._cache_entities = self._add(Gauge, "cache_entities", "Entities in use")
-        self._vector_store_bytes = self._add(Gauge, "vector_store_bytes", "Disk of the vector store")
+        self._vector_store_bytes = self._add(
+            Gauge, "vector_store_bytes", "Disk of the vector store"
+        )
         self._restored = self._add(Gauge, "restore_rows", "Changelog rows read by the last restore")
-        self._to_restore = self._add(Gauge, "restore_remaining", "Changelog offsets the restore has to go")
+        self._to_restore = self._add(
+            Gauge, "restore_remaining", "Changelog offsets the restore has to go"
+        )
 
     def _make_moment_metrics(self) -> None:
-        self._ready = self._add(Gauge, "ready", "1 when the worker processes its partitions, else 0")
+        self._ready = self._add(
+            Gauge, "ready", "1 when the worker processes its partitions, else 0"
+        )
         self._partitions = self._add(Gauge, "partitions", "Partitions that this worker processes")
         self._input_partitions = self._add(
             Gauge, "input_partitions", "Partitions of the input topic, for all workers together"
         )
         self._lag = self._add(
-            Gauge, "lag_records", "Records up to the last stable offset that are not committed", "partition"
+            Gauge,
+            "lag_records",
+            "Records up to the last stable offset that are not committed",
+            "partition",
         )
         self._undecided = self._add(
             Gauge,
@@ -177,7 +224,9 @@ class Metrics:
             "client",
         )
         self._rocksdb_bytes = self._add(
-            Gauge, "rocksdb_bytes", "Memory of the databases: blocks, indexes, filters, write buffers"
+            Gauge,
+            "rocksdb_bytes",
+            "Memory of the databases: blocks, indexes, filters, write buffers",
         )
         build = self._add(Gauge, "build_info", "1; the build is in the labels", "version", "python")
         build.labels(__version__, platform.python_version()).set(1)
@@ -187,7 +236,8 @@ class Metrics:
         self.families.append(Family(full_name, kind.__name__.lower(), labels, help))
         return kind(full_name, help, labels, registry=self.registry, **options)
 
-    # -- what happened -------------------------------------------------------------------------------------------
+    # -- what happened
+    # -------------------------------------------------------------------------------------------
 
     def observe_batch(self, stats: Stats) -> None:
         """A micro-batch was committed."""
@@ -233,9 +283,10 @@ class Metrics:
         self._restored.set(rows)
         self._to_restore.set(remaining)
 
-    # -- the page ------------------------------------------------------------------------------------------------
+    # -- the page
+    # ------------------------------------------------------------------------------------------------
 
-    def page(self, moment: Moment) -> bytes:
+    def page(self, moment: GaugeSource) -> bytes:
         """All metrics in Prometheus' text format."""
         self._ready.set(moment.ready()[0])
         processed, all_of_them = moment.partitions()

@@ -1,6 +1,8 @@
-"""What the worker's web server demands of a request before any page sees it, and what its connections may take.
+"""What the worker's web server demands of a request before any page sees it, and what its
+connections may take.
 
-Host           only names that are this worker's: a foreign web page could else read a worker on loopback or an internal address
+Host           only names that are this worker's: a foreign web page could else read a worker on
+loopback or an internal address
                by letting its own name resolve to that address (DNS rebinding)
 query          UTF-8
 connections    at most so many; each has so long for the head of its next request
@@ -27,11 +29,17 @@ from worker.settings import Settings
 from worker.stream.journal import OnceAMinute
 
 HEAD_SECONDS: Final = 30.0
-"""Seconds a connection may be without a request, or take for the head of one. A stream of events is a request."""
+"""Seconds a connection may be without a request, or take for the head of one. A stream of events is
+a request.
+"""
 MOST_CONNECTIONS: Final = 512
-"""Open at once: handles that databases and Kafka clients need are not used up. Further ones are closed."""
+"""Open at once: handles that databases and Kafka clients need are not used up. Further ones are
+closed.
+"""
 LARGEST_LINE: Final = 40 * 2**10
-"""Bytes of a request line: an id has up to 4 KiB, 12 KiB percent-encoded, and a query may name three."""
+"""Bytes of a request line: an id has up to 4 KiB, 12 KiB percent-encoded, and a query may name
+three.
+"""
 LARGEST_HEADER: Final = 8 * 2**10
 MOST_HEADERS: Final = 64
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+?)\.?(?::[0-9]{1,5})?", re.ASCII)
@@ -74,7 +82,8 @@ def known_host(hosts: Collection[str]) -> Middleware:
                 shown,
             )
         return error(
-            421, f"the host {shown} is none of this worker's: add it to COVERSUMM_WEB_ALLOWED_HOSTS if it is"
+            421,
+            f"the host {shown} is none of this worker's: add it to COVERSUMM_WEB_ALLOWED_HOSTS if it is",
         )
 
     return check
@@ -94,7 +103,9 @@ def _is_known(header: str, known: Collection[str]) -> bool:
 
 @web.middleware
 async def utf8_query(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a query that is not UTF-8: aiohttp would replace bytes of it, or hand on lone surrogates."""
+    """Refuse a query that is not UTF-8: aiohttp would replace bytes of it, or hand on lone
+    surrogates.
+    """
     try:
         unquote_to_bytes(request.rel_url.raw_query_string).decode()
     except UnicodeError:
@@ -103,7 +114,9 @@ async def utf8_query(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 class RequestErrors(logging.Filter):
-    """aiohttp's errors in one line a minute: of a bad request what is wrong, of one that failed here where, too."""
+    """aiohttp's errors in one line a minute: of a bad request what is wrong, of one that failed
+    here where, too.
+    """
 
     def __init__(self, clock: Clock = time) -> None:
         super().__init__()
@@ -121,7 +134,10 @@ class RequestErrors(logging.Filter):
         if is_bad:
             record.exc_info = None
             record.levelno, record.levelname = logging.WARNING, "WARNING"
-            record.msg, record.args = "answered %d bad HTTP requests with 400, the last: %s", (count, what)
+            record.msg, record.args = (
+                "answered %d bad HTTP requests with 400, the last: %s",
+                (count, what),
+            )
         else:
             record.msg, record.args = "%d HTTP requests failed, the last: %s", (count, what)
         return count > 0
@@ -140,14 +156,17 @@ class _Server(web.Server):
             transport.abort()
             if count := self._refusals.count():
                 log.warning(
-                    "closed %d HTTP connections: more than %d were open at once", count, MOST_CONNECTIONS
+                    "closed %d HTTP connections: more than %d were open at once",
+                    count,
+                    MOST_CONNECTIONS,
                 )
 
 
 class Runner(web.AppRunner):
     """aiohttp's, with the limits above.
 
-    `keepalive_timeout` counts from the connection, or from the last answer, until the head of a request is complete.
+    `keepalive_timeout` counts from the connection, or from the last answer, until the head of a
+    request is complete.
     """
 
     __slots__ = ()
@@ -169,5 +188,8 @@ class Runner(web.AppRunner):
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
         return _Server(
-            made.request_handler, request_factory=made.request_factory, loop=made._loop, **made._kwargs
+            made.request_handler,
+            request_factory=made.request_factory,
+            loop=made._loop,
+            **made._kwargs,
         )

@@ -1,7 +1,8 @@
 """One span for each micro-batch that is processed and committed, by OpenTelemetry's SDK.
 
-It is linked to the contexts that producers sent with its records, and its own goes out with each `summary.changed`: both as
-`traceparent`, by W3C's Trace Context. What else there is to set is read by the SDK from its own variables (OTEL_...).
+It is linked to the contexts that producers sent with its records, and its own goes out with each
+`summary.changed`: both as `traceparent`, by W3C's Trace Context. What else there is to set is read
+by the SDK from its own variables (OTEL_...).
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class SpanTracing:
         limits = SpanLimits()
         # The environment's names win over ours.
         resource = Resource.create(own).merge(OTELResourceDetector().detect())
-        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False, span_limits=limits)
+        self._provider = TracerProvider(
+            resource=resource, shutdown_on_exit=False, span_limits=limits
+        )
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("coversumm-worker", __version__)
         self._max_links = limits.max_links or 0
@@ -74,12 +77,17 @@ class SpanTracing:
 
     @contextmanager
     def micro_batch(self) -> Iterator[Span]:
-        """See `Tracing`. A trace of its own: it has as many causes as records, and links say which."""
-        span = self._tracer.start_span(self._name, Context(), SpanKind.CONSUMER, attributes=self._attributes)
+        """See `Tracing`. A trace of its own: it has as many causes as records, and links
+        say which.
+        """
+        span = self._tracer.start_span(
+            self._name, Context(), SpanKind.CONSUMER, attributes=self._attributes
+        )
         try:
             yield _MicroBatchSpan(span, self._output_topic, self._max_links)
         except BaseException as cause:
-            span.set_status(Status(StatusCode.ERROR, type(cause).__name__))  # its words may be an event's
+            # its words may be an event's
+            span.set_status(Status(StatusCode.ERROR, type(cause).__name__))
             raise
         finally:
             span.end()
@@ -99,7 +107,9 @@ class _MicroBatchSpan:
         self._output_topic = output_topic
         self._max_links = max_links
 
-    def processed(self, batch: ProcessedBatch, records: Sequence[Record], contexts: Contexts) -> None:
+    def processed(
+        self, batch: ProcessedBatch, records: Sequence[Record], contexts: Contexts
+    ) -> None:
         """See `Span`."""
         self._send_on(batch)
         span, stats = self._span, batch.stats
@@ -137,7 +147,9 @@ class _MicroBatchSpan:
                 message.headers.append(header)
 
     def _link(self, records: Sequence[Record], contexts: Contexts) -> None:
-        """Each context once, as many as a span may have. Without attributes: they would be most of what a trace costs."""
+        """Each context once, as many as a span may have. Without attributes: they would be most of
+        what a trace costs.
+        """
         linked: set[bytes] = set()
         for record in records:
             sent = contexts.get((record.partition, record.offset))

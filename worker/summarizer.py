@@ -1,4 +1,6 @@
-"""Summaries of reviews without Kafka, for a notebook or a program: what the worker does with its events, kept in memory."""
+"""Summaries of reviews without Kafka, for a notebook or a program: what the worker does with its
+events, kept in memory.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class ReviewError(ValueError):
 
 
 class Skipped(NamedTuple):
-    """A review that was left out: its position in what `add` was given, from 0, and what is wrong with it."""
+    """A review that was left out: its position in what `add` was given, from 0, and what is wrong
+    with it.
+    """
 
     position: int
     reason: str
@@ -40,8 +44,8 @@ class Skipped(NamedTuple):
 class Summarizer:
     """The summaries of any number of entities, in memory and exact after every review.
 
-    The same reviews give the same summaries as in the worker and in `coversumm-worker summarize`. No variable of the
-    environment is read. Not for several threads at once.
+    The same reviews give the same summaries as in the worker and in `coversumm-worker summarize`.
+    No variable of the environment is read. Not for several threads at once.
 
     >>> stays = Summarizer(k=2)
     >>> changes = stays.add([
@@ -74,7 +78,8 @@ class Summarizer:
             k: sentences of a full summary.
             distinct: show sentences with identical vectors once.
             embedder: what COVERSUMM_EMBEDDER may be, or an engine of your own.
-            dimension: of the embeddings that the reviews bring where the embedder is `none`; an engine brings its own.
+            dimension: of the embeddings that the reviews bring where the embedder is `none`; an
+                engine brings its own.
             threads: that embed; by default one for each core.
             cache_dir: where models of the hub are kept; by default where Hugging Face keeps them.
 
@@ -95,19 +100,24 @@ class Summarizer:
         self._next = 0  # offset of the next review
         self._entities: dict[str, None] = {}
 
-    def add(self, reviews: Iterable[Mapping[str, object]], *, skip_bad: bool = False) -> list[SummaryChanged]:
-        """Take in reviews, in order; returns each change of a summary, as the worker publishes them.
+    def add(
+        self, reviews: Iterable[Mapping[str, object]], *, skip_bad: bool = False
+    ) -> list[SummaryChanged]:
+        """Take in reviews, in order; returns each change of a summary, as the worker publishes
+        them.
 
-        A review has `entity_id`, `review_id` and `text`, and may have `rating`, `language` and `occurred_at`; one with the
-        ids of an earlier one replaces it. In place of `text` it may bring `sentences`, each a string or
-        `{"text": ..., "embedding": ...}`. Ids may be numbers, and dates may be written in other ways than RFC 3339; a date or
-        rating without a sure meaning is left out, with a warning. What has a `type` is an event of the contract in `schemas/`,
-        deletions included.
+        A review has `entity_id`, `review_id` and `text`, and may have `rating`, `language` and
+        `occurred_at`; one with the ids of an earlier one replaces it. In place of `text` it may
+        bring `sentences`, each a string or `{"text": ..., "embedding": ...}`. Ids may be numbers,
+        and dates may be written in other ways than RFC 3339; a date or rating without a sure
+        meaning is left out, with a warning. What has a `type` is an event of the contract in
+        `schemas/`, deletions included.
 
         With `skip_bad` those that cannot be used are left out, and listed in `skipped`.
 
         Raises:
-            ReviewError: some cannot be used. Found before any was taken in, but for an entity that is full and a
+            ReviewError: some cannot be used. Found before any was taken in, but for an entity that
+            is full and a
                 sentence that the engine has no vector for: then all others are in.
         """
         first = self._next
@@ -118,7 +128,9 @@ class Summarizer:
             if bad:
                 raise _error(bad, given)
         self._next = first + given
-        self._entities |= dict.fromkeys(record.key.decode() for record in records if record.key is not None)
+        self._entities |= dict.fromkeys(
+            record.key.decode() for record in records if record.key is not None
+        )
         changes: list[SummaryChanged] = []
         for start in range(0, len(records), BLOCK):
             for batch in self._processor.process(records[start : start + BLOCK]):
@@ -134,11 +146,17 @@ class Summarizer:
         return changes
 
     def remove(self, entity_id: str, review_id: str) -> list[SummaryChanged]:
-        """Take a review down; returns the change of the summary, if there is one. An unknown review changes nothing."""
-        return self.add([{"type": "review.deleted", "entity_id": entity_id, "review_id": review_id}])
+        """Take a review down; returns the change of the summary, if there is one. An unknown review
+        changes nothing.
+        """
+        return self.add(
+            [{"type": "review.deleted", "entity_id": entity_id, "review_id": review_id}]
+        )
 
     def summary(self, entity_id: str) -> SummaryView:
-        """An entity's summary now: its `sentences` in rank order, with counts. Raises KeyError for an unknown entity."""
+        """An entity's summary now: its `sentences` in rank order, with counts. Raises KeyError for
+        an unknown entity.
+        """
         view = self._processor.summary(entity_id)
         if view is None:
             raise KeyError(f"nothing is known of {entity_id!r}")
@@ -152,7 +170,8 @@ class Summarizer:
         words: int | None = None,
         threshold: float = THRESHOLD,
     ) -> ShortView:
-        """What a reader gets of an entity now: `sentences` nearest first, past what nearly says the same again.
+        """What a reader gets of an entity now: `sentences` nearest first, past what nearly says the
+        same again.
 
         Args:
             entity_id: of which entity.
@@ -173,14 +192,20 @@ class Summarizer:
         """The ids of all entities of which anything is known, in the order in which they came."""
         return [name for name in self._entities if self._processor.knows(name)]
 
-    def _records(self, reviews: Iterable[Mapping[str, object]]) -> tuple[list[Record], list[Skipped]]:
-        """The reviews as records of Kafka, and those that JSON has no words for. Warns of values without a sure meaning."""
+    def _records(
+        self, reviews: Iterable[Mapping[str, object]]
+    ) -> tuple[list[Record], list[Skipped]]:
+        """The reviews as records of Kafka, and those that JSON has no words for. Warns of values
+        without a sure meaning.
+        """
         records: list[Record] = []
         bad: list[Skipped] = []
         left_out: list[tuple[int, str, object]] = []
         for position, review in enumerate(reviews):
             if not isinstance(review, Mapping):
-                raise TypeError(f"a list of mappings is wanted, and review {position} is {review!r:.80}")
+                raise TypeError(
+                    f"a list of mappings is wanted, and review {position} is {review!r:.80}"
+                )
             if _is_infinite(review.get("rating")):  # JSON would have null in its place
                 bad.append(Skipped(position, Reason.BAD_FIELD, "rating: Number out of range"))
                 continue
@@ -190,7 +215,13 @@ class Summarizer:
                 bad.append(Skipped(position, Reason.BAD_JSON, str(error)))
             else:
                 records.append(
-                    Record(self._config.input_topic, PARTITION, self._next + position, -1, *reading.line)
+                    Record(
+                        self._config.input_topic,
+                        PARTITION,
+                        self._next + position,
+                        -1,
+                        *reading.line,
+                    )
                 )
                 left_out += [(position, name, value) for name, value in reading.left_out.items()]
         if left_out:
@@ -241,6 +272,8 @@ def _is_infinite(value: object) -> bool:
 def _error(bad: Sequence[Skipped], given: int) -> ReviewError:
     position, reason, detail = min(bad)
     others = (
-        f" ({len(bad)} of {given} reviews cannot be used; skip_bad=True leaves them out)" if given > 1 else ""
+        f" ({len(bad)} of {given} reviews cannot be used; skip_bad=True leaves them out)"
+        if given > 1
+        else ""
     )
     return ReviewError(f"review {position}: {reason}: {detail}{others}")

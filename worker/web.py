@@ -1,21 +1,24 @@
 """The worker's web server: health, readiness, metrics and summaries.
 
-Faust's own server, on the worker's event loop, read-only and with none of Faust's pages: an answer of `/healthz` proves that
-the loop lives, and the watchdog ends a worker that stands still. The port is taken before the worker joins its group.
+Faust's own server, on the worker's event loop, read-only and with none of Faust's pages: an answer
+of `/healthz` proves that the loop lives, and the watchdog ends a worker that stands still. The port
+is taken before the worker joins its group.
 
-    /healthz                  200 while the event loop answers
-    /readyz                   200 when the worker processes its partitions, else 503; the reason in words
-    /metrics                  Prometheus
-    /status                   200 what the worker is, whether it is ready, what it holds, and who holds the rest
-    /entities                 200 those of this worker's partitions, a page at a time: prefix, contains, after, limit;
+    /healthz                  200 while the event loop answers /readyz                   200 when
+    the worker processes its partitions, else 503; the reason in words /metrics
+    Prometheus /status                   200 what the worker is, whether it is ready, what it holds,
+    and who holds the rest /entities                 200 those of this worker's partitions, a page
+    at a time: prefix, contains, after, limit;
                               503 while not ready
-    /entities/ID/summary      200 the summary as of the last commit, 404 unknown, 307 to the worker that owns it,
+    /entities/ID/summary      200 the summary as of the last commit, 404 unknown, 307 to the worker
+    that owns it,
                               503 while not ready or nobody is known to own it; ID percent-encoded.
-                              With view=short its short view: sentences, words, threshold.
-                              The ids `.` and `..`, which clients take out of a path: /entities//summary?id=..
+                              With view=short its short view: sentences, words, threshold. The ids
+                              `.` and `..`, which clients take out of a path:
+                              /entities//summary?id=..
 
-Any method but GET and HEAD is 405, a request with a body 413: there is nothing to be sent here. What else is asked of a request,
-of its host above all: `worker.server`.
+Any method but GET and HEAD is 405, a request with a body 413: there is nothing to be sent here.
+What else is asked of a request, of its host above all: `worker.server`.
 """
 
 from __future__ import annotations
@@ -33,12 +36,12 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from faust.web.drivers.aiohttp import Web
 
-from worker.errors import SurroundingsError
-from worker.metrics import CONTENT_TYPE, Metrics, Moment
+from worker.errors import SetupError
+from worker.metrics import CONTENT_TYPE, GaugeSource, Metrics
 from worker.processing.short_view import Extent, ShortView
 from worker.server import Runner, error, known_host, utf8_query
 from worker.state import SummaryView
-from worker.state.listing import LONGEST_PAGE, Page, Search
+from worker.state.listing import LONGEST_PAGE, EntitySearch, Page
 from worker.stream.faust import FAUST_LOG
 from worker.stream.queries import NotHere
 
@@ -48,12 +51,16 @@ DOTS: Final = (".", "..")
 """Ids that no client leaves in a path, percent-encoded or not."""
 ANSWER_SECONDS: Final = 20
 PAGE_SECONDS: Final = 0.05
-"""How long a page of entities is looked for: it takes from the stream what both need of one processor."""
+"""How long a page of entities is looked for: it takes from the stream what both need of one
+processor.
+"""
 METHODS: Final = ("GET", "HEAD")
-_INDEX: Final = "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/status\n/entities\n/entities/ID/summary\n"
+_INDEX: Final = (
+    "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/status\n/entities\n/entities/ID/summary\n"
+)
 
 
-class LiveWorker(Moment, Protocol):
+class LiveWorker(GaugeSource, Protocol):
     """What the pages ask of a running worker."""
 
     def stall(self) -> str | None:
@@ -63,13 +70,21 @@ class LiveWorker(Moment, Protocol):
         """Whether the entity is here, and the URL of the worker that has it."""
 
     async def summary(self, entity_id: str) -> SummaryView | None:
-        """The summary of an entity that is here, as of the last commit. Raises NotHere where it is going away."""
+        """The summary of an entity that is here, as of the last commit. Raises NotHere where it is
+        going away.
+        """
 
     async def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
-        """The short view of an entity that is here, as of the last commit. Raises NotHere where it is going away."""
+        """The short view of an entity that is here, as of the last commit. Raises NotHere where it
+        is going away.
+        """
 
-    async def entities(self, partitions: list[int], search: Search, limit: int, seconds: float) -> Page:
-        """The next entities of partitions that are here, looked for so many seconds at most. Raises NotHere."""
+    async def entities(
+        self, partitions: list[int], search: EntitySearch, limit: int, seconds: float
+    ) -> Page:
+        """The next entities of partitions that are here, looked for so many seconds at most. Raises
+        NotHere.
+        """
 
     def others(self) -> dict[str, list[int]]:
         """By URL the partitions that are not here."""
@@ -95,32 +110,42 @@ class WorkerWeb(Web):  # type: ignore[misc]
 
 
 def install_web(
-    app: Any, worker: LiveWorker, metrics: Metrics, *, index: bool = True, hosts: Collection[str] = ()
+    app: Any,
+    worker: LiveWorker,
+    metrics: Metrics,
+    *,
+    index: bool = True,
+    hosts: Collection[str] = (),
 ) -> Pages:
-    """Serve the worker's pages on the app's `web_bind` and `web_port`; without `index` its root is somebody else's.
+    """Serve the worker's pages on the app's `web_bind` and `web_port`; without `index` its root is
+    somebody else's.
 
     `hosts`: the names under which it may be asked, besides IP addresses and localhost.
 
     Raises:
-        SurroundingsError: the address cannot be listened on.
+        SetupError: the address cannot be listened on.
     """
     app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port))
     return add_pages(app.web.web_app, worker, metrics, index=index, hosts=hosts)
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise SurroundingsError where the web server could not listen: asked before anything is taken over."""
+    """Raise SetupError where the web server could not listen: asked before anything is taken
+    over.
+    """
     bind(host, port).close()
 
 
 def free_port(host: str) -> int:
-    """A port that nobody listens on. Raises SurroundingsError where the address is none of this machine's."""
+    """A port that nobody listens on. Raises SetupError where the address is none of this
+    machine's.
+    """
     with bind(host, 0) as listener:
         return int(listener.getsockname()[1])
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises SurroundingsError where there can be none."""
+    """A listening socket. Raises SetupError where there can be none."""
     try:
         (family, kind, protocol, _, address), *_ = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -135,7 +160,7 @@ def bind(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except OSError as cause:
-        raise SurroundingsError(
+        raise SetupError(
             f"the web server cannot listen on {host}:{port} ({cause.strerror or cause}): set COVERSUMM_WEB_PORT or "
             "COVERSUMM_WEB_BIND to an address that is free on this machine"
         ) from cause
@@ -269,7 +294,8 @@ class Pages:
 
 
 def id_between(request: web.Request, prefix: str, suffix: str) -> str:
-    """The id in a path, exactly as it was percent-encoded: the router's own decoding keeps some sequences.
+    """The id in a path, exactly as it was percent-encoded: the router's own decoding keeps some
+    sequences.
 
     Raises UnicodeError where it is not UTF-8.
     """
@@ -278,23 +304,31 @@ def id_between(request: web.Request, prefix: str, suffix: str) -> str:
 
 
 def path_of(entity_id: str, prefix: str, suffix: str, query: str = "") -> str:
-    """The path and query that name an entity: as `id_between` reads them, whatever clients make of dots in a path."""
+    """The path and query that name an entity: as `id_between` reads them, whatever clients make of
+    dots in a path.
+    """
     if entity_id in DOTS:
         names = "&".join(part for part in query.split("&") if part and not part.startswith("id="))
         return f"{prefix}{suffix}?id={entity_id}" + (f"&{names}" if names else "")
     return f"{prefix}{quote(entity_id, safe='')}{suffix}" + (f"?{query}" if query else "")
 
 
-def _search(query: Mapping[str, str]) -> tuple[Search, int]:
-    """What is asked for, and how many at most. Raises ValueError with a message for the one who asks."""
+def _search(query: Mapping[str, str]) -> tuple[EntitySearch, int]:
+    """What is asked for, and how many at most. Raises ValueError with a message for the one who
+    asks.
+    """
     limit = query.get("limit", "100")
     if not (re.fullmatch("[0-9]{1,9}", limit) and 1 <= int(limit) <= LONGEST_PAGE):
         raise ValueError(f"limit is a number from 1 to {LONGEST_PAGE}")
-    return Search(query.get("prefix", ""), query.get("contains", ""), query.get("after")), int(limit)
+    return EntitySearch(
+        query.get("prefix", ""), query.get("contains", ""), query.get("after")
+    ), int(limit)
 
 
 def _extent(query: Mapping[str, str]) -> Extent | None:
-    """How far a short view is to go; None where the summary is asked for. Raises ValueError with a message."""
+    """How far a short view is to go; None where the summary is asked for. Raises ValueError with a
+    message.
+    """
     view = query.get("view", "set")
     if view not in ("set", "short"):
         raise ValueError("view is set or short")
@@ -317,4 +351,6 @@ def _number(name: str, value: str) -> int:
 
 def json_answer(value: Any) -> web.Response:
     """A value as JSON."""
-    return web.Response(body=msgspec.json.encode(value), content_type="application/json", charset="utf-8")
+    return web.Response(
+        body=msgspec.json.encode(value), content_type="application/json", charset="utf-8"
+    )

@@ -1,4 +1,5 @@
-"""Pin what the image is made of, by version and hash: renews `requirements.txt` and `sbom-requirements.txt` beside this file.
+"""Pin what the image is made of, by version and hash: renews `requirements.txt` and
+`sbom-requirements.txt` beside this file.
 
 For the image's Python, which has to be the one that runs this: 3.11. Nothing is installed.
 """
@@ -18,7 +19,15 @@ WORKER = "coversumm-worker"
 
 def pins(*what: str) -> list[str]:
     """A line for each wheel that pip would install for `what`, without the worker's own."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--dry-run"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--quiet",
+        "--dry-run",
+    ]
     command += ["--ignore-installed", "--only-binary=:all:", "--report", "-", *what]
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return sorted(

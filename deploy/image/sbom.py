@@ -1,7 +1,9 @@
-"""The image's list of contents (SBOM, CycloneDX 1.6): its Python packages and model, and the packages of the base.
+"""The image's list of contents (SBOM, CycloneDX 1.6): its Python packages and model, and the
+packages of the base.
 
-Run while the image is built: `sbom.py PYTHON_SBOM DPKG_FOLDER OUTPUT`. `PYTHON_SBOM` is what cyclonedx-py says of the
-environment; `DPKG_FOLDER` is the base's `/var/lib/dpkg`. The same contents give the same bytes.
+Run while the image is built: `sbom.py PYTHON_SBOM DPKG_FOLDER OUTPUT`. `PYTHON_SBOM` is what
+cyclonedx-py says of the environment; `DPKG_FOLDER` is the base's `/var/lib/dpkg`. The same contents
+give the same bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ SITE_PACKAGES = Path("/opt/worker/lib/python3.11/site-packages")
 
 
 def debian_packages(dpkg: Path) -> Iterator[Message]:
-    """The control fields of each package: of a file for each as distroless images have them, or of the one that dpkg keeps."""
+    """The control fields of each package: of a file for each as distroless images have them, or of
+    the one that dpkg keeps.
+    """
     one_each = sorted(path for path in dpkg.glob("status.d/*") if path.suffix != ".md5sums")
     for path in one_each or [dpkg / "status"]:
         for paragraph in path.read_text().strip().split("\n\n"):

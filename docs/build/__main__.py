@@ -1,4 +1,6 @@
-"""`python -m docs.build [--write]`: compare the generated files with the code and the records, or renew them."""
+"""`python -m docs.build [--write]`: compare the generated files with the code and the records, or
+renew them.
+"""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,15 +20,21 @@ def main(arguments: Sequence[str], generated: Iterable[tuple[Path, str]] | None 
         print("usage: python -m docs.build [--write]", file=sys.stderr)
         return 2
     files = (
-        chain(pages(), schema_files(), dashboard_files(), chart_files()) if generated is None else generated
+        chain(pages(), schema_files(), dashboard_files(), chart_files())
+        if generated is None
+        else generated
     )
-    differing = [(path, text) for path, text in files if not path.exists() or path.read_text("utf-8") != text]
+    differing = [
+        (path, text) for path, text in files if not path.exists() or path.read_text("utf-8") != text
+    ]
     for path, text in differing:
         if arguments:
             path.write_text(text, "utf-8")
         else:
             name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-            print(f"{name} is not what the code and the records say: run `make docs`", file=sys.stderr)
+            print(
+                f"{name} is not what the code and the records say: run `make docs`", file=sys.stderr
+            )
     return 1 if differing and not arguments else 0
 
 

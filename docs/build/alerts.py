@@ -1,6 +1,8 @@
-"""`python -m docs.build.alerts RUNBOOK_URL [FILE]`: the alerting rules with links to where the runbook is kept.
+"""`python -m docs.build.alerts RUNBOOK_URL [FILE]`: the alerting rules with links to where the
+runbook is kept.
 
-Written to FILE, or to standard output. Nothing but the links is changed: `deploy/alerts.yml` is the one source of the rules.
+Written to FILE, or to standard output. Nothing but the links is changed: `deploy/alerts.yml` is the
+one source of the rules.
 """
 
 import sys
@@ -14,7 +16,9 @@ LINK: Final = "runbook_url: RUNBOOK.md#"
 
 
 def rendered(rules: str, runbook_url: str) -> str:
-    """The rules with absolute links. Raises ValueError where the address is none that a section's name can follow."""
+    """The rules with absolute links. Raises ValueError where the address is none that a section's
+    name can follow.
+    """
     parts = urlsplit(runbook_url)
     if (
         parts.scheme not in ("http", "https")
@@ -22,14 +26,18 @@ def rendered(rules: str, runbook_url: str) -> str:
         or "#" in runbook_url
         or runbook_url.split() != [runbook_url]
     ):
-        raise ValueError(f"{runbook_url!r} is not the runbook's address: https://wiki.example.com/RUNBOOK.md")
+        raise ValueError(
+            f"{runbook_url!r} is not the runbook's address: https://wiki.example.com/RUNBOOK.md"
+        )
     return rules.replace(LINK, f"runbook_url: {runbook_url}#")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Exit code 2 where the arguments are not as they must be."""
     if len(arguments) not in (1, 2):
-        print("usage: make alerts RUNBOOK_URL=https://.../RUNBOOK.md [ALERTS=FILE]", file=sys.stderr)
+        print(
+            "usage: make alerts RUNBOOK_URL=https://.../RUNBOOK.md [ALERTS=FILE]", file=sys.stderr
+        )
         return 2
     try:
         text = rendered(SOURCE.read_text(encoding="utf-8"), arguments[0])

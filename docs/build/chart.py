@@ -1,6 +1,8 @@
-"""What the Helm chart takes from elsewhere: its values' schema and the workers' defaults from the settings, alerts and dashboard.
+"""What the Helm chart takes from elsewhere: its values' schema and the workers' defaults from the
+settings, alerts and dashboard.
 
-The chart can read only what is in its folder, so alerts and dashboard are copied there; `deploy/` has the one source of each.
+The chart can read only what is in its folder, so alerts and dashboard are copied there; `deploy/`
+has the one source of each.
 """
 
 import json
@@ -26,7 +28,9 @@ OF_KAFKA: Final = {
     "dlq_topic": "errorTopic",
     "app_id": "applicationId",
 }
-"""Settings that have a value of their own under `kafka`, by field; all others stand under `commandLine` and `secretRefs`."""
+"""Settings that have a value of their own under `kafka`, by field; all others stand under
+`commandLine` and `secretRefs`.
+"""
 # Of each worker another one, so it has to have the pod's name in it.
 _OF_THE_POD: Final = {
     "instance_id": r"^[A-Za-z0-9._-]*\$\(POD_NAME\)[A-Za-z0-9._-]*$",
@@ -34,7 +38,10 @@ _OF_THE_POD: Final = {
 }
 _REFERENCE: Final = {
     "type": "object",
-    "properties": {"name": {"type": "string", "minLength": 1}, "key": {"type": "string", "minLength": 1}},
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "key": {"type": "string", "minLength": 1},
+    },
     "required": ["name", "key"],
     "additionalProperties": False,
 }
@@ -42,7 +49,10 @@ _REFERENCE: Final = {
 
 def chart_files() -> Iterator[tuple[Path, str]]:
     """Path and wanted text of every generated file in the chart."""
-    yield CHART / "values.schema.json", json.dumps(values_schema(), indent=2, ensure_ascii=False) + "\n"
+    yield (
+        CHART / "values.schema.json",
+        json.dumps(values_schema(), indent=2, ensure_ascii=False) + "\n",
+    )
     yield CHART / "files" / "defaults.yaml", defaults()
     for name in COPIED:
         if (DEPLOY / name).exists():
@@ -57,8 +67,12 @@ def values_schema() -> dict[str, Any]:
         for field, one in settings.items()
         if field not in OF_KAFKA and not one.secret
     }
-    replayed = {name: schema for name, schema in command_line.items() if name not in _shorts(_OF_THE_POD)}
-    references = {_short(one): _REFERENCE for field, one in settings.items() if field != "bootstrap_servers"}
+    replayed = {
+        name: schema for name, schema in command_line.items() if name not in _shorts(_OF_THE_POD)
+    }
+    references = {
+        _short(one): _REFERENCE for field, one in settings.items() if field != "bootstrap_servers"
+    }
     of_replay = {"commandLine": _closed(replayed), "secretRefs": _closed(references)}
     inserted = {
         "kafka": _closed({value: _of_kafka(field, value) for field, value in OF_KAFKA.items()}),
@@ -78,7 +92,9 @@ def defaults() -> str:
     known = {
         _short(one): value
         for field, one in settings_by_field().items()
-        if isinstance(value := getattr(Fields, field), int | str) and value != "" and field not in OF_KAFKA
+        if isinstance(value := getattr(Fields, field), int | str)
+        and value != ""
+        and field not in OF_KAFKA
     }
     return "# Generated from worker/settings/fields.py by `make docs`.\n" + yaml.safe_dump(
         known, sort_keys=False
@@ -95,7 +111,9 @@ def values_table() -> str:
 
 
 def _documented(text: str) -> Iterator[tuple[str, Any, str]]:
-    """Path, default and meaning of every value; what a comment says of a group goes with the first of the group."""
+    """Path, default and meaning of every value; what a comment says of a group goes with the first
+    of the group.
+    """
     defaults, path, comment = dict(_leaves(yaml.safe_load(text))), list[str](), ""
     for line in text.split("\n\n", 1)[1].splitlines():
         if match := re.fullmatch(r" *# (.*)", line):
@@ -116,7 +134,11 @@ def _leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, An
 
 
 def _of_setting(field: str, one: Setting) -> dict[str, Any]:
-    schema = {"type": "string", "pattern": _OF_THE_POD[field]} if field in _OF_THE_POD else one.kind.schema
+    schema = (
+        {"type": "string", "pattern": _OF_THE_POD[field]}
+        if field in _OF_THE_POD
+        else one.kind.schema
+    )
     return {"description": one.help, **schema}
 
 

@@ -1,4 +1,5 @@
-"""`python -m docs.build.kustomize [--write]`: the kustomize base is the chart with its default values, rendered, or is renewed.
+"""`python -m docs.build.kustomize [--write]`: the kustomize base is the chart with its default
+values, rendered, or is renewed.
 
 Apart from the other generated files, for it needs helm (`make deploy-tools`).
 """
@@ -17,13 +18,22 @@ NAME: Final = "coversumm-worker"
 BASE: Final = DEPLOY / "kustomize" / "base"
 _HEAD: Final = "# Rendered from deploy/chart by `make kustomize`: change that.\n"
 # What only helm would keep true.
-_OF_HELM: Final = re.compile(r"^ +(helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n", re.MULTILINE)
+_OF_HELM: Final = re.compile(
+    r"^ +(helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n", re.MULTILINE
+)
 
 
 def base_files() -> Iterator[tuple[Path, str]]:
     """Path and wanted text of each file of the base."""
     rendered = run(
-        HELM, "template", NAME, CHART, "--no-hooks", "--skip-tests", "--kube-version", KUBERNETES_VERSIONS[-1]
+        HELM,
+        "template",
+        NAME,
+        CHART,
+        "--no-hooks",
+        "--skip-tests",
+        "--kube-version",
+        KUBERNETES_VERSIONS[-1],
     )
     text = re.sub(r"[ \t]+$", "", _OF_HELM.sub("", rendered), flags=re.MULTILINE)
     files = {}

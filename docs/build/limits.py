@@ -1,7 +1,8 @@
-"""Every limit that a worker keeps to: the setting that says how much, and what happens to what is beyond it.
+"""Every limit that a worker keeps to: the setting that says how much, and what happens to what is
+beyond it.
 
-What is hit is counted in `coversumm_limit_hits_total` under the limit's name, except where the process ends: no metric
-can be read then, so those end in a line of the log and an exit code.
+What is hit is counted in `coversumm_limit_hits_total` under the limit's name, except where the
+process ends: no metric can be read then, so those end in a line of the log and an exit code.
 """
 
 from typing import Final, NamedTuple
@@ -34,8 +35,14 @@ LIMITS: Final = (
         "split there; with an embedding of its own: dead letter `text_too_long`",
         "MAX_SENTENCE_CHARS",
     ),
-    _counted(Limit.SENTENCES_PER_REVIEW, "dead letter `too_many_sentences`", "MAX_SENTENCES_PER_REVIEW"),
-    _counted(Limit.SENTENCES_PER_DELETION, "dead letter `too_many_sentences`", "MAX_SENTENCES_PER_DELETION"),
+    _counted(
+        Limit.SENTENCES_PER_REVIEW, "dead letter `too_many_sentences`", "MAX_SENTENCES_PER_REVIEW"
+    ),
+    _counted(
+        Limit.SENTENCES_PER_DELETION,
+        "dead letter `too_many_sentences`",
+        "MAX_SENTENCES_PER_DELETION",
+    ),
     _counted(
         Limit.SENTENCES_PER_ENTITY,
         "dead letter `entity_full`; deletions always apply",
@@ -47,7 +54,11 @@ LIMITS: Final = (
         "MAX_MESSAGE_BYTES",
     ),
     _counted(Limit.BATCH_EVENTS, "the rest is the next micro-batch", "BATCH_SIZE"),
-    _counted(Limit.BATCH_BYTES, "the rest is the next micro-batch; a larger event goes alone", "BATCH_BYTES"),
+    _counted(
+        Limit.BATCH_BYTES,
+        "the rest is the next micro-batch; a larger event goes alone",
+        "BATCH_BYTES",
+    ),
     _counted(
         Limit.BATCH_SENTENCES,
         "the rest is the next micro-batch; a larger event goes alone",
@@ -60,9 +71,13 @@ LIMITS: Final = (
         "BATCH_MS",
     ),
     _counted(
-        Limit.TRANSACTION_RECORDS, "the micro-batch is halved, down to one event", "TRANSACTION_RECORDS"
+        Limit.TRANSACTION_RECORDS,
+        "the micro-batch is halved, down to one event",
+        "TRANSACTION_RECORDS",
     ),
-    _counted(Limit.TRANSACTION_BYTES, "the micro-batch is halved, down to one event", "TRANSACTION_BYTES"),
+    _counted(
+        Limit.TRANSACTION_BYTES, "the micro-batch is halved, down to one event", "TRANSACTION_BYTES"
+    ),
     _counted(
         Limit.IN_FLIGHT,
         "publishing waits until the broker has taken some",
@@ -70,7 +85,9 @@ LIMITS: Final = (
         "IN_FLIGHT_BYTES",
     ),
     _counted(
-        Limit.CACHE_BYTES, "the entity used longest ago is evicted, and read again when needed", "CACHE_BYTES"
+        Limit.CACHE_BYTES,
+        "the entity used longest ago is evicted, and read again when needed",
+        "CACHE_BYTES",
     ),
     LimitRow(
         "rocksdb_bytes",

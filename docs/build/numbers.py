@@ -11,7 +11,8 @@ def numbers_table() -> str:
     core, worker, faults = (read_record(f"{name}.json") for name in ("core", "worker", "faults"))
     of = {row["contender"]: row["us_per_event"] for row in core["rows"] if row["stream"] == STREAM}
     found = ", ".join(
-        f"{sum(row[what] for row in faults['rows']):,} {what}" for what in ("lost", "repeated", "wrong")
+        f"{sum(row[what] for row in faults['rows']):,} {what}"
+        for what in ("lost", "repeated", "wrong")
     )
     rows = (
         ("the algorithm, one call for 10,000 events", f"{of['ours, bulk']:.1f} µs an event"),
@@ -19,7 +20,10 @@ def numbers_table() -> str:
             "the algorithm, one call for each event",
             f"{of['ours, event by event']:.0f} µs (FAISS: {of['FAISS flat, each event']:.0f})",
         ),
-        ("the whole worker, from Kafka to Kafka", f"{worker['throughput']['events_per_s']:,.0f} events/s"),
+        (
+            "the whole worker, from Kafka to Kafka",
+            f"{worker['throughput']['events_per_s']:,.0f} events/s",
+        ),
         (
             f"the worker's first touch of an entity of {worker['cold_entity']['sentences']:,} sentences",
             f"{worker['cold_entity']['cold_touch_s']:.1f} s",

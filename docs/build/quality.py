@@ -59,7 +59,15 @@ def end_table(record: Mapping[str, Any]) -> str:
     ] + [
         (
             row["mean"],
-            (f"*{row['system']}, published*", _score(row["mean"]), _score(row["jackknife"]), "", "", "", ""),
+            (
+                f"*{row['system']}, published*",
+                _score(row["mean"]),
+                _score(row["jackknife"]),
+                "",
+                "",
+                "",
+                "",
+            ),
         )
         for row in record["others"]
     ]
@@ -79,7 +87,9 @@ def end_table(record: Mapping[str, Any]) -> str:
 
 
 def way_table(record: Mapping[str, Any]) -> str:
-    """On the way: against silver summaries, against the human ones, with times, and what the paper reports."""
+    """On the way: against silver summaries, against the human ones, with times, and what the paper
+    reports.
+    """
     lines = []
     for row in record["on_the_way"]:
         if row["method"] == "oracle":
@@ -121,7 +131,10 @@ def aspects_table(record: Mapping[str, Any]) -> str:
         each = [of[method, aspect] for aspect in ONE_ASPECT if (method, aspect) in of]
         means = [
             _score(
-                [statistics.fmean(values) for values in zip(*(row[protocol] for row in each), strict=True)]
+                [
+                    statistics.fmean(values)
+                    for values in zip(*(row[protocol] for row in each), strict=True)
+                ]
             )
             for protocol in ("mean", "jackknife")
         ]
@@ -137,7 +150,9 @@ def aspects_table(record: Mapping[str, Any]) -> str:
         ("method", *(f"{aspect}, R1" for aspect in ONE_ASPECT), "all, mean", "all, jackknife"),
         (line for _, line, _ in sorted(lines, key=lambda one: -one[2])),
     )
-    return f"{table}\n\nWords of a summary at most: {budgets}; those of published texts are their own."
+    return (
+        f"{table}\n\nWords of a summary at most: {budgets}; those of published texts are their own."
+    )
 
 
 def tracking_table(record: Mapping[str, Any]) -> str:
@@ -213,7 +228,9 @@ def staleness_table(record: Mapping[str, Any]) -> str:
         for group in groups:
             row = of[group, m]
             share = row["changes"] / of[group, 1]["changes"]
-            cells.append(f"{row['changes']:,.0f} ({100 * share:.0f} %); {100 * row['out_of_date']:.0f} %")
+            cells.append(
+                f"{row['changes']:,.0f} ({100 * share:.0f} %); {100 * row['out_of_date']:.0f} %"
+            )
         lost = next((of[group, m] for group in groups if "r1_lost" in of[group, m]), None)
         if lost:
             cells.append(
@@ -264,4 +281,6 @@ def _recorded(table: Callable[[Mapping[str, Any]], str]) -> str:
     return table(read_record("quality.json"))
 
 
-RECORDED: dict[str, Callable[[], str]] = {name: partial(_recorded, table) for name, table in TABLES.items()}
+RECORDED: dict[str, Callable[[], str]] = {
+    name: partial(_recorded, table) for name, table in TABLES.items()
+}

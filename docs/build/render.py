@@ -23,7 +23,14 @@ from docs.build.soaks import (
 from docs.build.tables import commands_table, metrics_table, settings_table
 from tests.bench.kafka_streams.table import streams_table
 from tests.bench.peers.table import peers_table
-from tests.bench.tables import core_table, embed_table, memory_table, paper_table, queries_table, worker_table
+from tests.bench.tables import (
+    core_table,
+    embed_table,
+    memory_table,
+    paper_table,
+    queries_table,
+    worker_table,
+)
 from tests.harness.cluster_record import cluster_table
 from tests.harness.record import faults_table
 
@@ -78,7 +85,9 @@ def dashboard_files() -> Iterator[tuple[Path, str]]:
 
 
 def filled(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
-    """The text with every table in its place; ValueError where there is not exactly one place for it."""
+    """The text with every table in its place; ValueError where there is not exactly one place for
+    it.
+    """
     for name, table in tables.items():
         block = f"<!-- {name} -->\n{table().rstrip()}\n<!-- /{name} -->"
         text, found = re.subn(

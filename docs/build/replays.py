@@ -21,7 +21,13 @@ def replays(record: Mapping[str, Any]) -> str:
     proofs = markdown(
         ("history", "replay", "compared", "of these", "different"),
         (
-            (one["history"], one["proof"], one["compared"], f"{one['count']:,}", f"{one['different']:,}")
+            (
+                one["history"],
+                one["proof"],
+                one["compared"],
+                f"{one['count']:,}",
+                f"{one['different']:,}",
+            )
             for one in record["proofs"]
         ),
     )
@@ -43,7 +49,9 @@ def replays(record: Mapping[str, Any]) -> str:
         for one in record["histories"]
     )
     recorded = f"On {machine['cores']} cores ({machine['cpu']}), broker and workers together:\n\n{histories}"
-    return f"{proofs}\n\nHow long it takes, as said before and meanwhile:\n\n{foretold}\n\n{recorded}"
+    return (
+        f"{proofs}\n\nHow long it takes, as said before and meanwhile:\n\n{foretold}\n\n{recorded}"
+    )
 
 
 def _seconds(value: float | None) -> str:

@@ -12,7 +12,8 @@ def rates_table() -> str:
     """What one worker does in a second: events with embeddings, texts, restored rows."""
     worker, replays = read_record("worker.json"), read_record("replays.json")
     texts = max(
-        (one for one in replays["foretold"] if one["replay"].endswith(WITHOUT_EMBEDDINGS)), key=_reviews
+        (one for one in replays["foretold"] if one["replay"].endswith(WITHOUT_EMBEDDINGS)),
+        key=_reviews,
     )
     rows = worker["restore"]["restore_rows_per_s"]
     table = markdown(
@@ -41,7 +42,11 @@ def rates_table() -> str:
 def pauses_table() -> str:
     """How long partitions stop when workers come and go."""
     restarts, faults = read_record("restarts.json"), read_record("kafka_streams.json")
-    found = {(row["event"], row["standbys"]): row for row in restarts["rows"] if row["members"] == "static"}
+    found = {
+        (row["event"], row["standbys"]): row
+        for row in restarts["rows"]
+        if row["members"] == "static"
+    }
     rows = [
         (
             name,
@@ -54,7 +59,9 @@ def pauses_table() -> str:
             ("rolling update", "all started again, one after the other"),
         )
     ]
-    (away,) = [row for row in faults["rows"] if row["fault"] == "an instance killed, back after 15 s"]
+    (away,) = [
+        row for row in faults["rows"] if row["fault"] == "an instance killed, back after 15 s"
+    ]
     assert away["standbys"] == 0
     rows.append(
         (
@@ -64,7 +71,9 @@ def pauses_table() -> str:
             "-",
         )
     )
-    table = markdown(("of three workers", "no standby", "one standby", "the others' partitions"), rows)
+    table = markdown(
+        ("of three workers", "no standby", "one standby", "the others' partitions"), rows
+    )
     return f"{table}\n\n`make restarts` on {machine_of(restarts)}; the last line `make bench-streams` on {machine_of(faults)}."
 
 
@@ -75,7 +84,10 @@ def disk_table() -> str:
     rows = [
         (
             one["step"],
-            *(f"{one[name] / sentences:,.0f}" for name in ("volume_bytes", "most_bytes", "changelog_bytes")),
+            *(
+                f"{one[name] / sentences:,.0f}"
+                for name in ("volume_bytes", "most_bytes", "changelog_bytes")
+            ),
         )
         for one in record["rows"]
     ]

@@ -1,6 +1,8 @@
-"""The published JSON Schemas (2020-12), generated from the types of bodies, summaries and the short view (`make docs`).
+"""The published JSON Schemas (2020-12), generated from the types of bodies, summaries and the short
+view (`make docs`).
 
-They say what is the same for every worker: its limits (dimension, model, sizes) and the Kafka key are not theirs to check.
+They say what is the same for every worker: its limits (dimension, model, sizes) and the Kafka key
+are not theirs to check.
 """
 
 from __future__ import annotations
@@ -22,13 +24,19 @@ _Number = Annotated[str, Meta(pattern="^[0-9]+$(?!\\n)")]
 
 
 class DeadLetterHeaders(Struct, frozen=True):
-    """The headers of a dead letter, whose key and value are the original bytes. All of them are UTF-8 text."""
+    """The headers of a dead letter, whose key and value are the original bytes. All of them are
+    UTF-8 text.
+    """
 
-    reason: Annotated[Reason, Meta(description="Why the record was not applied.")] = field(name="dlq.reason")
-    detail: Annotated[str, Meta(description="One line for people; names the field at fault.")] = field(
-        name="dlq.detail"
+    reason: Annotated[Reason, Meta(description="Why the record was not applied.")] = field(
+        name="dlq.reason"
     )
-    topic: Annotated[str, Meta(description="Where the record was read.")] = field(name="dlq.source.topic")
+    detail: Annotated[str, Meta(description="One line for people; names the field at fault.")] = (
+        field(name="dlq.detail")
+    )
+    topic: Annotated[str, Meta(description="Where the record was read.")] = field(
+        name="dlq.source.topic"
+    )
     partition: _Number = field(name="dlq.source.partition")
     offset: _Number = field(name="dlq.source.offset")
     version: Annotated[str, Meta(description="Version of the worker that refused it.")] = field(
@@ -36,7 +44,8 @@ class DeadLetterHeaders(Struct, frozen=True):
     )
     truncated: (
         Annotated[
-            _Number, Meta(description="Bytes cut off a value too large for the topic; 64 KiB are left.")
+            _Number,
+            Meta(description="Bytes cut off a value too large for the topic; 64 KiB are left."),
         ]
         | None
     ) = field(name="dlq.truncated_bytes", default=None)
@@ -144,7 +153,10 @@ PUBLISHED: Final = (
     Published(
         "review.deleted",
         ReviewDeleted,
-        [{"type": "review.deleted", "review_id": "r-81", "review_version": 4, "reason": "spam"} | _DELETION],
+        [
+            {"type": "review.deleted", "review_id": "r-81", "review_version": 4, "reason": "spam"}
+            | _DELETION
+        ],
     ),
     Published(
         "sentences.deleted",
@@ -174,11 +186,18 @@ def schema(published: Published) -> dict[str, Any]:
         body["required"] = list(body["properties"])
     head = {"$schema": DIALECT, "$id": f"urn:coversumm:{published.name}"}
     body["title"] = published.name
-    return head | body | ({"$defs": components} if components else {}) | {"examples": published.examples}
+    return (
+        head
+        | body
+        | ({"$defs": components} if components else {})
+        | {"examples": published.examples}
+    )
 
 
 def _readable(node: Any) -> Any:
-    """`node` with one-line descriptions, and `T or null` as one schema instead of a choice of two."""
+    """`node` with one-line descriptions, and `T or null` as one schema instead of a
+    choice of two.
+    """
     if isinstance(node, list):
         return [_readable(item) for item in node]
     if not isinstance(node, dict):
@@ -196,6 +215,7 @@ def _readable(node: Any) -> Any:
 def schemas() -> dict[str, str]:
     """Name and text of every file in `schemas/`."""
     return {
-        f"{published.name}.schema.json": json.dumps(schema(published), indent=2, ensure_ascii=False) + "\n"
+        f"{published.name}.schema.json": json.dumps(schema(published), indent=2, ensure_ascii=False)
+        + "\n"
         for published in PUBLISHED
     }

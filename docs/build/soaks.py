@@ -33,7 +33,9 @@ def storm_table() -> str:
 
 def storm(record: dict[str, Any]) -> str:
     """The same of this record."""
-    table = markdown(("fault", "times"), ((kind, str(times)) for kind, times in record["kinds"].items()))
+    table = markdown(
+        ("fault", "times"), ((kind, str(times)) for kind, times in record["kinds"].items())
+    )
     ends = ", ".join(f"{fault} {times}" for fault, times in record["ends_in_order"].items())
     unordered = len(record["unordered_ends"])
     return (
@@ -68,7 +70,9 @@ def outage_table() -> str:
 
 
 def restarts_table() -> str:
-    """How long partitions stop when workers are started again, by kind of members and number of standbys."""
+    """How long partitions stop when workers are started again, by kind of members and number of
+    standbys.
+    """
     if not (RESULTS / RESTARTS).exists():
         return "Not recorded yet."
     record = read_record(RESTARTS)
@@ -87,12 +91,22 @@ def restarts_table() -> str:
 
 
 def rollout_table() -> str:
-    """How long partitions stop while a release is updated, by kind of members, standbys, and what the cluster takes."""
+    """How long partitions stop while a release is updated, by kind of members, standbys, and what
+    the cluster takes.
+    """
     if not (RESULTS / ROLLOUT).exists():
         return "Not recorded yet."
     record = read_record(ROLLOUT)
     table = markdown(
-        ("members", "standbys", "away", "longest pause", "process ends", "successor ready", "whole update"),
+        (
+            "members",
+            "standbys",
+            "away",
+            "longest pause",
+            "process ends",
+            "successor ready",
+            "whole update",
+        ),
         (
             (
                 row["members"],
@@ -137,7 +151,9 @@ def _idle(phase: dict[str, Any]) -> Iterable[str]:
     looks = phase["looks"]
     names = [name for name in phase["ready_again_after_s"] if name != "busy"]
     seen = [look[name] for look in looks for name in names]
-    firing = [look["at_s"] for look in looks if all(look[name]["alert"] == "firing" for name in names)]
+    firing = [
+        look["at_s"] for look in looks if all(look[name]["alert"] == "firing" for name in names)
+    ]
     lines = max(sum(sum(look[name]["log_lines"].values()) for look in looks) for name in names)
     return (
         f"{phase['broker']} for {phase['seconds']} s",
@@ -152,7 +168,9 @@ def _idle(phase: dict[str, Any]) -> Iterable[str]:
 def _busy(phase: dict[str, Any]) -> str:
     """What became of the worker under load in a phase."""
     ends = Counter(phase["exits"]["busy"])
-    codes = ", ".join(f"{code} ({count} times)" if count > 1 else f"{code}" for code, count in ends.items())
+    codes = ", ".join(
+        f"{code} ({count} times)" if count > 1 else f"{code}" for code, count in ends.items()
+    )
     return (
         f"{phase['broker']}, {f'exits with {codes}' if codes else 'no exit'}, "
         f"ready {phase['ready_again_after_s']['busy']:.0f} s after the broker was back"

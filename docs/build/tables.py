@@ -40,8 +40,12 @@ def commands_table() -> str:
     return markdown(("command", "does"), rows)
 
 
-def leaves(names: tuple[str, ...], group: click.Group) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """The commands that do something, with the words that name them: those of a group in place of the group."""
+def leaves(
+    names: tuple[str, ...], group: click.Group
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """The commands that do something, with the words that name them: those of a group in place of
+    the group.
+    """
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from leaves((*names, name), command)
@@ -51,7 +55,9 @@ def leaves(names: tuple[str, ...], group: click.Group) -> Iterator[tuple[tuple[s
 
 def _arguments(command: click.Command) -> list[str]:
     context = click.Context(command)
-    return [str(one.make_metavar(context)) for one in command.params if isinstance(one, click.Argument)]
+    return [
+        str(one.make_metavar(context)) for one in command.params if isinstance(one, click.Argument)
+    ]
 
 
 def _first_paragraph(command: click.Command) -> str:

@@ -1,4 +1,6 @@
-"""Figures as PNG files of 800 x 450 pixels: what is the same for all of them. matplotlib is imported when they are drawn."""
+"""Figures as PNG files of 800 x 450 pixels: what is the same for all of them. matplotlib is
+imported when they are drawn.
+"""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -7,7 +9,9 @@ from typing import Any
 
 
 class Canvas:
-    """Draws into `folder`, file names beginning with `prefix`; `able` says whether there is a matplotlib to draw with."""
+    """Draws into `folder`, file names beginning with `prefix`; `able` says whether there is a
+    matplotlib to draw with.
+    """
 
     def __init__(self, folder: Path, prefix: str) -> None:
         self.folder, self.prefix = folder, prefix
@@ -25,7 +29,13 @@ class Canvas:
         from matplotlib import pyplot
 
         figure, axes = pyplot.subplots(
-            1, columns, figsize=(8, 4.5), dpi=100, squeeze=False, layout="constrained", sharey=share_y
+            1,
+            columns,
+            figsize=(8, 4.5),
+            dpi=100,
+            squeeze=False,
+            layout="constrained",
+            sharey=share_y,
         )
         return figure, axes[0]
 
@@ -48,7 +58,9 @@ class Canvas:
         self._save(figure, name, title)
 
     def _save(self, figure: Any, name: str, title: str) -> None:
-        """256 colours are enough, and a third of the bytes. Under another name first, as the JSON is."""
+        """256 colours are enough, and a third of the bytes. Under another name first, as the JSON
+        is.
+        """
         from matplotlib import pyplot
         from PIL import Image
 
@@ -59,7 +71,9 @@ class Canvas:
         try:
             drawn = BytesIO()
             figure.savefig(drawn, format="png")
-            Image.open(drawn).convert("RGB").quantize(256).save(unfinished, format="png", optimize=True)
+            Image.open(drawn).convert("RGB").quantize(256).save(
+                unfinished, format="png", optimize=True
+            )
             unfinished.replace(file)
         finally:
             unfinished.unlink(missing_ok=True)

@@ -1,11 +1,13 @@
 """The core beside brute force and FAISS: `python -m tests.bench.core [--data FILE] [--quick]`.
 
-Every contender takes the same stream, one sentence an event, and must know the k=20 nearest to the centroid after *every*
-event. *exact* is the share of events after which it names the oracle's k sentences in the oracle's order; ours names them
-when the set changed and says so when it did not, which is held against the oracle's sets. Times are processor seconds of
-the one thread for a whole stream: the best of all runs in twelve rounds, in each of which every contender has half a second
-(or one run, until it has had as much as the others), so that what else the machine does tells little, and the same on all of
-them. Results go to results/core.json, those of another file to results/core_FILE.json.
+Every contender takes the same stream, one sentence an event, and must know the k=20 nearest to the
+centroid after *every* event. *exact* is the share of events after which it names the oracle's k
+sentences in the oracle's order; ours names them when the set changed and says so when it did not,
+which is held against the oracle's sets. Times are processor seconds of the one thread for a whole
+stream: the best of all runs in twelve rounds, in each of which every contender has half a second
+(or one run, until it has had as much as the others), so that what else the machine does tells
+little, and the same on all of them. Results go to results/core.json, those of another file to
+results/core_FILE.json.
 """
 
 import argparse
@@ -54,7 +56,9 @@ def faiss_flat(vectors: NDArray[np.int16], steps: Sequence[Step]) -> History:
     for t in range(len(x)):
         index.add(x[t : t + 1])
         total += x[t]
-        history.append(index.search((total / (t + 1)).astype(np.float32)[None], min(K, t + 1))[1][0])
+        history.append(
+            index.search((total / (t + 1)).astype(np.float32)[None], min(K, t + 1))[1][0]
+        )
     return history
 
 
@@ -86,8 +90,12 @@ class Timed(NamedTuple):
     contender: Contender
 
 
-def timed(make: Callable[[], Contender], vectors: NDArray[np.int16], steps: Sequence[Step]) -> Timed:
-    """The best of one round, with what the last run found; what the run before held is not given back on the clock."""
+def timed(
+    make: Callable[[], Contender], vectors: NDArray[np.int16], steps: Sequence[Step]
+) -> Timed:
+    """The best of one round, with what the last run found; what the run before held is not given
+    back on the clock.
+    """
     best, spent = np.inf, 0.0
     while spent < SECONDS:
         found, contender = (), make()
@@ -141,7 +149,12 @@ def machine() -> dict[str, object]:
     info = Path("/proc/cpuinfo")
     if info.exists():
         cpu = next(
-            (line.partition(": ")[2] for line in info.read_text().splitlines() if "model name" in line), cpu
+            (
+                line.partition(": ")[2]
+                for line in info.read_text().splitlines()
+                if "model name" in line
+            ),
+            cpu,
         )
     return {
         "cpu": cpu,
@@ -158,7 +171,10 @@ def main() -> None:
         prog="python -m tests.bench.core", description="The core beside brute force and FAISS."
     )
     parser.add_argument(
-        "--data", type=Path, default=streams.BUNDLED, help="reviews, JSONL(.gz); its largest entity is taken"
+        "--data",
+        type=Path,
+        default=streams.BUNDLED,
+        help="reviews, JSONL(.gz); its largest entity is taken",
     )
     parser.add_argument("--quick", action="store_true", help="2,000 events a stream")
     options = parser.parse_args()
@@ -172,7 +188,9 @@ def main() -> None:
     size = {"n": most} if most else {}
     console = Console()
     console.width = max(console.width, 120)
-    table = Table("stream", "contender", title=f"k={K}, one thread, the set known after every event")
+    table = Table(
+        "stream", "contender", title=f"k={K}, one thread, the set known after every event"
+    )
     for column in ("seconds", "us/event", "exact %", "set changes", "refills"):
         table.add_column(column, justify="right")
     record: dict[str, object] = {
@@ -206,10 +224,14 @@ def main() -> None:
         rows += of_stream
     console.print(table)
     if not with_faiss:
-        console.print("FAISS left out: it is not installed (pip install -e '.[bench]', or make bench)")
+        console.print(
+            "FAISS left out: it is not installed (pip install -e '.[bench]', or make bench)"
+        )
     if not options.quick:
         bundled = options.data == streams.BUNDLED
-        file = RESULTS / ("core.json" if bundled else f"core_{options.data.name.partition('.')[0]}.json")
+        file = RESULTS / (
+            "core.json" if bundled else f"core_{options.data.name.partition('.')[0]}.json"
+        )
         RESULTS.mkdir(exist_ok=True)
         file.write_text(json.dumps(record | {"rows": rows}, indent=1) + "\n")
         console.print(f"recorded in {file}")

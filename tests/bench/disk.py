@@ -1,10 +1,11 @@
-"""How much disk the state takes: in a worker's volume, and as changelog in the brokers. `make bench-disk`.
+"""How much disk the state takes: in a worker's volume, and as changelog in the brokers. `make
+bench-disk`.
 
     python -m tests.bench.disk [--reviews N] [--out FILE]
 
-One worker on a real Kafka, reviews of five sentences with their embeddings (384 numbers). All of them are written, then edited
-once each, then the worker restores everything into an empty volume. The volume is looked at every half second, so that what
-compactions take for a while counts too.
+One worker on a real Kafka, reviews of five sentences with their embeddings (384 numbers). All of
+them are written, then edited once each, then the worker restores everything into an empty volume.
+The volume is looked at every half second, so that what compactions take for a while counts too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def edition(count: int, version: int) -> Iterator[Sent]:
     """All reviews, in this version, with other vectors in each."""
     for one in reviews(count, ENTITIES, SENTENCES, seed=version):
         assert one.value is not None
-        yield one._replace(value=one.value.replace(b'"review_version": 1', b'"review_version": %d' % version))
+        yield one._replace(
+            value=one.value.replace(b'"review_version": 1', b'"review_version": %d' % version)
+        )
 
 
 def size(paths: Iterable[Path]) -> int:
@@ -72,7 +75,9 @@ def measured(broker: KafkaBroker, folder: Path, count: int) -> list[dict[str, An
     def note(step: str, most: int) -> None:
         changelog = size(broker.directory.rglob(f"{site.changelog_topic}-*"))
         now = size([worker.data_dir])
-        rows.append({"step": step, "volume_bytes": now, "most_bytes": most, "changelog_bytes": changelog})
+        rows.append(
+            {"step": step, "volume_bytes": now, "most_bytes": most, "changelog_bytes": changelog}
+        )
         print(rows[-1], flush=True)
 
     with pipeline(broker, "bench-disk", folder) as site:

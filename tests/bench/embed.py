@@ -2,12 +2,13 @@
 
     python -m tests.bench.embed [--rounds N] [--data FILE] [--out FILE]
 
-Sentences/s over micro-batches of 8, 32, 128 and 1,024 sentences of real reviews, in the order they were written, with 1 thread
-and with 2; and the share of the sgemm peak that is: of the rate of products of large matrices of 32-bit numbers on as many
-threads, by NumPy's BLAS and by ONNX Runtime, which differ by two on some processors, in turns with the engine every fraction of
-a second. So what else the machine does slows down both. What counts are the operations that a sentence's own tokens take:
-tokenizing, pooling, and all that is no matrix product, come to nothing. `cpu_share` is by processor time, `share_of_numpy` of
-NumPy's BLAS alone.
+Sentences/s over micro-batches of 8, 32, 128 and 1,024 sentences of real reviews, in the order they
+were written, with 1 thread and with 2; and the share of the sgemm peak that is: of the rate of
+products of large matrices of 32-bit numbers on as many threads, by NumPy's BLAS and by ONNX
+Runtime, which differ by two on some processors, in turns with the engine every fraction of a
+second. So what else the machine does slows down both. What counts are the operations that a
+sentence's own tokens take: tokenizing, pooling, and all that is no matrix product, come to nothing.
+`cpu_share` is by processor time, `share_of_numpy` of NumPy's BLAS alone.
 """
 
 from __future__ import annotations
@@ -53,15 +54,18 @@ RESULTS: Final = Path(__file__).with_name("results") / "embed.json"
 def operations(tokens: int) -> int:
     """Additions and multiplications of the matrix products of one sentence of so many tokens.
 
-    In each layer: queries, keys, values and the attention's output are products with HIDDEN x HIDDEN; the feed-forward two with
-    HIDDEN x INNER; and attention multiplies every token with every other, for the weights and for their sum.
+    In each layer: queries, keys, values and the attention's output are products with HIDDEN x
+    HIDDEN; the feed-forward two with HIDDEN x INNER; and attention multiplies every token with
+    every other, for the weights and for their sum.
     """
     each = 4 * HIDDEN * HIDDEN + 2 * HIDDEN * INNER
     return LAYERS * 2 * (tokens * each + 2 * tokens * tokens * HIDDEN)
 
 
 def sentences(path: Path, count: int) -> list[str]:
-    """The first distinct sentences of a file's reviews, in shuffled order of reviews, split as the worker splits."""
+    """The first distinct sentences of a file's reviews, in shuffled order of reviews, split as the
+    worker splits.
+    """
     found: dict[str, None] = {}
     for review in read_reviews(path):
         found |= dict.fromkeys(split_sentences(review.text, 2000))
@@ -103,12 +107,18 @@ def numpy_products() -> Callable[[], object]:
 
 
 def onnx_products(threads: int) -> Callable[[], object]:
-    """The same by ONNX Runtime, whose kernels the engine's model runs on: a product on each of so many threads."""
+    """The same by ONNX Runtime, whose kernels the engine's model runs on: a product on each of so
+    many threads.
+    """
     from onnx import TensorProto, helper
 
     left, right = _matrices()
-    shapes = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [SQUARE, SQUARE]) for name in "xy"]
-    weights = helper.make_tensor("weights", TensorProto.FLOAT, right.shape, right.tobytes(), raw=True)
+    shapes = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [SQUARE, SQUARE]) for name in "xy"
+    ]
+    weights = helper.make_tensor(
+        "weights", TensorProto.FLOAT, right.shape, right.tobytes(), raw=True
+    )
     node = helper.make_node("MatMul", ["x", "weights"], ["y"])
     graph = helper.make_graph([node], "product", shapes[:1], shapes[1:], [weights])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
@@ -160,9 +170,21 @@ def embed(engine: EmbeddingEngine, texts: Sequence[str], size: int) -> None:
 
 def in_process(threads: int, path: Path) -> dict[str, Any]:
     """The same in a process of its own: a BLAS has as many threads as it was started with."""
-    limits = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-    command = [sys.executable, "-m", "tests.bench.embed", "--one", str(threads), "--data", str(path)]
-    done = subprocess.run(command, env={**os.environ, **limits}, capture_output=True, text=True, check=True)
+    limits = dict.fromkeys(
+        ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads)
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.embed",
+        "--one",
+        str(threads),
+        "--data",
+        str(path),
+    ]
+    done = subprocess.run(
+        command, env={**os.environ, **limits}, capture_output=True, text=True, check=True
+    )
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -199,11 +221,14 @@ def main() -> int:
             print(threads, "threads", found[threads][-1], flush=True)
     of = {threads: medians(rounds) for threads, rounds in found.items()}
     report = record | {
-        "threads": {str(threads): {"medians": of[threads], "rounds": found[threads]} for threads in THREADS}
+        "threads": {
+            str(threads): {"medians": of[threads], "rounds": found[threads]} for threads in THREADS
+        }
     }
     write(given.out, report)
     shares = {
-        f"share_at_{size}": min(of[threads][str(size)]["share"] for threads in THREADS) for size in SIZES
+        f"share_at_{size}": min(of[threads][str(size)]["share"] for threads in THREADS)
+        for size in SIZES
     }
     tell(TARGETS, shares, given.out)
     return 0

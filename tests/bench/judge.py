@@ -1,7 +1,7 @@
 """What was right after every event of a stream, and how much of what a contender said was.
 
-A stream's sentences are its rows: row t is added by event t under the id `%08d` of t, so that the order of the rows is the
-order of the ids and ties fall the same way everywhere.
+A stream's sentences are its rows: row t is added by event t under the id `%08d` of t, so that the
+order of the rows is the order of the ids and ties fall the same way everywhere.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,9 @@ def id_of(row: int) -> bytes:
 def added(vectors: NDArray[np.int16], start: int = 0) -> list[Step]:
     """One event a row; the first of `vectors` is row `start` of the stream."""
     none = no_points(vectors.shape[1])
-    return [Step(none, Points((id_of(start + t),), vectors[t : t + 1])) for t in range(len(vectors))]
+    return [
+        Step(none, Points((id_of(start + t),), vectors[t : t + 1])) for t in range(len(vectors))
+    ]
 
 
 def removed(vectors: NDArray[np.int16], rows: Sequence[int]) -> list[Step]:
@@ -71,10 +73,12 @@ def rows_named(what: object) -> list[int]:
 
 
 def right_steps(said: Sequence[object], oracle: History, before: Sequence[object] = ()) -> int:
-    """Events after which the oracle's sentences were named in the oracle's order: one wrong place is a wrong event.
+    """Events after which the oracle's sentences were named in the oracle's order: one wrong place
+    is a wrong event.
 
-    None stands for "the set did not change and no member was added", as `EntityCore.apply` means it: right if the oracle's
-    set is the one last named. `before` is what was said before the first of these events.
+    None stands for "the set did not change and no member was added", as `EntityCore.apply` means
+    it: right if the oracle's set is the one last named. `before` is what was said before the first
+    of these events.
     """
     right = 0
     shown = set(next((rows_named(what) for what in reversed(before) if what is not None), ()))

@@ -1,4 +1,6 @@
-"""What the record of a benchmark or a proof begins with: what it ran on, when, and by which command; and how it ends."""
+"""What the record of a benchmark or a proof begins with: what it ran on, when, and by which
+command; and how it ends.
+"""
 
 from __future__ import annotations
 

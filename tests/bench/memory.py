@@ -1,11 +1,14 @@
-"""How much memory a worker takes at most, by the settings that bound it, on a real Kafka. `make bench-memory`.
+"""How much memory a worker takes at most, by the settings that bound it, on a real Kafka. `make
+bench-memory`.
 
     python -m tests.bench.memory [--share S] [--out FILE] [--only WORD] [--many]
 
-`--many` renews the row of the largest state alone: 2,000,000 sentences, 12 GB of disk, and a quarter of an hour.
+`--many` renews the row of the largest state alone: 2,000,000 sentences, 12 GB of disk, and a
+quarter of an hour.
 
-The chart derives requests and limits from the same settings; `tests/deploy/test_chart_memory.py` holds its formula against these
-figures. Measured is the highest resident size that the kernel saw (VmHWM), files of the program that are mapped included.
+The chart derives requests and limits from the same settings; `tests/deploy/test_chart_memory.py`
+holds its formula against these figures. Measured is the highest resident size that the kernel saw
+(VmHWM), files of the program that are mapped included.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ PATIENCE_SECONDS: Final = 3600
 
 
 class Case(NamedTuple):
-    """A worker and its load: so many events, of so many sentences with vectors each (0: of text), over so many entities.
+    """A worker and its load: so many events, of so many sentences with vectors each (0: of text),
+    over so many entities.
 
     `even`: each entity has as many.
     """
@@ -63,7 +67,9 @@ class Case(NamedTuple):
     even: bool = False
 
 
-MANY: Final = Case("100,000 entities of 20 sentences, 64 partitions", {}, 200_000, 10, 100_000, 64, even=True)
+MANY: Final = Case(
+    "100,000 entities of 20 sentences, 64 partitions", {}, 200_000, 10, 100_000, 64, even=True
+)
 CASES: Final = (
     Case("nothing to do", {}, 0),
     Case("reviews of five sentences", {}, 60_000, 5, 20_000),
@@ -81,7 +87,9 @@ def load(case: Case, share: float) -> Iterable[Sent]:
     count = max(1, round(case.events * share)) if case.events else 0
     if case.even:
         return even(
-            round(case.entities * share), case.events * case.sentences // case.entities, case.sentences
+            round(case.entities * share),
+            case.events * case.sentences // case.entities,
+            case.sentences,
         )
     if case.sentences:
         return reviews(count, case.entities, case.sentences)
@@ -89,9 +97,12 @@ def load(case: Case, share: float) -> Iterable[Sent]:
 
 
 def measured(broker: KafkaBroker, case: Case, folder: Path, share: float) -> dict[str, Any]:
-    """The peak of its first life, and that of a second one, which restores everything from the changelog and reads an entity."""
+    """The peak of its first life, and that of a second one, which restores everything from the
+    changelog and reads an entity.
+    """
     given = {
-        f"COVERSUMM_{name}": value for name, value in ({"EMBEDDER": "none"} | dict(case.settings)).items()
+        f"COVERSUMM_{name}": value
+        for name, value in ({"EMBEDDER": "none"} | dict(case.settings)).items()
     }
     name = re.sub(r"\W+", "-", case.name)
     with pipeline(broker, name, folder, partitions=case.partitions, settings=given) as site:
@@ -104,9 +115,12 @@ def measured(broker: KafkaBroker, case: Case, folder: Path, share: float) -> dic
         worker.terminate()
         worker.wipe()
         worker.start().wait_ready(PATIENCE_SECONDS)
-        if case.sentences and case.events:  # an entity out of memory, all of whose sentences are searched
+        # an entity out of memory, all of whose sentences are searched
+        if case.sentences and case.events:
             vectors = np.random.default_rng(1).standard_normal((1, DIMENSION)).astype("<f4")
-            send(broker.bootstrap_servers, site.input_topic, [review("entity-0", "another", vectors)])
+            send(
+                broker.bootstrap_servers, site.input_topic, [review("entity-0", "another", vectors)]
+            )
             Progress(site).wait(PATIENCE_SECONDS)
         restoring = peak_mib(worker)
         site.stop()
@@ -145,7 +159,9 @@ def peak_mib(worker: WorkerProcess) -> int:
 
 
 def renewed(path: Path, record: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The record that is there, with these rows in place of those of the same names; each says where and when it was measured."""
+    """The record that is there, with these rows in place of those of the same names; each says
+    where and when it was measured.
+    """
     if not path.exists():
         return record | {"rows": rows}
     before = json.loads(path.read_text(encoding="utf-8"))
@@ -162,7 +178,9 @@ def main() -> int:
     )
     parser.add_argument("--share", type=float, default=1.0, help="of the events, to try it")
     parser.add_argument("--only", default="", help="cases with this in their names")
-    parser.add_argument("--many", action="store_true", help="the largest state alone, whose row is renewed")
+    parser.add_argument(
+        "--many", action="store_true", help="the largest state alone, whose row is renewed"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     rows = []

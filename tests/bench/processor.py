@@ -1,6 +1,8 @@
-"""How fast the pure processor is: `python -m tests.bench.processor [--quick]`. No broker; rows in RocksDB.
+"""How fast the pure processor is: `python -m tests.bench.processor [--quick]`. No broker; rows in
+RocksDB.
 
-- *micro-batches*: events of one sentence with a base64 embedding over many entities, most of which publish
+- *micro-batches*: events of one sentence with a base64 embedding over many entities, most of which
+  publish
 - *cold touch*: one event for an entity of 100,000 sentences (one row each) that is not in memory
 """
 
@@ -66,7 +68,9 @@ def processor(store, cache_bytes, emit="every"):
 
 
 def records(count, entities, seed=7):
-    """Events of one sentence each, entities in random order; vectors around one direction, as real ones are."""
+    """Events of one sentence each, entities in random order; vectors around one direction, as real
+    ones are.
+    """
     random = np.random.default_rng(seed)
     centre = random.normal(size=DIMENSION)
     text = "The room was clean, quiet and close to the station, and we would come back any time."
@@ -80,10 +84,15 @@ def records(count, entities, seed=7):
             "rating": 4.0,
             "occurred_at": "2026-11-20T12:00:00Z",
             "sentences": [
-                {"text": f"{text} {offset}", "embedding": base64.b64encode(vector.tobytes()).decode()}
+                {
+                    "text": f"{text} {offset}",
+                    "embedding": base64.b64encode(vector.tobytes()).decode(),
+                }
             ],
         }
-        yield Record("reviews", 0, offset, 1_700_000_000_000, entity.encode(), json.dumps(body).encode())
+        yield Record(
+            "reviews", 0, offset, 1_700_000_000_000, entity.encode(), json.dumps(body).encode()
+        )
 
 
 def run(store, worker, events, size):
@@ -136,7 +145,9 @@ def micro_batches(folder, count, entities, cache_bytes, profile):
 
 
 def cold_touch(folder, sentences):
-    """An entity of many one-sentence reviews, built, put out of memory, and touched by one more event."""
+    """An entity of many one-sentence reviews, built, put out of memory, and touched by one more
+    event.
+    """
     store = Store(folder)
     events = list(records(sentences + 3, 1))
     built = run(store, processor(store, 10**9), events[:sentences], 5000)
@@ -161,7 +172,9 @@ def cold_touch(folder, sentences):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the events; nothing is recorded")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the events; nothing is recorded"
+    )
     parser.add_argument(
         "--profile", action="store_true", help="show where the time goes; nothing is recorded"
     )

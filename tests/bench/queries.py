@@ -1,21 +1,27 @@
-"""What it costs to ask a worker for summaries while it has all the work it can do: on a real Kafka. `make bench-queries`.
+"""What it costs to ask a worker for summaries while it has all the work it can do: on a real Kafka.
+`make bench-queries`.
 
-    python -m tests.bench.queries [--rounds N] [--events N] [--pages N] [--page-rounds N] [--out FILE]
+    python -m tests.bench.queries [--rounds N] [--events N] [--pages N] [--page-rounds N] [--out
+    FILE]
 
-One worker, embeddings in the events (384 numbers, base64), k = 20. Backlogs of the same size are worked off in turns, every
-second one while clients ask for 20 summaries a second, on time whether earlier ones were answered or not:
+One worker, embeddings in the events (384 numbers, base64), k = 20. Backlogs of the same size are
+worked off in turns, every second one while clients ask for 20 summaries a second, on time whether
+earlier ones were answered or not:
 
-    of hot entities      1,000 of 100 sentences that the backlog is about: with fewer an event costs ever more
-    of large hot ones    10 of 3,000 sentences that it is about as well
-    of cold entities     200 of 60 sentences that it is not about, and that are not in memory
-    of nothing           /healthz, besides: what machine, web server and event loop take of an answer, whatever is asked for
+    of hot entities      1,000 of 100 sentences that the backlog is about: with fewer an event costs
+    ever more of large hot ones    10 of 3,000 sentences that it is about as well of cold entities
+    200 of 60 sentences that it is not about, and that are not in memory of nothing
+    /healthz, besides: what machine, web server and event loop take of an answer, whatever is asked
+    for
 
-Then the same with a hundred live pages open instead: a half look on at everything, a half at an entity of the backlog each, and
-each asks for the worker's state every half a minute, as the page's script does.
+Then the same with a hundred live pages open instead: a half look on at everything, a half at an
+entity of the backlog each, and each asks for the worker's state every half a minute, as the page's
+script does.
 
-A rate is that of the worker's own commits by the broker's clock, from the first one after all of the backlog was sent to the
-last. What clients cost is told pair by pair: each is a quiet turn and one with clients, one after the other, every second pair
-the other way round, so that what drifts (entities grow, processors get warm) cancels out.
+A rate is that of the worker's own commits by the broker's clock, from the first one after all of
+the backlog was sent to the last. What clients cost is told pair by pair: each is a quiet turn and
+one with clients, one after the other, every second pair the other way round, so that what drifts
+(entities grow, processors get warm) cancels out.
 
 Last, a cold entity of 100,000 sentences: how long the first answer takes, and the second.
 """
@@ -92,15 +98,21 @@ class Reviews:
         """Reviews of one sentence, one in a hundred about a large entity."""
         chance = random.Random(self._made)
         return [
-            self.one(f"large-{chance.randrange(LARGE)}" if i % 100 == 0 else f"hot-{chance.randrange(HOT)}")
+            self.one(
+                f"large-{chance.randrange(LARGE)}"
+                if i % 100 == 0
+                else f"hot-{chance.randrange(HOT)}"
+            )
             for i in range(count)
         ]
 
 
 class Clients:
-    """Ask so often, open loop, until `stop`: (kind, seconds from when it was due, status) of each answer.
+    """Ask so often, open loop, until `stop`: (kind, seconds from when it was due, status) of each
+    answer.
 
-    In a process of their own: beside whoever sends the backlog they would wait for that one's interpreter, up to a second.
+    In a process of their own: beside whoever sends the backlog they would wait for that one's
+    interpreter, up to a second.
     """
 
     def __init__(self, worker: WorkerProcess, work: Callable[..., None], *given: int) -> None:
@@ -125,7 +137,9 @@ class Clients:
         return answers
 
 
-def ask(url: str, begun: Event, over: Event, answers: multiprocessing.SimpleQueue[list[Answer]]) -> None:
+def ask(
+    url: str, begun: Event, over: Event, answers: multiprocessing.SimpleQueue[list[Answer]]
+) -> None:
     """What `Clients` do in their process."""
     answers.put(asyncio.run(_ask(url, begun, over)))
 
@@ -145,7 +159,9 @@ async def _ask(url: str, begun: Event, over: Event) -> list[Answer]:
         while not over.is_set():
             kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
             number = chance.randrange({"hot": HOT, "large": LARGE, "cold": COLD}[kind])
-            asked.append(asyncio.ensure_future(one(kind, f"/entities/{kind}-{number}/summary", due)))
+            asked.append(
+                asyncio.ensure_future(one(kind, f"/entities/{kind}-{number}/summary", due))
+            )
             if len(asked) % 4 == 0:
                 asked.append(asyncio.ensure_future(one(HEALTH, "/healthz", due)))
             due += 1 / A_SECOND
@@ -154,9 +170,15 @@ async def _ask(url: str, begun: Event, over: Event) -> list[Answer]:
 
 
 def look_on(
-    url: str, begun: Event, over: Event, answers: multiprocessing.SimpleQueue[list[Answer]], pages: int
+    url: str,
+    begun: Event,
+    over: Event,
+    answers: multiprocessing.SimpleQueue[list[Answer]],
+    pages: int,
 ) -> None:
-    """So many pages look on, in a process of their own: (kind, seconds since the start, 200) of each event that they are sent."""
+    """So many pages look on, in a process of their own: (kind, seconds since the start, 200) of
+    each event that they are sent.
+    """
     answers.put(asyncio.run(_look_on(url, begun, over, pages)))
 
 
@@ -204,7 +226,9 @@ def work_off(site: Pipeline, backlog: list[Sent]) -> float:
 
 
 def rate_since(found: Iterable[Commit], since_ms: int) -> float:
-    """Events/s between the first and the last of the commits after a moment, over all partitions."""
+    """Events/s between the first and the last of the commits after a moment, over all
+    partitions.
+    """
     offsets: dict[int, int] = {}
     samples: list[tuple[int, int]] = []
     for commit in sorted((one for one in found if not one.by_hand), key=lambda one: one.at_ms):
@@ -218,13 +242,17 @@ def rate_since(found: Iterable[Commit], since_ms: int) -> float:
 
 
 def paired(quiet: Sequence[float], asked: Sequence[float]) -> tuple[float, list[float] | None]:
-    """What is left of a figure under clients, of pairs of turns: their geometric mean, and where it lies with 95 %."""
+    """What is left of a figure under clients, of pairs of turns: their geometric mean, and where it
+    lies with 95 %.
+    """
     logs = np.log(np.asarray(asked, np.float64) / np.asarray(quiet, np.float64))
     mean = float(logs.mean())
     if len(logs) < 2:
         return round(float(np.exp(mean)), 3), None
     off = float(student.ppf(0.975, len(logs) - 1)) * float(logs.std(ddof=1)) / len(logs) ** 0.5
-    return round(float(np.exp(mean)), 3), [round(float(np.exp(mean + one)), 3) for one in (-off, off)]
+    return round(float(np.exp(mean)), 3), [
+        round(float(np.exp(mean + one)), 3) for one in (-off, off)
+    ]
 
 
 def turns(
@@ -235,7 +263,9 @@ def turns(
     events: int,
     clients_of: Callable[[WorkerProcess], Clients],
 ) -> tuple[dict[str, Any], list[Answer]]:
-    """Backlogs in turns, quiet, asked, asked, quiet, ...; what they came to, and what the clients were answered."""
+    """Backlogs in turns, quiet, asked, asked, quiet, ...; what they came to, and what the clients
+    were answered.
+    """
     rates: dict[str, list[float]] = defaultdict(list)
     costs: dict[str, list[float]] = defaultdict(list)
     answers: list[Answer] = []
@@ -307,7 +337,12 @@ def under_pages(
 ) -> dict[str, Any]:
     """The same turns with pages that look on."""
     found, heard = turns(
-        site, worker, reviews, given.page_rounds, given.events, lambda one: Clients(one, look_on, given.pages)
+        site,
+        worker,
+        reviews,
+        given.page_rounds,
+        given.events,
+        lambda one: Clients(one, look_on, given.pages),
     )
     kinds = Counter(kind for kind, _, _ in heard)
     return {

@@ -2,14 +2,16 @@
 
     python -m tests.bench.replay [--rounds N] [--events N] [--seconds N] [--reviews N] [--out FILE]
 
-Ratios within one run, measured in turns, the median of the rounds. Times are the broker's: when it took records, and when it
-wrote down commits of offsets. Embeddings in the events (384 numbers, base64), 1,000 entities, one sentence an event, k = 20:
+Ratios within one run, measured in turns, the median of the rounds. Times are the broker's: when it
+took records, and when it wrote down commits of offsets. Embeddings in the events (384 numbers,
+base64), 1,000 entities, one sentence an event, k = 20:
 
-    rate      events/s from the first commit to the last: `replay --emit final` against `run` over the same topic
-    memory    the largest resident set of both
-    latency   from the receipt of an event to the commit of its offset, 99 of 100: of a worker under steady load, alone and
+    rate      events/s from the first commit to the last: `replay --emit final` against `run` over
+    the same topic memory    the largest resident set of both latency   from the receipt of an event
+    to the commit of its offset, 99 of 100: of a worker under steady load, alone and
               beside a throttled replay of its input
-    text      reviews without vectors: a replay that embeds them all, and one with another k that finds all in the store; the
+    text      reviews without vectors: a replay that embeds them all, and one with another k that
+    finds all in the store; the
               same texts through the engine alone, in this process
 """
 
@@ -110,7 +112,8 @@ def turn(site: Pipeline, group: str, used: Watched) -> Turn:
     )
 
 
-# -- rate and memory ----------------------------------------------------------------------------------------------------------
+# -- rate and memory
+# ----------------------------------------------------------------------------------------------------------
 
 
 def rates(broker: KafkaBroker, folder: Path, rounds: int, events: int) -> dict[str, Any]:
@@ -121,7 +124,10 @@ def rates(broker: KafkaBroker, folder: Path, rounds: int, events: int) -> dict[s
         for number in range(2 * rounds):
             kind = "replay" if number % 4 in (1, 2) else "live"
             turns[kind].append((live if kind == "live" else replayed)(site, f"{kind}-{number}"))
-    medians = {kind: Turn(*map(statistics.median, zip(*found, strict=True))) for kind, found in turns.items()}
+    medians = {
+        kind: Turn(*map(statistics.median, zip(*found, strict=True)))
+        for kind, found in turns.items()
+    }
     ours, lived = medians["replay"], medians["live"]
     return {
         "events": events,
@@ -162,18 +168,26 @@ def replayed(site: Pipeline, name: str, **own: str) -> Turn:
     return turn(site, f"{site.name}-replay-{name}", used)
 
 
-# -- latency ------------------------------------------------------------------------------------------------------------------
+# -- latency
+# ------------------------------------------------------------------------------------------------------------------
 
 
-def latencies(broker: KafkaBroker, folder: Path, rounds: int, events: int, seconds: float) -> dict[str, Any]:
+def latencies(
+    broker: KafkaBroker, folder: Path, rounds: int, events: int, seconds: float
+) -> dict[str, Any]:
     """A worker under steady load: alone, beside, beside, alone, ..."""
     found: dict[str, list[dict[str, float]]] = {"alone": [], "beside": []}
-    with pipeline(broker, "bench-latency", folder, settings=settings(), input_config=APPENDED) as site:
+    with pipeline(
+        broker, "bench-latency", folder, settings=settings(), input_config=APPENDED
+    ) as site:
         send(broker.bootstrap_servers, site.input_topic, reviews(events, ENTITIES), chunk=5000)
         site.start(1)
         site.wait_caught_up(PATIENCE_SECONDS)
         load = SteadyLoad(
-            broker.bootstrap_servers, site.input_topic, reviews(10**9, ENTITIES, seed=1), LIVE_A_SECOND
+            broker.bootstrap_servers,
+            site.input_topic,
+            reviews(10**9, ENTITIES, seed=1),
+            LIVE_A_SECOND,
         )
         spans = []
         for number in range(2 * rounds):
@@ -188,8 +202,12 @@ def latencies(broker: KafkaBroker, folder: Path, rounds: int, events: int, secon
         waits = until_committed(sent, commits_of(site, site.name))
         site.stop()
     for kind, since, until in spans:
-        found[kind].append(percentiles([ms for at_ms, ms in waits if since <= at_ms / 1000 < until]))
-    p99 = {kind: statistics.median(one["p99_ms"] for one in of_kind) for kind, of_kind in found.items()}
+        found[kind].append(
+            percentiles([ms for at_ms, ms in waits if since <= at_ms / 1000 < until])
+        )
+    p99 = {
+        kind: statistics.median(one["p99_ms"] for one in of_kind) for kind, of_kind in found.items()
+    }
     return {
         "live_events_per_s": LIVE_A_SECOND,
         "replay_events_per_s_at_most": REPLAYED_A_SECOND,
@@ -208,12 +226,16 @@ def replaying(site: Pipeline, name: str) -> Iterator[None]:
         site, "--name", name, "--max-events-per-s", str(REPLAYED_A_SECOND), label=name
     ).start()
     group = f"{site.name}-replay-{name}"
-    wait_for(lambda: len(commits_of(site, group)) > 0, lambda: "the replay does not begin", every_s=1.0)
+    wait_for(
+        lambda: len(commits_of(site, group)) > 0, lambda: "the replay does not begin", every_s=1.0
+    )
     time.sleep(2.0)
     try:
         yield
         if not process.alive:
-            raise SystemExit("the replay was over before the time: ask for more --events or fewer --seconds")
+            raise SystemExit(
+                "the replay was over before the time: ask for more --events or fewer --seconds"
+            )
     finally:
         process.kill()
 
@@ -225,7 +247,8 @@ def quiet() -> Iterator[None]:
     yield
 
 
-# -- text ---------------------------------------------------------------------------------------------------------------------
+# -- text
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def texts(broker: KafkaBroker, folder: Path, rounds: int, count: int) -> dict[str, Any]:
@@ -241,7 +264,9 @@ def texts(broker: KafkaBroker, folder: Path, rounds: int, count: int) -> dict[st
                 name = f"{kind}-{number}"
                 passes[kind].append(replayed(site, name, k=k, **store))
             alone.append(engine_alone(history))
-    rate = {kind: statistics.median(one.events_per_s for one in found) for kind, found in passes.items()}
+    rate = {
+        kind: statistics.median(one.events_per_s for one in found) for kind, found in passes.items()
+    }
     return {
         "reviews": len(history),
         **{kind: [one._asdict() for one in found] for kind, found in passes.items()},
@@ -252,9 +277,13 @@ def texts(broker: KafkaBroker, folder: Path, rounds: int, count: int) -> dict[st
 
 
 def engine_alone(history: Sequence[Sent]) -> int:
-    """Reviews a second, their texts split beforehand, through the engine of a worker with its defaults."""
+    """Reviews a second, their texts split beforehand, through the engine of a worker with its
+    defaults.
+    """
     defaults = Settings()
-    engine = load_engine("onnx", threads=defaults.embedder_threads, cache_dir=defaults.model_cache_dir)
+    engine = load_engine(
+        "onnx", threads=defaults.embedder_threads, cache_dir=defaults.model_cache_dir
+    )
     assert engine is not None
     limit = defaults.max_sentence_chars
     texts = [json.loads(message.value or b"")["text"] for message in history]
@@ -266,7 +295,8 @@ def engine_alone(history: Sequence[Sent]) -> int:
     return round(len(texts) / (time.perf_counter() - started))
 
 
-# -- all together -------------------------------------------------------------------------------------------------------------
+# -- all together
+# -------------------------------------------------------------------------------------------------------------
 
 
 def main() -> int:

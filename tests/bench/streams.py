@@ -1,6 +1,8 @@
-"""Streams for the core's benchmark, one vector an event: the paper's synthetic ones (appendix) and real reviews.
+"""Streams for the core's benchmark, one vector an event: the paper's synthetic ones (appendix) and
+real reviews.
 
-Synthetic vectors are not normalised, as in the paper; their fixed point is `rint(scale * v)` with the scale that fills int16.
+Synthetic vectors are not normalised, as in the paper; their fixed point is `rint(scale * v)` with
+the scale that fills int16.
 """
 
 import gzip
@@ -28,11 +30,14 @@ class Stream(NamedTuple):
 
 def uniform(n: int = 10_000, dimension: int = 100, seed: int = 1) -> Stream:
     """Coordinates uniform in [0, 1)."""
-    return Stream(f"uniform, {n:,} x {dimension}", _fixed(np.random.default_rng(seed).random((n, dimension))))
+    return Stream(
+        f"uniform, {n:,} x {dimension}", _fixed(np.random.default_rng(seed).random((n, dimension)))
+    )
 
 
 def uniform_blocks(n: int, dimension: int = 100, seed: int = 1) -> NDArray[np.int16]:
-    """A uniform stream of any length: none longer than a quantized embedding is, so that keys stay exact for millions.
+    """A uniform stream of any length: none longer than a quantized embedding is, so that keys stay
+    exact for millions.
 
     Made in pieces; as floating point a long one would not fit in memory.
     """
@@ -56,13 +61,14 @@ def lda(
 ) -> Stream:
     """The paper's LDA process: each review the mean of one-hot words.
 
-    `topics` have Dirichlet(`beta`) distributions of `words`, reviews Dirichlet(`alpha`) distributions of topics and
-    Poisson(`length`) words, but at least one.
+    `topics` have Dirichlet(`beta`) distributions of `words`, reviews Dirichlet(`alpha`)
+    distributions of topics and Poisson(`length`) words, but at least one.
     """
     rng = np.random.default_rng(seed)
     phi = rng.dirichlet(np.full(words, beta), topics)
     lengths = np.maximum(rng.poisson(length, n), 1)
-    # drawing a topic and then a word, word by word, is drawing words from the mixture of the topics' words
+    # drawing a topic and then a word, word by word, is drawing words from the mixture of the
+    # topics' words
     counts = rng.multinomial(lengths, rng.dirichlet(np.full(topics, alpha), n) @ phi)
     return Stream(f"LDA, {n:,} x {words}", _fixed(counts / lengths[:, None]))
 
@@ -75,14 +81,20 @@ def drifting(n: int = 10_000, dimension: int = 100, seed: int = 3) -> Stream:
 
 
 def mixture(modes: int, n: int = 10_000, dimension: int = 100, seed: int = 5) -> Stream:
-    """The paper's multi-modal stream: each x from one of N(i 1, I), i = 1 ... modes, all as likely."""
+    """The paper's multi-modal stream: each x from one of N(i 1, I), i = 1 ... modes, all
+    as likely.
+    """
     rng = np.random.default_rng(seed)
     means = rng.integers(1, modes + 1, size=(n, 1))
-    return Stream(f"mixture of {modes}, {n:,} x {dimension}", _fixed(means + rng.normal(size=(n, dimension))))
+    return Stream(
+        f"mixture of {modes}, {n:,} x {dimension}", _fixed(means + rng.normal(size=(n, dimension)))
+    )
 
 
 def clusters(n: int = 26_864, dimension: int = 384) -> Stream:
-    """Stand-in for real sentences without a model: unit vectors in clusters, a tenth of them copies."""
+    """Stand-in for real sentences without a model: unit vectors in clusters, a tenth of them
+    copies.
+    """
     rng = np.random.default_rng(4)
     centers = rng.normal(size=dimension) + 0.6 * rng.normal(size=(40, dimension))
     v = centers[rng.integers(40, size=n)] + 0.8 * rng.normal(size=(n, dimension))
@@ -92,10 +104,12 @@ def clusters(n: int = 26_864, dimension: int = 384) -> Stream:
 
 
 def reviews(path: Path, most: int | None = None, rank: int = 0) -> Stream:
-    """The sentences of the entity with the most reviews in a JSONL(.gz) file, in order, embedded by the default engine.
+    """The sentences of the entity with the most reviews in a JSONL(.gz) file, in order, embedded by
+    the default engine.
 
-    `rank` 1 takes the entity with the second most, and so on (IndexError where there are not as many). Vectors are kept
-    in .cache/bench under a name made of the texts, the model and the splitter.
+    `rank` 1 takes the entity with the second most, and so on (IndexError where there are not as
+    many). Vectors are kept in .cache/bench under a name made of the texts, the model and the
+    splitter.
     """
     texts: dict[str, list[str]] = {}
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
@@ -114,10 +128,14 @@ def reviews(path: Path, most: int | None = None, rank: int = 0) -> Stream:
 
 
 def embedded(sentences: list[str]) -> NDArray[np.int16]:
-    """Their vectors by the default engine, kept in .cache/bench under a name made of the texts, the model and the splitter."""
+    """Their vectors by the default engine, kept in .cache/bench under a name made of the texts, the
+    model and the splitter.
+    """
     engine = load_engine("onnx")
     assert engine is not None
-    digest = hashlib.sha256(json.dumps([engine.model, SPLITTER, sentences]).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(json.dumps([engine.model, SPLITTER, sentences]).encode()).hexdigest()[
+        :16
+    ]
     file = CACHE / f"{digest}.npy"
     if not file.exists():
         print(f"embedding {len(sentences):,} sentences (kept in {file}) ...", flush=True)

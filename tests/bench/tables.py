@@ -13,9 +13,7 @@ CONTENDERS = {
     "ours, event by event": "event by event",
     "ours, bulk": "in bulk",
 }
-LARGE = (
-    "core_amazon_datafiniti.json"  # of this record the reviews alone: its other streams are in core.json too
-)
+LARGE = "core_amazon_datafiniti.json"  # of this record the reviews alone: its other streams are in core.json too
 
 
 def core_table() -> str:
@@ -68,7 +66,8 @@ def contenders_table(
     titles: Mapping[str, str],
     cell: Callable[[Measured], str],
 ) -> str:
-    """What contenders did, a line a row of the record, a column each that was measured; says so when there is no record.
+    """What contenders did, a line a row of the record, a column each that was measured; says so
+    when there is no record.
 
     Args:
         path: of the record.
@@ -109,7 +108,11 @@ STAGES = {
     "rows": "... rows",
 }
 OTHERS = {"by_thread": "all other threads", "within_processor": "... the rest"}
-BACKLOGS = {"throughput": "synthetic", "real": "real reviews", "zipf": "a few busy entities, coalesced"}
+BACKLOGS = {
+    "throughput": "synthetic",
+    "real": "real reviews",
+    "zipf": "a few busy entities, coalesced",
+}
 
 
 def _latency_lines(record: dict[str, Any]) -> list[str]:
@@ -150,23 +153,33 @@ def _ratio_lines(record: dict[str, Any]) -> list[str]:
 
 def _budget_lines(record: dict[str, Any]) -> list[str]:
     """Where the processor time of an event goes, by thread, and within the processing by stage."""
-    found = {name: record[key]["budget"] for key, name in BACKLOGS.items() if "budget" in record.get(key, {})}
+    found = {
+        name: record[key]["budget"]
+        for key, name in BACKLOGS.items()
+        if "budget" in record.get(key, {})
+    }
     if not found:
         return []
-    lines = [f"| μs of processor time an event | {' | '.join(found)} |", "|---" * (1 + len(found)) + "|"]
+    lines = [
+        f"| μs of processor time an event | {' | '.join(found)} |",
+        "|---" * (1 + len(found)) + "|",
+    ]
     for key, names in (("by_thread", THREADS), ("within_processor", STAGES)):
         parts = [one[key] for one in found.values()]
         for name, title in names.items():
             lines.append(f"| {title} | {' | '.join(f'{one.get(name, 0):.0f}' for one in parts)} |")
         others = (
-            sum(us for name, us in one.items() if name not in names and name != "process") for one in parts
+            sum(us for name, us in one.items() if name not in names and name != "process")
+            for one in parts
         )
         lines.append(f"| {OTHERS[key]} | {' | '.join(f'{us:.0f}' for us in others)} |")
     return ["\n".join(lines)]
 
 
 def embed_table(record: dict[str, Any] | None = None) -> str:
-    """Sentences a second of the default engine, and what share of the processors' peak that is; of the record that is kept."""
+    """Sentences a second of the default engine, and what share of the processors' peak that is; of
+    the record that is kept.
+    """
     if record is None and not (RESULTS / "embed.json").exists():
         return "Not recorded yet: `make bench-embed` does it."
     record = record or read_record("embed.json")
@@ -175,7 +188,8 @@ def embed_table(record: dict[str, Any] | None = None) -> str:
     lines = [f"| sentences at once | {' | '.join(names)} |", "|---" * (1 + len(of)) + "|"]
     for size in next(iter(of.values())):
         cells = (
-            f"{one[size]['sentences_per_s']:,.0f} ({100 * one[size]['share']:.0f} %)" for one in of.values()
+            f"{one[size]['sentences_per_s']:,.0f} ({100 * one[size]['share']:.0f} %)"
+            for one in of.values()
         )
         lines.append(f"| {int(size):,} | {' | '.join(cells)} |")
     return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}."
@@ -189,8 +203,12 @@ def memory_table() -> str:
         "|---" * 6 + "|",
     ]
     for row in record["rows"]:
-        given = ", ".join(f"`{name}` {value}" for name, value in row["settings"].items()) or "defaults"
-        cells = (f"{row[name]} MiB" for name in ("peak_mib", "cache_mib", "rocksdb_mib", "restoring_mib"))
+        given = (
+            ", ".join(f"`{name}` {value}" for name, value in row["settings"].items()) or "defaults"
+        )
+        cells = (
+            f"{row[name]} MiB" for name in ("peak_mib", "cache_mib", "rocksdb_mib", "restoring_mib")
+        )
         lines.append(f"| {given} | {row['case']} | {' | '.join(cells)} |")
     return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}."
 
@@ -200,12 +218,18 @@ def queries_table() -> str:
     record = read_record("queries.json")
     load, huge = record["under_load"], record["huge_cold_entity"]
     lines = ["| asked for, 20 times a second | median | 99 of 100 within |", "|---|---|---|"]
-    named = {"hot": "entities of the backlog", "large": "the large ones", "cold": "entities out of memory"}
+    named = {
+        "hot": "entities of the backlog",
+        "large": "the large ones",
+        "cold": "entities out of memory",
+    }
     for kind, name in (*named.items(), ("healthz", "`/healthz`, to compare with")):
         lines.append(
             f"| {name} | {load[kind]['answer_p50_ms']:.0f} ms | {load[kind]['answer_p99_ms']:.0f} ms |"
         )
-    quiet, asked = (statistics.median(load[f"cpu_us_per_event_{name}"]) for name in ("quiet", "asked"))
+    quiet, asked = (
+        statistics.median(load[f"cpu_us_per_event_{name}"]) for name in ("quiet", "asked")
+    )
     first, again = huge["answers_ms"][:2]
     return "\n".join(lines) + (
         f"\n\nProcessor time of the worker for an event: {quiet:.0f} μs, and {asked:.0f} μs while it is asked. "

@@ -12,7 +12,9 @@ from tests.bench.tables import embed_table
 
 
 def test_operations_are_those_of_the_published_cost_and_of_attention() -> None:
-    """21.4 million a token, of sentences of about twenty tokens; attention grows with the square."""
+    """21.4 million a token, of sentences of about twenty tokens; attention grows with
+    the square.
+    """
     assert 21.2e6 < operations(20) / 20 < 21.6e6
     assert operations(200) > 10 * operations(20)
     assert operations(0) == 0
@@ -42,7 +44,10 @@ def test_texts_are_given_in_micro_batches_and_none_twice(tmp_path: Path) -> None
     embed(Engine(), [str(number) for number in range(10)], 4)
     assert given == [4, 4, 2]
     file = tmp_path / "reviews.jsonl"
-    rows = [{"entity_id": "a", "review_id": str(n), "text": f"Good one. Number {n} here."} for n in range(9)]
+    rows = [
+        {"entity_id": "a", "review_id": str(n), "text": f"Good one. Number {n} here."}
+        for n in range(9)
+    ]
     file.write_text("\n".join(map(json.dumps, rows)))
     found = sentences(file, 5)
     assert len(set(found)) == len(found) == 5

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.bench.judge import added, brute_force, brute_force_removing, id_of, percent, removed, right_steps
+from tests.bench.judge import (
+    added,
+    brute_force,
+    brute_force_removing,
+    id_of,
+    percent,
+    removed,
+    right_steps,
+)
 from worker.coversumm import EntityCore, FlatIndex
 from worker.coversumm import brute_force as definition
 from worker.coversumm.ranking import Ranking

@@ -1,4 +1,6 @@
-"""The paper's evaluation: exact methods are exact on every stream, and its files are what they promise."""
+"""The paper's evaluation: exact methods are exact on every stream, and its files are what they
+promise.
+"""
 
 import json
 import re
@@ -216,9 +218,9 @@ def test_the_best_of_three_unless_one_takes_long(fakes):
     make, steps, _ = fakes
     costs = [0.003, 0.001, 0.002]
     made = []
-    assert run(lambda: made.append(1) or make(cost=costs[len(made) - 1]), steps).seconds == pytest.approx(
-        0.12
-    )
+    assert run(
+        lambda: made.append(1) or make(cost=costs[len(made) - 1]), steps
+    ).seconds == pytest.approx(0.12)
     assert len(made) == 3
     made.clear()
     assert run(lambda: made.append(1) or make(cost=0.01), steps).seconds == pytest.approx(1.2)
@@ -230,12 +232,20 @@ def test_the_grid_takes_the_fastest_that_is_always_right(fakes):
     cost = {1.0: 0.004, 2.0: 0.002, 3.0: 0.003, 4.0: 0.001}
     choice = search(lambda v: make(cost=cost[v], wrong=int(v == 4.0)), list(cost), steps, oracle)
     assert choice.value == 2.0
-    assert [(t.value, t.events) for t in choice.tried] == [(1.0, 120), (2.0, 120), (3.0, 120), (4.0, 120)]
+    assert [(t.value, t.events) for t in choice.tried] == [
+        (1.0, 120),
+        (2.0, 120),
+        (3.0, 120),
+        (4.0, 120),
+    ]
     assert choice.tried[3].accuracy == 99.1667
 
 
 def test_the_grid_takes_the_most_accurate_else():
-    assert choose([Tried(1, 90.0, 0.1, 10), Tried(2, 99.9, 5.0, 10), Tried(3, 99.8, 0.1, 10)]).value == 2
+    assert (
+        choose([Tried(1, 90.0, 0.1, 10), Tried(2, 99.9, 5.0, 10), Tried(3, 99.8, 0.1, 10)]).value
+        == 2
+    )
 
 
 def test_the_grid_compares_what_was_cut_short_by_the_event():
@@ -361,7 +371,9 @@ def check_rows(rows):
         assert [row["method"] for row in rows if row["stream"] == stream] == here
 
 
-def test_the_evaluation_fails_if_an_exact_method_is_wrong_once(evaluated, tmp_path, screen, monkeypatch):
+def test_the_evaluation_fails_if_an_exact_method_is_wrong_once(
+    evaluated, tmp_path, screen, monkeypatch
+):
     monkeypatch.setattr(evaluation.Plots, "__init__", without_matplotlib)
     made = METHODS["exact"]._replace(make=lambda of: EachStep(Swapped(of.k, of.dimension)))
     monkeypatch.setitem(METHODS, "exact", made)
@@ -401,7 +413,9 @@ def test_graphgrove_is_measured_where_there_is_one(evaluated, tmp_path, screen, 
         }
 
     monkeypatch.setattr(evaluation.Plots, "__init__", without_matplotlib)
-    monkeypatch.setattr(evaluation.graphgrove_real, "find_python", lambda: ("a python", "found one"))
+    monkeypatch.setattr(
+        evaluation.graphgrove_real, "find_python", lambda: ("a python", "found one")
+    )
     monkeypatch.setattr(evaluation.graphgrove_real, "measure", found)
     assert evaluated() == 0
     rows = json.loads((tmp_path / "paper-quick.json").read_text())["graphgrove"]
@@ -411,7 +425,9 @@ def test_graphgrove_is_measured_where_there_is_one(evaluated, tmp_path, screen, 
         "reviews": True,
         "adversarial": False,
     }
-    assert {(row["seconds"], row["us_per_event"], row["n"]) for row in rows} == {(2.0, 40_000.0, 50)}
+    assert {(row["seconds"], row["us_per_event"], row["n"]) for row in rows} == {
+        (2.0, 40_000.0, 50)
+    }
     assert "found one" in screen.console.export_text()
 
 
@@ -439,7 +455,11 @@ def test_the_command_names_no_path(tmp_path, screen):
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     file = tmp_path / "paper.json"
     record.write(file, {"rows": [{"a": 1}, {"a": 2}], "none": [], "machine": {"cores": 2}})
-    assert json.loads(file.read_text()) == {"rows": [{"a": 1}, {"a": 2}], "none": [], "machine": {"cores": 2}}
+    assert json.loads(file.read_text()) == {
+        "rows": [{"a": 1}, {"a": 2}],
+        "none": [],
+        "machine": {"cores": 2},
+    }
     before = file.read_text()
 
     def stop(self, target):
@@ -458,7 +478,9 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_one_entity_is_its_own_held_out_stream(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "embedded", tied_reviews)
     file = tmp_path / "one.jsonl"
-    file.write_text("".join(json.dumps({"entity_id": "e", "text": f"Nice {i}."}) + "\n" for i in range(90)))
+    file.write_text(
+        "".join(json.dumps({"entity_id": "e", "text": f"Nice {i}."}) + "\n" for i in range(90))
+    )
     data = real(file, TINY)
     assert (data.held_out == data.vectors[:40]).all()
     assert "its own first 40 sentences" in data.held_out_is
@@ -473,7 +495,10 @@ def test_parameters_are_found_on_another_stream():
             data = make()
             assert data.held_out.shape == data.vectors.shape
             assert (data.held_out != data.vectors).any()
-    assert Data("", np.zeros((1, 1)), np.array([[-32768, 5], [32767, 0]], np.int16), "").width == 65535.0
+    assert (
+        Data("", np.zeros((1, 1)), np.array([[-32768, 5], [32767, 0]], np.int16), "").width
+        == 65535.0
+    )
 
 
 def test_short_runs_say_so_and_figures_of_theirs_are_marked():

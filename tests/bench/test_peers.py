@@ -35,7 +35,14 @@ def test_every_entity_has_so_many_sentences_before_the_load() -> None:
 
 
 def test_a_rate_is_from_the_first_commit_of_the_load_to_its_last() -> None:
-    commits = [(0, 0, 10), (500, 1, 10), (1000, 0, 40), (2000, 1, 60), (3000, 0, 100), (9000, 0, 100)]
+    commits = [
+        (0, 0, 10),
+        (500, 1, 10),
+        (1000, 0, 40),
+        (2000, 1, 60),
+        (3000, 0, 100),
+        (9000, 0, 100),
+    ]
     assert rate_between(commits, 20, 160) == 55.0
     with pytest.raises(SystemExit, match="more events"):
         rate_between([*commits[:2], (1000, 0, 150)], 20, 160)
@@ -92,7 +99,8 @@ def test_peers_keep_every_review_and_brute_force_finds_the_nearest(tmp_path: Pat
             if one is BRUTE:
                 last = {
                     message.key: {
-                        sentence["sentence_id"] for sentence in json.loads(message.value or b"")["sentences"]
+                        sentence["sentence_id"]
+                        for sentence in json.loads(message.value or b"")["sentences"]
                     }
                     for message in found
                 }
@@ -100,4 +108,6 @@ def test_peers_keep_every_review_and_brute_force_finds_the_nearest(tmp_path: Pat
                 assert 30 < len(found) < len(events)
             else:
                 ids = Counter(json.loads(message.value or b"")["review_id"] for message in found)
-                assert ids == Counter(json.loads(event.value or b"")["review_id"] for event in events)
+                assert ids == Counter(
+                    json.loads(event.value or b"")["review_id"] for event in events
+                )

@@ -1,4 +1,6 @@
-"""What the study of quality counts: scores, silver summaries, rankings, the walk, what is followed and what is out of date."""
+"""What the study of quality counts: scores, silver summaries, rankings, the walk, what is followed
+and what is out of date.
+"""
 
 import gzip
 import hashlib
@@ -15,7 +17,16 @@ from scipy.sparse import csr_array
 from docs.build import quality as tables
 from tests.bench.paper.methods import METHODS, Setting
 from tests.bench.paper.screen import Screen
-from tests.bench.quality import aspects, calibration, data, hotels, staleness, study, tracking, views
+from tests.bench.quality import (
+    aspects,
+    calibration,
+    data,
+    hotels,
+    staleness,
+    study,
+    tracking,
+    views,
+)
 from tests.bench.quality.__main__ import main
 from tests.bench.quality.calibration import Known, NotCalibrated, calibrate
 from tests.bench.quality.contenders import OURS, SHORT, contenders, step_by_step
@@ -32,7 +43,9 @@ from worker.coversumm import quantize
 DIMENSION = 12
 SETTING = Setting(k=3, dimension=DIMENSION, width=40_000.0)
 SENTENCES = st.lists(
-    st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=6).map(" ".join), min_size=1, max_size=7
+    st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=6).map(" ".join),
+    min_size=1,
+    max_size=7,
 )
 
 
@@ -47,7 +60,9 @@ def embed(sentences):
 
 def of(reviews, ratings=None):
     ratings = ratings or [None] * len(reviews)
-    made = [Review(list(sentences), stars) for sentences, stars in zip(reviews, ratings, strict=True)]
+    made = [
+        Review(list(sentences), stars) for sentences, stars in zip(reviews, ratings, strict=True)
+    ]
     return entity("e", made, embed([one for review in made for one in review.sentences]))
 
 
@@ -63,7 +78,8 @@ def test_rouge_by_hand():
     """Five words each, four in common, three in a row: 'the room was' and 'clean'."""
     score = rouge("the room was very clean", "the room was quite clean")
     assert score == pytest.approx(Rouge(80.0, 50.0, 80.0))
-    assert rouge("rooms", "the room").r1 == pytest.approx(200 / 3)  # stems, precision 1, recall a half
+    # stems, precision 1, recall a half
+    assert rouge("rooms", "the room").r1 == pytest.approx(200 / 3)
     assert rouge("", "the room") == Rouge(0.0, 0.0, 0.0)
 
 
@@ -100,13 +116,16 @@ def known(**off):
 def test_calibration_lets_through_what_is_right():
     (row,) = calibrate(TEXTS, REFERENCES, [known(mean=0.049, jackknife=-0.049)])
     assert row["system"] == "S"
-    assert row["mean"] == [round(v, 2) for v in calibration.system_score(TEXTS["s"], REFERENCES)["mean"]]
+    assert row["mean"] == [
+        round(v, 2) for v in calibration.system_score(TEXTS["s"], REFERENCES)["mean"]
+    ]
 
 
 @pytest.mark.parametrize("protocol", ["mean", "jackknife"])
 def test_calibration_stops_what_is_not(protocol):
     with pytest.raises(
-        NotCalibrated, match=rf"S, {protocol}: .* in place of .*\nLook at the version of rouge-score"
+        NotCalibrated,
+        match=rf"S, {protocol}: .* in place of .*\nLook at the version of rouge-score",
     ):
         calibrate(TEXTS, REFERENCES, [known(**{protocol: 0.051})])
     with pytest.raises(NotCalibrated, match="no texts of the system 's'"):
@@ -115,7 +134,9 @@ def test_calibration_stops_what_is_not(protocol):
 
 def test_a_text_that_is_missing_scores_nothing():
     half = calibration.system_score({"h1": TEXTS["s"]["h1"]}, REFERENCES)["mean"].r1
-    assert half == pytest.approx(mean([rouge(TEXTS["s"]["h1"], one) for one in REFERENCES["h1"]]).r1 / 2)
+    assert half == pytest.approx(
+        mean([rouge(TEXTS["s"]["h1"], one) for one in REFERENCES["h1"]]).r1 / 2
+    )
 
 
 # ---- the walk and silver summaries
@@ -131,7 +152,8 @@ def test_the_walk_goes_on_behind_what_it_skips():
         "big pool",
     ]
     tfidf = csr_array(vectorizer(sentences).transform(sentences))
-    # the twin, the single word and what does not fit are skipped, the rest is taken in the order of the ranking
+    # the twin, the single word and what does not fit are skipped, the rest is taken in the order of
+    # the ranking
     assert walk([0, 1, 2, 3, 4, 5], sentences, tfidf, words=7) == [0, 4, 5]
     assert walk([4, 3, 0], sentences, tfidf, words=7) == [4, 3]
     assert walk([], sentences, tfidf) == []
@@ -139,7 +161,12 @@ def test_the_walk_goes_on_behind_what_it_skips():
 
 
 def test_a_silver_summary_is_greedy_and_looks_at_what_came_so_far():
-    sentences = ["the pool is big", "we ate fish", "the staff was kind and the pool is big", "staff was kind"]
+    sentences = [
+        "the pool is big",
+        "we ate fish",
+        "the staff was kind and the pool is big",
+        "staff was kind",
+    ]
     silver = Silver(sentences, ["the staff was kind", "kind staff"])
     assert silver.after(0) == []
     assert silver.after(1) == [0]  # "the": better than nothing
@@ -155,14 +182,20 @@ def test_a_silver_summary_is_greedy_and_looks_at_what_came_so_far():
 @given(
     SENTENCES,
     st.lists(
-        st.lists(st.sampled_from("abcdefg"), min_size=2, max_size=8).map(" ".join), min_size=1, max_size=3
+        st.lists(st.sampled_from("abcdefg"), min_size=2, max_size=8).map(" ".join),
+        min_size=1,
+        max_size=3,
     ),
 )
 def test_silver_scores_are_those_of_rouge(sentences, references):
-    """The first sentence is one with the best mean of R1 and R2 over the references, and no sentence more would raise it."""
+    """The first sentence is one with the best mean of R1 and R2 over the references, and no
+    sentence more would raise it.
+    """
 
     def score(rows):
-        of_ = [rouge(" . ".join(sentences[row] for row in rows), reference) for reference in references]
+        of_ = [
+            rouge(" . ".join(sentences[row] for row in rows), reference) for reference in references
+        ]
         return np.mean([one.r1 for one in of_]), np.mean([np.mean([one.r1, one.r2]) for one in of_])
 
     chosen = Silver(sentences, references).after(len(sentences))
@@ -194,17 +227,27 @@ def test_words_of_the_first_sentences():
 
 
 def test_sum_basic_by_hand():
-    """a is 3 of 6, so "a" comes first; a is then a quarter, and "b" with 2 of 6 is likelier than what has a in it."""
+    """a is 3 of 6, so "a" comes first; a is then a quarter, and "b" with 2 of 6 is likelier than
+    what has a in it.
+    """
     words = words_of([["a", "c"], ["a"], ["b"], ["a", "b"], []])
     assert sum_basic.sum_basic(words, 5) == [1, 2, 0, 3, 4]
     assert sum_basic.sum_basic(words_of([[], []]), 1) == [0]
 
 
-RANKINGS = (sum_basic.sum_basic, lex_rank.lex_rank, text_rank.text_rank, lsa.lsa, lsa.by_length_of_column)
+RANKINGS = (
+    sum_basic.sum_basic,
+    lex_rank.lex_rank,
+    text_rank.text_rank,
+    lsa.lsa,
+    lsa.by_length_of_column,
+)
 
 
 @pytest.mark.parametrize("rank", RANKINGS)
-@pytest.mark.parametrize("sentences", [[[]], [["a"]], [[], []], [["a"], ["a"]], [["a"], [], ["a", "b", "b"]]])
+@pytest.mark.parametrize(
+    "sentences", [[[]], [["a"]], [[], []], [["a"], ["a"]], [["a"], [], ["a", "b", "b"]]]
+)
 def test_rankings_of_next_to_nothing(rank, sentences):
     ranked = rank(words_of(sentences), 2)
     assert sorted(set(ranked)) == sorted(ranked)
@@ -213,7 +256,14 @@ def test_rankings_of_next_to_nothing(rank, sentences):
 
 def test_the_central_sentence_is_the_one_that_others_are_like():
     words = words_of(
-        [["x", "y"], ["room", "clean", "bed"], ["room", "p"], ["clean", "q"], ["bed", "r"], ["v", "w"]]
+        [
+            ["x", "y"],
+            ["room", "clean", "bed"],
+            ["room", "p"],
+            ["clean", "q"],
+            ["bed", "r"],
+            ["v", "w"],
+        ]
     )
     assert lex_rank.lex_rank(words, 1) == [1]
     assert text_rank.text_rank(words, 1) == [1]
@@ -241,13 +291,17 @@ def test_centroid_opt_is_greedy():
     centroid, taken = x.mean(axis=0), []
     for _ in range(4):
         left = [row for row in range(len(x)) if row not in taken]
-        taken.append(min(left, key=lambda row: np.linalg.norm(x[[*taken, row]].mean(axis=0) - centroid)))
+        taken.append(
+            min(left, key=lambda row: np.linalg.norm(x[[*taken, row]].mean(axis=0) - centroid))
+        )
     assert centroid_opt.centroid_opt(x, 4) == taken
     assert sorted(centroid_opt.centroid_opt(x[:3], 4)) == [0, 1, 2]
 
 
 def test_the_published_centroid_opt_has_both_faults():
-    """The first is the farthest from the centroid; for the second one number is added to every coordinate."""
+    """The first is the farthest from the centroid; for the second one number is added to every
+    coordinate.
+    """
     x = points()
     centroid = x.mean(axis=0)
     first = max(range(len(x)), key=lambda row: np.linalg.norm(x[row] - centroid))
@@ -292,7 +346,16 @@ def test_contenders_rank_what_came_so_far():
             if contender.name != "naive-hnsw":
                 assert len(ranked) == min(3, mark)
         assert made.summaries in (3, 9)
-    assert {OURS, "random", "SumBasic", "LexRank", "TextRank", "LSA", "Centroid-OPT", "brute-force"} <= names
+    assert {
+        OURS,
+        "random",
+        "SumBasic",
+        "LexRank",
+        "TextRank",
+        "LSA",
+        "Centroid-OPT",
+        "brute-force",
+    } <= names
 
 
 def test_exact_contenders_are_ours_and_ours_is_nearest():
@@ -313,7 +376,11 @@ def test_a_hotel_is_looked_at_on_the_way_and_at_the_end(monkeypatch):
     assert hotels.marks_of(one) == {"sentences": [2, 4, 6, 8], "reviews": [4, 7]}
     ways = [hotels.look_at(hotel_of(one, references), SETTING)]
     rows = {row["method"]: row for row in hotels.on_the_way([one], ways)}
-    assert rows["oracle"]["silver_sentences"] == rows["oracle"]["silver_reviews"] == [100.0, 100.0, 100.0]
+    assert (
+        rows["oracle"]["silver_sentences"]
+        == rows["oracle"]["silver_reviews"]
+        == [100.0, 100.0, 100.0]
+    )
     assert rows[OURS]["silver_sentences"] == rows["brute-force"]["silver_sentences"]
     assert rows[OURS]["a_hotel"] == 9
     assert rows["SumBasic"]["a_hotel"] == 6  # after 2, 4, 6, 7, 8 and 9 sentences
@@ -370,7 +437,10 @@ def test_summaries_aspect_by_aspect():
         "cleanliness": ["all was clean"],
     }
     words = aspects.budgets(
-        {"general": {"x": ["too many words"]}, "food": {"x": ["one two", "one two three four five"]}}
+        {
+            "general": {"x": ["too many words"]},
+            "food": {"x": ["one two", "one two three four five"]},
+        }
     )
     assert words == {"food": 4}  # 3.5, to the even number
     published = {"food": {"qt_stefanos": "cold breakfast"}}
@@ -395,11 +465,16 @@ def test_summaries_aspect_by_aspect():
 def test_the_stars_of_summaries_in_three_orders():
     one = of([*REVIEWS, ["we came by bus"]], [5.0, 1.0, 2.0, 4.0, 3.0, None])
     marks = {"temporal": [5, 1, 4, 3], "rising": [1, 3, 4, 5], "falling": [5, 4, 3, 1]}
-    for order, stars in marks.items():  # a review without sentences and one without stars are left out
+    for (
+        order,
+        stars,
+    ) in marks.items():  # a review without sentences and one without stars are left out
         found = tracking.ratings(one, order, SETTING)
         course = found[OURS]
         assert course.at == [1, 2, 3, 4]
-        assert course.all.tolist() == pytest.approx([np.mean(stars[:count]) for count in range(1, 5)])
+        assert course.all.tolist() == pytest.approx(
+            [np.mean(stars[:count]) for count in range(1, 5)]
+        )
         assert course.summary[0] == stars[0]
         assert set(found) == {OURS, "coversumm-random", "coversumm-decay", "random"}
     by_review = np.array([5.0, 1.0, np.nan, 4.0, 3.0])
@@ -409,12 +484,15 @@ def test_the_stars_of_summaries_in_three_orders():
 
 
 def test_an_error_begins_where_there_are_enough():
-    course = tracking.Course(list(range(1, 23)), np.zeros(22), np.array([9.0] * 19 + [1.0, 2.0, 6.0]))
+    course = tracking.Course(
+        list(range(1, 23)), np.zeros(22), np.array([9.0] * 19 + [1.0, 2.0, 6.0])
+    )
     assert course.error == 3.0
     assert tracking.Course([1, 2], np.zeros(2), np.array([1.0, 3.0])).error == 2.0
     assert course.thinned()[-1] == [22, 0.0, 6.0]
     assert (
-        len(tracking.Course(list(range(1000)), np.zeros(1000), np.zeros(1000)).thinned()) == tracking.POINTS
+        len(tracking.Course(list(range(1000)), np.zeros(1000), np.zeros(1000)).thinned())
+        == tracking.POINTS
     )
 
 
@@ -437,7 +515,10 @@ def test_polarity():
 
 def test_aspects_come_one_by_one():
     one = of(
-        [["staff", "room", "breakfast"], ["a room", "kind staff", "we came", "big breakfast", "the bed"]]
+        [
+            ["staff", "room", "breakfast"],
+            ["a room", "kind staff", "we came", "big breakfast", "the bed"],
+        ]
     )
     course = tracking.aspects(one, SEEDS, SETTING)[OURS]
     assert course.at == [1, 2, 3, 4, 5, 6, 7]
@@ -471,13 +552,19 @@ def test_what_is_published_by_m():
     assert staleness.shown(sets, 20) == [0, 0, 0, 0, 0, 0, 6, 7]
     assert staleness.shown([[], [1]], 1) == [-1, 1]
     assert staleness.changes(staleness.shown(sets, 2)) == 5
-    assert staleness.out_of_date(sets, staleness.shown(sets, 2)) == pytest.approx((1 / 2 + 1 / 3) / 8)
+    assert staleness.out_of_date(sets, staleness.shown(sets, 2)) == pytest.approx(
+        (1 / 2 + 1 / 3) / 8
+    )
     assert staleness.out_of_date([[], [1]], [-1, -1]) == 0.5
 
 
-@given(st.lists(st.lists(st.integers(0, 9), max_size=4, unique=True), max_size=20), st.integers(1, 5))
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=4, unique=True), max_size=20), st.integers(1, 5)
+)
 def test_the_rule_of_m(sets, m):
-    """After every event what is published differs by fewer than m, and is empty only if the set is; m = 1 is never old."""
+    """After every event what is published differs by fewer than m, and is empty only if the set is;
+    m = 1 is never old.
+    """
     places = staleness.shown(sets, m)
     for now, place in zip(sets, places, strict=True):
         last = set(sets[place]) if place >= 0 else set()
@@ -514,7 +601,12 @@ def folder(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     hotels_ = [
-        {"entity_id": f"h{hotel}", "rating": 4, "order_key": 10 - at, "sentences": [*sentences, " "]}
+        {
+            "entity_id": f"h{hotel}",
+            "rating": 4,
+            "order_key": 10 - at,
+            "sentences": [*sentences, " "],
+        }
         for hotel in range(2)
         for at, sentences in enumerate(REVIEWS * 5)
     ]
@@ -582,7 +674,10 @@ def test_what_is_missing_is_named_with_where_to_get_it(folder, capsys):
 
 
 def test_a_bad_line_is_named(folder, tmp_path):
-    packed(folder / data.PRODUCTS.name, [{"entity_id": "p", "text": "x"}, {"entity_id": "p", "text": 7}])
+    packed(
+        folder / data.PRODUCTS.name,
+        [{"entity_id": "p", "text": "x"}, {"entity_id": "p", "text": 7}],
+    )
     with pytest.raises(DataError, match=r"amazon_datafiniti.jsonl.gz, line 2: .*\$\.text"):
         data.products(folder, 1, embed)
     (folder / data.HOTELS.name).write_bytes(b"not gzip")
@@ -605,7 +700,9 @@ def test_a_hotel_without_references_is_named():
 
 @pytest.fixture
 def small_study(folder, tmp_path, monkeypatch):
-    """The study of the small folder in this process, calibrated by what its texts score, with vectors of hashed words."""
+    """The study of the small folder in this process, calibrated by what its texts score, with
+    vectors of hashed words.
+    """
     monkeypatch.setattr(study, "PRODUCT_REVIEWS", 2)
     monkeypatch.setattr(
         study, "tuned", lambda: (SETTING, {"k": 3, "alpha": 0.1, "b": 1.0, "found_on": "nothing"})
@@ -616,7 +713,9 @@ def small_study(folder, tmp_path, monkeypatch):
         for system, of_ in texts["general"].items()
     }
     known_ = [one._replace(**scores[one.system]) for one in calibration.KNOWN]
-    monkeypatch.setattr(study, "calibrate", lambda texts, references: calibrate(texts, references, known_))
+    monkeypatch.setattr(
+        study, "calibrate", lambda texts, references: calibrate(texts, references, known_)
+    )
     for name in ("hotels", "products"):
         made = getattr(data, name)
         monkeypatch.setattr(data, name, lambda *given, made=made: made(*given, embed=embed))

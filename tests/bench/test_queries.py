@@ -35,7 +35,11 @@ def test_pages_are_told_of_where_they_were_measured(monkeypatch: pytest.MonkeyPa
     record.pop("under_pages", None)
     monkeypatch.setattr(tables, "read_record", lambda _: record)
     assert "live pages" not in tables.queries_table()
-    record["under_pages"] = {"pages": 100, "throughput_ratio": 0.987, "throughput_ratio_95": [0.961, 1.014]}
+    record["under_pages"] = {
+        "pages": 100,
+        "throughput_ratio": 0.987,
+        "throughput_ratio_95": [0.961, 1.014],
+    }
     assert (
         "With 100 [live pages](../page.md) open in place of these clients it has 98.7 % of the throughput (95 %: 96.1 to 101.4)."
     ) in tables.queries_table()

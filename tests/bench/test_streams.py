@@ -40,13 +40,16 @@ def test_lda_rows_are_means_of_one_hot_words():
     sums = x.sum(axis=1)
     assert (x >= 0).all()
     assert np.ptp(sums) <= 30  # all the same but for the rounding of 30 coordinates
-    one_word = streams.lda(100, words=30, topics=4, length=0).vectors  # Poisson(0), but one word at least
+    # Poisson(0), but one word at least
+    one_word = streams.lda(100, words=30, topics=4, length=0).vectors
     assert ((one_word == SCALE).sum(axis=1) == 1).all()
     assert ((one_word == 0).sum(axis=1) == 29).all()
 
 
 def test_lda_length():
-    """The mean of L words has parts of 1/L: the smallest that are there tell how long reviews are."""
+    """The mean of L words has parts of 1/L: the smallest that are there tell how long
+    reviews are.
+    """
     for length in (10, 40):
         x = distributions(streams.lda(2_000, words=1_000, topics=1, length=length, beta=10.0))
         smallest = np.where(x > 0, x, 1).min(axis=1)
@@ -54,7 +57,9 @@ def test_lda_length():
 
 
 def test_lda_topics_and_their_priors():
-    """With long reviews of one topic each there are as many distinct reviews as topics; mixed topics make one kind."""
+    """With long reviews of one topic each there are as many distinct reviews as topics; mixed
+    topics make one kind.
+    """
 
     def kinds(topics, alpha):
         x = distributions(streams.lda(300, 40, topics, 100_000, alpha=alpha, beta=0.1))
@@ -71,7 +76,9 @@ def test_lda_topics_and_their_priors():
 
 
 def test_lda_word_prior():
-    flat, peaked = (distributions(streams.lda(50, 40, 1, 10_000, beta=beta)).max() for beta in (1000.0, 0.05))
+    flat, peaked = (
+        distributions(streams.lda(50, 40, 1, 10_000, beta=beta)).max() for beta in (1000.0, 0.05)
+    )
     assert flat < 0.04
     assert peaked > 0.2
 

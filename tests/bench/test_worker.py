@@ -41,7 +41,9 @@ def test_each_workload_is_as_long_as_asked_and_the_same_again() -> None:
 
 def test_nine_tenths_of_busy_events_are_for_a_tenth_of_the_entities() -> None:
     counts = Counter(event.key for event in busy(4000, 50))
-    few = sum(count for key, count in counts.items() if key in {f"entity-{n}".encode() for n in range(5)})
+    few = sum(
+        count for key, count in counts.items() if key in {f"entity-{n}".encode() for n in range(5)}
+    )
     assert 0.87 < few / 4000 < 0.93
 
 
@@ -96,7 +98,9 @@ def test_the_largest_state_is_bounded_by_its_settings_and_spread_evenly() -> Non
 
 
 def row(events_per_s: float, digest: str = "x") -> dict[str, Any]:
-    times = dict.fromkeys(("process_us_per_event", "commit_us_per_event", "cpu_us_per_event"), 100.0)
+    times = dict.fromkeys(
+        ("process_us_per_event", "commit_us_per_event", "cpu_us_per_event"), 100.0
+    )
     return {"events_per_s": events_per_s, **times, "changes": 7, "digest": digest, "last": "y"}
 
 
@@ -159,7 +163,9 @@ def test_the_time_of_threads_is_that_of_the_process() -> None:
     assert all(seconds >= 0 for seconds in found.values())
 
 
-def test_another_commits_worker_runs_from_its_checkout_and_an_unknown_one_is_told(tmp_path: Path) -> None:
+def test_another_commits_worker_runs_from_its_checkout_and_an_unknown_one_is_told(
+    tmp_path: Path,
+) -> None:
     site = Pipeline(None, "bench", tmp_path)  # type: ignore[arg-type]
     site.broker = type("Kafka", (), {"bootstrap_servers": "somewhere"})()
     worker = Contender("old", tmp_path).worker(site, "bench-old-0", emit="coalesced")
@@ -179,7 +185,10 @@ def test_ours_compiled_runs_from_where_its_wheel_is_installed(tmp_path: Path) ->
     library.parent.mkdir(parents=True)
     library.touch()
     with contenders(None, tmp_path, tmp_path) as both:
-        assert [(one.name, one.checkout) for one in both] == [("ours", None), ("compiled", tmp_path)]
+        assert [(one.name, one.checkout) for one in both] == [
+            ("ours", None),
+            ("compiled", tmp_path),
+        ]
 
 
 def test_ours_compiled_has_medians_and_ratios_of_its_own() -> None:

@@ -1,10 +1,12 @@
-"""What traces cost a worker: on a real Kafka, in turns with a worker without them. `make bench-traces`.
+"""What traces cost a worker: on a real Kafka, in turns with a worker without them. `make
+bench-traces`.
 
     python -m tests.bench.traces [--rounds N] [--events N] [--out FILE]
 
-Backlogs of the same events, each event with a producer's context of its own, which is the most that there is to do; embeddings in
-the events, k = 20. The collector is a process of its own. Processor time of the worker by event is what tells most where the
-machine has other work; events/s are beside it.
+Backlogs of the same events, each event with a producer's context of its own, which is the most that
+there is to do; embeddings in the events, k = 20. The collector is a process of its own. Processor
+time of the worker by event is what tells most where the machine has other work; events/s are beside
+it.
 """
 
 from __future__ import annotations

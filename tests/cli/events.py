@@ -12,14 +12,17 @@ SAMPLE = files("worker.demo").joinpath("data", "airbnb_albany.jsonl.gz")
 
 
 def sample(count):
-    """The first reviews as events: sentences with vectors of three dimensions, many of them equal."""
+    """The first reviews as events: sentences with vectors of three dimensions, many of
+    them equal.
+    """
     with SAMPLE.open("rb") as packed, gzip.open(packed) as lines:
         return [_event(json.loads(line)) for line in islice(lines, count)]
 
 
 def _event(review):
     sentences = [
-        {"text": text, "embedding": FakeEngine.vector(text)} for text in split_sentences(review["text"], 2000)
+        {"text": text, "embedding": FakeEngine.vector(text)}
+        for text in split_sentences(review["text"], 2000)
     ]
     return {
         "type": "review.upserted",
@@ -31,7 +34,11 @@ def _event(review):
 
 
 def delete(event):
-    return {"type": "review.deleted", "entity_id": event["entity_id"], "review_id": event["review_id"]}
+    return {
+        "type": "review.deleted",
+        "entity_id": event["entity_id"],
+        "review_id": event["review_id"],
+    }
 
 
 def lines(events):

@@ -40,7 +40,16 @@ def test_two_files(run, a, b):
     found = report(ended)
     assert ended.err == ""
     assert (found["a"], found["b"]) == (str(a), str(b))
-    names = ("entities", "equal", "contained", "changed", "missing_in_a", "missing_in_b", "beyond", "ok")
+    names = (
+        "entities",
+        "equal",
+        "contained",
+        "changed",
+        "missing_in_a",
+        "missing_in_b",
+        "beyond",
+        "ok",
+    )
     assert [found[name] for name in names] == [4, 1, 0, 1, 1, 1, 3, None]
     assert found["differing"] == {"0": 1, "2": 1}
     assert (found["some_missing_in_a"], found["some_missing_in_b"]) == (["come"], ["gone"])
@@ -51,7 +60,8 @@ def test_two_files(run, a, b):
 
 
 @pytest.mark.parametrize(
-    ("bound", "code"), [("75%", 0), ("74.9%", 1), ("3", 0), ("2", 1), ("0", 1), ("100%", 0), ("0%", 1)]
+    ("bound", "code"),
+    [("75%", 0), ("74.9%", 1), ("3", 0), ("2", 1), ("0", 1), ("100%", 0), ("0%", 1)],
 )
 def test_the_bound(run, a, b, bound, code):
     ended = run("compare", a, b, "--max-changed", bound)
@@ -106,7 +116,11 @@ def test_another_k_is_told(run, write, terminal):
 def test_so_many_examples(run, write):
     a = write("a.jsonl", [body(f"e{i}", i, {"r#0": "One."}) for i in range(9)])
     b = write("b.jsonl", [body(f"e{i}", i, {"r#0": "Two."}) for i in range(9)])
-    assert [len(report(run("compare", a, b, "--examples", n))["examples"]) for n in (0, 2, 20)] == [0, 2, 9]
+    assert [len(report(run("compare", a, b, "--examples", n))["examples"]) for n in (0, 2, 20)] == [
+        0,
+        2,
+        9,
+    ]
     assert len(report(run("compare", a, b))["examples"]) == 3
 
 

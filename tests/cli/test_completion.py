@@ -1,4 +1,6 @@
-"""Completion as a shell asks for it, and in the shells that are on this machine, at a real prompt."""
+"""Completion as a shell asks for it, and in the shells that are on this machine, at a
+real prompt.
+"""
 
 import os
 import shutil
@@ -13,7 +15,9 @@ from worker.cli.completion import SHELLS, VARIABLE
 from worker.cli.group import cli
 
 HERE = [shell for shell in SHELLS if shutil.which(shell)]
-"""One that is not here cannot be asked; its script and its form of the answers are looked at below."""
+"""One that is not here cannot be asked; its script and its form of the answers are
+looked at below.
+"""
 
 
 @pytest.fixture
@@ -71,7 +75,9 @@ def test_the_others_have_the_help_beside_it(ask, shell):
     assert "An entity's summary" in answer
 
 
-@pytest.mark.parametrize("asked", ["bash_complete", "bash_what", "tcsh_complete", "", "bash_source "])
+@pytest.mark.parametrize(
+    "asked", ["bash_complete", "bash_what", "tcsh_complete", "", "bash_source "]
+)
 def test_a_question_that_makes_no_sense_disturbs_nothing(run, monkeypatch, asked):
     monkeypatch.setenv(VARIABLE, asked)
     monkeypatch.setenv("COMP_WORDS", "'")

@@ -29,7 +29,8 @@ def rows(ended: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ended.out.splitlines()]
 
 
-# -- settings ----------------------------------------------------------------------------------------------------------
+# -- settings
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_every_setting_has_its_value_and_origin(run: Any, monkeypatch: Any, tmp_path: Path) -> None:
@@ -78,15 +79,23 @@ def test_a_table_cuts_nothing(run: Any, terminal: Any, monkeypatch: Any, columns
     assert "16MiB" in ended.out
 
 
-# -- the environment -----------------------------------------------------------------------------------------------------
+# -- the environment
+# -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [["config"], ["verify"], ["demo", "--help"], ["dlq", "list", "--help"]])
-def test_every_command_warns_of_what_is_no_setting(run: Any, monkeypatch: Any, command: list[str]) -> None:
+@pytest.mark.parametrize(
+    "command", [["config"], ["verify"], ["demo", "--help"], ["dlq", "list", "--help"]]
+)
+def test_every_command_warns_of_what_is_no_setting(
+    run: Any, monkeypatch: Any, command: list[str]
+) -> None:
     monkeypatch.setenv("COVERSUMM_TOP_K", "3")
     monkeypatch.setenv("COVERSUMM_WORKER_SERVICE_HOST", "10.0.0.1")
     first = run(*command).err.splitlines()[0]
-    assert first == "warning: ignored, for there are no such settings: COVERSUMM_TOP_K (is it COVERSUMM_K?)"
+    assert (
+        first
+        == "warning: ignored, for there are no such settings: COVERSUMM_TOP_K (is it COVERSUMM_K?)"
+    )
 
 
 def test_a_bad_env_file_is_one_line(run: Any, tmp_path: Path) -> None:
@@ -100,7 +109,8 @@ def test_a_bad_env_file_is_one_line(run: Any, tmp_path: Path) -> None:
     assert run("--env-file", tmp_path / "none.env", "config").code == 2
 
 
-# -- the broker ----------------------------------------------------------------------------------------------------------
+# -- the broker
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_no_answer_is_no_failed_check(run: Any, monkeypatch: Any) -> None:
@@ -113,7 +123,9 @@ def test_no_answer_is_no_failed_check(run: Any, monkeypatch: Any) -> None:
 
 
 def settings_of(broker: AuthorizedBroker, directory: Path) -> tuple[Pipeline, dict[str, str]]:
-    """A worker group with names of its own, and the settings of a worker that comes in as the user."""
+    """A worker group with names of its own, and the settings of a worker that comes in
+    as the user.
+    """
     site = Pipeline(broker, f"site-{uuid.uuid4().hex[:8]}", directory, partitions=2)
     access = {
         "KAFKA_BOOTSTRAP_SERVERS": broker.addresses["SASL_PLAINTEXT"],
@@ -141,7 +153,9 @@ def use(monkeypatch: Any, settings: Mapping[str, str]) -> None:
 def failed(ended: Any) -> dict[str, str]:
     """What the failed checks were of, with what was found."""
     return {
-        row["of"]: f"{row['check']}: {row['found']}" for row in rows(ended) if row.get("status") == "failed"
+        row["of"]: f"{row['check']}: {row['found']}"
+        for row in rows(ended)
+        if row.get("status") == "failed"
     }
 
 
@@ -150,7 +164,9 @@ def failed(ended: Any) -> dict[str, str]:
 def test_permissions_are_those_that_a_worker_needs(
     run: Any, monkeypatch: Any, authorized: AuthorizedBroker, tmp_path: Path
 ) -> None:
-    """Without any all are named; with exactly those that are named a worker runs; without any one of them it is named."""
+    """Without any all are named; with exactly those that are named a worker runs; without any one
+    of them it is named.
+    """
     site, settings = settings_of(authorized, tmp_path)
     use(monkeypatch, settings)
     for topic in (site.input_topic, site.output_topic, site.dlq_topic, site.changelog_topic):
@@ -171,7 +187,11 @@ def test_permissions_are_those_that_a_worker_needs(
         of: f"permissions: missing: {', '.join(rule.operation.name for rule in rules)}"
         for of, rules in needed.items()
     }
-    assert nothing.err.count("coversumm-worker: error: ") == len(nothing.err.splitlines()) == len(needed)
+    assert (
+        nothing.err.count("coversumm-worker: error: ")
+        == len(nothing.err.splitlines())
+        == len(needed)
+    )
     assert (
         f"kafka-acls.sh --add --allow-principal User:{USER} --operation READ --topic {site.input_topic}"
         in nothing.err
@@ -182,7 +202,9 @@ def test_permissions_are_those_that_a_worker_needs(
     authorized.allow([transaction, *(rule for rules in needed.values() for rule in rules)])
     enough = until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
     assert enough.err == ""
-    (unasked,) = [row for row in rows(enough) if row.get("of") == f"transactional id {site.name}-one"]
+    (unasked,) = [
+        row for row in rows(enough) if row.get("of") == f"transactional id {site.name}-one"
+    ]
     assert unasked["status"] == "not checked"
     assert "--operation WRITE --transactional-id" in unasked["remedy"]
     worker = site.worker()
@@ -201,7 +223,8 @@ def test_permissions_are_those_that_a_worker_needs(
                 assert worker.start().wait() == 2, worker.log_end()
                 last = worker.log_text().splitlines()[-1]
                 assert (
-                    f"allow it READ on the {of.replace('changelog ', '')}; `coversumm-worker config" in last
+                    f"allow it READ on the {of.replace('changelog ', '')}; `coversumm-worker config"
+                    in last
                 )
             authorized.allow([rule])
             until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
@@ -213,7 +236,9 @@ def test_a_state_of_other_settings_is_found_before_a_worker_meets_it(
     run: Any, monkeypatch: Any, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     settings = {"COVERSUMM_DIMENSION": "2"}
-    site = Pipeline(kafka, f"state-{uuid.uuid4().hex[:8]}", tmp_path, partitions=2, settings=settings)
+    site = Pipeline(
+        kafka, f"state-{uuid.uuid4().hex[:8]}", tmp_path, partitions=2, settings=settings
+    )
     use(monkeypatch, site.create_input().environment)
     of = f"state in {site.changelog_topic}"
 
@@ -254,7 +279,8 @@ def test_topics_that_are_missing_or_wrong(
     use(monkeypatch, settings)
     monkeypatch.setenv("COVERSUMM_DATA_DIR", str(tmp_path / "data"))
     everything = [
-        Rule(TOPIC, name, AclOperation.ALL) for name in (site.input_topic, site.output_topic, site.dlq_topic)
+        Rule(TOPIC, name, AclOperation.ALL)
+        for name in (site.input_topic, site.output_topic, site.dlq_topic)
     ]
     authorized.allow([*everything, Rule(GROUP, site.name, AclOperation.READ)])
     describe = Rule(TOPIC, site.changelog_topic, AclOperation.DESCRIBE)

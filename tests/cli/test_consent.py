@@ -20,14 +20,18 @@ def data_dir(tmp_path):
 
 def answered(data_dir, answer):
     """Exit code and screen of `reset --local` at a terminal."""
-    environment = clean_environment({"COVERSUMM_DATA_DIR": str(data_dir), "COVERSUMM_EMBEDDER": "none"})
+    environment = clean_environment(
+        {"COVERSUMM_DATA_DIR": str(data_dir), "COVERSUMM_EMBEDDER": "none"}
+    )
     with Terminal([*COMMAND, "reset", "--local"], environment=environment, cwd=ROOT) as terminal:
         terminal.wait_for(QUESTION)
         ended = terminal.press_until_it_ends(answer)
         return ended, terminal.shown
 
 
-@pytest.mark.parametrize(("answer", "code"), [("n\n", 1), ("\n", 1), (CONTROL_C, 130), (CONTROL_D, 130)])
+@pytest.mark.parametrize(
+    ("answer", "code"), [("n\n", 1), ("\n", 1), (CONTROL_C, 130), (CONTROL_D, 130)]
+)
 def test_anything_but_yes_changes_nothing_and_says_so(data_dir, answer, code):
     before = sorted(data_dir.rglob("*"))
     ended, screen = answered(data_dir, answer)

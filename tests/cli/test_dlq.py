@@ -1,4 +1,6 @@
-"""`dlq list` and `dlq show`, and `inspect --history`, on an embedded broker; `dlq send` needs a real one's transactions."""
+"""`dlq list` and `dlq show`, and `inspect --history`, on an embedded broker; `dlq send` needs a
+real one's transactions.
+"""
 
 import json
 
@@ -42,7 +44,12 @@ def letters(broker):
             settings.dlq_topic, record, Rejected(reason, f"detail\n{number}"), "1", 200_000
         )
         producer.produce(
-            letter.topic, letter.value, letter.key, partition, timestamp=time_ms, headers=letter.headers
+            letter.topic,
+            letter.value,
+            letter.key,
+            partition,
+            timestamp=time_ms,
+            headers=letter.headers,
         )
         assert producer.flush(PATIENCE_SECONDS) == 0
 
@@ -54,7 +61,13 @@ def _rows(ended):
 
 def test_list(run, letters):
     rows = _rows(run("dlq", "list"))
-    assert [(row["partition"], row["offset"]) for row in rows] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert [(row["partition"], row["offset"]) for row in rows] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (1, 1),
+    ]
     assert rows[1] == {
         "partition": 0,
         "offset": 1,
@@ -114,7 +127,9 @@ def test_no_such_topic(run, embedded_broker, monkeypatch):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
     ended = run("dlq", "list")
     assert ended.code == 2
-    assert ended.err.startswith("coversumm-worker: error: there is no topic marketplace.reviews.v1.dlq")
+    assert ended.err.startswith(
+        "coversumm-worker: error: there is no topic marketplace.reviews.v1.dlq"
+    )
     assert ended.err.count("\n") == 1
 
 
@@ -164,7 +179,12 @@ def published(broker):
     """
     topic = Settings.from_environment().output_topic
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    values = [_change(10, None, ["a#0"]), _change(30, 20, ["b#0", "c#0"]), None, _change(50, None, ["d#0"])]
+    values = [
+        _change(10, None, ["a#0"]),
+        _change(30, 20, ["b#0", "c#0"]),
+        None,
+        _change(50, None, ["d#0"]),
+    ]
     for value in values:
         for key in (b"e", b"another"):
             producer.produce(topic, value, key, 1 - partition_of("e", 2))
@@ -189,7 +209,9 @@ def test_history(run, published):
 def test_history_is_a_command_too(run, published):
     """Of the output topic if no other place is named; a page has the deletion as a step."""
     assert _rows_of(run("history", "e")) == _rows_of(run("inspect", "e", "--history"))
-    assert _rows_of(run("history", "e", "--limit", "2")) == _rows_of(run("inspect", "e", "--history", "2"))
+    assert _rows_of(run("history", "e", "--limit", "2")) == _rows_of(
+        run("inspect", "e", "--history", "2")
+    )
     ended = run("history", "e", "--from", "no-such-topic")
     assert ended.code == 2
     assert "there is no topic no-such-topic" in ended.err

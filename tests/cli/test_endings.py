@@ -1,4 +1,6 @@
-"""Every ending of a command has its exit code and at most one line; nothing heavy is loaded to get there."""
+"""Every ending of a command has its exit code and at most one line; nothing heavy is loaded to get
+there.
+"""
 
 import json
 import os
@@ -14,7 +16,7 @@ from tests.cli.events import lines, sample
 from tests.harness.patience import PATIENCE_SECONDS
 from worker import __version__
 from worker.cli.group import cli
-from worker.errors import Crash, Fenced, SurroundingsError
+from worker.errors import Crash, Fenced, SetupError
 from worker.settings import limit_native_threads
 
 COMMAND = [sys.executable, "-m", "worker"]
@@ -38,7 +40,7 @@ def failing(monkeypatch, run):
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(SurroundingsError("set this"), 2), (Crash("oh\nno"), 3), (Fenced("two of us"), 4)],
+    [(SetupError("set this"), 2), (Crash("oh\nno"), 3), (Fenced("two of us"), 4)],
 )
 def test_our_errors_are_one_line(failing, error, code):
     ended = failing(error)
@@ -111,7 +113,9 @@ def test_an_index_without_its_library(run, monkeypatch, command):
     monkeypatch.setitem(sys.modules, "graphgrove", None)
     ended = run(*command)
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("coversumm-worker: error: COVERSUMM_INDEX=graphgrove: graphgrove cannot be ")
+    assert ended.err.startswith(
+        "coversumm-worker: error: COVERSUMM_INDEX=graphgrove: graphgrove cannot be "
+    )
     assert ended.err.endswith("; or set COVERSUMM_INDEX=sgtree\n")
     assert ended.err.count("\n") == 1
 
@@ -127,7 +131,9 @@ def test_nothing_heavy_is_imported_for_help():
         "execute(['dlq', 'send', '--help']); execute(['reset', '--help']); "
         f"print(sorted({heavy!r} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"
 
 
@@ -154,7 +160,10 @@ def test_a_reader_that_has_enough_is_no_error(write):
 
 def test_ctrl_c(write):
     with subprocess.Popen(
-        [*COMMAND, "summarize", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, "summarize", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         process.stdin.writelines(line + b"\n" for line in lines(sample(50)))
         process.stdin.flush()
@@ -182,12 +191,16 @@ sys.meta_path.insert(0, Finder())
 from worker.cli import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--help"], capture_output=True, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 def test_the_interpreter_is_not_taken_apart_under_native_threads():
-    program = "import atexit, os\natexit.register(os._exit, 99)\nfrom worker.cli import main\nmain()"
+    program = (
+        "import atexit, os\natexit.register(os._exit, 99)\nfrom worker.cli import main\nmain()"
+    )
     for argument, code in (("--version", 0), ("no-such-command", 2)):
         done = subprocess.run(
             [sys.executable, "-c", program, argument], capture_output=True, text=True, check=False
@@ -207,17 +220,25 @@ CLOSED = "coversumm-worker: error: standard output is closed: pipe it somewhere\
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("command", ["--help", "--version", "config", "completion bash", "demo --reviews 1"])
+@pytest.mark.parametrize(
+    "command", ["--help", "--version", "config", "completion bash", "demo --reviews 1"]
+)
 def test_a_full_disk_under_standard_output(command, unbuffered):
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [*COMMAND, *command.split()], stdout=full, stderr=subprocess.PIPE, text=True, env=environment
+            [*COMMAND, *command.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
     assert (done.returncode, done.stderr) == (2, FULL)
 
 
-@pytest.mark.parametrize(("command", "told"), [("config", CLOSED), ("demo", CLOSED), ("topics", None)])
+@pytest.mark.parametrize(
+    ("command", "told"), [("config", CLOSED), ("demo", CLOSED), ("topics", None)]
+)
 def test_no_standard_output(command, told):
     shell = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, command]
     environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
@@ -236,6 +257,6 @@ def test_no_standard_stream_at_all():
 def test_letters_that_the_locale_has_not(encoding):
     """In a pipe all is UTF-8: an emoji ended the command."""
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    program = "from worker.cli import stdout, output; stdout.prepare(); output.print_json('häuser 🏠')"
+    program = "from worker.cli import output; output.prepare(); output.print_json('häuser 🏠')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment)
     assert (done.returncode, done.stdout.decode()) == (0, '"häuser 🏠"\n')

@@ -1,4 +1,6 @@
-"""`entities`: of a data directory and of workers, paged, searched, and honest about what is not in the list."""
+"""`entities`: of a data directory and of workers, paged, searched, and honest about what is not in
+the list.
+"""
 
 import json
 import threading
@@ -12,7 +14,7 @@ from tests.cli.events import sample
 from tests.cli.test_stored import _rows, _store
 from worker.cli import entities as command
 from worker.state import MemoryRows
-from worker.state.listing import Search, order, read_page
+from worker.state.listing import EntitySearch, order, read_page
 
 IDS = [*(f"B{number:03}" for number in range(40)), "long-id-of-a-stay", "é/1"]
 
@@ -38,13 +40,19 @@ def served(mine, others):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             asked = parse_qs(urlsplit(self.path).query)
-            given = {name: asked[name][0] for name in ("prefix", "contains", "after") if name in asked}
-            page = read_page(mine, Search(**given), min(7, int(asked["limit"][0])))
-            entities = [{name: getattr(one, name) for name in one.__slots__} for one in page.entities]
+            given = {
+                name: asked[name][0] for name in ("prefix", "contains", "after") if name in asked
+            }
+            page = read_page(mine, EntitySearch(**given), min(7, int(asked["limit"][0])))
+            entities = [
+                {name: getattr(one, name) for name in one.__slots__} for one in page.entities
+            ]
             body = {"entities": entities, "after": page.after, "searched": page.searched}
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(json.dumps({**body, "partitions": list(mine), "others": others}).encode())
+            self.wfile.write(
+                json.dumps({**body, "partitions": list(mine), "others": others}).encode()
+            )
 
         def log_message(self, *_):
             pass
@@ -86,8 +94,15 @@ def test_searched_and_paged(run, data_dir, group):
     for source in (["--data-dir", data_dir], ["--url", group]):
         assert listed(run("entities", "B00", *source)) == IDS[:10]
         assert listed(run("entities", "--contains", "-id-", *source)) == ["long-id-of-a-stay"]
-        assert listed(run("entities", "B", "--contains", "5", "--limit", "2", *source)) == ["B005", "B015"]
-        assert listed(run("entities", "--after", "B036", "--limit", "3", *source)) == ["B037", "B038", "B039"]
+        assert listed(run("entities", "B", "--contains", "5", "--limit", "2", *source)) == [
+            "B005",
+            "B015",
+        ]
+        assert listed(run("entities", "--after", "B036", "--limit", "3", *source)) == [
+            "B037",
+            "B038",
+            "B039",
+        ]
         assert listed(run("entities", "nothing", *source)) == []
 
 
@@ -99,14 +114,20 @@ def test_the_workers_of_a_group_are_one_list(run, group):
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_worker_that_is_not_reached_is_named(run, partitions, is_there):
-    """One that does not answer, or whose address is here that of another worker: the list says what is not in it."""
+    """One that does not answer, or whose address is here that of another worker: the list says what
+    is not in it.
+    """
     rows = {number: MemoryRows(found) for number, found in partitions.items()}
     with ExitStack() as stack:
-        elsewhere = stack.enter_context(served({3: rows[1]}, {})) if is_there else "http://127.0.0.1:9"
+        elsewhere = (
+            stack.enter_context(served({3: rows[1]}, {})) if is_there else "http://127.0.0.1:9"
+        )
         url = stack.enter_context(served({0: rows[0]}, {elsewhere: [1]}))
         ended = run("entities", "--url", url)
     assert listed(ended) == sorted((one for i, one in enumerate(IDS) if i % 3), key=order)
-    assert ended.err.startswith(f"not in this list: what the worker at {elsewhere} has: partitions 1 (")
+    assert ended.err.startswith(
+        f"not in this list: what the worker at {elsewhere} has: partitions 1 ("
+    )
     assert ended.err.count("\n") == 1
 
 
@@ -130,7 +151,10 @@ def test_on_a_terminal(run, data_dir, terminal, monkeypatch):
 def test_only_a_search_says_how_many_were_looked_at(run, group, terminal):
     """Of two workers each is asked for a page: that more came than were wanted is no news."""
     terminal()
-    assert "\n3 entities, of partitions 0-1; go on" in run("entities", "--limit", "3", "--url", group).out
+    assert (
+        "\n3 entities, of partitions 0-1; go on"
+        in run("entities", "--limit", "3", "--url", group).out
+    )
     found = run("entities", "--contains", "-id-", "--url", group).out
     assert f"\n1 entity among the {len(IDS)} looked at, of partitions 0-1\n" in found
 
@@ -145,7 +169,12 @@ def test_nobody_there_and_nothing_stored(run, tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--url", "worker:8080"], ["--url", "http://h", "--data-dir", "."], ["--limit", "0"], ["a", "b"]],
+    [
+        ["--url", "worker:8080"],
+        ["--url", "http://h", "--data-dir", "."],
+        ["--limit", "0"],
+        ["a", "b"],
+    ],
 )
 def test_usage(run, arguments):
     assert run("entities", *arguments).code == 2

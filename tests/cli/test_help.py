@@ -25,16 +25,22 @@ NAMED = [pytest.param(names, command, id=" ".join(names) or "root") for names, c
 
 
 def called(line):
-    """The arguments of our program in a line for a shell; what it is piped to, or where, is not among them."""
+    """The arguments of our program in a line for a shell; what it is piped to, or where, is not
+    among them.
+    """
     calls = re.findall(rf'(?<![/\w]){PROGRAM}(?: ([^|>)"]*))?', line)
     return [shlex.split(arguments) for arguments in calls]
 
 
 def parsed(arguments):
-    """The words of the command that the arguments name; raises what click raises where they are wrong."""
+    """The words of the command that the arguments name; raises what click raises where they are
+    wrong.
+    """
     context, words = cli.make_context(PROGRAM, list(arguments)), []
     while isinstance(context.command, click.Group):
-        name, command, rest = context.command.resolve_command(context, context._protected_args + context.args)
+        name, command, rest = context.command.resolve_command(
+            context, context._protected_args + context.args
+        )
         words.append(name)
         context = command.make_context(name, rest, parent=context)
     return tuple(words)
@@ -74,7 +80,9 @@ def test_help_shows_them_as_they_are(run, names, command):
 def test_help_fits_the_terminal(run, monkeypatch, names, command, columns):
     """Only an example may be longer: a line that is copied has no breaks."""
     monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((columns, 24)))
-    lines = set(run(*names, "--help").out.splitlines()) - {f"  {line}" for line, _ in command.examples}
+    lines = set(run(*names, "--help").out.splitlines()) - {
+        f"  {line}" for line, _ in command.examples
+    }
     assert max(map(len, lines)) <= min(columns, 100)
 
 
@@ -92,7 +100,9 @@ def test_the_sections_have_each_command_once(run):
 
 @pytest.mark.parametrize("names", [(), ("dlq",)])
 def test_a_bare_call_is_answered_with_the_help(run, names):
-    """On standard error and with exit code 2: a script whose variable was empty must not take it as done."""
+    """On standard error and with exit code 2: a script whose variable was empty must not take it as
+    done.
+    """
     ended = run(*names)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == run(*names, "--help").out

@@ -78,7 +78,9 @@ def test_what_is_missing_is_told(run, write):
 
 def test_on_a_terminal(run, write, terminal):
     terminal()
-    file = write("many.jsonl", [*BODIES, *(body("e", 10 + i, {}, previous=9 + i) for i in range(17))])
+    file = write(
+        "many.jsonl", [*BODIES, *(body("e", 10 + i, {}, previous=9 + i) for i in range(17))]
+    )
     ended = run("history", "e", "--from", file)
     assert ended.code == 0
     shown = CONTROL.sub("", ended.out)
@@ -95,7 +97,8 @@ def test_the_counts_of_a_change_stay_together(run, write, terminal, monkeypatch)
     terminal()
     monkeypatch.setenv("COLUMNS", "80")
     bodies = [
-        body("e", 1, {"a#0": "Lovely."}, ["a#0"], review=review, previous=None) for review in ("a", "a" * 60)
+        body("e", 1, {"a#0": "Lovely."}, ["a#0"], review=review, previous=None)
+        for review in ("a", "a" * 60)
     ]
     short, long = (run("history", "e", "--from", write("one.jsonl", [one])).out for one in bodies)
     (counts,) = (line for line in CONTROL.sub("", long).splitlines() if " of " in line)

@@ -42,7 +42,9 @@ ANSWERS = {
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
-        code, body, headers = ANSWERS.get(self.path, (404, {"error": "there is no such entity"}, {}))
+        code, body, headers = ANSWERS.get(
+            self.path, (404, {"error": "there is no such entity"}, {})
+        )
         self.send_response(code)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -96,7 +98,9 @@ def test_nobody_there(run):
     assert "no worker answers at http://127.0.0.1:9" in ended.err
 
 
-@pytest.mark.parametrize("options", [["--url", "worker:8080"], ["--url", "http://h", "--data-dir", "."]])
+@pytest.mark.parametrize(
+    "options", [["--url", "worker:8080"], ["--url", "http://h", "--data-dir", "."]]
+)
 def test_usage(run, options):
     assert run("inspect", "e", *options).code == 2
 
@@ -109,7 +113,9 @@ def test_on_a_terminal_it_is_a_table_that_no_text_can_spoil(run, port, terminal)
     assert "[bold]Good\N{REPLACEMENT CHARACTER}[2J" in row
     assert "0.100000" in row
     assert "\x1b[2J" not in ended.out
-    assert run("inspect", "a/b é", "--url", f"http://127.0.0.1:{port}", "--json").out.startswith("{")
+    assert run("inspect", "a/b é", "--url", f"http://127.0.0.1:{port}", "--json").out.startswith(
+        "{"
+    )
 
 
 def test_an_id_that_is_no_text(run):
@@ -119,5 +125,7 @@ def test_an_id_that_is_no_text(run):
 
 
 def test_a_short_view(run, port):
-    ended = run("inspect", "x", "--url", f"http://127.0.0.1:{port}", "--view", "short", "--words", "9")
+    ended = run(
+        "inspect", "x", "--url", f"http://127.0.0.1:{port}", "--view", "short", "--words", "9"
+    )
     assert (ended.code, json.loads(ended.out)) == (0, SHORT)

@@ -70,7 +70,9 @@ SECRET = "pass'word \"with\\\\ sïgns"
 @pytest.mark.parametrize("log_format", ["text", "json"])
 @pytest.mark.parametrize("written", [str, repr, json.dumps, lambda secret: repr(secret.encode())])
 def test_no_line_shows_a_secret_whoever_wrote_it(told, written, log_format):
-    """Plainly, in a repr, in JSON, as bytes; in a message, an argument and a traceback; at DEBUG."""
+    """Plainly, in a repr, in JSON, as bytes; in a message, an argument and a traceback;
+    at DEBUG.
+    """
 
     def act():
         logging.getLogger("aiokafka").debug("sending %s to somebody", written(SECRET))
@@ -124,7 +126,11 @@ def test_facts_are_fields_of_their_own_in_json_and_hide_nothing(told):
         "sasl_password": SECRET,
     }
     entry = json.loads(told(act, log_format="json", **given))
-    assert (entry["message"], entry["partitions"], entry["level"]) == ("two partitions", [1, 2], "INFO")
+    assert (entry["message"], entry["partitions"], entry["level"]) == (
+        "two partitions",
+        [1, 2],
+        "INFO",
+    )
     assert entry["secret"] == "***"
     assert told(act).endswith(" INFO worker: two partitions\n")
 

@@ -8,7 +8,10 @@ import pytest
     [
         (["--until", "soon"], "'soon' is not a time like 2026-11-20T12:00:00Z"),
         (["--since", "latest"], "'latest' is not a time like"),
-        (["--partitions", "one"], "--partitions 'one' is not accepted: write numbers like 0,3 or 0-3"),
+        (
+            ["--partitions", "one"],
+            "--partitions 'one' is not accepted: write numbers like 0,3 or 0-3",
+        ),
         (["--entities", "@nowhere.txt"], "--entities @nowhere.txt: the file cannot be read"),
         (["--name", "a/b"], "--name 'a/b': up to 60 letters"),
         (["--to", "marketplace.reviews.v1"], "that is a topic of the live worker"),

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from worker.cli.replay_process import LINE_SECONDS, _Course, _going_on
+from worker.cli.replay_process import LINE_SECONDS, _Estimate, _going_on
 from worker.replay.ledger import Account
-from worker.replay.request import Names, Request
-from worker.replay.run import Standing
+from worker.replay.request import ReplayIdentity, Request
+from worker.replay.run import ReplayProgress
 from worker.settings import Settings
 
 SETTINGS = {
@@ -30,7 +30,9 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **settings: str) -> di
     for variable, text in {**SETTINGS, **settings, "COVERSUMM_DATA_DIR": str(tmp_path)}.items():
         monkeypatch.setenv(variable, text)
     live = Settings.from_environment()
-    command = _going_on(Names(live, Request(name="two", topic=live.input_topic, to_topic="out")))
+    command = _going_on(
+        ReplayIdentity(live, Request(name="two", topic=live.input_topic, to_topic="out"))
+    )
     *words, program, verb = shlex.split(command)
     assert (program, verb) == ("coversumm-worker", "run")
     return dict(word.split("=", 1) for word in words)
@@ -39,7 +41,9 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **settings: str) -> di
 def test_the_command_that_goes_on_has_every_setting_that_is_not_the_default(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The state depends on epoch and k. What is computed is computed again, and no secret is told."""
+    """The state depends on epoch and k. What is computed is computed again, and no
+    secret is told.
+    """
     found = told(monkeypatch, tmp_path)
     assert int(found.pop("COVERSUMM_WEB_PORT")) > Settings().web_port
     assert found == {
@@ -63,43 +67,43 @@ def test_the_command_that_goes_on_has_what_the_live_worker_would_have(
     assert {name: found[name] for name in own} == own
 
 
-def line(course, now, done):
-    return course.line(now, Standing(done, 10_000, Account(read=done)))
+def line(estimate, now, done):
+    return estimate.line(now, ReplayProgress(done, 10_000, Account(read=done)))
 
 
 def test_while_it_starts_nothing_is_foretold():
-    course = _Course(100.0, 500)
+    estimate = _Estimate(100.0, 500)
     for now in (100.0, 101.0, 107.0):
-        told = line(course, now, 500)
+        told = line(estimate, now, 500)
         assert (told["offsets_per_s"], told["seconds_left"]) == (0.0, None)
     assert told["seconds"] == 7.0
 
 
 def test_how_long_it_took_to_start_does_not_count():
     """Neither does what was done before it was started again."""
-    course = _Course(100.0, 500)
-    line(course, 120.0, 500)
-    assert line(course, 121.0, 600)["seconds_left"] is None
+    estimate = _Estimate(100.0, 500)
+    line(estimate, 120.0, 500)
+    assert line(estimate, 121.0, 600)["seconds_left"] is None
     for seconds in range(1, 10):
-        told = line(course, 121.0 + seconds, 600 + 50 * seconds)
+        told = line(estimate, 121.0 + seconds, 600 + 50 * seconds)
         assert told["offsets_per_s"] == 50.0
         assert told["seconds_left"] == pytest.approx((10_000 - told["offsets"]) / 50)
 
 
 def test_the_rate_is_that_of_the_later_half():
     """After a slow start, what is left is soon foretold by how fast it has become."""
-    course, done = _Course(0.0, 0), 0
+    estimate, done = _Estimate(0.0, 0), 0
     for second in range(1, 41):
         done += 10 if second <= 10 else 100
-        told = line(course, float(second), done)
+        told = line(estimate, float(second), done)
     assert told["offsets_per_s"] == 100.0
 
 
 def test_the_first_lines_come_soon_and_later_ones_seldom():
-    course, now, told = _Course(0.0, 0), 0.0, []
+    estimate, now, told = _Estimate(0.0, 0), 0.0, []
     while now < 600:
         told.append(now)
-        line(course, now, 0)
-        now += course.pause()
+        line(estimate, now, 0)
+        now += estimate.pause()
     assert sum(1 for at in told if at <= 10) >= 5
     assert told[-1] - told[-2] == LINE_SECONDS

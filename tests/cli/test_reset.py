@@ -1,4 +1,6 @@
-"""`reset` as far as no broker is asked: what it finds, asks and removes. The rest is in `tests/real_kafka/test_tools.py`."""
+"""`reset` as far as no broker is asked: what it finds, asks and removes. The rest is in
+`tests/real_kafka/test_tools.py`.
+"""
 
 import fcntl
 import json
@@ -12,7 +14,9 @@ from worker.tools import reset
 from worker.tools.reset import input_beginnings
 
 KEPT_BYTES = 5 * 2**20
-"""Of each partition; beyond it the embedded broker removes the oldest records, as retention does."""
+"""Of each partition; beyond it the embedded broker removes the oldest records, as
+retention does.
+"""
 
 
 @pytest.fixture

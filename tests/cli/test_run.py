@@ -30,7 +30,10 @@ def worker(embedded_broker, monkeypatch, tmp_path):
     for spec in topic_specs(Settings.from_environment()).values():
         embedded_broker.create_topic(spec.name, 2)
     log = tmp_path / "worker.log"
-    with log.open("wb") as output, subprocess.Popen(COMMAND, stdout=output, stderr=output) as process:
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(COMMAND, stdout=output, stderr=output) as process,
+    ):
         try:
             _wait(process, log)
             yield process
@@ -69,7 +72,8 @@ def test_the_commands_together(worker, run, write, tmp_path, embedded_broker):
         one["text"] for one in expected[-1]["sentences"]
     )
     published = [
-        json.loads(message.value) for message in read_topic(embedded_broker.bootstrap_servers, topic)
+        json.loads(message.value)
+        for message in read_topic(embedded_broker.bootstrap_servers, topic)
     ]
     assert list(map(_comparable, published)) == list(map(_comparable, expected))
 
@@ -88,7 +92,9 @@ def test_the_commands_together(worker, run, write, tmp_path, embedded_broker):
 def _comparable(body):
     """What two runs over the same events have in common."""
     return {
-        key: value for key, value in body.items() if key not in ("sequence", "previous_sequence", "cause")
+        key: value
+        for key, value in body.items()
+        if key not in ("sequence", "previous_sequence", "cause")
     }
 
 

@@ -1,4 +1,6 @@
-"""`send`: every line of a file arrives once, under its key, where other clients and the worker look for it."""
+"""`send`: every line of a file arrives once, under its key, where other clients and the worker look
+for it.
+"""
 
 import json
 import re
@@ -105,16 +107,28 @@ def test_from_a_line_on(run, write, broker):
 
 
 def test_a_csv_is_sent_as_the_same_lines_of_json_would_be(run, write, broker):
-    path = write("some.csv", [b"asin,id,body,stars", b'B00X,81,"Good, ""really"".",5', b"B00Y,82,Bad.,"])
-    assert run("send", path, "--fields", "entity_id=asin,review_id=id,text=body,rating=stars").code == 0
+    path = write(
+        "some.csv", [b"asin,id,body,stars", b'B00X,81,"Good, ""really"".",5', b"B00Y,82,Bad.,"]
+    )
+    assert (
+        run("send", path, "--fields", "entity_id=asin,review_id=id,text=body,rating=stars").code
+        == 0
+    )
     arrived = {m.key: json.loads(m.value) for m in read_topic(broker.bootstrap_servers, TOPIC)}
-    event = {"type": "review.upserted", "entity_id": "B00X", "review_id": "81", "text": 'Good, "really".'}
+    event = {
+        "type": "review.upserted",
+        "entity_id": "B00X",
+        "review_id": "81",
+        "text": 'Good, "really".',
+    }
     assert arrived[b"B00X"] == {**event, "rating": 5}
     assert arrived[b"B00Y"] == {**event, "entity_id": "B00Y", "review_id": "82", "text": "Bad."}
 
 
 def test_interrupted_it_says_where_to_go_on(write, broker):
-    """All lines before the one that is named have arrived, none from it on; so going on there sends each once."""
+    """All lines before the one that is named have arrived, none from it on; so going on there sends
+    each once.
+    """
     content = _several(60)
     path = write("some.jsonl", content)
     command = [sys.executable, "-m", "worker", "send", path]
@@ -125,12 +139,18 @@ def test_interrupted_it_says_where_to_go_on(write, broker):
         _, told = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     sent, line = map(
-        int, re.search(r"interrupted: (\d+) events were sent; go on with --from-line (\d+)\n", told).groups()
+        int,
+        re.search(
+            r"interrupted: (\d+) events were sent; go on with --from-line (\d+)\n", told
+        ).groups(),
     )
     assert sent == line - 1 == len(read_topic(broker.bootstrap_servers, TOPIC))
     assert 5 <= sent < len(content)
     assert (
-        subprocess.run([*command, "--from-line", str(line)], capture_output=True, check=False).returncode == 0
+        subprocess.run(
+            [*command, "--from-line", str(line)], capture_output=True, check=False
+        ).returncode
+        == 0
     )
     arrived = Counter((m.key, m.value) for m in read_topic(broker.bootstrap_servers, TOPIC))
     assert arrived == Counter(map(read_line, content))

@@ -1,4 +1,6 @@
-"""`summarize` and `send` of several files, patterns and folders: as if all were one, each line named by its file."""
+"""`summarize` and `send` of several files, patterns and folders: as if all were one, each line
+named by its file.
+"""
 
 import bz2
 import json
@@ -28,7 +30,9 @@ BROKEN = [b'{"entity_id":"e","review_id":1,"text":"Good."}', b"", b"{", b'{"enti
 @pytest.fixture
 def events():
     """Reviews of three stays; one of them is deleted in the end."""
-    written = [{**event, "entity_id": f"stay {number % 3}"} for number, event in enumerate(sample(60))]
+    written = [
+        {**event, "entity_id": f"stay {number % 3}"} for number, event in enumerate(sample(60))
+    ]
     return [*written, {"type": "entity.deleted", "entity_id": "stay 1"}]
 
 
@@ -62,7 +66,9 @@ def test_several_files_are_summarized_as_one_would_be(run, write, folder, events
     assert bodies(ended.out) == whole
     assert len({body["cause"]["topic"] for body in whole}) == 3
     told = ended.err.splitlines()
-    passed_over = ["passed over, no reviews by their names: parts/README.md"] if named == ["parts/"] else []
+    passed_over = (
+        ["passed over, no reviews by their names: parts/README.md"] if named == ["parts/"] else []
+    )
     assert told[:-1] == passed_over
     assert told[-1].startswith("61 lines, 3 entities, ")
 
@@ -156,7 +162,11 @@ def test_nothing_is_sent_if_a_line_of_any_file_is_bad(run, write, broker, folder
 def test_from_a_line_of_a_file_on(run, broker, folder, events):
     """Those before it are not even looked at."""
     (folder / "1.jsonl.bz2").write_text("Dear reader,\n")
-    for line, first in (("parts/2.parquet:4", 23), ("./parts/2.parquet:26", 45), ("parts/3.jsonl.xz:16", 60)):
+    for line, first in (
+        ("parts/2.parquet:4", 23),
+        ("./parts/2.parquet:26", 45),
+        ("parts/3.jsonl.xz:16", 60),
+    ):
         before = len(arrived(broker))
         assert run("send", "parts", "--from-line", line).code == 0
         found = [(key, json.loads(value)) for key, value in arrived(broker)[before:]]
@@ -193,7 +203,11 @@ def test_interrupted_it_says_where_to_go_on(write, broker, folder, events):
     count, line = re.search(
         r"interrupted: (\d+) events were sent; go on with --from-line (\S+)\n", told
     ).groups()
-    assert line == f"parts/2.parquet:{int(count) - 19}" if int(count) < 45 else line.startswith("parts/3")
+    assert (
+        line == f"parts/2.parquet:{int(count) - 19}"
+        if int(count) < 45
+        else line.startswith("parts/3")
+    )
     subprocess.run([*command, "--from-line", line], capture_output=True, check=True)
     found = Counter(json.dumps(json.loads(value)) for _, value in arrived(broker))
     assert found == Counter(map(json.dumps, events))
@@ -204,7 +218,9 @@ def test_standard_input_between_files(write, broker, folder):
     write("first.jsonl", content)
     write("last.jsonl", content)
     command = [sys.executable, "-m", "worker", "send", "first.jsonl", "-", "last.jsonl"]
-    done = subprocess.run(command, input=b"\n".join([*content, b"{"]), capture_output=True, check=False)
+    done = subprocess.run(
+        command, input=b"\n".join([*content, b"{"]), capture_output=True, check=False
+    )
     assert done.returncode == 2
     assert done.stderr.startswith(b"-:3: bad_json: ")
     done = subprocess.run(

@@ -7,7 +7,7 @@ import pytest
 from tests.harness.terminal import CONTROL
 from worker.cli.output import ranges
 from worker.tools import status as group_status
-from worker.tools.status import GroupStatus, PartitionStatus, WorkerStatus
+from worker.tools.status import GroupStatus, MemberStatus, PartitionStatus
 
 NAME = "coversumm-worker-0-1f8e"
 FOUND = GroupStatus(
@@ -15,10 +15,17 @@ FOUND = GroupStatus(
     state="stable",
     topic="marketplace.reviews.v1",
     workers=[
-        WorkerStatus(
-            NAME, "http://worker-0:8080", True, "processing 2 of 3 partitions", [0, 1], [2], 7, "0.1.0"
+        MemberStatus(
+            NAME,
+            "http://worker-0:8080",
+            True,
+            "processing 2 of 3 partitions",
+            [0, 1],
+            [2],
+            7,
+            "0.1.0",
         ),
-        WorkerStatus("b\x1b[2J", None, None, "no answer from here: refused", [2], [], None, None),
+        MemberStatus("b\x1b[2J", None, None, "no answer from here: refused", [2], [], None, None),
     ],
     partitions=[
         PartitionStatus(0, NAME, 1000, 1007, 7),
@@ -57,7 +64,8 @@ def test_json_is_one_object(run, found):
 
 
 @pytest.mark.parametrize(
-    ("numbers", "text"), [([], "-"), ([3], "3"), ([0, 1, 2, 7, 9, 10], "0-2, 7, 9-10"), ([1, 3], "1, 3")]
+    ("numbers", "text"),
+    [([], "-"), ([3], "3"), ([0, 1, 2, 7, 9, 10], "0-2, 7, 9-10"), ([1, 3], "1, 3")],
 )
 def test_ranges(numbers, text):
     assert ranges(numbers) == text

@@ -24,7 +24,9 @@ def _rows(events, partition):
     """What a worker stores after these."""
     rows = MemoryRows()
     limits = event_limits(dimension=3, embeds=False)
-    processor = Processor(config(k=K, limits={"model": None, "embeds": False}), lambda _: rows, None)
+    processor = Processor(
+        config(k=K, limits={"model": None, "embeds": False}), lambda _: rows, None
+    )
     assert processor.config.limits == limits
     for offset, line in enumerate(lines(events)):
         batch = processor.process([Record("reviews", partition, offset, 0, *read_line(line))])
@@ -59,7 +61,9 @@ def data_dir(tmp_path, stored_rows):
 
 
 def _key(rows, kind):
-    return next(key for key in rows if key.startswith(ENTITY) and parse_entity_key(key).kind == kind)
+    return next(
+        key for key in rows if key.startswith(ENTITY) and parse_entity_key(key).kind == kind
+    )
 
 
 def test_verify_a_sound_state(run, data_dir):
@@ -92,7 +96,10 @@ def test_verify_finds_a_wrong_summary(run, data_dir, stored_rows):
     results = [json.loads(line) for line in ended.out.splitlines()]
     assert [result["ok"] for result in results] == [False, True]
     assert any("not published" in problem for problem in results[0]["problems"])
-    assert ended.err == "coversumm-worker: error: 1 of 2 entities differ from the brute-force summary\n"
+    assert (
+        ended.err
+        == "coversumm-worker: error: 1 of 2 entities differ from the brute-force summary\n"
+    )
 
 
 def test_verify_goes_on_after_a_corrupt_row(run, data_dir, stored_rows):
@@ -130,7 +137,9 @@ def test_inspect_an_unknown_entity(run, data_dir):
 
 @pytest.mark.parametrize("reviews", [[], ["--reviews"]])
 def test_an_entity_whose_partition_is_not_here(run, tmp_path, stored_rows, reviews):
-    """There are two partitions, and rows of one: of an entity of the other nothing is known here."""
+    """There are two partitions, and rows of one: of an entity of the other nothing is
+    known here.
+    """
     _store(tmp_path / "data", 1, stored_rows[1])
     _store(tmp_path / "data", 0, {})  # it was taken over before it had rows
     here = next(f"x{i}" for i in range(100) if partition_of(f"x{i}", 2) == 1)
@@ -163,9 +172,13 @@ def test_as_of_which_offset(run, data_dir, terminal):
     assert f"partition 1 {told}" in shown
 
 
-@pytest.mark.parametrize("command", [["verify"], ["inspect", "other"], ["inspect", "other", "--reviews"]])
+@pytest.mark.parametrize(
+    "command", [["verify"], ["inspect", "other"], ["inspect", "other", "--reviews"]]
+)
 def test_a_directory_in_use(run, data_dir, command):
-    """The databases are open for writing, and the worker's lock is held: what is told is the same."""
+    """The databases are open for writing, and the worker's lock is held: what is told is
+    the same.
+    """
     told = run(*command, "--data-dir", data_dir)
     with ExitStack() as worker:
         lock = worker.enter_context((data_dir / "lock").open())
@@ -184,7 +197,11 @@ def test_the_reviews_of_an_entity(run, data_dir, terminal):
     entity = events[0]["entity_id"]
     ended = run("inspect", entity, "--reviews", "--data-dir", data_dir)
     assert (ended.code, ended.err) == (0, "")
-    rows = {row["review_id"]: row for row in map(json.loads, ended.out.splitlines()) if row["partition"] == 3}
+    rows = {
+        row["review_id"]: row
+        for row in map(json.loads, ended.out.splitlines())
+        if row["partition"] == 3
+    }
     assert rows.keys() == {event["review_id"] for event in events}
     gone, kept = rows[events[0]["review_id"]], rows[events[1]["review_id"]]
     assert (gone["version"], gone["deleted"], gone["sentences"]) == (9, True, {})
@@ -206,11 +223,15 @@ def test_options_that_exclude_each_other(run, arguments):
     assert run("inspect", "e", *arguments).code == 2
 
 
-@pytest.mark.parametrize("command", [["verify"], ["inspect", "other"], ["inspect", "other", "--reviews"]])
+@pytest.mark.parametrize(
+    "command", [["verify"], ["inspect", "other"], ["inspect", "other", "--reviews"]]
+)
 def test_a_directory_without_state(run, tmp_path, command):
     ended = run(*command, "--data-dir", tmp_path)
     assert ended.code == 2
-    assert ended.err.startswith(f"coversumm-worker: error: there is no state of a worker in {tmp_path}")
+    assert ended.err.startswith(
+        f"coversumm-worker: error: there is no state of a worker in {tmp_path}"
+    )
     assert not list(tmp_path.iterdir()), "looking must not create anything"
 
 

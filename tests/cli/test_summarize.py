@@ -16,20 +16,34 @@ from worker.events import Record, read_line
 
 def modelled(content, topic, **changes):
     """The bodies of the model, for lines of a file processed at once."""
-    model = Model(config(**{"epoch": 1, "k": 20, "limits": {"model": None}, **changes}), FakeEngine.vector)
-    records = [Record(topic, 0, i, -1, *read_line(line)) for i, line in enumerate(content) if line.strip()]
+    model = Model(
+        config(**{"epoch": 1, "k": 20, "limits": {"model": None}, **changes}), FakeEngine.vector
+    )
+    records = [
+        Record(topic, 0, i, -1, *read_line(line)) for i, line in enumerate(content) if line.strip()
+    ]
     messages, _ = model.run(records)
     return [body for _, body, _ in messages if body is not None]
 
 
 @pytest.fixture(scope="module")
 def content():
-    """Reviews of one stay, then edits, deletions, a deleted entity and its return; blank lines between."""
+    """Reviews of one stay, then edits, deletions, a deleted entity and its return; blank lines
+    between.
+    """
     events = sample(150)
     edit = {**events[3], "sentences": events[4]["sentences"]}
     gone = {"type": "entity.deleted", "entity_id": events[0]["entity_id"]}
     unknown = {**gone, "entity_id": "nobody"}
-    told = [*events[:100], edit, *map(delete, events[5:60:3]), unknown, *events[100:], gone, *events[:5]]
+    told = [
+        *events[:100],
+        edit,
+        *map(delete, events[5:60:3]),
+        unknown,
+        *events[100:],
+        gone,
+        *events[:5],
+    ]
     return [b"", *lines(told)[:20], b"  ", *lines(told)[20:]]
 
 
@@ -141,7 +155,9 @@ def test_nothing(run, write):
 
 def test_short_views(run, write, content):
     """One for each entity that is left with a sentence, as the state at the end tells it."""
-    ended = run("summarize", write("told.jsonl", content), "--view", "short", "--sentences", "4", "--k", "2")
+    ended = run(
+        "summarize", write("told.jsonl", content), "--view", "short", "--sentences", "4", "--k", "2"
+    )
     assert ended.code == 0
     (view,) = map(json.loads, ended.out.splitlines())
     assert view["entity_id"] == sample(1)[0]["entity_id"]

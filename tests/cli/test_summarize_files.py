@@ -1,4 +1,6 @@
-"""`summarize` on what people have: its forms of output, files of all kinds, and endings that keep what was written."""
+"""`summarize` on what people have: its forms of output, files of all kinds, and endings that keep
+what was written.
+"""
 
 import gzip
 import json
@@ -208,7 +210,9 @@ def test_ctrl_c_keeps_what_is_whole(write, tmp_path, content, option):
     assert not target.exists()
     assert not list(tmp_path.glob(".*part"))
     entities = [body["entity_id"] for body in bodies(out)]
-    assert entities == (["empty", "gone", "stay 0", "stay 1", "stay 2"] if option == ["--final"] else [])
+    assert entities == (
+        ["empty", "gone", "stay 0", "stay 1", "stay 2"] if option == ["--final"] else []
+    )
 
 
 def test_results_do_not_depend_on_how_the_lines_are_cut(content):

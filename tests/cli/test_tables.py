@@ -50,7 +50,9 @@ def test_ids_are_whole_and_lines_fit(shown, columns):
     assert "…" not in "".join(lines)
     names = set(lines[0].split())
     told = lines[-1] if "no room" in lines[-1] else ""
-    assert names | set(told.replace(",", "").replace(";", "").split()) >= {column.name for column in COLUMNS}
+    assert names | set(told.replace(",", "").replace(";", "").split()) >= {
+        column.name for column in COLUMNS
+    }
     assert bool(told) == (len(names) < len(COLUMNS))
 
 
@@ -70,12 +72,16 @@ def test_prose_is_wrapped_to_no_less_than_it_needs(shown):
 
 
 def test_a_value_of_several_lines(shown):
-    lines = shown(80, show_table, (Column("id"), Column("changes")), [("x", ["+ a", "- b"]), ("y", None)])
+    lines = shown(
+        80, show_table, (Column("id"), Column("changes")), [("x", ["+ a", "- b"]), ("y", None)]
+    )
     assert [line.split() for line in lines[2:]] == [["x", "+", "a"], ["-", "b"], ["y", "-"]]
 
 
 def test_wide_characters_count_as_two(shown):
-    lines = shown(20, show_table, (Column("id"), Column("size", drop=1)), [("日本語日本語日本", "12345")])
+    lines = shown(
+        20, show_table, (Column("id"), Column("size", drop=1)), [("日本語日本語日本", "12345")]
+    )
     assert "日本語日本語日本" in lines[2]
     assert "no room here for: size;" in " ".join(line.strip() for line in lines)
 
@@ -93,7 +99,9 @@ def test_facts_go_on_below_where_they_are_long(shown):
 
 @pytest.mark.parametrize("columns", [80, 160])
 def test_a_summary_at_two_widths(run, port, terminal, monkeypatch, columns):  # noqa: F811
-    """The command itself: the sentence's id and text are there, the support only where there is room."""
+    """The command itself: the sentence's id and text are there, the support only where there is
+    room.
+    """
     sentence = {**VIEW["sentences"][0], "sentence_id": ID, "text": "Good. " * 30}
     monkeypatch.setitem(VIEW, "sentences", [sentence])
     terminal()

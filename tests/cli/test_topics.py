@@ -37,8 +37,11 @@ def admin(kafka, monkeypatch):
 
 def _create(admin, name, partitions, **config):
     config = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(PATIENCE_SECONDS)
-    while name not in admin.list_topics().topics:  # made by the controller, soon known to the broker
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(
+        PATIENCE_SECONDS
+    )
+    # made by the controller, soon known to the broker
+    while name not in admin.list_topics().topics:
         time.sleep(0.05)
 
 
@@ -53,9 +56,9 @@ def test_created_once_then_found(run, admin, names):
     assert not set(names.values()) & set(admin.list_topics().topics)
     made = run("topics", "--partitions", "3", "--replication-factor", "1")
     assert (made.code, made.err) == (0, "")
-    assert {row["role"]: (row["topic"], row["partitions"], row["status"]) for row in _rows(made)} == {
-        role: (name, 3, "created") for role, name in names.items()
-    }
+    assert {
+        row["role"]: (row["topic"], row["partitions"], row["status"]) for row in _rows(made)
+    } == {role: (name, 3, "created") for role, name in names.items()}
     found = run("topics")
     assert (found.code, found.err) == (0, "")
     assert [row["status"] for row in _rows(found)] == ["exists"] * 4
@@ -66,7 +69,10 @@ def test_created_once_then_found(run, admin, names):
         "dead letters": "delete",
         "changelog": "compact",
     }
-    assert int(_config(admin, names["changelog"])["delete.retention.ms"].value) >= 30 * 24 * 3600 * 1000
+    assert (
+        int(_config(admin, names["changelog"])["delete.retention.ms"].value)
+        >= 30 * 24 * 3600 * 1000
+    )
 
 
 def _config(admin, name):
@@ -96,7 +102,9 @@ def test_wrong_partition_count_and_policy(run, admin, names):
     )
     assert f"the input topic {names['input']} has cleanup.policy=compact" in ended.err
     assert len(ended.err.splitlines()) == 2
-    told = {row["role"]: (row["cleanup_policy"], row["wanted_cleanup_policy"]) for row in _rows(ended)}
+    told = {
+        row["role"]: (row["cleanup_policy"], row["wanted_cleanup_policy"]) for row in _rows(ended)
+    }
     assert told == {
         "input": ("compact", "delete"),
         "output": ("compact", "compact"),
@@ -115,7 +123,9 @@ def test_the_table_shows_the_policy_that_is_there(run, admin, names, terminal):
     ended = run("topics")
     assert ended.code == 1
     cells = [
-        re.split(r"\s{2,}", line.strip()) for line in ended.out.splitlines() if names["input"][-8:] in line
+        re.split(r"\s{2,}", line.strip())
+        for line in ended.out.splitlines()
+        if names["input"][-8:] in line
     ]
     assert {role: (cleanup, status) for role, _, _, cleanup, status in cells} == {
         "input": ("delete", "exists"),

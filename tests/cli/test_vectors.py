@@ -1,4 +1,6 @@
-"""`vectors`: what a worker's state has embedded is not embedded again, and what another machine made never gets in."""
+"""`vectors`: what a worker's state has embedded is not embedded again, and what another machine
+made never gets in.
+"""
 
 import gzip
 import json
@@ -48,15 +50,22 @@ def rows(engine):
     limits = {"model": engine.model, "dimension": engine.dimension}
     processor = Processor(config(limits=limits), lambda _: rows, engine)
     events = [
-        {"type": "review.upserted", "review_id": one["review_id"], "text": one["text"]} for one in reviews()
+        {"type": "review.upserted", "review_id": one["review_id"], "text": one["text"]}
+        for one in reviews()
     ]
     events.append({**events[0], "text": f"{events[0]['text']} A new sentence."})
     vector = [0.5] * engine.dimension
     brought = [{"text": "It brought its vector.", "embedding": vector}]
     events.append(
-        {"type": "review.upserted", "review_id": "brought-by-an-event-of-its-own", "sentences": brought}
+        {
+            "type": "review.upserted",
+            "review_id": "brought-by-an-event-of-its-own",
+            "sentences": brought,
+        }
     )
-    records = [record(offset, reviews()[0]["entity_id"], event) for offset, event in enumerate(events)]
+    records = [
+        record(offset, reviews()[0]["entity_id"], event) for offset, event in enumerate(events)
+    ]
     batch = processor.process(records)
     assert batch.taken == len(records)
     rows.write(batch.rows[0])
@@ -100,7 +109,9 @@ def summarize(run, tmp_path, *options):
     return ended.out
 
 
-def test_import_and_then_nothing_is_embedded(run, data_dir, folder, tmp_path, monkeypatch, embedded):
+def test_import_and_then_nothing_is_embedded(
+    run, data_dir, folder, tmp_path, monkeypatch, embedded
+):
     ended = run("vectors", "import", data_dir)
     assert ended.code == 0, ended.err
     assert machine_type() in ended.err
@@ -146,7 +157,9 @@ def test_a_worker_keeps_what_it_embeds(run, folder, worker, tmp_path, embedded):
     while json.loads(run("inspect", entity).out or "{}").get("review_count") != count:
         assert time.monotonic() < give_up
         time.sleep(0.1)
-    with urllib.request.urlopen(f"http://127.0.0.1:{Settings.from_environment().web_port}/metrics") as page:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{Settings.from_environment().web_port}/metrics"
+    ) as page:
         metrics = dict(re.findall(r"^(coversumm_vector\S+) (\S+)$", page.read().decode(), re.M))
     made = contents(folder)[0].vectors
     assert float(metrics['coversumm_vector_store_lookups_total{result="miss"}']) == made > 30
@@ -173,7 +186,9 @@ def test_vectors_that_events_brought_are_left_out(run, data_dir, folder, engine)
 
 def _with_another_vector(rows, dimension):
     """The same rows, sound ones, but for a bit of one vector."""
-    key = next(key for key in rows if key.startswith(ENTITY) and parse_entity_key(key).kind == VECTORS)
+    key = next(
+        key for key in rows if key.startswith(ENTITY) and parse_entity_key(key).kind == VECTORS
+    )
     ordinals, data = decode_vectors(key, rows[key], dimension)
     vectors = np.frombuffer(data, "<i2").reshape(-1, dimension).copy()
     vectors[0, 7] ^= 1
@@ -195,7 +210,9 @@ def contents_or_none(run):
     return json.loads(ended.out)["vectors"] or None
 
 
-def test_a_text_with_another_vector_in_the_store_is_refused(run, data_dir, folder, rows, engine, monkeypatch):
+def test_a_text_with_another_vector_in_the_store_is_refused(
+    run, data_dir, folder, rows, engine, monkeypatch
+):
     run("vectors", "import", data_dir)
     monkeypatch.setattr(vector_import, "SAMPLE", 0)
     _store(data_dir, 0, _with_another_vector(rows, engine.dimension))
@@ -214,7 +231,8 @@ def test_a_state_of_another_model_is_refused(run, folder, tmp_path):
     ended = run("vectors", "import", tmp_path / "other")
     assert (ended.code, ended.out) == (2, "")
     assert (
-        "events that brought them with 3 dimensions, and COVERSUMM_EMBEDDER is all-MiniLM-L6-v2@" in ended.err
+        "events that brought them with 3 dimensions, and COVERSUMM_EMBEDDER is all-MiniLM-L6-v2@"
+        in ended.err
     )
 
 

@@ -13,18 +13,27 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.terminal import CONTROL_C, FIRST_SCREEN, Terminal, environment, worker_command
 from tests.view.changes import body
-from worker.cli.watch import Lines
-from worker.errors import SurroundingsError
+from worker.cli.viewers import WatchLines
+from worker.errors import SetupError
 from worker.kafka.topics import partition_of
-from worker.published.watching import Published
+from worker.published.watching import OutputMessage
 
 APP_ID = "who-watches"
 PARTITIONS = 4
 FIRST = body(
-    "stay", 1, {"a#0": "It was lovely.", "b#0": "Near the park."}, ["a#0", "b#0"], review="a", previous=None
+    "stay",
+    1,
+    {"a#0": "It was lovely.", "b#0": "Near the park."},
+    ["a#0", "b#0"],
+    review="a",
+    previous=None,
 )
-SECOND = body("stay", 2, {"b#0": "Near the park.", "c#0": "Quiet."}, ["c#0"], ["a#0"], review="c", previous=1)
-THIRD = body("stay", 3, {"b#0": "Near the park."}, [], ["c#0"], "review.deleted", review="c", previous=2)
+SECOND = body(
+    "stay", 2, {"b#0": "Near the park.", "c#0": "Quiet."}, ["c#0"], ["a#0"], review="c", previous=1
+)
+THIRD = body(
+    "stay", 3, {"b#0": "Near the park."}, [], ["c#0"], "review.deleted", review="c", previous=2
+)
 OTHER = body("hotel", 9, {"z#0": "Loud."}, ["z#0"], review="z", previous=None)
 
 
@@ -88,14 +97,18 @@ def test_a_topic_that_does_not_exist(run, topic, monkeypatch):
     monkeypatch.setenv("COVERSUMM_OUTPUT_TOPIC", "nothing")
     ended = run("watch")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("coversumm-worker: error: there is no topic nothing: COVERSUMM_OUTPUT_TOPIC ")
+    assert ended.err.startswith(
+        "coversumm-worker: error: there is no topic nothing: COVERSUMM_OUTPUT_TOPIC "
+    )
     assert ended.err.count("\n") == 1
 
 
 def test_bodies_come_as_they_were_published_and_only_new_ones(embedded_broker, topic, watch):
     publish(embedded_broker.bootstrap_servers, topic, FIRST)
     watched = watch()
-    assert watched.process.stderr.readline() == "waiting for a change on summaries; Ctrl-C ends it\n"
+    assert (
+        watched.process.stderr.readline() == "waiting for a change on summaries; Ctrl-C ends it\n"
+    )
     publish(embedded_broker.bootstrap_servers, topic, SECOND)
     assert watched.process.stdout.readline().encode() == SECOND + b"\n"
     publish(embedded_broker.bootstrap_servers, topic, OTHER)
@@ -124,7 +137,10 @@ def test_an_entity_in_another_partition_than_its_keys_is_found(embedded_broker, 
 def test_from_the_beginning_all_that_is_there(embedded_broker, topic, watch):
     publish(embedded_broker.bootstrap_servers, topic, FIRST, SECOND)
     watched = watch("--from-beginning", "stay")
-    assert [watched.process.stdout.readline().encode() for _ in range(2)] == [FIRST + b"\n", SECOND + b"\n"]
+    assert [watched.process.stdout.readline().encode() for _ in range(2)] == [
+        FIRST + b"\n",
+        SECOND + b"\n",
+    ]
 
 
 def test_whoever_has_read_enough_ends_it_quietly(embedded_broker, topic, watch):
@@ -141,8 +157,11 @@ def test_a_message_that_is_no_summary_is_named(capsys):
     class Watch:
         topic = "summaries"
 
-    with Lines(Watch(), None) as lines, pytest.raises(SurroundingsError, match="1:7 is no summary change"):
-        lines.take(Published("stay", b"{}", "1:7"))
+    with (
+        WatchLines(Watch(), None) as lines,
+        pytest.raises(SetupError, match="1:7 is no summary change"),
+    ):
+        lines.take(OutputMessage("stay", b"{}", "1:7"))
     capsys.readouterr()
 
 
@@ -178,7 +197,9 @@ def test_a_change_on_kafka_is_seen_and_nothing_else(kafka, monkeypatch, columns,
         terminal.wait_for("1   It was lovely.")
         aborted = publish(kafka.bootstrap_servers, name, THIRD, **{"transactional.id": name})
         aborted.abort_transaction(PATIENCE_SECONDS)
-        committed = publish(kafka.bootstrap_servers, name, OTHER, SECOND, **{"transactional.id": name})
+        committed = publish(
+            kafka.bootstrap_servers, name, OTHER, SECOND, **{"transactional.id": name}
+        )
         committed.commit_transaction(PATIENCE_SECONDS)
         for seen in ("review c came in", "2 + Quiet. (new)", "- It was lovely. (pushed out)"):
             terminal.wait_for(seen)

@@ -19,7 +19,9 @@ from worker.coversumm.single import apply_step
 Vector = tuple[int, ...]
 
 
-def points(sentences: Iterable[tuple[bytes, Sequence[int] | NDArray[np.int16]]], dimension: int) -> Points:
+def points(
+    sentences: Iterable[tuple[bytes, Sequence[int] | NDArray[np.int16]]], dimension: int
+) -> Points:
     ids, vectors = [], []
     for id_, vector in sentences:
         ids.append(id_)
@@ -87,7 +89,9 @@ def in_bulk(core: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
 
 
 def in_small_runs(core: EntityCore, steps: Sequence[Step]) -> list[Ranking | None]:
-    """Runs so short that a script has many, and spans that leave out rows though steps are few and grids are coarse."""
+    """Runs so short that a script has many, and spans that leave out rows though steps are few and
+    grids are coarse.
+    """
     with (
         mock.patch.object(apply, "MAX_POINTS", 60),
         mock.patch.object(apply, "SPAN", 3),
@@ -139,8 +143,9 @@ def scripts(draw: st.DrawFn) -> Script:
         live = script.live[-1] if script.live else {}
         touched = draw(st.lists(st.sampled_from(ids), unique=True, max_size=draw(sizes)))
         removed = [id_ for id_ in touched if id_ in live]
-        kept = (
-            draw(st.sets(st.sampled_from(removed))) if removed else set()
-        )  # edited: removed and added again
-        script.add(removed, {id_: draw(vectors) for id_ in touched if id_ not in live or id_ in kept})
+        # edited: removed and added again
+        kept = draw(st.sets(st.sampled_from(removed))) if removed else set()
+        script.add(
+            removed, {id_: draw(vectors) for id_ in touched if id_ not in live or id_ in kept}
+        )
     return script

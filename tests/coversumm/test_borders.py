@@ -25,7 +25,9 @@ assert loaded <= {"worker", "numpy", "coversumm_worker__mypyc"} and not project 
 
 
 def test_imports_numpy_alone() -> None:
-    result = subprocess.run([sys.executable, "-c", FOREIGN], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", FOREIGN], capture_output=True, text=True, check=False
+    )
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -1,4 +1,6 @@
-"""The stated slack covers what float64 does, checked against exact arithmetic; and where integers decide, nothing is lost."""
+"""The stated slack covers what float64 does, checked against exact arithmetic; and where integers
+decide, nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +35,22 @@ def root(value: Fraction, *, up: bool) -> Fraction:
 
 def exact_squared(x: np.ndarray, total: np.ndarray, n: int) -> Fraction:
     return sum(
-        ((Fraction(int(a)) - Fraction(int(s), n)) ** 2 for a, s in zip(x, total, strict=True)), Fraction(0)
+        ((Fraction(int(a)) - Fraction(int(s), n)) ** 2 for a, s in zip(x, total, strict=True)),
+        Fraction(0),
     )
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1, 3, 384]), st.sampled_from([0, 1, 300, 30000]))
 def test_outside_and_kth_err_on_the_safe_side(seed: int, d: int, spread: int) -> None:
-    """`outside` is below the true radius - delta, and a proof's d_k above the true one, also where all points almost coincide."""
+    """`outside` is below the true radius - delta, and a proof's d_k above the true one, also where
+    all points almost coincide.
+    """
     rng = np.random.default_rng(seed)
     center = rng.integers(-30000, 30000, d)
-    vectors = np.clip(center + rng.integers(-spread - 2, spread + 3, (30, d)), -32767, 32767).astype(np.int16)
+    vectors = np.clip(
+        center + rng.integers(-spread - 2, spread + 3, (30, d)), -32767, 32767
+    ).astype(np.int16)
     core = EntityCore(2, d, FlatIndex(d))
     tight(core, 1)
     one_by_one(core, adds(vectors))
@@ -54,8 +61,12 @@ def test_outside_and_kth_err_on_the_safe_side(seed: int, d: int, spread: int) ->
     centroid_squared = float(total @ total) / (n * n)
     anchor = [Fraction(int(s), reservoir.anchor_n) for s in reservoir.anchor_total]
     radius = Fraction(int(reservoir.radius_key), reservoir.anchor_n) + sum(a * a for a in anchor)
-    drift = sum(((Fraction(int(s), n) - a) ** 2 for s, a in zip(total, anchor, strict=True)), Fraction(0))
-    assert Fraction(state.outside(centroid_squared)) <= root(radius, up=False) - root(drift, up=True)
+    drift = sum(
+        ((Fraction(int(s), n) - a) ** 2 for s, a in zip(total, anchor, strict=True)), Fraction(0)
+    )
+    assert Fraction(state.outside(centroid_squared)) <= root(radius, up=False) - root(
+        drift, up=True
+    )
     error = certificate.slack(d, state.max_squared_norm)
     for x in vectors[:5]:
         key = n * sum(int(c) ** 2 for c in x) - 2 * sum(
@@ -64,7 +75,9 @@ def test_outside_and_kth_err_on_the_safe_side(seed: int, d: int, spread: int) ->
         true = exact_squared(x, total, n)
         assert abs(Fraction(key / n + centroid_squared) - true) <= Fraction(error) / 2
         assert Fraction(certificate.upper(key / n + centroid_squared, error)) >= root(true, up=True)
-        assert Fraction(certificate.lower(key / n + centroid_squared, error)) <= root(true, up=False)
+        assert Fraction(certificate.lower(key / n + centroid_squared, error)) <= root(
+            true, up=False
+        )
 
 
 def test_is_candidate_leaves_out_only_what_is_farther() -> None:
@@ -85,7 +98,9 @@ def test_is_candidate_leaves_out_only_what_is_farther() -> None:
 
 @pytest.mark.parametrize("path", [one_by_one, in_bulk])
 def test_authors_counterexample(path) -> None:  # type: ignore[no-untyped-def]
-    """30 points on radius 1, 72 on radius 5, then (1.001, 0): admission by `dist < d_k` loses a true neighbour."""
+    """30 points on radius 1, 72 on radius 5, then (1.001, 0): admission by `dist < d_k` loses a
+    true neighbour.
+    """
     angle = [2 * np.pi * np.arange(m) / m for m in (30, 72)]
     unit = 6000
     ring = [
@@ -111,16 +126,18 @@ def test_authors_counterexample(path) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_equality_is_no_proof() -> None:
-    """d_k + delta = radius to the last bit: another sentence may be as near, and its id may be lower."""
+    """d_k + delta = radius to the last bit: another sentence may be as near, and its id may be
+    lower.
+    """
     core = EntityCore(1, 1, FlatIndex(1))
     core.apply(adds(np.array([[0], [10], [-10], [20]], np.int16)))
     state = core._state
     state.reservoir.tighten(1, 3, np.zeros(1))  # anchor 0; the nearest alone, radius 10
     state.reservoir.anchor_n = 3
-    nearest = Neighbors(
-        [b"s000000"], [0], [float(4 * 5**2 - 2 * 5 * 20)], np.inf
-    )  # a k-th at distance 0 from the centroid 5
-    at_five = nearest._replace(keys=[4.0 * 10**2 - 2 * 10 * 20])  # at distance 5, drift 5, radius 10
+    # a k-th at distance 0 from the centroid 5
+    nearest = Neighbors([b"s000000"], [0], [float(4 * 5**2 - 2 * 5 * 20)], np.inf)
+    # at distance 5, drift 5, radius 10
+    at_five = nearest._replace(keys=[4.0 * 10**2 - 2 * 10 * 20])
     assert not state.proves(at_five, state.centroid_squared())
     assert state.proves(nearest, state.centroid_squared())
     kth, drift = np.array([5.0, 4.9999]), np.array([5.0, 5.0])
@@ -130,8 +147,10 @@ def test_equality_is_no_proof() -> None:
 @pytest.mark.parametrize("path", [one_by_one, in_bulk, in_small_runs])
 @pytest.mark.parametrize("seed", range(8))
 def test_mirror_images_at_the_edge(path, seed: int) -> None:  # type: ignore[no-untyped-def]
-    """Every vector comes with its negative, so that distances left and right of the centroid are equal, rank after rank:
-    a certificate that took equality for proof, or a float for an integer, would lose the lower id."""
+    """Every vector comes with its negative, so that distances left and right of the centroid are
+    equal, rank after rank: a certificate that took equality for proof, or a float for an integer,
+    would lose the lower id.
+    """
     rng = np.random.default_rng(seed)
     half = rng.integers(-4, 5, (60, 2)).astype(np.int16)
     vectors = np.concatenate([[v, -v] for v in half])
@@ -150,8 +169,9 @@ def test_mirror_images_at_the_edge(path, seed: int) -> None:  # type: ignore[no-
 
 
 def test_fewer_rows_than_k_with_copies_enough() -> None:
-    """Two vectors of four copies each are the whole reservoir: the one nearer to the centroid is shown whole, and which
-    one that is changes by sentences far outside."""
+    """Two vectors of four copies each are the whole reservoir: the one nearer to the centroid is
+    shown whole, and which one that is changes by sentences far outside.
+    """
     near = [(-10, 0)] * 4 + [(10, 0)] * 4
     far = [(-20000, i) for i in range(201)] + [(20000, i) for i in range(200)]
     script = Script(2, 5, distinct=False)
@@ -172,7 +192,9 @@ def test_fewer_rows_than_k_with_copies_enough() -> None:
 
 
 def test_copies_at_the_centre_cost_no_more() -> None:
-    """Ten thousand copies: one row, a few ids, and steps that touch neither all ids nor the index."""
+    """Ten thousand copies: one row, a few ids, and steps that touch neither all ids nor
+    the index.
+    """
     d = 16
     x = quantize(np.ones((1, d)))
     ids = [b"c%06d" % i for i in range(10_000)]

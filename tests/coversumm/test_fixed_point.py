@@ -62,7 +62,9 @@ def test_batch_does_not_matter() -> None:
 
 
 def test_squares_are_added_in_one_order() -> None:
-    """By folding halves; another order would differ in the last place, and with it now and then a rounding."""
+    """By folding halves; another order would differ in the last place, and with it now and then a
+    rounding.
+    """
     v = np.random.default_rng(2).normal(size=(50, 129))
     for row, norm in zip(v.tolist(), _squared_norms(v).tolist(), strict=True):
         squares = [c * c for c in row]
@@ -73,7 +75,9 @@ def test_squares_are_added_in_one_order() -> None:
         assert norm == squares[0]
 
 
-@pytest.mark.parametrize(("bad", "word"), [(0.0, "zero"), (np.nan, "not finite"), (np.inf, "not finite")])
+@pytest.mark.parametrize(
+    ("bad", "word"), [(0.0, "zero"), (np.nan, "not finite"), (np.inf, "not finite")]
+)
 def test_names_the_bad_row(bad: float, word: str) -> None:
     v = np.ones((4, 3))
     v[2] = [bad, 0.0, 0.0]
@@ -97,7 +101,9 @@ def test_no_rows() -> None:
 
 @pytest.mark.parametrize("d", [1, 2, 3, 100, 384, 8192])
 def test_max_sentences_covers_the_longest_vector(d: int) -> None:
-    """Its n keeps n|x|^2 + 2|x||S| below 2^53 for the longest possible x, and is not far from the largest that does."""
+    """Its n keeps n|x|^2 + 2|x||S| below 2^53 for the longest possible x, and is not far from the
+    largest that does.
+    """
     longest = Fraction(32767) + Fraction(isqrt(d * 10**12) + 1, 2 * 10**6)
     n = max_sentences(d)
     assert 3 * n * longest**2 < EXACT
@@ -131,7 +137,9 @@ def test_full_entity_refuses_and_stays() -> None:
 
 
 def test_keys_are_exact_just_below_the_bound() -> None:
-    """The products a float64 must hold: with the longest sums allowed, BLAS and Python integers agree."""
+    """The products a float64 must hold: with the longest sums allowed, BLAS and Python integers
+    agree.
+    """
     rng = np.random.default_rng(3)
     d = 384
     n = max_sentences(d)
@@ -148,7 +156,9 @@ def test_keys_are_exact_just_below_the_bound() -> None:
 
 @pytest.mark.parametrize("path", [one_by_one, in_bulk])
 def test_an_anchor_beyond_the_bound_is_moved(path: Path) -> None:
-    """Keys around the anchor are exact up to |x|^2 = 100; the first longer vector has the reservoir refilled."""
+    """Keys around the anchor are exact up to |x|^2 = 100; the first longer vector has the reservoir
+    refilled.
+    """
     core = EntityCore(2, 1, FlatIndex(1))
     core.apply(adds(np.array([[1], [2]], np.int16)))
     reservoir = core._state.reservoir

@@ -1,4 +1,6 @@
-"""CoverSumm for a notebook: equal to brute force after every call, and clear about what it refuses."""
+"""CoverSumm for a notebook: equal to brute force after every call, and clear about what
+it refuses.
+"""
 
 from __future__ import annotations
 
@@ -96,14 +98,24 @@ def test_nothing_is_fine() -> None:
 
 
 BAD = [
-    (["c"], [[1.0, 2.0, 3.0]], VectorError, "sentence 'c': its vector has 3 numbers, this CoverSumm takes 2"),
+    (
+        ["c"],
+        [[1.0, 2.0, 3.0]],
+        VectorError,
+        "sentence 'c': its vector has 3 numbers, this CoverSumm takes 2",
+    ),
     (
         ["c", "d"],
         [[1.0, 2.0], [0.0, 0.0]],
         VectorError,
         "sentence 'd': its vector is zero, which has no direction",
     ),
-    (["c", "d"], [[1.0, float("nan")], [1.0, 0.0]], VectorError, "sentence 'c': its vector is not finite"),
+    (
+        ["c", "d"],
+        [[1.0, float("nan")], [1.0, 0.0]],
+        VectorError,
+        "sentence 'c': its vector is not finite",
+    ),
     (["c"], [[float("inf"), 0.0]], VectorError, "sentence 'c': its vector is not finite"),
     (["c", "a"], [[1.0, 2.0], [1.0, 2.0]], DuplicateSentence, "sentence 'a' is live already"),
     (["c", "c"], [[1.0, 2.0], [1.0, 2.0]], DuplicateSentence, "sentence 'c' is to be added twice"),
@@ -148,7 +160,10 @@ def test_one_vector_is_one_row_of_numbers(vector, says) -> None:
 def test_what_is_not_live_cannot_be_removed() -> None:
     core = CoverSumm(2, 2)
     core.add_many(["a", "b"], [[1.0, 0.0], [1.0, 1.0]])
-    for ids, says in ((["a", "c"], "sentence 'c' is not live"), (["a", "a"], "'a' is to be removed twice")):
+    for ids, says in (
+        (["a", "c"], "sentence 'c' is not live"),
+        (["a", "a"], "'a' is to be removed twice"),
+    ):
         with pytest.raises(UnknownSentence, match=says):
             core.remove_many(ids)
         assert len(core) == 2
@@ -161,7 +176,9 @@ def test_what_is_not_live_cannot_be_removed() -> None:
 
 def test_refusals_are_value_errors() -> None:
     assert issubclass(CoreError, ValueError)
-    assert {VectorError, DuplicateSentence, UnknownSentence, EntityFull} <= set(CoreError.__subclasses__())
+    assert {VectorError, DuplicateSentence, UnknownSentence, EntityFull} <= set(
+        CoreError.__subclasses__()
+    )
     for k, dimension in ((0, 2), (2, 0)):
         with pytest.raises(ValueError, match="at least 1"):
             CoverSumm(k, dimension)

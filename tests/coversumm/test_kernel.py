@@ -21,7 +21,9 @@ except ImportError:  # no C compiler when it was installed
     compiled = None  # type: ignore[assignment]
 
 KERNELS = [portable] if compiled is None else [portable, compiled]
-each_kernel = pytest.mark.parametrize("one", KERNELS, ids=lambda one: one.__name__.rpartition(".")[2])
+each_kernel = pytest.mark.parametrize(
+    "one", KERNELS, ids=lambda one: one.__name__.rpartition(".")[2]
+)
 DIMENSIONS = st.sampled_from([1, 3, 15, 16, 17, 33, 64, 384])
 
 
@@ -85,7 +87,8 @@ def test_the_drift_is_off_by_no_more_than_the_slack(one: ModuleType, data: st.Da
     squared_total, squared_way = one.drift(total, n, centroid)
     assert squared_total == dot(total, total)  # small enough to be exact
     way = sum(
-        (Fraction(s) / n - Fraction(c)) ** 2 for s, c in zip(total.tolist(), centroid.tolist(), strict=True)
+        (Fraction(s) / n - Fraction(c)) ** 2
+        for s, c in zip(total.tolist(), centroid.tolist(), strict=True)
     )
     largest = max(dot(v, v) for v in x)
     assert abs(Fraction(squared_way) - way) <= 4 * Fraction(dimension + 16) * Fraction(2) ** -52 * (
@@ -113,7 +116,9 @@ def test_the_nearest_have_the_lowest_keys(one: ModuleType, data: st.DataObject) 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_both_say_the_same_of_distances(data: st.DataObject) -> None:
-    """What is right is the business of `test_ranking`; here, that both leave the same to integers."""
+    """What is right is the business of `test_ranking`; here, that both leave the same to
+    integers.
+    """
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     scale = data.draw(st.sampled_from([1, 1000, 32767]))
     measured = []

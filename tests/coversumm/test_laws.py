@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.coversumm.scripts import Disk, Script, adds, in_bulk, in_small_runs, one_by_one, scripts, tight
+from tests.coversumm.scripts import (
+    Disk,
+    Script,
+    adds,
+    in_bulk,
+    in_small_runs,
+    one_by_one,
+    scripts,
+    tight,
+)
 from worker.coversumm import EntityCore, FlatIndex, Ranking, Step
 
 Path = Callable[[EntityCore, Sequence[Step]], list[Ranking | None]]
@@ -48,7 +57,9 @@ def test_batches_settling_and_reloading_change_nothing(
         if data.draw(st.booleans()):  # stored: the overlay goes
             disk.live = script.live[len(results) - 1]
             index.on_commit()
-            assert index.memory_bytes == FlatIndex(script.dimension, disk.scan).memory_bytes or len(steps)
+            assert index.memory_bytes == FlatIndex(script.dimension, disk.scan).memory_bytes or len(
+                steps
+            )
             if data.draw(st.booleans()):  # evicted or restarted
                 index = FlatIndex(script.dimension, disk.scan)
                 core = EntityCore.load(script.k, script.dimension, index, distinct=script.distinct)
@@ -70,7 +81,9 @@ def _check_end(core: EntityCore, script: Script) -> None:
 @pytest.mark.parametrize("distinct", [False, True])
 @pytest.mark.parametrize("seed", range(6))
 def test_long_streams_with_refills(path: Path, distinct: bool, seed: int) -> None:
-    """A drifting stream of rounded vectors with copies, edits and removals: every certificate and refill at work."""
+    """A drifting stream of rounded vectors with copies, edits and removals: every certificate and
+    refill at work.
+    """
     rng = np.random.default_rng(seed)
     script = Script(3, 5, distinct)
     grid = [3, 8, 40, 200, 2000, 30000][seed]
@@ -78,14 +91,18 @@ def test_long_streams_with_refills(path: Path, distinct: bool, seed: int) -> Non
         live = list(script.live[-1]) if script.live else []
         removed = [live[rng.integers(len(live))]] if live and rng.random() < 0.3 else []
         center = grid * np.array([t / 1000, 0, -t / 2000])
-        fresh = {b"%d" % (1000 + t): tuple(np.rint(center + grid / 4 * rng.normal(size=3)).astype(int))}
+        fresh = {
+            b"%d" % (1000 + t): tuple(np.rint(center + grid / 4 * rng.normal(size=3)).astype(int))
+        }
         if removed and rng.random() < 0.3:
             fresh[removed[0]] = tuple(np.rint(center).astype(int))
         script.add(removed, fresh)
     core = script.core(1)
     assert path(core, script.steps) == script.expected()
     counters = core.counters
-    assert counters.steps == 500 == counters.proved_gap + counters.proved_reservoir + counters.refilled
+    assert (
+        counters.steps == 500 == counters.proved_gap + counters.proved_reservoir + counters.refilled
+    )
     assert counters.refilled >= 2 or path is in_bulk
     if path is one_by_one and seed > 3:
         assert counters.proved_gap > 20
@@ -97,8 +114,9 @@ def test_long_streams_with_refills(path: Path, distinct: bool, seed: int) -> Non
 def test_rows_that_are_sentences(path: Path, distinct: bool, spread: int) -> None:
     """No copies and no removals: rows with equal keys are ranked by id.
 
-    Every vector is followed by its negative, so that at every other step any two are as far from the centroid; then come
-    some without, which move the centroid until the reservoir no longer suffices.
+    Every vector is followed by its negative, so that at every other step any two are as far from
+    the centroid; then come some without, which move the centroid until the reservoir no longer
+    suffices.
     """
     rng = np.random.default_rng(spread)
     script = Script(3, 5, distinct)
@@ -119,7 +137,9 @@ def test_rows_that_are_sentences(path: Path, distinct: bool, spread: int) -> Non
 
 
 def test_a_refill_is_foreseen() -> None:
-    """A run ends where the next refill is likely to be due: little is computed beyond it in vain, and nothing singly."""
+    """A run ends where the next refill is likely to be due: little is computed beyond it in vain,
+    and nothing singly.
+    """
     n = 3000
     noise = np.random.default_rng(3).normal(size=(n, 8))
     steps = adds(np.rint(5000 * (np.linspace(0, 2, n)[:, None] + noise)).astype(np.int16))

@@ -1,4 +1,6 @@
-"""The growing array is a list of rows, whatever is done to it, and gives up the room it says it gives up."""
+"""The growing array is a list of rows, whatever is done to it, and gives up the room it says it
+gives up.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from hypothesis import strategies as st
 from worker.coversumm.matrix import FEW, FIRST, GrowingArray
 
 CHANGES = st.lists(
-    st.tuples(st.sampled_from(["append", "append", "extend", "remove", "keep", "clear"]), st.integers(0, 40))
+    st.tuples(
+        st.sampled_from(["append", "append", "extend", "remove", "keep", "clear"]),
+        st.integers(0, 40),
+    )
 )
 
 

@@ -46,7 +46,8 @@ def test_a_half_goes_up() -> None:
 
 @pytest.mark.parametrize("n", [1, 17, 1000, 2_000_000])
 def test_rounding_is_decided_by_integers(n: int) -> None:
-    """Long vectors, small distances and a unit that shows them: float64 alone would often round the wrong way.
+    """Long vectors, small distances and a unit that shows them: float64 alone would often round the
+    wrong way.
 
     A distance of m millionths is right iff (m - 1/2)^2 <= d^2 * 10^12 < (m + 1/2)^2.
     """
@@ -68,7 +69,9 @@ def test_rounding_is_decided_by_integers(n: int) -> None:
 
 
 def test_exact_halves_go_up_whatever_float64_says() -> None:
-    """The centroid is an odd number of units from x, half-millionths at this scale; |S|^2 is far beyond 2^53."""
+    """The centroid is an odd number of units from x, half-millionths at this scale; |S|^2 is far
+    beyond 2^53.
+    """
     rng = np.random.default_rng(0)
     n = 2_000_000
     for _ in range(200):
@@ -82,7 +85,10 @@ def test_exact_halves_go_up_whatever_float64_says() -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 2_000_000)), max_size=5), st.integers(0, 2**32))
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 2_000_000)), max_size=5),
+    st.integers(0, 2**32),
+)
 def test_rankings_measured_together_have_the_distances_of_each(
     shapes: list[tuple[int, int]], seed: int
 ) -> None:

@@ -1,4 +1,6 @@
-"""The short view is the walk its definition describes, in Python's integers, whatever order and blocks sentences come in."""
+"""The short view is the walk its definition describes, in Python's integers, whatever order and
+blocks sentences come in.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Stored:
 
 def cosine(x: NDArray[np.int16], y: NDArray[np.int16]) -> float:
     a, b = x.tolist(), y.tolist()
-    dot, xx, yy = (sum(p * q for p, q in zip(*pair, strict=True)) for pair in ((a, b), (a, a), (b, b)))
+    dot, xx, yy = (
+        sum(p * q for p, q in zip(*pair, strict=True)) for pair in ((a, b), (a, a), (b, b))
+    )
     return dot / math.sqrt(float(xx) * float(yy))
 
 
@@ -59,13 +63,19 @@ def naive(live: Live, threshold: float, count: int) -> tuple[list[bytes], list[S
 
 @st.composite
 def lives(draw: st.DrawFn) -> tuple[Live, int]:
-    """Coarse grids, so that equal vectors, equal keys and equal cosines abound; full-sized vectors too."""
+    """Coarse grids, so that equal vectors, equal keys and equal cosines abound; full-sized vectors
+    too.
+    """
     dimension = draw(st.integers(1, 3))
     grid = draw(st.sampled_from([1, 2, 5, 40, 32767]))
     some = st.tuples(*[st.integers(-grid, grid)] * dimension).filter(any)
     vectors = draw(st.lists(some, max_size=40))
     quantized = draw(st.booleans())
-    rows = quantize(vectors) if quantized and vectors else [np.array(vector, np.int16) for vector in vectors]
+    rows = (
+        quantize(vectors)
+        if quantized and vectors
+        else [np.array(vector, np.int16) for vector in vectors]
+    )
     return {b"r%d#%d" % (at // 3, at % 3): row for at, row in enumerate(rows)}, dimension
 
 
@@ -85,7 +95,9 @@ def test_it_is_the_walk_of_the_definition(
     chosen = choose(scan, dimension, threshold, count, candidates)
     expected, counts = naive(live, threshold, count)
     assert chosen.ids == expected
-    assert [vector.tolist() for vector in chosen.vectors] == [live[id_].tolist() for id_ in expected]
+    assert [vector.tolist() for vector in chosen.vectors] == [
+        live[id_].tolist() for id_ in expected
+    ]
     assert stands_for(scan, chosen.vectors, threshold, group_of) == counts
     everything = brute_force(live, len(live))
     by_id = dict(zip(everything.ids, everything.distances(), strict=True))
@@ -108,18 +120,25 @@ def test_reading_them_once_is_reading_them_often(made: tuple[Live, int], most_by
 
 
 def test_a_hundred_thousand_copies_are_one_candidate() -> None:
-    """They are one vector to compare and one pass to find; an id is made only for what is looked at."""
+    """They are one vector to compare and one pass to find; an id is made only for what is looked
+    at.
+    """
     vector, other = quantize([[3.0, 4.0], [4.0, -3.0]])
     live = {b"r%06d#0" % i: vector for i in range(100_000)} | {b"z#0": other}
     scan = Stored(live, 2048)
     chosen = choose(scan, 2, 0.8, 20)
     assert chosen.ids == [b"r000000#0", b"z#0"]
     assert scan.reads == 2
-    assert stands_for(scan, chosen.vectors, 0.8, group_of) == [StandsFor(100_000, 100_000), StandsFor(1, 1)]
+    assert stands_for(scan, chosen.vectors, 0.8, group_of) == [
+        StandsFor(100_000, 100_000),
+        StandsFor(1, 1),
+    ]
 
 
 def test_near_copies_beyond_what_a_pass_keeps_are_walked_past() -> None:
-    """Twins crowd the centre, far more than candidates are kept: the next pass leaves them all out."""
+    """Twins crowd the centre, far more than candidates are kept: the next pass leaves
+    them all out.
+    """
     rng = np.random.default_rng(0)
     centre = np.array([1.0, 0.0, 0.0]) + 0.01 * rng.normal(size=(500, 3))
     away = np.array([[0.6, 0.8, 0.0], [0.6, -0.8, 0.0], [0.0, 0.0, 1.0]])

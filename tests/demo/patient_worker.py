@@ -1,7 +1,7 @@
 """A worker for groups on the embedded broker: `python -m tests.demo.patient_worker run`.
 
-The mock cluster refuses a follower's SyncGroup that comes after the leader's, and the follower then waits for ever. So a leader
-waits a moment before it sends its own.
+The mock cluster refuses a follower's SyncGroup that comes after the leader's, and the follower then
+waits for ever. So a leader waits a moment before it sends its own.
 """
 
 import asyncio

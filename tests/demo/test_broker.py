@@ -26,7 +26,9 @@ def send(broker, topic, *values, **settings):
     outcomes = []
     client = producer(broker, **settings)
     for value in values:
-        client.produce(topic, value, partition=0, on_delivery=lambda error, _message: outcomes.append(error))
+        client.produce(
+            topic, value, partition=0, on_delivery=lambda error, _message: outcomes.append(error)
+        )
     client.flush(PATIENCE_SECONDS)
     return outcomes
 
@@ -113,7 +115,9 @@ def test_it_dies_with_its_process_however_that_ends():
         "import time\nfrom worker.demo.broker import EmbeddedBroker\n"
         "print(EmbeddedBroker({'reviews': 1}).bootstrap_servers, flush=True)\ntime.sleep(600)"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as process:
         servers = process.stdout.readline().strip()
         client = AdminClient({"bootstrap.servers": servers, **QUIET})
         assert "reviews" in client.list_topics(timeout=PATIENCE_SECONDS).topics

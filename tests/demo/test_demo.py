@@ -58,7 +58,9 @@ class Demo:
 
     def wait_until_nothing_is_left(self):
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while (left := [*self.children(), *self.directory.iterdir()]) and time.monotonic() < deadline:
+        while (
+            left := [*self.children(), *self.directory.iterdir()]
+        ) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not left
 
@@ -127,7 +129,9 @@ def test_whoever_has_read_enough_ends_it_quietly(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name
+)
 def test_an_interrupted_demo_leaves_nothing_behind(start, number):
     demo = start(1000)
     demo.wait_for_a_change()
@@ -168,8 +172,10 @@ def test_what_the_worker_complains_about_is_told(start):
 
 
 def test_a_brief_demo_sends_no_more_than_there_is_time_for(tmp_path):
-    """Of a second nothing can be told but that it is over long before all reviews are in; what has come is told as it is."""
-    code = "from worker.demo import pace, run_demo\npace.BRIEF_SECONDS = 1.0\nrun_demo(None, 3, True, is_brief=True)"
+    """Of a second nothing can be told but that it is over long before all reviews are in; what has
+    come is told as it is.
+    """
+    code = "from worker.demo import play, run_demo\nplay.BRIEF_SECONDS = 1.0\nrun_demo(None, 3, True, is_brief=True)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "TMPDIR": str(tmp_path)},

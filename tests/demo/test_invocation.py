@@ -67,7 +67,9 @@ def test_a_long_command_is_folded_so_that_a_shell_reads_it_as_one():
     step = "  " + " ".join(["echo", *["word"] * 40])
     lines = folded(step, 60)
     assert max(map(len, lines)) <= 60
-    shell = subprocess.run(["sh", "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    shell = subprocess.run(
+        ["sh", "-c", "\n".join(lines)], capture_output=True, text=True, check=True
+    )
     assert shell.stdout.split() == ["word"] * 40
 
 
@@ -86,7 +88,9 @@ def test_the_step_that_needs_no_kafka_works(tmp_path):
     file = tmp_path / "some reviews.jsonl"
     file.write_bytes(b"".join(lines[:20]))
     (summarize,) = [
-        step for step in next_steps(f"{sys.executable} -m worker", typed_path(file)) if " summarize " in step
+        step
+        for step in next_steps(f"{sys.executable} -m worker", typed_path(file))
+        if " summarize " in step
     ]
     done = subprocess.run(["sh", "-c", summarize], capture_output=True, text=True, check=True)
     assert "Elizabeth" in done.stdout

@@ -13,17 +13,25 @@ from worker.demo import play as pace
 from worker.demo.display import make_display
 from worker.demo.reviews import ATTRIBUTION, bundled_reviews, reviews_file, stay_names, take_down
 from worker.demo.story import Phase, Story
-from worker.view import Names
+from worker.view import EntityNames
 
 TEXTS = {"b#0": "Near \x1b[31mthe park. [bold]", "c#0": "Quiet."}
 
 
 @pytest.fixture
 def story():
-    story = Story(k=2, reviews=4, names=Names({"stay": "Earl's loft"}))
+    story = Story(k=2, reviews=4, names=EntityNames({"stay": "Earl's loft"}))
     story.started_at = 0.0
-    tell(story, body("stay", 0, {"a#0": "Lovely\nplace."}, ["a#0"], review="a", previous=None, k=2), 1.0)
-    tell(story, body("stay", 3, TEXTS, ["b#0", "c#0"], ["a#0"], "review.deleted", review="a", k=2), 2.0)
+    tell(
+        story,
+        body("stay", 0, {"a#0": "Lovely\nplace."}, ["a#0"], review="a", previous=None, k=2),
+        1.0,
+    )
+    tell(
+        story,
+        body("stay", 3, TEXTS, ["b#0", "c#0"], ["a#0"], "review.deleted", review="a", k=2),
+        2.0,
+    )
     return story
 
 
@@ -71,7 +79,9 @@ def test_caught_up_means_processed_and_seen(story):
     assert not story.caught_up
     story.take_counts({})
     assert story.processed == 3
-    story.take_counts(counts | {"coversumm_events_total": 4.0, "coversumm_summary_changes_total": 3.0})
+    story.take_counts(
+        counts | {"coversumm_events_total": 4.0, "coversumm_summary_changes_total": 3.0}
+    )
     assert not story.caught_up
     story.take_counts(counts | {"coversumm_events_total": 4.0})
     assert story.caught_up
@@ -139,7 +149,9 @@ def test_lines_are_plain(story):
     story.phase, story.processed = Phase.ARRIVING, 3
     lines = drawn(story, close=True)
     assert "3 reviews in, 2 changes out\n" in lines
-    assert "  Earl's loft: review a was taken down: its sentence is gone, 2 others moved up\n" in lines
+    assert (
+        "  Earl's loft: review a was taken down: its sentence is gone, 2 others moved up\n" in lines
+    )
     assert "    - Lovely place.\n" in lines
     assert "    + Near [31mthe park. [bold]\n" in lines
     assert "\x1b" not in lines
@@ -188,8 +200,12 @@ def test_reviews_are_events_in_the_order_of_their_days():
 
 
 def test_a_stay_is_called_what_its_guests_call_it():
-    """The host is the one whose place they say it is, and at least one in twelve uses the word for the place."""
-    reviews = [json.loads(line) for line in gzip.decompress(reviews_file().read_bytes()).splitlines()]
+    """The host is the one whose place they say it is, and at least one in twelve uses the word for
+    the place.
+    """
+    reviews = [
+        json.loads(line) for line in gzip.decompress(reviews_file().read_bytes()).splitlines()
+    ]
     names = stay_names()
     assert {review["entity_id"] for review in reviews} == set(names.entities)
     for entity_id, name in names.entities.items():

@@ -1,4 +1,6 @@
-"""The demo in a terminal: every frame fits it, it is given back as it was, and what stays on it is whole."""
+"""The demo in a terminal: every frame fits it, it is given back as it was, and what stays on it is
+whole.
+"""
 
 import re
 
@@ -19,7 +21,9 @@ from tests.harness.terminal import (
 
 def demo(directory, *arguments, columns=80, rows=24):
     command = worker_command("demo", *arguments)
-    return Terminal(command, environment=environment(TMPDIR=str(directory)), columns=columns, rows=rows)
+    return Terminal(
+        command, environment=environment(TMPDIR=str(directory)), columns=columns, rows=rows
+    )
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (160, 50)])

@@ -93,7 +93,11 @@ def half_each(urls):
 
 def send(broker, settings):
     client = Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, "partitioner": "murmur2_random", "log_level": 0}
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "partitioner": "murmur2_random",
+            "log_level": 0,
+        }
     )
     for entity_id in ENTITIES:
         event = {
@@ -114,7 +118,10 @@ def test_either_worker_leads_to_every_summary(embedded_broker, workers, tmp_path
         return f"{url}/entities/{urllib.request.quote(entity_id, safe='')}/summary"
 
     for url in workers:
-        wait_for(lambda url=url: all(get(page(url, e))[0] == 200 for e in ENTITIES), "a summary is missing")
+        wait_for(
+            lambda url=url: all(get(page(url, e))[0] == 200 for e in ENTITIES),
+            "a summary is missing",
+        )
     owners = {}
     for entity_id in ENTITIES:
         answers = {url: get(page(url, entity_id), follow=False) for url in workers}

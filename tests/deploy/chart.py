@@ -1,4 +1,6 @@
-"""The chart as helm renders it, what its containers get of the kubelet, and the schemas that its objects have to meet."""
+"""The chart as helm renders it, what its containers get of the kubelet, and the schemas that its
+objects have to meet.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Refused(Exception):
 def helm(*arguments: str | Path, stdin: str = "") -> str:
     """What a helm command wrote."""
     command = [HELM, *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     if done.returncode:
         raise Refused(done.stderr + done.stdout)
     return done.stdout
@@ -49,7 +53,9 @@ def _rendered(values: str, arguments: tuple[str, ...]) -> list[Object]:
 
 def only(objects: Iterable[Object], kind: str, name: str = "") -> Object:
     """The one object of a kind, or of a kind whose name ends so."""
-    (found,) = [one for one in objects if one["kind"] == kind and one["metadata"]["name"].endswith(name)]
+    (found,) = [
+        one for one in objects if one["kind"] == kind and one["metadata"]["name"].endswith(name)
+    ]
     return found
 
 
@@ -73,7 +79,8 @@ def environment(
 ) -> dict[str, str]:
     """The variables of a container as the kubelet sets them.
 
-    `facts` are those of its pod, by the path that asks for them; `secrets` by name and key as in NAME/KEY.
+    `facts` are those of its pod, by the path that asks for them; `secrets` by name and key as in
+    NAME/KEY.
     """
     known: dict[str, str] = {}
     for one in container["env"]:
@@ -93,7 +100,9 @@ def facts_of(ordinal: int) -> dict[str, str]:
 
 
 def complaints(objects: Iterable[Object], scratch: Path) -> list[str]:
-    """What the schemas of Kubernetes and of custom resources have against the objects; unknown fields count."""
+    """What the schemas of Kubernetes and of custom resources have against the objects; unknown
+    fields count.
+    """
     kinds = {(one["apiVersion"], one["kind"]) for one in objects}
     custom = {kind: _strict(_schema_of(*kind)) for kind in kinds if _is_custom(kind[0])}
     found = [
@@ -106,7 +115,14 @@ def complaints(objects: Iterable[Object], scratch: Path) -> list[str]:
     file = scratch / "objects.yaml"
     file.write_text(yaml.safe_dump_all(core))
     versions = [word for version in KUBERNETES_VERSIONS for word in ("-k", version)]
-    command = [VALIDATOR / "bin" / "python", "-m", "kubernetes_validate", "--strict", *versions, file]
+    command = [
+        VALIDATOR / "bin" / "python",
+        "-m",
+        "kubernetes_validate",
+        "--strict",
+        *versions,
+        file,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     said = (done.stdout + done.stderr).splitlines()
     passed = [line for line in said if line.startswith("INFO ")]
@@ -125,19 +141,29 @@ def _schema_of(api_version: str, kind: str) -> Object:
     for file in CRDS.iterdir():
         spec = yaml.safe_load(file.read_text())["spec"]
         if (spec["group"], spec["names"]["kind"]) == (group, kind):
-            (found,) = [one["schema"] for one in spec["versions"] if one["name"] == version and one["served"]]
+            (found,) = [
+                one["schema"]
+                for one in spec["versions"]
+                if one["name"] == version and one["served"]
+            ]
             return dict(found["openAPIV3Schema"])
     raise LookupError(f"no definition of {api_version} {kind}")
 
 
 def _strict(schema: Any) -> Any:
-    """The schema without what is in none of its `properties`, as `kubectl --validate=strict` has it."""
+    """The schema without what is in none of its `properties`, as `kubectl --validate=strict` has
+    it.
+    """
     if isinstance(schema, list):
         return [_strict(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
     made = {name: _strict(one) for name, one in schema.items()}
     is_open = schema.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in schema
-    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" and not is_open:
+    if (
+        isinstance(schema.get("properties"), dict)
+        and schema.get("type") == "object"
+        and not is_open
+    ):
         made["additionalProperties"] = False
     return made

@@ -1,8 +1,9 @@
-"""What a kubelet does to the container of a pod, done to a real worker: probes by the clock, SIGTERM, the grace period, SIGKILL.
+"""What a kubelet does to the container of a pod, done to a real worker: probes by the clock,
+SIGTERM, the grace period, SIGKILL.
 
-The probes are those of the rendered chart. As in a kubelet, the others wait for the startup probe; the readiness probe is tried
-at once after it, then by its period; a container whose startup or liveness probe fails too often would be started anew, which
-is an error here: no update may need it.
+The probes are those of the rendered chart. As in a kubelet, the others wait for the startup probe;
+the readiness probe is tried at once after it, then by its period; a container whose startup or
+liveness probe fails too often would be started anew, which is an error here: no update may need it.
 """
 
 from __future__ import annotations
@@ -45,14 +46,18 @@ class Probe(NamedTuple):
         """Ask once: any answer of 200 to 399 in time is a success."""
         with (
             contextlib.suppress(OSError),
-            urllib.request.urlopen(f"http://127.0.0.1:{port}{self.path}", timeout=self.timeout_s) as answer,
+            urllib.request.urlopen(
+                f"http://127.0.0.1:{port}{self.path}", timeout=self.timeout_s
+            ) as answer,
         ):
             return bool(200 <= answer.status < 400)
         return False
 
 
 class Replaced(NamedTuple):
-    """How a pod was replaced: seconds until its process ended, and until its successor was started up and ready by the probes."""
+    """How a pod was replaced: seconds until its process ended, and until its successor was started
+    up and ready by the probes.
+    """
 
     name: str
     exit_code: int
@@ -62,7 +67,9 @@ class Replaced(NamedTuple):
 
 
 class Kubelet:
-    """One container, its process and its probes, in a thread of their own from `start` to `stop`."""
+    """One container, its process and its probes, in a thread of their own from `start`
+    to `stop`.
+    """
 
     def __init__(
         self, name: str, process: WorkerProcess, container: Mapping[str, Any], grace_s: float
@@ -82,12 +89,16 @@ class Kubelet:
         self.ready = False
         self._over = threading.Event()
         self.process.start()
-        self._thread = threading.Thread(target=self._watch, args=(time.monotonic(), self._over), daemon=True)
+        self._thread = threading.Thread(
+            target=self._watch, args=(time.monotonic(), self._over), daemon=True
+        )
         self._thread.start()
 
     def wait_ready(self) -> None:
         """Until its pod is ready."""
-        wait_for(lambda: self.healthy() and self.ready, lambda: f"{self.name}\n{self.process.log_end()}")
+        wait_for(
+            lambda: self.healthy() and self.ready, lambda: f"{self.name}\n{self.process.log_end()}"
+        )
 
     def healthy(self) -> bool:
         """True; WorkerError when the kubelet would have started the container anew by now."""
@@ -96,7 +107,9 @@ class Kubelet:
         return True
 
     def stop(self) -> tuple[int, float]:
-        """SIGTERM, and SIGKILL after the grace period, which is an error; the exit code, and the seconds it took."""
+        """SIGTERM, and SIGKILL after the grace period, which is an error; the exit code, and the
+        seconds it took.
+        """
         self._over.set()
         assert self._thread is not None
         self._thread.join(PATIENCE_SECONDS)
@@ -140,7 +153,9 @@ class Kubelet:
         return note
 
     def _repeat(self, probe: Probe, over: threading.Event, until: Callable[[bool], bool]) -> bool:
-        """Try by the clock until `until` is told a result that it likes; False when it is over before, or failed too often."""
+        """Try by the clock until `until` is told a result that it likes; False when it is over
+        before, or failed too often.
+        """
         failed, due_s = 0, time.monotonic()
         while not over.wait(max(0.0, due_s - time.monotonic())):
             passed = probe.passes(self.process.web_port)

@@ -1,14 +1,17 @@
-"""A rolling update of a release: real workers on a real Kafka under load, by the probes and the grace period of the chart.
+"""A rolling update of a release: real workers on a real Kafka under load, by the probes and the
+grace period of the chart.
 
     python -m tests.deploy.rollout [--rounds 3] [--rate 40] [--away 0 3] [--out FILE]
 
-What runs is the StatefulSet as helm renders it: its environment, command, probes and grace period. The cluster is played: one pod
-after the other, the last one first, gets SIGTERM and its grace period; its successor has the same name and volume, and the
-next pod's turn comes when it is ready by the probes. Between the end of a process and the start of its successor a cluster
-deletes and creates the pod, schedules it, mounts the volume and makes the container: `away` is that time. Each round does
-it to members as they are, static, and as dynamic ones, which leave the group when they end; with and without standbys. Pauses are
-what `tests.harness.pauses` says. The result goes to `tests/bench/results/rollout.json`; the exit code is 1 when something was
-lost, repeated or wrong, or a probe failed that may not.
+What runs is the StatefulSet as helm renders it: its environment, command, probes and grace period.
+The cluster is played: one pod after the other, the last one first, gets SIGTERM and its grace
+period; its successor has the same name and volume, and the next pod's turn comes when it is ready
+by the probes. Between the end of a process and the start of its successor a cluster deletes and
+creates the pod, schedules it, mounts the volume and makes the container: `away` is that time. Each
+round does it to members as they are, static, and as dynamic ones, which leave the group when they
+end; with and without standbys. Pauses are what `tests.harness.pauses` says. The result goes to
+`tests/bench/results/rollout.json`; the exit code is 1 when something was lost, repeated or wrong,
+or a probe failed that may not.
 """
 
 from __future__ import annotations
@@ -63,13 +66,19 @@ def release(site: Pipeline, standbys: int, workers: int) -> list[Object]:
                 "errorTopic": site.dlq_topic,
                 "applicationId": site.name,
             },
-            "commandLine": {"EMBEDDER": "none", "DIMENSION": DIMENSION, "STANDBY_REPLICAS": standbys},
+            "commandLine": {
+                "EMBEDDER": "none",
+                "DIMENSION": DIMENSION,
+                "STANDBY_REPLICAS": standbys,
+            },
         }
     )
 
 
 def pods(site: Pipeline, objects: Sequence[Object], launcher: str | None = None) -> list[Kubelet]:
-    """The pods of a release, not started: with the environment of the chart, but that all are on one machine."""
+    """The pods of a release, not started: with the environment of the chart, but that all are on
+    one machine.
+    """
     stateful_set, container = only(objects, "StatefulSet")["spec"], worker(objects)
     assert container["args"] == ["run"]
     made = []
@@ -142,7 +151,9 @@ def measured(
 
 
 def summarized(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row a case: the median and the longest of the longest pauses of its rounds, the medians of the rest; seconds."""
+    """One row a case: the median and the longest of the longest pauses of its rounds, the medians
+    of the rest; seconds.
+    """
     rows = []
     for case in dict.fromkeys(Case(run["members"], run["standbys"], run["away_s"]) for run in runs):
         same = [run for run in runs if (run["members"], run["standbys"], run["away_s"]) == case]

@@ -1,7 +1,7 @@
 """Stands in for a worker where the kubelet is under test: it answers what its data directory says.
 
-`python -m tests.deploy.served run`: a path is there where a file of its name is. SIGTERM ends it, unless there is a file
-`stubborn`.
+`python -m tests.deploy.served run`: a path is there where a file of its name is. SIGTERM ends it,
+unless there is a file `stubborn`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The alerting rules: what they say to series that Prometheus may have, and where their links lead once they are rendered."""
+"""The alerting rules: what they say to series that Prometheus may have, and where their links lead
+once they are rendered.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def test_rendered_links_are_absolute_and_nothing_else_is_changed(tmp_path: Path)
     target = tmp_path / "new" / "alerts.yml"
     assert main([URL, str(target)]) == 0
     made, given = _rules(target.read_text()), _rules(SOURCE.read_text())
-    links, relative = ([rule["annotations"].pop("runbook_url") for rule in rules] for rules in (made, given))
+    links, relative = (
+        [rule["annotations"].pop("runbook_url") for rule in rules] for rules in (made, given)
+    )
     assert links == [link.replace("RUNBOOK.md", URL, 1) for link in relative]
     assert all(link.startswith(f"{URL}#coversumm") for link in links)
     assert made == given
@@ -36,7 +40,9 @@ def test_without_a_file_they_go_to_standard_output(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == rendered(SOURCE.read_text(), URL)
 
 
-@pytest.mark.parametrize("url", ["", "RUNBOOK.md", "wiki/RUNBOOK.md", "https://", f"{URL}#top", f"{URL} x"])
+@pytest.mark.parametrize(
+    "url", ["", "RUNBOOK.md", "wiki/RUNBOOK.md", "https://", f"{URL}#top", f"{URL} x"]
+)
 def test_what_is_no_address_is_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([url]) == 2
     told = capsys.readouterr()
@@ -56,13 +62,18 @@ def _minutes(time: str) -> int:
 def _stages(case: dict[str, Any], alert: str) -> list[bool]:
     """Whether a case wants the alert to be there, look by look."""
     looks = [look for look in case["alert_rule_test"] if look["alertname"] == alert]
-    return [bool(look["exp_alerts"]) for look in sorted(looks, key=lambda look: _minutes(look["eval_time"]))]
+    return [
+        bool(look["exp_alerts"])
+        for look in sorted(looks, key=lambda look: _minutes(look["eval_time"]))
+    ]
 
 
 @pytest.mark.parametrize("alert", [rule["alert"] for rule in _rules(SOURCE.read_text())])
 def test_every_alert_has_a_case_in_which_it_is_quiet_then_fires_and_then_stops(alert: str) -> None:
     stages = [_stages(case, alert) for case in yaml.safe_load(CASES.read_text())["tests"]]
-    assert any([look for look, _ in groupby(seen)] == [False, True, False] for seen in stages), stages
+    assert any([look for look, _ in groupby(seen)] == [False, True, False] for seen in stages), (
+        stages
+    )
 
 
 @pytest.mark.promtool

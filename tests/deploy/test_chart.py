@@ -1,4 +1,6 @@
-"""The chart: what helm makes of it is what Kubernetes takes, under many values, and each setting of the worker can be reached."""
+"""The chart: what helm makes of it is what Kubernetes takes, under many values, and each setting of
+the worker can be reached.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ MATRIX: dict[str, dict[str, Any]] = {
     },
     "replayed": {
         **SECURED,
-        "replay": {"enabled": True, "commandLine": {"EPOCH": 2, "K": 10}, "args": ["--until", "2026-06-30"]},
+        "replay": {
+            "enabled": True,
+            "commandLine": {"EPOCH": 2, "K": 10},
+            "args": ["--until", "2026-06-30"],
+        },
     },
     "placed": {
         "nodeSelector": {"disk": "fast"},
@@ -96,7 +102,9 @@ def test_the_chart_is_sound() -> None:
     assert "0 chart(s) failed" in chart.helm("lint", "--strict", "--kube-version", "1.36", CHART)
 
 
-def test_what_is_rendered_is_what_kubernetes_takes(objects: list[chart.Object], tmp_path: Path) -> None:
+def test_what_is_rendered_is_what_kubernetes_takes(
+    objects: list[chart.Object], tmp_path: Path
+) -> None:
     assert chart.complaints(objects, tmp_path) == []
 
 
@@ -122,13 +130,20 @@ def test_the_schemas_are_strict(tmp_path: Path) -> None:
 
 
 def test_pods_are_restricted(objects: list[chart.Object]) -> None:
-    """The level that a namespace may enforce, and what it leaves out: no token, nothing to be written but the volumes."""
+    """The level that a namespace may enforce, and what it leaves out: no token, nothing to be
+    written but the volumes.
+    """
     for pod in pods(objects):
         assert pod["automountServiceAccountToken"] is False
         assert pod["enableServiceLinks"] is False
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert {key for one in pod["volumes"] for key in one} <= {"name", "emptyDir", "ephemeral", "secret"}
+        assert {key for one in pod["volumes"] for key in one} <= {
+            "name",
+            "emptyDir",
+            "ephemeral",
+            "secret",
+        }
         for container in pod["containers"]:
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
@@ -147,7 +162,10 @@ def test_the_worker_is_one_of_its_name(objects: list[chart.Object]) -> None:
     assert headless["spec"]["clusterIP"] == "None"
     assert headless["spec"]["publishNotReadyAddresses"] is True
     assert spec["podManagementPolicy"] == "Parallel"
-    assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenScaled": "Retain", "whenDeleted": "Retain"}
+    assert spec["persistentVolumeClaimRetentionPolicy"] == {
+        "whenScaled": "Retain",
+        "whenDeleted": "Retain",
+    }
     assert [one["metadata"]["name"] for one in spec["volumeClaimTemplates"]] == ["data"]
     variables = environment(worker(objects), facts_of(1), {"worker/password": "x"})
     assert variables["COVERSUMM_INSTANCE_ID"] == f"{FULLNAME}-1"
@@ -163,7 +181,9 @@ def test_selectors_find_the_workers_alone(objects: list[chart.Object]) -> None:
     stateful = only(objects, "StatefulSet")["spec"]
     labels = stateful["template"]["metadata"]["labels"].items()
     others = [
-        one["spec"]["template"]["metadata"]["labels"].items() for one in objects if one["kind"] == "Job"
+        one["spec"]["template"]["metadata"]["labels"].items()
+        for one in objects
+        if one["kind"] == "Job"
     ] + [only(objects, "Pod")["metadata"]["labels"].items()]
     selectors = [stateful["selector"]["matchLabels"].items()]
     for one in objects:
@@ -180,7 +200,9 @@ def test_selectors_find_the_workers_alone(objects: list[chart.Object]) -> None:
 
 
 def _values_of_each() -> dict[str, Any]:
-    """By variable without prefix, a value that is not the default, for each setting of `commandLine`."""
+    """By variable without prefix, a value that is not the default, for each setting of
+    `commandLine`.
+    """
     named = {
         "EMIT": "coalesced",
         "INDEX": "sgtree",
@@ -220,10 +242,14 @@ def test_every_setting_is_reachable_and_none_is_stale() -> None:
         "applicationId": "app",
     }
     given = _values_of_each()
-    secrets = {name: {"name": "s", "key": name.lower()} for name in ("SASL_PASSWORD", "SSL_KEY_PASSWORD")}
+    secrets = {
+        name: {"name": "s", "key": name.lower()} for name in ("SASL_PASSWORD", "SSL_KEY_PASSWORD")
+    }
     made = worker(render({"kafka": kafka, "commandLine": given, "secretRefs": secrets}))
     known = {one.variable for one in settings_by_field().values()}
-    variables = environment(made, facts_of(0), {f"s/{name.lower()}": f"!{name}" for name in secrets})
+    variables = environment(
+        made, facts_of(0), {f"s/{name.lower()}": f"!{name}" for name in secrets}
+    )
     ours = {name: value for name, value in variables.items() if name.startswith((PREFIX, "KAFKA_"))}
     assert set(ours) == known
     expected = {PREFIX + name: value for name, value in given.items()}
@@ -231,13 +257,18 @@ def test_every_setting_is_reachable_and_none_is_stale() -> None:
     service = f"{FULLNAME},{FULLNAME}.reviews,{FULLNAME}.reviews.svc"
     expected[f"{PREFIX}WEB_ALLOWED_HOSTS"] = f"{service},summaries.example.com"
     expected |= {
-        settings_by_field()[field].variable: kafka[value][0] if value == "inputTopics" else kafka[value]
+        settings_by_field()[field].variable: kafka[value][0]
+        if value == "inputTopics"
+        else kafka[value]
         for field, value in OF_KAFKA.items()
     }
     pod = f"{FULLNAME}-0"
     wanted = {name: str(value).replace("$(POD_NAME)", pod) for name, value in expected.items()}
-    assert ours == {name: value.lower() if value == "True" else value for name, value in wanted.items()}
-    for one in settings_by_field().values():  # the worker takes them, in the form in which they arrive
+    assert ours == {
+        name: value.lower() if value == "True" else value for name, value in wanted.items()
+    }
+    # the worker takes them, in the form in which they arrive
+    for one in settings_by_field().values():
         one.kind.parse(ours[one.variable])
 
 
@@ -251,7 +282,9 @@ def test_templates_speak_of_settings_that_exist() -> None:
 
 
 def test_the_workers_settings_are_accepted_by_the_worker() -> None:
-    """As they arrive with default values: a worker that ends at once, with exit code 2, would be no worker."""
+    """As they arrive with default values: a worker that ends at once, with exit code 2, would be no
+    worker.
+    """
     settings = Settings.from_environment(environment(worker(render()), facts_of(2)))
     assert settings.instance_id == f"{FULLNAME}-2"
     assert settings.bootstrap_servers == "my-cluster-kafka-bootstrap:9092"
@@ -269,7 +302,10 @@ def test_the_workers_settings_are_accepted_by_the_worker() -> None:
         ({"commandLine": {"INSTANCE_ID": "same"}}, "INSTANCE_ID"),
         ({"commandLine": {"APP_ID": "x"}}, "APP_ID"),
         ({"secretRefs": {"SASL_PASSWORD": {"name": "x"}}}, "SASL_PASSWORD"),
-        ({"commandLine": {"K": 1}, "secretRefs": {"K": {"name": "x", "key": "y"}}}, "K stands in both"),
+        (
+            {"commandLine": {"K": 1}, "secretRefs": {"K": {"name": "x", "key": "y"}}},
+            "K stands in both",
+        ),
         ({"kafka": {"inputTopics": ["a", "b"]}}, "inputTopics"),
         ({"kafka": {"outputTopic": "a b"}}, "outputTopic"),
         ({"env": {"COVERSUMM_K": "3"}}, "COVERSUMM_K"),
@@ -319,10 +355,14 @@ def test_an_autoscaler_is_no_worker_gone() -> None:
     """Nor does the chart set a number of workers then: an upgrade would undo what was scaled."""
     made = render(MATRIX["autoscaled"])
     alerts = {
-        one["alert"] for group in only(made, "PrometheusRule")["spec"]["groups"] for one in group["rules"]
+        one["alert"]
+        for group in only(made, "PrometheusRule")["spec"]["groups"]
+        for one in group["rules"]
     }
     everything = {
-        one["alert"] for group in yaml.safe_load(SOURCE.read_text())["groups"] for one in group["rules"]
+        one["alert"]
+        for group in yaml.safe_load(SOURCE.read_text())["groups"]
+        for one in group["rules"]
     }
     assert everything - alerts == {"CoversummWorkerGone"}
     assert "replicas" not in only(made, "StatefulSet")["spec"]
@@ -360,7 +400,12 @@ def test_processes_of_a_replay_differ_from_each_other_and_from_the_workers() -> 
     found = [
         environment(
             container,
-            {"metadata.name": "x", "metadata.namespace": "y", "status.podIP": "10.0.0.1", index: number},
+            {
+                "metadata.name": "x",
+                "metadata.namespace": "y",
+                "status.podIP": "10.0.0.1",
+                index: number,
+            },
             {"worker/password": "x"},
         )
         for number in ("0", "1")
@@ -385,7 +430,11 @@ def test_another_replay_is_another_job() -> None:
 
 
 def _replay(values: dict[str, Any]) -> chart.Object:
-    (job,) = [one for one in render(values) if one["kind"] == "Job" and "-replay-" in one["metadata"]["name"]]
+    (job,) = [
+        one
+        for one in render(values)
+        if one["kind"] == "Job" and "-replay-" in one["metadata"]["name"]
+    ]
     return job
 
 

@@ -1,4 +1,6 @@
-"""The memory that the chart gives to workers, held against workers that were measured: `make bench-memory`."""
+"""The memory that the chart gives to workers, held against workers that were measured: `make
+bench-memory`.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,17 @@ def memory_mib(settings: dict[str, Any]) -> tuple[int, int]:
     """Request and limit of a worker with these settings."""
     given = {name: int(value) if value.isdigit() else value for name, value in settings.items()}
     resources = worker(render({"commandLine": {"EMBEDDER": "none"} | given}))["resources"]
-    request, limit = (int(resources[of]["memory"].removesuffix("Mi")) for of in ("requests", "limits"))
+    request, limit = (
+        int(resources[of]["memory"].removesuffix("Mi")) for of in ("requests", "limits")
+    )
     return request, limit
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["case"])
 def test_no_worker_took_more_than_it_may(row: dict[str, Any]) -> None:
-    """With a tenth to spare: of the request, but while all sentences of a large entity were searched."""
+    """With a tenth to spare: of the request, but while all sentences of a large entity were
+    searched.
+    """
     request, limit = memory_mib(row["settings"])
     assert row["peak_mib"] * 1.1 <= request
     assert row["restoring_mib"] * 1.1 <= (limit if row["entities"] == 1 else request)

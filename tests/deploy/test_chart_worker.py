@@ -1,4 +1,6 @@
-"""A real worker with the environment that the chart gives it, as the user and on the topics of the Strimzi examples."""
+"""A real worker with the environment that the chart gives it, as the user and on the topics of the
+Strimzi examples.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ from tests.harness.load import Sent, send
 from tests.harness.node import die_with_parent, free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import producer, read_topic
-from tests.harness.workers import COMMAND, ROOT, WorkerProcess, clean_environment, pipeline, wait_for
+from tests.harness.workers import (
+    COMMAND,
+    ROOT,
+    WorkerProcess,
+    clean_environment,
+    pipeline,
+    wait_for,
+)
 from worker.kafka.topics import topic_specs
 from worker.settings import Settings
 
@@ -82,7 +91,9 @@ class Deployed:
         for topic in TOPICS:
             spec = topic["spec"]
             config = {
-                name: str(value) for name, value in spec["config"].items() if not name.startswith("min.")
+                name: str(value)
+                for name, value in spec["config"].items()
+                if not name.startswith("min.")
             }
             broker.create_topic(topic["metadata"]["name"], spec["partitions"], config)
 
@@ -93,7 +104,9 @@ class Deployed:
     def upgrade_check(self, **settings: Any) -> tuple[int, str]:
         """What the job before an upgrade to these settings comes to."""
         values = {**self._values, "commandLine": {**self._values["commandLine"], **settings}}
-        (container,) = only(render(values), "Job", "-upgrade-check")["spec"]["template"]["spec"]["containers"]
+        (container,) = only(render(values), "Job", "-upgrade-check")["spec"]["template"]["spec"][
+            "containers"
+        ]
         done = subprocess.run(
             [*COMMAND, *container["args"]],
             cwd=ROOT,
@@ -160,13 +173,17 @@ def test_the_examples_are_the_workers_topics() -> None:
     found = {topic["metadata"]["name"]: topic["spec"] for topic in TOPICS}
     wanted = {spec.name: spec.config for spec in topic_specs(Settings()).values()}
     assert {
-        name: {key: str(value) for key, value in spec["config"].items() if key != "min.insync.replicas"}
+        name: {
+            key: str(value) for key, value in spec["config"].items() if key != "min.insync.replicas"
+        }
         for name, spec in found.items()
     } == wanted
     assert len({(spec["partitions"], spec["replicas"]) for spec in found.values()}) == 1
 
 
-def test_with_exactly_these_permissions_it_works_and_without_any_one_it_ends(deployed: Deployed) -> None:
+def test_with_exactly_these_permissions_it_works_and_without_any_one_it_ends(
+    deployed: Deployed,
+) -> None:
     deployed.broker.allow(rules())
     for number, missing in enumerate(rules()):
         deployed.broker.take_back([missing])
@@ -178,7 +195,10 @@ def test_with_exactly_these_permissions_it_works_and_without_any_one_it_ends(dep
 
     process = deployed.worker("worker").start()
     process.wait_ready()
-    wait_for(lambda: deployed.published() == [1, 1], lambda: f"{deployed.published()}\n{process.log_end()}")
+    wait_for(
+        lambda: deployed.published() == [1, 1],
+        lambda: f"{deployed.published()}\n{process.log_end()}",
+    )
     assert deployed.upgrade_check() == (0, "")
     code, told = deployed.upgrade_check(K=7)
     assert code == 1
@@ -189,7 +209,9 @@ def test_with_exactly_these_permissions_it_works_and_without_any_one_it_ends(dep
 
 
 def test_a_replay_runs_as_a_job(deployed: Deployed, tmp_path: Path) -> None:
-    """Two processes of it. Their user may do what a replay needs, and nothing of what is the workers' alone."""
+    """Two processes of it. Their user may do what a replay needs, and nothing of what is the
+    workers' alone.
+    """
     deployed.broker.take_back(rules())
     deployed.broker.allow(rules(REPLAYER))
     jobs = [deployed.replay(tmp_path / str(index), index) for index in range(2)]
@@ -202,18 +224,28 @@ def test_a_replay_runs_as_a_job(deployed: Deployed, tmp_path: Path) -> None:
 
 
 def test_probes_hold_while_the_state_is_restored(deployed: Deployed, tmp_path: Path) -> None:
-    """From its first answer on a worker that restores is alive and not ready, by the chart's paths and within its timeouts."""
+    """From its first answer on a worker that restores is alive and not ready, by the chart's paths
+    and within its timeouts.
+    """
     probes = worker(deployed.objects)
     live, ready = (probes[name]["httpGet"]["path"] for name in ("livenessProbe", "readinessProbe"))
     assert probes["startupProbe"]["httpGet"] == probes["livenessProbe"]["httpGet"]
     seen: list[tuple[int, str]] = []
-    with pipeline(deployed.broker, "restoring", tmp_path, settings={"COVERSUMM_DIMENSION": "2"}) as site:
-        deployed.broker.create_topic(site.changelog_topic, site.partitions, {"cleanup.policy": "compact"})
-        rows = (Sent(b"\xff" + number.to_bytes(39, "big"), os.urandom(1024)) for number in range(60_000))
+    with pipeline(
+        deployed.broker, "restoring", tmp_path, settings={"COVERSUMM_DIMENSION": "2"}
+    ) as site:
+        deployed.broker.create_topic(
+            site.changelog_topic, site.partitions, {"cleanup.policy": "compact"}
+        )
+        rows = (
+            Sent(b"\xff" + number.to_bytes(39, "big"), os.urandom(1024)) for number in range(60_000)
+        )
         send(deployed.broker.bootstrap_servers, site.changelog_topic, rows, chunk=5000)
         process = site.worker().start()
         wait_for(
-            lambda: _answer(process, live, probes["livenessProbe"]) is not None, process.log_end, every_s=0.01
+            lambda: _answer(process, live, probes["livenessProbe"]) is not None,
+            process.log_end,
+            every_s=0.01,
         )
         while not seen or seen[-1][0] != 200:
             assert process.alive, process.log_end()
@@ -229,7 +261,9 @@ def test_probes_hold_while_the_state_is_restored(deployed: Deployed, tmp_path: P
 
 
 def _answer(process: WorkerProcess, path: str, probe: dict[str, Any]) -> tuple[int, str] | None:
-    """Status and words, as the kubelet would get them; None where there was no answer in its time."""
+    """Status and words, as the kubelet would get them; None where there was no answer in
+    its time.
+    """
     try:
         with process.get(path, probe["timeoutSeconds"]) as answer:
             return answer.status, answer.read().decode()
@@ -240,7 +274,9 @@ def _answer(process: WorkerProcess, path: str, probe: dict[str, Any]) -> tuple[i
 
 
 def _all_ready(deployed: Deployed) -> tuple[int, str]:
-    """What the pod of `helm test` does, with the address of the worker in place of the names that only a cluster knows."""
+    """What the pod of `helm test` does, with the address of the worker in place of the names that
+    only a cluster knows.
+    """
     (container,) = only(deployed.objects, "Pod")["spec"]["containers"]
     python, *command = container["command"]
     assert python == "python3"
@@ -257,10 +293,14 @@ def _all_ready(deployed: Deployed) -> tuple[int, str]:
 
 def test_a_release_that_is_not_ready_fails_its_test(deployed: Deployed) -> None:
     script = (CHART / "files" / "all_ready.py").read_text()
-    impatient = re.sub(r"^PATIENCE_SECONDS = .*", "PATIENCE_SECONDS = 0.0", script, flags=re.MULTILINE)
+    impatient = re.sub(
+        r"^PATIENCE_SECONDS = .*", "PATIENCE_SECONDS = 0.0", script, flags=re.MULTILINE
+    )
     assert impatient != script
     done = subprocess.run(
-        [sys.executable, "-c", impatient, f"http://127.0.0.1:{free_port()}"], capture_output=True, text=True
+        [sys.executable, "-c", impatient, f"http://127.0.0.1:{free_port()}"],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1
     assert "is not ready" in done.stdout

@@ -1,4 +1,6 @@
-"""What checkov says of everything that the chart can make: nothing, but for the skips that give their reasons in the objects."""
+"""What checkov says of everything that the chart can make: nothing, but for the skips that give
+their reasons in the objects.
+"""
 
 import json
 import subprocess
@@ -40,6 +42,9 @@ def test_nothing_is_found_and_every_skip_says_why(tmp_path: Path) -> None:
     results = found["results"]
     assert [(one["check_id"], one["resource"]) for one in results["failed_checks"]] == []
     assert len(results["passed_checks"]) > 300
-    skipped = {one["check_id"]: one["check_result"]["suppress_comment"] for one in results["skipped_checks"]}
+    skipped = {
+        one["check_id"]: one["check_result"]["suppress_comment"]
+        for one in results["skipped_checks"]
+    }
     assert set(skipped) == {"CKV_K8S_8", "CKV_K8S_9"}
     assert all(skipped.values())

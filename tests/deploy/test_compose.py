@@ -1,4 +1,6 @@
-"""deploy/compose.yaml: by the schema of Compose, and its commands on a real Kafka that has the settings it gives its own."""
+"""deploy/compose.yaml: by the schema of Compose, and its commands on a real Kafka that has the
+settings it gives its own.
+"""
 
 from __future__ import annotations
 
@@ -57,12 +59,15 @@ def test_every_mounted_file_is_there() -> None:
 
 def test_every_setting_exists_and_each_worker_has_a_name_of_its_own() -> None:
     known = {setting.variable for setting in settings_by_field().values()}
-    given = [name for one in [*WORKERS, "topics", "sender"] for name in SERVICES[one]["environment"]]
+    given = [
+        name for one in [*WORKERS, "topics", "sender"] for name in SERVICES[one]["environment"]
+    ]
     assert set(given) <= known
     assert [SERVICES[name]["environment"]["COVERSUMM_INSTANCE_ID"] for name in WORKERS] == WORKERS
     for name in WORKERS:
         assert (
-            int(SERVICES[name]["stop_grace_period"].removesuffix("s")) * 1000 > Settings().shutdown_timeout_ms
+            int(SERVICES[name]["stop_grace_period"].removesuffix("s")) * 1000
+            > Settings().shutdown_timeout_ms
         )
 
 
@@ -101,7 +106,9 @@ def _environment(name: str, kafka: KafkaBroker) -> dict[str, str]:
 
 def _command(name: str) -> list[str]:
     """A service's, with what is mounted where it is on this machine."""
-    mounts = [mount.split(":") for mount in SERVICES[name].get("volumes", ()) if mount.startswith(".")]
+    mounts = [
+        mount.split(":") for mount in SERVICES[name].get("volumes", ()) if mount.startswith(".")
+    ]
     words = list(SERVICES[name]["command"])
     for source, target, _ in mounts:
         words = [word.replace(target, str((FILE.parent / source).resolve())) for word in words]
@@ -117,7 +124,9 @@ def _healthy(worker: WorkerProcess, name: str) -> bool:
 
 
 @pytest.mark.kafka
-def test_its_commands_make_topics_start_workers_and_send_reviews(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_its_commands_make_topics_start_workers_and_send_reviews(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
     topics = subprocess.run(
         _command("topics"),
         cwd=ROOT,
@@ -143,7 +152,10 @@ def test_its_commands_make_topics_start_workers_and_send_reviews(kafka: KafkaBro
         ) as sender:
             ends.callback(sender.kill)
             wait_for(
-                lambda: len(list(read_topic(kafka.bootstrap_servers, Settings().output_topic))) >= ENOUGH,
+                lambda: (
+                    len(list(read_topic(kafka.bootstrap_servers, Settings().output_topic)))
+                    >= ENOUGH
+                ),
                 lambda: "\n".join(worker.log_end() for worker in workers.values()),
             )
             sender.kill()

@@ -17,19 +17,27 @@ DASHBOARD = json.loads((ROOT / "deploy" / "dashboard.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]]
 # Of the process, by the library of the metrics.
-FOREIGN = {"process_resident_memory_bytes", "process_cpu_seconds_total", "process_start_time_seconds"}
+FOREIGN = {
+    "process_resident_memory_bytes",
+    "process_cpu_seconds_total",
+    "process_start_time_seconds",
+}
 
 
 def test_it_has_every_row_and_panel() -> None:
     titles = [panel["title"] for panel in DASHBOARD["panels"]]
-    assert titles == [title for row in ROWS for title in (row.title, *(panel.title for panel in row.panels))]
+    assert titles == [
+        title for row in ROWS for title in (row.title, *(panel.title for panel in row.panels))
+    ]
     assert [panel["id"] for panel in DASHBOARD["panels"]] == list(range(1, len(titles) + 1))
 
 
 def test_every_metric_is_on_it() -> None:
     named = set(re.findall(r"\b(?:coversumm|process)_\w+", " ".join(EXPRESSIONS)))
     for family in Metrics().families:
-        assert named & {family.name + end for end in SERIES[family.kind]}, f"{family.name} is not shown"
+        assert named & {family.name + end for end in SERIES[family.kind]}, (
+            f"{family.name} is not shown"
+        )
 
 
 def test_every_metric_on_it_exists() -> None:
@@ -39,7 +47,9 @@ def test_every_metric_on_it_exists() -> None:
 
 
 def test_every_query_is_of_the_chosen_workers() -> None:
-    """By job and instance, or of a replay by its job; nothing else is chosen, and no choice is unused."""
+    """By job and instance, or of a replay by its job; nothing else is chosen, and no choice is
+    unused.
+    """
     chosen = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
     used = set(re.findall(r"\$\{?(\w+)", json.dumps(PANELS)))
     assert used - {"__rate_interval"} == chosen == {"datasource", "job", "instance", "replay"}

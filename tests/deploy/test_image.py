@@ -1,4 +1,6 @@
-"""What can be said of the image without building it: the Dockerfile by its linter, and that pins and paths are this project's."""
+"""What can be said of the image without building it: the Dockerfile by its linter, and that pins
+and paths are this project's.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,17 @@ def _pins(file: str) -> dict[str, tuple[str, str]]:
 
 
 def _needed(package: str, found: set[str]) -> set[str]:
-    """Names of all that a package needs on the image's Python, itself not, by what is installed here."""
+    """Names of all that a package needs on the image's Python, itself not, by what is installed
+    here.
+    """
     needs: list[str] = []
-    with suppress(
-        PackageNotFoundError
-    ):  # what only that Python needs is not here on another, and needs nothing itself
+    # what only that Python needs is not here on another, and needs nothing itself
+    with suppress(PackageNotFoundError):
         needs = requires(package) or []
     for one in map(Requirement, needs):
-        if (one.marker is None or one.marker.evaluate(IMAGE_PYTHON)) and _name(one.name) not in found:
+        if (one.marker is None or one.marker.evaluate(IMAGE_PYTHON)) and _name(
+            one.name
+        ) not in found:
             found.add(_name(one.name))
             _needed(one.name, found)
     return found

@@ -16,7 +16,11 @@ pytestmark = pytest.mark.timeout(TEST_SECONDS)
 
 def probe(path: str, failures: int) -> dict[str, Any]:
     """A quick one."""
-    return {"httpGet": {"path": path, "port": "http"}, "periodSeconds": 0.1, "failureThreshold": failures}
+    return {
+        "httpGet": {"path": path, "port": "http"},
+        "periodSeconds": 0.1,
+        "failureThreshold": failures,
+    }
 
 
 CONTAINER = {
@@ -54,7 +58,9 @@ def test_the_other_probes_wait_for_the_startup_probe(played: Played) -> None:
     played.answer("ready")  # and not alive
     played.pod.start()
     with pytest.raises(WorkerError, match="after 1 s"):
-        wait_for(lambda: played.pod.healthy() and played.pod.ready, lambda: "not ready", timeout_s=1.0)
+        wait_for(
+            lambda: played.pod.healthy() and played.pod.ready, lambda: "not ready", timeout_s=1.0
+        )
     played.answer("up", "alive", "ready")
     played.pod.wait_ready()
     assert 1.0 < played.pod.startup_s <= played.pod.ready_s

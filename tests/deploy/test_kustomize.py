@@ -19,9 +19,16 @@ def test_the_base_has_every_object_but_hooks() -> None:
     kustomization = yaml.safe_load((BASE / "kustomization.yaml").read_text())
     files = [(BASE / name).read_text() for name in kustomization["resources"]]
     found = {
-        (one["kind"], one["metadata"]["name"]) for text in files for one in yaml.safe_load_all(text) if one
+        (one["kind"], one["metadata"]["name"])
+        for text in files
+        for one in yaml.safe_load_all(text)
+        if one
     }
-    text = chart.helm("template", NAME, chart.CHART, "--kube-version", "1.36", "--no-hooks", "--skip-tests")
-    assert found == {(one["kind"], one["metadata"]["name"]) for one in yaml.safe_load_all(text) if one}
+    text = chart.helm(
+        "template", NAME, chart.CHART, "--kube-version", "1.36", "--no-hooks", "--skip-tests"
+    )
+    assert found == {
+        (one["kind"], one["metadata"]["name"]) for one in yaml.safe_load_all(text) if one
+    }
     assert ("StatefulSet", NAME) in found
     assert not any("helm" in text.lower() for text in files)

@@ -1,4 +1,6 @@
-"""Every query of the dashboard and every rule, asked of a real Prometheus that scrapes real workers under load."""
+"""Every query of the dashboard and every rule, asked of a real Prometheus that scrapes real workers
+under load.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ MAY_BE_ZERO = (
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Everything has happened, or goes on, when a test gets it."""
     directory = tmp_path_factory.mktemp("observed")
-    with KafkaBroker(directory / "kafka") as broker, observed(broker, "observed", directory / "site") as made:
+    with (
+        KafkaBroker(directory / "kafka") as broker,
+        observed(broker, "observed", directory / "site") as made,
+    ):
         assert made.prometheus.now(ABSENCE), "there is no worker yet"
         made.begin()
         made.replay()
@@ -56,7 +61,9 @@ def test_every_query_of_the_dashboard_returns_data(site: Site) -> None:
                 wanting.discard(query)
         return not wanting
 
-    wait_for(all_have_data, lambda: "no data, or only zeros: " + "\n".join(sorted(wanting)), every_s=1.0)
+    wait_for(
+        all_have_data, lambda: "no data, or only zeros: " + "\n".join(sorted(wanting)), every_s=1.0
+    )
 
 
 def test_every_operand_of_every_alert_returns_data(site: Site) -> None:

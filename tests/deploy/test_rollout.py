@@ -1,4 +1,6 @@
-"""A rolling update as the chart has it, in short: `make deploy-rollout` is the long one, with more workers, and recorded."""
+"""A rolling update as the chart has it, in short: `make deploy-rollout` is the long one, with more
+workers, and recorded.
+"""
 
 from pathlib import Path
 

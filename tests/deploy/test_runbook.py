@@ -1,4 +1,6 @@
-"""Alerts and runbook speak of what there is: metrics, settings, commands, exit codes and reasons of this code."""
+"""Alerts and runbook speak of what there is: metrics, settings, commands, exit codes and reasons of
+this code.
+"""
 
 import ast
 import re
@@ -8,7 +10,7 @@ import pytest
 import yaml
 
 from worker.cli.group import INTERRUPTED
-from worker.errors import Crash, Fenced, SurroundingsError
+from worker.errors import Crash, Fenced, SetupError
 from worker.events import Reason
 from worker.metrics import Metrics
 from worker.settings import settings_by_field
@@ -16,7 +18,9 @@ from worker.settings import settings_by_field
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RUNBOOK = (DEPLOY / "RUNBOOK.md").read_text()
 RULES = [
-    rule for group in yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"] for rule in group["rules"]
+    rule
+    for group in yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
+    for rule in group["rules"]
 ]
 HEADINGS = re.findall(r"^#+ (.+)$", RUNBOOK, flags=re.M)
 SERIES = {"counter": ("",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
@@ -43,7 +47,7 @@ def test_every_section_of_the_alerts_has_its_alert() -> None:
 
 
 def test_every_exit_code_has_its_section() -> None:
-    codes = {0, 1, SurroundingsError.exit_code, Crash.exit_code, Fenced.exit_code, INTERRUPTED}
+    codes = {0, 1, SetupError.exit_code, Crash.exit_code, Fenced.exit_code, INTERRUPTED}
     assert {f"Exit code {code}" for code in codes} == {
         name for name in HEADINGS if name.startswith("Exit code ")
     }

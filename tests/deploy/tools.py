@@ -1,7 +1,8 @@
-"""What the tests of the chart need besides Python: helm, the schemas of Kubernetes, those of custom resources, checkov.
+"""What the tests of the chart need besides Python: helm, the schemas of Kubernetes, those of custom
+resources, checkov.
 
-`python -m tests.deploy.tools` installs into .cache/deploy what is not there yet, each in its pinned version; after that
-nothing needs the network.
+`python -m tests.deploy.tools` installs into .cache/deploy what is not there yet, each in its pinned
+version; after that nothing needs the network.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ CACHE: Final = HERE.parents[1] / ".cache" / "deploy"
 HELM_VERSION: Final = "v3.22.0"
 KUBERNETES_VERSIONS: Final = ("1.30", "1.36")
 """The chart is held against the schemas of these."""
-# Modules whose archives have the definitions of custom resources; the sums are those of Go's checksum database.
+# Modules whose archives have the definitions of custom resources; the sums are those of Go's
+# checksum database.
 CRD_MODULES: Final = {
     "github.com/prometheus-operator/prometheus-operator@v0.85.0": (
         "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
@@ -50,7 +52,9 @@ def key(*parts: str) -> str:
 HELM: Final = CACHE / f"helm-{HELM_VERSION}" / "helm"
 VALIDATOR: Final = CACHE / f"validate-{key((HERE / 'validate.txt').read_text())}"
 CHECKOV: Final = CACHE / f"checkov-{key((HERE / 'checkov.txt').read_text())}"
-CRDS: Final = CACHE / f"crds-{key(json.dumps(CRD_MODULES), STRIMZI_POM.read_text(), *STRIMZI_KINDS)}"
+CRDS: Final = (
+    CACHE / f"crds-{key(json.dumps(CRD_MODULES), STRIMZI_POM.read_text(), *STRIMZI_KINDS)}"
+)
 
 
 def missing_tools() -> list[str]:
@@ -69,20 +73,31 @@ def run(*command: str | Path, env: Mapping[str, str] = {}) -> str:
     environment = {**os.environ, **env}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=3600)
     if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout}")
+        raise SystemExit(
+            f"{' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout}"
+        )
     return done.stdout
 
 
 def _helm(folder: Path) -> None:
     flags = f"-s -w -X helm.sh/helm/v3/internal/version.version={HELM_VERSION}"
     settings = {"GOBIN": str(folder), "CGO_ENABLED": "0", "GOFLAGS": "-trimpath"}
-    run("go", "install", "-ldflags", flags, f"helm.sh/helm/v3/cmd/helm@{HELM_VERSION}", env=settings)
+    run(
+        "go", "install", "-ldflags", flags, f"helm.sh/helm/v3/cmd/helm@{HELM_VERSION}", env=settings
+    )
 
 
 def _venv(requirements: str) -> Callable[[Path], None]:
     def fill(folder: Path) -> None:
         venv.create(folder, with_pip=True)
-        pip = [folder / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+        pip = [
+            folder / "bin" / "python",
+            "-m",
+            "pip",
+            "--quiet",
+            "--disable-pip-version-check",
+            "install",
+        ]
         run(*pip, "--no-deps", "--requirement", HERE / requirements)
 
     return fill
@@ -95,14 +110,24 @@ def _crds(folder: Path) -> None:
             raise SystemExit(f"{module} has the sum {found['Sum']}, not {expected}")
         for name in files:
             shutil.copyfile(Path(found["Dir"]) / name, folder / Path(name).name)
-    generator = ["java", "-cp", f"{jars(STRIMZI_POM)}/*", "io.strimzi.crdgenerator.CrdGenerator", "--yaml"]
-    run(*generator, *(f"io.strimzi.api.kafka.model.{kind}={folder / kind}.yaml" for kind in STRIMZI_KINDS))
+    generator = [
+        "java",
+        "-cp",
+        f"{jars(STRIMZI_POM)}/*",
+        "io.strimzi.crdgenerator.CrdGenerator",
+        "--yaml",
+    ]
+    run(
+        *generator,
+        *(f"io.strimzi.api.kafka.model.{kind}={folder / kind}.yaml" for kind in STRIMZI_KINDS),
+    )
 
 
 def install(target: Path, fill: Callable[[Path], None]) -> None:
     """Have `fill` make a folder that takes the target's place only once it is whole.
 
-    What is in a venv is run by `python -m`, for its scripts name the folder in which they were made.
+    What is in a venv is run by `python -m`, for its scripts name the folder in which they were
+    made.
     """
     if target.exists():
         return

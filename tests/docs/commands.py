@@ -8,7 +8,8 @@ import click
 from worker.cli.group import cli
 from worker.cli.output import PROGRAM
 
-# The program and what follows it on its line; inside `code` on the next one too, where a paragraph was wrapped there.
+# The program and what follows it on its line; inside `code` on the next one too, where a paragraph
+# was wrapped there.
 LINE = re.compile(rf"(?:{PROGRAM} +|`{PROGRAM}\n *)(?=[a-z-])(?P<rest>[^`\n]*)")
 # Of a document also code that begins with a command: `reset --local`.
 SPAN = re.compile(rf"`(?P<rest>(?:{'|'.join(cli.commands)})\b[^`\n]*)`")
@@ -26,13 +27,19 @@ def _fault(words: list[str]) -> str | None:
     """What is wrong about `words`, a command line without the program."""
     command: click.Command = cli
     while (
-        isinstance(command, click.Group) and words and re.fullmatch("[a-z][a-z-]*", words[0].strip(".,;:)"))
+        isinstance(command, click.Group)
+        and words
+        and re.fullmatch("[a-z][a-z-]*", words[0].strip(".,;:)"))
     ):
         name = words.pop(0).strip(".,;:)")
         if name not in command.commands:
             return f"{command.name} has no command {name}"
         command = command.commands[name]
-    options = {option for parameter in command.params for option in parameter.opts + parameter.secondary_opts}
+    options = {
+        option
+        for parameter in command.params
+        for option in parameter.opts + parameter.secondary_opts
+    }
     for word in words:
         option = re.match("--[a-z-]+", word)
         if option and option.group() not in {*options, "--help"}:

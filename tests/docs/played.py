@@ -1,9 +1,11 @@
-"""A cluster played on this machine: what helm and kubectl are told is done to real workers on a real Kafka.
+"""A cluster played on this machine: what helm and kubectl are told is done to real workers on a
+real Kafka.
 
-The objects are those that helm renders. Of them the kubelet's part is played: a pod is a process with its container's arguments
-and environment, a claim a folder, and pods are replaced one after the other, the last one first, each once the one before is
-ready. What only a cluster has (names of services, ports of pods of their own) becomes an address of this machine. Commands that
-the player does not know are errors, as are wrong names in those that it knows.
+The objects are those that helm renders. Of them the kubelet's part is played: a pod is a process
+with its container's arguments and environment, a claim a folder, and pods are replaced one after
+the other, the last one first, each once the one before is ready. What only a cluster has (names of
+services, ports of pods of their own) becomes an address of this machine. Commands that the player
+does not know are errors, as are wrong names in those that it knows.
 """
 
 from __future__ import annotations
@@ -72,7 +74,8 @@ class PlayedCluster:
                     process.kill()
                     process.communicate()
 
-    # -- helm ------------------------------------------------------------------------------------------------------------------
+    # -- helm
+    # ------------------------------------------------------------------------------------------------------------------
 
     def helm(self, verb: str, name: str, *options: str) -> None:
         """One command of it, of those that the pages have."""
@@ -102,7 +105,9 @@ class PlayedCluster:
                 raise AssertionError(f"helm {verb}")
 
     def _apply(self, release: Release, words: list[str], *, upgrade: bool) -> None:
-        """Render with these words, run what goes before an upgrade, then bring pods and jobs to what is wanted."""
+        """Render with these words, run what goes before an upgrade, then bring pods and jobs to
+        what is wanted.
+        """
         path, *options = words
         assert (ROOT / path).resolve() == chart.CHART
         files = [
@@ -171,11 +176,15 @@ class PlayedCluster:
         assert [url.split("//")[1].split(".")[0] for url in asked] == sorted(release.pods)
         here = [f"http://127.0.0.1:{self._port(name)}" for name in release.pods]
         done = subprocess.run(
-            [sys.executable, option, script, *here], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+            [sys.executable, option, script, *here],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
-    # -- kubectl ---------------------------------------------------------------------------------------------------------------
+    # -- kubectl
+    # ---------------------------------------------------------------------------------------------------------------
 
     def kubectl(self, words: list[str], stdin: Path | None) -> str:
         """One command of it, of those that the pages have; what it printed."""
@@ -199,7 +208,16 @@ class PlayedCluster:
                 release.pods[name].process.wait_ready()
             case ["delete", "persistentvolumeclaim", "--selector", selector]:
                 self._delete_claims(selector)
-            case ["wait", "job", "--selector", selector, "--for", "condition=complete", "--timeout", _]:
+            case [
+                "wait",
+                "job",
+                "--selector",
+                selector,
+                "--for",
+                "condition=complete",
+                "--timeout",
+                _,
+            ]:
                 self._wait(selector)
             case _:
                 raise AssertionError(f"kubectl {words}")
@@ -252,7 +270,8 @@ class PlayedCluster:
             _, told = process.communicate(timeout=PATIENCE_SECONDS)
             assert process.returncode == 0, told
 
-    # -- what a kubelet does ---------------------------------------------------------------------------------------------------
+    # -- what a kubelet does
+    # ---------------------------------------------------------------------------------------------------
 
     def _job(self, job: chart.Object) -> list[subprocess.Popen[str]]:
         """All of its processes, started."""
@@ -271,12 +290,18 @@ class PlayedCluster:
             for index in range(job["spec"]["completions"])
         ]
 
-    def command(self, arguments: list[str], environment: Mapping[str, str], stdin: Path | None = None) -> str:
-        """What a command of the worker prints, which ends well; who asks for what was sent just now asks until it is there."""
+    def command(
+        self, arguments: list[str], environment: Mapping[str, str], stdin: Path | None = None
+    ) -> str:
+        """What a command of the worker prints, which ends well; who asks for what was sent just now
+        asks until it is there.
+        """
         give_up = time.monotonic() + PATIENCE_SECONDS
         done = self._ended(arguments, environment, stdin)
         while (
-            arguments[0] == "inspect" and "there is no entity" in done.stderr and time.monotonic() < give_up
+            arguments[0] == "inspect"
+            and "there is no entity" in done.stderr
+            and time.monotonic() < give_up
         ):
             done = self._ended(arguments, environment, stdin)
         assert done.returncode == 0, f"{arguments}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"

@@ -1,4 +1,6 @@
-"""docs/algorithm.md names files, functions and tests: each exists, every lemma has both, and the code names existing lemmas."""
+"""docs/algorithm.md names files, functions and tests: each exists, every lemma has both, and the
+code names existing lemmas.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ LEMMAS = {int(title.split()[1].rstrip(":")) for title in SECTIONS if title.start
 
 
 def names_in(tree: ast.Module) -> set[str]:
-    """Functions, classes and constants of a module, and `Class.name` for methods, fields and attributes."""
+    """Functions, classes and constants of a module, and `Class.name` for methods, fields and
+    attributes.
+    """
     names: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -50,7 +54,9 @@ def test_every_link_leads_somewhere() -> None:
         assert link in anchors if link.startswith("#") else (DOC.parent / link).exists(), link
 
 
-@pytest.mark.parametrize("title", [title for title in SECTIONS if title.startswith(("Theorem", "Lemma"))])
+@pytest.mark.parametrize(
+    "title", [title for title in SECTIONS if title.startswith(("Theorem", "Lemma"))]
+)
 def test_each_statement_has_a_proof_code_and_a_test(title: str) -> None:
     section = SECTIONS[title]
     assert "**Proof.**" in section

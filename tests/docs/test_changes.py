@@ -1,4 +1,6 @@
-"""docs/changes.md: its commands run, from the first to the last, on the bundled sample and on topics of a real Kafka."""
+"""docs/changes.md: its commands run, from the first to the last, on the bundled sample and on
+topics of a real Kafka.
+"""
 
 import gzip
 import json
@@ -21,7 +23,11 @@ from worker.cli.output import PROGRAM
 __all__ = ["kafka"]
 
 PAGE = (ROOT / "docs" / "changes.md").read_text(encoding="utf-8")
-LINES = [line for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S) for line in block.splitlines()]
+LINES = [
+    line
+    for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S)
+    for line in block.splitlines()
+]
 OF_TOPICS = [line for line in LINES if "summaries.v" in line]
 SAMPLE = ROOT / "worker" / "demo" / "data" / "airbnb_albany.jsonl.gz"
 REVIEWS = 150
@@ -72,7 +78,9 @@ def test_the_commands_on_topics(kafka: KafkaBroker, tmp_path: Path) -> None:
         writer.produce(topic, value, b"B00X")
     assert writer.flush(PATIENCE_SECONDS) == 0
     (tmp_path / "k10.jsonl.gz").write_bytes(gzip.compress(value + b"\n"))
-    printed = [run(line, tmp_path, KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers) for line in OF_TOPICS]
+    printed = [
+        run(line, tmp_path, KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers) for line in OF_TOPICS
+    ]
     assert len(printed) == 5
     assert [json.loads(one)["identical"] for one in printed[:3]] == [1, 1, 1]
     assert json.loads(printed[3])["added_texts"] == {"r#0": "Good."}

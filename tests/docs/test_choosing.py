@@ -1,4 +1,6 @@
-"""docs/choosing.md says of the bundled sample what is true of it: sentences, ranks, twins, changes."""
+"""docs/choosing.md says of the bundled sample what is true of it: sentences, ranks,
+twins, changes.
+"""
 
 import gzip
 import json
@@ -25,7 +27,9 @@ COMPLAINT = re.compile(r"\b(noise|noisy|loud|dirty|smell\w*|stain\w*|broken)\b",
 
 
 class Stay(NamedTuple):
-    """The sentences of one stay by their ids, in order of arrival, and their vectors in the same order."""
+    """The sentences of one stay by their ids, in order of arrival, and their vectors in the same
+    order.
+    """
 
     texts: Mapping[str, str]
     vectors: NDArray[np.float32]
@@ -54,7 +58,8 @@ class Stay(NamedTuple):
         rows = dict(zip(self.texts, self.vectors, strict=True))
         reviews = groupby(self.texts, key=lambda id_: id_.rpartition("#")[0])
         return sum(
-            core.add_many(ids, [rows[one] for one in ids]) for ids in (list(group) for _, group in reviews)
+            core.add_many(ids, [rows[one] for one in ids])
+            for ids in (list(group) for _, group in reviews)
         )
 
 
@@ -128,7 +133,9 @@ def test_the_short_view(stay: Stay) -> None:
     ranking = [one.id.encode() for one in stay.core(100).summary()]
     deep = [ranking.index(shown.ids[at]) + 1 for at in (9, 19)]
     assert f"read {deep[0]} deep, and {deep[1]} deep for twenty" in WORDS
-    assert f"together stand for {sum(count.sentences for count in counts)} of 2,594 sentences" in WORDS
+    assert (
+        f"together stand for {sum(count.sentences for count in counts)} of 2,594 sentences" in WORDS
+    )
 
 
 def test_what_distinct_does(stay: Stay) -> None:

@@ -23,10 +23,14 @@ SOURCES = sorted((ROOT / "worker").rglob("*.py"))
 def strings(path: Path) -> Iterator[str]:
     """The strings of a module, docstrings included; what an f-string puts in is `X`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    inside = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    inside = {
+        part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            yield "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+            yield "".join(
+                part.value if isinstance(part, ast.Constant) else "X" for part in node.values
+            )
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inside:
             yield node.value
 

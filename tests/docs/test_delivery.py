@@ -1,4 +1,6 @@
-"""The page about delivery names every rule that `make rules` takes out, and no other, with the file it is in."""
+"""The page about delivery names every rule that `make rules` takes out, and no other, with the file
+it is in.
+"""
 
 from __future__ import annotations
 

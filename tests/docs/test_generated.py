@@ -19,7 +19,9 @@ def test_every_file_is_as_generated() -> None:
     assert main([]) == 0, "run `make docs`"
 
 
-def test_what_differs_is_named_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_differs_is_named_and_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     same, old, missing = (tmp_path / name for name in ("same", "old", "missing"))
     same.write_text("µ")
     old.write_text("old")
@@ -36,7 +38,9 @@ def test_what_differs_is_named_and_written(tmp_path: Path, capsys: pytest.Captur
 
 def test_every_place_for_a_table_is_filled() -> None:
     marks = {
-        path.relative_to(ROOT).as_posix(): set(re.findall(r"^<!-- (\w+) -->$", path.read_text(), flags=re.M))
+        path.relative_to(ROOT).as_posix(): set(
+            re.findall(r"^<!-- (\w+) -->$", path.read_text(), flags=re.M)
+        )
         for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
     }
     assert {name: found for name, found in marks.items() if found} == {
@@ -46,7 +50,9 @@ def test_every_place_for_a_table_is_filled() -> None:
 
 def test_a_table_has_exactly_one_place() -> None:
     place = "<!-- x -->\nold\n<!-- /x -->\n"
-    assert filled(f"a\n{place}b\n", {"x": lambda: "new\n"}) == "a\n<!-- x -->\nnew\n<!-- /x -->\nb\n"
+    assert (
+        filled(f"a\n{place}b\n", {"x": lambda: "new\n"}) == "a\n<!-- x -->\nnew\n<!-- /x -->\nb\n"
+    )
     for text in ("", place * 2):
         with pytest.raises(ValueError, match="places for the x table"):
             filled(text, {"x": lambda: "new\n"})
@@ -66,7 +72,8 @@ def test_the_table_of_metrics_has_each() -> None:
     assert lines[:2] == ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     assert len(lines) - 2 == len(Metrics().families)
     assert any(
-        line.startswith("| `coversumm_events_total` | counter | `type`, `outcome` |") for line in lines
+        line.startswith("| `coversumm_events_total` | counter | `type`, `outcome` |")
+        for line in lines
     )
 
 

@@ -1,6 +1,8 @@
-"""docs/deploy.md, scale.md, backup.md, upgrade.md: all of their commands, in this order, in one played cluster on a real Kafka.
+"""docs/deploy.md, scale.md, backup.md, upgrade.md: all of their commands, in this order, in one
+played cluster on a real Kafka.
 
-What cannot be played is held against what there is: targets of make, and the image's name against the chart's.
+What cannot be played is held against what there is: targets of make, and the image's name against
+the chart's.
 """
 
 import gzip
@@ -91,14 +93,17 @@ def test_deploy(cluster: PlayedCluster) -> None:
     status = json.loads(cluster.printed["status"])
     assert (len(status["workers"]), status["problems"]) == (2, [])
     assert json.loads(cluster.printed[f"inspect {STAY}"])["review_count"] > 0
-    assert cluster.steps == [f"{name} started" for name in NAMES[:2]]  # metrics and alerts start nothing anew
+    # metrics and alerts start nothing anew
+    assert cluster.steps == [f"{name} started" for name in NAMES[:2]]
 
 
 def test_scale(cluster: PlayedCluster) -> None:
     printed = play(cluster, "scale")
     assert sorted(cluster.releases["shop"].pods) == NAMES
     assert len(json.loads(printed["status"])["workers"]) == 3
-    cluster.helm("upgrade", "shop", "deploy/chart", "--namespace", "reviews", "--values", "values.yaml")
+    cluster.helm(
+        "upgrade", "shop", "deploy/chart", "--namespace", "reviews", "--values", "values.yaml"
+    )
     assert sorted(cluster.releases["shop"].pods) == NAMES[:2]
 
 
@@ -122,9 +127,16 @@ def test_upgrade(cluster: PlayedCluster) -> None:
     once = [f"{name} {what}" for name in reversed(NAMES[:2]) for what in ("stopped", "started")]
     gone = [f"{name} stopped" for name in NAMES[:2]]
     others = ("shop-2-coversumm-worker-0 started", "shop-2-coversumm-worker-1 started")
-    assert cluster.steps[already:] == [*once, *once, *others, *gone]  # the replay starts no worker anew
+    assert cluster.steps[already:] == [
+        *once,
+        *once,
+        *others,
+        *gone,
+    ]  # the replay starts no worker anew
     promoted = [
-        json.loads(out.splitlines()[-1]) for words, out in printed.items() if words.startswith("promote")
+        json.loads(out.splitlines()[-1])
+        for words, out in printed.items()
+        if words.startswith("promote")
     ]
     assert [one["ok"] for one in promoted] == [True, True]
     assert list(cluster.releases) == ["shop-2"]

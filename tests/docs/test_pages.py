@@ -1,4 +1,6 @@
-"""The pages: links lead somewhere, README is short and as wide as a terminal, and names what exists."""
+"""The pages: links lead somewhere, README is short and as wide as a terminal, and names what
+exists.
+"""
 
 import re
 from pathlib import Path
@@ -8,14 +10,18 @@ import pytest
 from docs.build.render import ROOT
 from worker.settings import RESERVED, settings_by_field
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "deploy").glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "deploy").glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+)
 README = ROOT / "README.md"
 
 
 def links(path: Path) -> set[str]:
     """The targets inside the project that a page links to."""
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
-    targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"^\[[^\]]+\]: (\S+)$", text, flags=re.M)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(
+        r"^\[[^\]]+\]: (\S+)$", text, flags=re.M
+    )
     return {target for target in targets if not target.startswith("https://")}
 
 
@@ -35,7 +41,9 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 
 def test_every_page_is_linked_to() -> None:
-    linked = {(path.parent / link.partition("#")[0]).resolve() for path in PAGES for link in links(path)}
+    linked = {
+        (path.parent / link.partition("#")[0]).resolve() for path in PAGES for link in links(path)
+    }
     assert [path for path in PAGES if path not in linked and path != README] == []
 
 
@@ -67,7 +75,9 @@ def test_every_make_target_exists() -> None:
     named = {
         target
         for path in PAGES
-        for target in re.findall(r"(?:`|^)make ([a-z-]+)", path.read_text(encoding="utf-8"), flags=re.M)
+        for target in re.findall(
+            r"(?:`|^)make ([a-z-]+)", path.read_text(encoding="utf-8"), flags=re.M
+        )
     }
     assert "demo" in named
     assert named <= targets

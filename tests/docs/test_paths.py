@@ -18,7 +18,9 @@ ROOMS = re.compile(
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_path_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    named = {ROOT / path for path in PATHS.findall(text)} | {ROOT / "worker" / p for p in ROOMS.findall(text)}
+    named = {ROOT / path for path in PATHS.findall(text)} | {
+        ROOT / "worker" / p for p in ROOMS.findall(text)
+    }
     assert [path for path in named if not path.exists()] == []
 
 

@@ -1,4 +1,6 @@
-"""docs/python.md: its code runs from top to bottom, prints what stands below it, and passes mypy as a user's would."""
+"""docs/python.md: its code runs from top to bottom, prints what stands below it, and passes mypy as
+a user's would.
+"""
 
 import re
 import subprocess
@@ -11,7 +13,9 @@ from docs.build.render import ROOT
 
 PAGE = ROOT / "docs" / "python.md"
 BLOCKS = re.findall(
-    r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", PAGE.read_text(encoding="utf-8"), re.M | re.S
+    r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?",
+    PAGE.read_text(encoding="utf-8"),
+    re.M | re.S,
 )
 
 
@@ -34,7 +38,9 @@ def test_the_first_examples_are_short() -> None:
 def test_it_is_typed_for_those_who_import_it(tmp_path: Path) -> None:
     """With mypy's strict mode and no settings of this project's."""
     (tmp_path / "notebook.py").write_text("\n".join(code for code, _ in BLOCKS))
-    wrong = "from worker.coversumm import CoverSumm\nCoverSumm(k='five', dimension=384).add(7, [1.0])\n"
+    wrong = (
+        "from worker.coversumm import CoverSumm\nCoverSumm(k='five', dimension=384).add(7, [1.0])\n"
+    )
     (tmp_path / "wrong.py").write_text(wrong)
     (tmp_path / "mypy.ini").write_text(
         f"[mypy]\nstrict = true\ncache_dir = {tmp_path}\nmypy_path = {ROOT}\nfollow_imports = silent\n"
@@ -42,5 +48,7 @@ def test_it_is_typed_for_those_who_import_it(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "notebook.py", "wrong.py"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     errors = [line for line in done.stdout.splitlines() if ": error: " in line]
-    assert [line.partition(":")[0] for line in errors] == ["wrong.py", "wrong.py"], done.stdout + done.stderr
+    assert [line.partition(":")[0] for line in errors] == ["wrong.py", "wrong.py"], (
+        done.stdout + done.stderr
+    )
     assert (ROOT / "worker" / "py.typed").exists()

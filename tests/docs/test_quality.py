@@ -1,4 +1,6 @@
-"""docs/quality.md says in prose what its record says: every figure, and every order that a sentence rests on."""
+"""docs/quality.md says in prose what its record says: every figure, and every order that a sentence
+rests on.
+"""
 
 import copy
 import inspect
@@ -77,8 +79,12 @@ class Found:
             for row in record["others"]
             if row["system"] in ("QT", "SemAE", "Hercules, extractive", "HIRO, extractive")
         ]
-        self.large = {row["m"]: row for row in record["staleness"] if row["entities"] == "Amazon, a product"}
-        self.hotel = {row["m"]: row for row in record["staleness"] if row["entities"] == "SPACE, a hotel"}
+        self.large = {
+            row["m"]: row for row in record["staleness"] if row["entities"] == "Amazon, a product"
+        }
+        self.hotel = {
+            row["m"]: row for row in record["staleness"] if row["entities"] == "SPACE, a hotel"
+        }
         self.space = record["sets"][0]
 
     def r1(self, method: str) -> float:
@@ -92,7 +98,11 @@ class Found:
 
     def aspects(self, method: str) -> dict[str, float]:
         """R1 by aspect."""
-        return {row["aspect"]: row["mean"][0] for row in self.record["aspects"] if row["method"] == method}
+        return {
+            row["aspect"]: row["mean"][0]
+            for row in self.record["aspects"]
+            if row["method"] == method
+        }
 
     def error(self, what: str, order: str, method: str) -> float:
         """Mean absolute difference over the entities."""
@@ -100,7 +110,9 @@ class Found:
 
     def errors(self, what: str, order: str, method: str) -> list[float]:
         """Of each entity, the largest first."""
-        rows = [row for row in self.record["tracking"] if (row["what"], row["order"]) == (what, order)]
+        rows = [
+            row for row in self.record["tracking"] if (row["what"], row["order"]) == (what, order)
+        ]
         return [row["errors"][method] for row in sorted(rows, key=lambda row: -row["reviews"])]
 
     def shows_from(self) -> int:
@@ -113,7 +125,9 @@ def figures(record: Mapping[str, Any]) -> list[str]:
     found = Found(record)
     trained = [one - found.r1(OURS) for one in (min(found.trained), max(found.trained))]
     share = found.large[4]["changes"] / found.large[1]["changes"]
-    aspects = [statistics.fmean(found.aspects(one).values()) for one in (OURS, "ours, the general set")]
+    aspects = [
+        statistics.fmean(found.aspects(one).values()) for one in (OURS, "ours, the general set")
+    ]
     on_the_way = [
         abs(found.way[method][silver][0] - found.way[OURS][silver][0])
         for method in ("coversumm-random", "coversumm-decay")
@@ -228,7 +242,9 @@ def test_the_order_of_methods() -> None:
 def test_the_order_on_the_way() -> None:
     found = Found(RECORD)
     silver = {
-        method: row["silver_sentences"][0] for method, row in found.way.items() if method in theirs.ROUGE
+        method: row["silver_sentences"][0]
+        for method, row in found.way.items()
+        if method in theirs.ROUGE
     } | {OURS: found.way[OURS]["silver_sentences"][0]}
     assert min(silver, key=lambda one: silver[one]) == "LSA"
     assert max(silver["TextRank"], silver["Centroid-OPT"]) < silver[OURS] < silver["SumBasic"]
@@ -242,7 +258,11 @@ def test_the_order_of_aspects() -> None:
     ours, chance = found.aspects(OURS), found.aspects("random")
     assert [aspect for aspect in ours if chance[aspect] > ours[aspect]] == ["building"]
     for aspect in ("cleanliness", "service"):
-        others = [one for one in RECORD["aspects"] if one["aspect"] == aspect and one["method"] != "oracle"]
+        others = [
+            one
+            for one in RECORD["aspects"]
+            if one["aspect"] == aspect and one["method"] != "oracle"
+        ]
         assert max(others, key=lambda one: one["mean"][0])["method"] == OURS
 
 

@@ -1,4 +1,6 @@
-"""docs/replay.md: its commands run, from the first to the last, on the bundled sample and a real Kafka of their own."""
+"""docs/replay.md: its commands run, from the first to the last, on the bundled sample and a real
+Kafka of their own.
+"""
 
 import json
 import re
@@ -18,16 +20,20 @@ from tests.harness.workers import COMMAND, WorkerProcess, clean_environment
 from worker.cli.output import PROGRAM
 
 PAGE = (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")
-LINES = [line for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S) for line in block.splitlines()]
+LINES = [
+    line
+    for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S)
+    for line in block.splitlines()
+]
 REVIEWS = 120
 
 
 @pytest.mark.kafka
 @pytest.mark.timeout(TEST_SECONDS)
 def test_the_commands(tmp_path: Path) -> None:
-    reviews = subprocess.run(["gunzip", "-c", SAMPLE], capture_output=True, check=True).stdout.splitlines(
-        True
-    )
+    reviews = subprocess.run(
+        ["gunzip", "-c", SAMPLE], capture_output=True, check=True
+    ).stdout.splitlines(True)
     (tmp_path / "reviews.jsonl").write_bytes(b"".join(reviews[:: len(reviews) // REVIEWS]))
     workers: list[WorkerProcess] = []
     with KafkaBroker(tmp_path / "kafka") as kafka:
@@ -36,7 +42,9 @@ def test_the_commands(tmp_path: Path) -> None:
         finally:
             for worker in workers:
                 worker.discard()
-    said = {words: [json.loads(line) for line in out.splitlines()] for words, out in printed.items()}
+    said = {
+        words: [json.loads(line) for line in out.splitlines()] for words, out in printed.items()
+    }
     estimated, replayed = said["replay --dry-run"][-1], said["replay"][-1]
     assert replayed["read"] == replayed["applied"] > REVIEWS / 2
     assert 0 < estimated["sampled"] <= replayed["read"]  # all of it, unless the machine is busy
@@ -49,10 +57,13 @@ def test_the_commands(tmp_path: Path) -> None:
     assert promoted[-1]["ok"]
     for name in ("own-time", "some", "from-file"):
         assert (tmp_path / f"{name}.jsonl").read_text()
-    assert (tmp_path / "then.jsonl").read_text() == ""  # by then none of the records had been written
+    # by then none of the records had been written
+    assert (tmp_path / "then.jsonl").read_text() == ""
 
 
-def commands(kafka: KafkaBroker, directory: Path, workers: list[WorkerProcess]) -> Iterator[tuple[str, str]]:
+def commands(
+    kafka: KafkaBroker, directory: Path, workers: list[WorkerProcess]
+) -> Iterator[tuple[str, str]]:
     """Each command's words, and what it printed; a worker goes on beside those that follow."""
     general = {
         "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,

@@ -28,7 +28,13 @@ def packed(*numbers: float) -> str:
 
 def upsert(**changes: Any) -> dict[str, Any]:
     """A valid `review.upserted`; a change to `...` takes the field away."""
-    event = {"type": "review.upserted", "entity_id": "e", "review_id": "r", "text": "Good.", **changes}
+    event = {
+        "type": "review.upserted",
+        "entity_id": "e",
+        "review_id": "r",
+        "text": "Good.",
+        **changes,
+    }
     return {name: value for name, value in event.items() if value is not ...}
 
 
@@ -56,7 +62,9 @@ def decode_one(value: Any, key: bytes | None = b"e", limits: Limits = LIMITS) ->
 
 
 def strict_json(raw: bytes) -> Any:
-    """Python's own parser without what it takes beyond JSON (NaN, lone surrogates); ValueError for what is no JSON."""
+    """Python's own parser without what it takes beyond JSON (NaN, lone surrogates); ValueError for
+    what is no JSON.
+    """
 
     def refuse(constant: str) -> None:
         raise ValueError(constant)

@@ -94,7 +94,9 @@ def test_a_rating_too_large_for_a_number_is_refused_as_one(rating: str) -> None:
 @pytest.mark.parametrize("number", [NINES, "9" * 400, "-1e999", f"1e{NINES}", f"0.{NINES}e999"])
 def test_a_bare_number_out_of_range_is_named_by_its_field_alone(number: str) -> None:
     bare = b'{"entity_id":"e","review_id":"r","text":"a","%%s":%s}' % number.encode()
-    assert judged(*read_line(bare % b"rating")) == Rejected(Reason.BAD_FIELD, "rating: Number out of range")
+    assert judged(*read_line(bare % b"rating")) == Rejected(
+        Reason.BAD_FIELD, "rating: Number out of range"
+    )
     assert isinstance(judged(*read_line(bare % b"helpful_votes")), ReviewUpserted)
     reading = read_json(bare % b"occurred_at")
     assert list(map(str, reading.left_out.values())) == [number]
@@ -102,7 +104,9 @@ def test_a_bare_number_out_of_range_is_named_by_its_field_alone(number: str) -> 
 
 
 def test_zeros_in_front_change_no_rating() -> None:
-    result = judged(*read_line(line(entity_id="e", review_id="r", text="a", rating="0" * 5000 + "4")))
+    result = judged(
+        *read_line(line(entity_id="e", review_id="r", text="a", rating="0" * 5000 + "4"))
+    )
     assert isinstance(result, ReviewUpserted)
     assert result.rating == 4.0
 

@@ -1,4 +1,6 @@
-"""Another codec needs no change in the rules: what it reads is refused for the same reasons, in the same words."""
+"""Another codec needs no change in the rules: what it reads is refused for the same reasons, in the
+same words.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ from worker.events import (
     SummarySentence,
     decode,
 )
-from worker.events.codec import CODECS, Codec, unknown_type, wrong_field
+from worker.events.codec import CODECS, Codec
 from worker.events.inputs import EVENT_TYPES, Body
+from worker.events.json_codec import unknown_type, wrong_field
 from worker.events.reasons import BadEvent, Reason
 
 
@@ -122,7 +125,8 @@ def test_what_is_not_in_the_format_is_the_codecs_own_reason() -> None:
     assert result.reason == "bad_wire_format"
 
 
-# -- changes encoded together ----------------------------------------------------------------------------------
+# -- changes encoded together
+# ----------------------------------------------------------------------------------
 
 TEXTS = st.text(max_size=30)
 SENTENCES = st.lists(
@@ -164,7 +168,10 @@ def test_changes_encoded_together_have_the_bytes_of_each_body(codec, changes):
     ranked = [
         RankedChange(
             structs.replace(body, sentences=[]),
-            [codec.quote(one.sentence_id, one.review_id, one.text, one.rating) for one in body.sentences],
+            [
+                codec.quote(one.sentence_id, one.review_id, one.text, one.rating)
+                for one in body.sentences
+            ],
             [one.distance for one in body.sentences],
             [one.support for one in body.sentences],
         )
@@ -176,9 +183,23 @@ def test_changes_encoded_together_have_the_bytes_of_each_body(codec, changes):
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 def test_a_set_may_have_more_sentences_than_ranks_are_prepared_for(codec):
     body = SummaryChanged(
-        "e", 1, 7, None, [], [], [], 1, 1500, 1500, Cause("review.upserted", "r", 0, 7, None), None, None
+        "e",
+        1,
+        7,
+        None,
+        [],
+        [],
+        [],
+        1,
+        1500,
+        1500,
+        Cause("review.upserted", "r", 0, 7, None),
+        None,
+        None,
     )
     quotes = [codec.quote(f"r#{i}", "r", '"sentences":[]', None) for i in range(1500)]
     (value,) = codec.encode_ranked([RankedChange(body, quotes, [0.5] * 1500, [1] * 1500)])
-    sentences = [SummarySentence(i, f"r#{i}", "r", '"sentences":[]', None, 0.5, 1) for i in range(1500)]
+    sentences = [
+        SummarySentence(i, f"r#{i}", "r", '"sentences":[]', None, 0.5, 1) for i in range(1500)
+    ]
     assert value == codec.encode(structs.replace(body, sentences=sentences))

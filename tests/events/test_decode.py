@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.events.examples import LIMITS, NO_ENGINE, decode_one, given, packed, record, upsert, vector
+from tests.events.examples import (
+    LIMITS,
+    NO_ENGINE,
+    decode_one,
+    given,
+    packed,
+    record,
+    upsert,
+    vector,
+)
 from tests.harness.limits import event_limits
 from worker.coversumm.fixed_point import quantize
 from worker.events import (
@@ -21,8 +30,8 @@ from worker.events import (
     SentencesDeleted,
     decode,
 )
-from worker.events.codec import MAX_DEPTH
 from worker.events.fields import MAX_ID_CHARS
+from worker.events.json_codec import MAX_DEPTH
 from worker.events.rules import CHUNK
 
 VALID = json.dumps(upsert()).encode()
@@ -149,7 +158,9 @@ BAD: list[tuple[str, Any, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "reason", "detail"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+@pytest.mark.parametrize(
+    ("value", "reason", "detail"), [row[1:] for row in BAD], ids=[row[0] for row in BAD]
+)
 def test_bad_input_has_one_reason(value: Any, reason: str, detail: str) -> None:
     result = decode_one(value)
     assert isinstance(result, Rejected)
@@ -260,12 +271,14 @@ def test_deletions_come_through_whole() -> None:
         "reason": "spam",
     }
     assert decode_one(deletion | {"occurred_at": at}) == ReviewDeleted("e", "r", 0, "spam", at)
-    assert decode_one({"type": "review.deleted", "entity_id": "e", "review_id": "r"}) == ReviewDeleted(
-        "e", "r"
-    )
+    assert decode_one(
+        {"type": "review.deleted", "entity_id": "e", "review_id": "r"}
+    ) == ReviewDeleted("e", "r")
     ids = {"type": "sentences.deleted", "entity_id": "e", "sentence_ids": ["r#0", "no id at all"]}
     assert decode_one(ids) == SentencesDeleted("e", ["r#0", "no id at all"])
-    assert decode_one({"type": "entity.deleted", "entity_id": "e", "occurred_at": None}) == EntityDeleted("e")
+    assert decode_one(
+        {"type": "entity.deleted", "entity_id": "e", "occurred_at": None}
+    ) == EntityDeleted("e")
     assert decode_one(None) == EntityDeleted("e")
 
 
@@ -284,7 +297,11 @@ def test_ids_are_just_ids(entity_id: str) -> None:
 
 
 def test_null_text_or_null_sentences_are_no_sentences() -> None:
-    for event in (upsert(text=None), upsert(text=..., sentences=None), upsert(text=None, sentences=None)):
+    for event in (
+        upsert(text=None),
+        upsert(text=..., sentences=None),
+        upsert(text=None, sentences=None),
+    ):
         result = decode_one(event)
         assert isinstance(result, ReviewUpserted)
         assert (result.text, result.sentences) == (None, None)
@@ -308,7 +325,9 @@ def test_deep_but_not_too_deep(levels: int) -> None:
 
 def test_brackets_in_strings_are_not_depth() -> None:
     hostile = ("[{" * 1000) + '\\"[' + ("]" * 5)
-    assert isinstance(decode_one(upsert(more=[hostile, {hostile: "\\"}], text='"[' * 300)), ReviewUpserted)
+    assert isinstance(
+        decode_one(upsert(more=[hostile, {hostile: "\\"}], text='"[' * 300)), ReviewUpserted
+    )
     flat = upsert(more=[[] for _ in range(MAX_DEPTH * 2)])
     assert isinstance(decode_one(flat), ReviewUpserted)
     assert isinstance(decode_one(nested(MAX_DEPTH, b'"[[[[\\\\"')), ReviewUpserted)
@@ -329,7 +348,8 @@ def test_vectors_are_those_of_the_core_whatever_their_form_and_company() -> None
     count = 2 * CHUNK + 3
     vectors = rng.normal(size=(count, 2)).astype(np.float32)
     bodies = [
-        given(vector(packed(*row) if i % 3 else row.astype(float).tolist())) for i, row in enumerate(vectors)
+        given(vector(packed(*row) if i % 3 else row.astype(float).tolist()))
+        for i, row in enumerate(vectors)
     ]
     expected = quantize(vectors)
     for size in (1, CHUNK, count):

@@ -1,4 +1,6 @@
-"""Whatever the bytes, decoding gives one result a record and never raises; what is accepted is what was meant."""
+"""Whatever the bytes, decoding gives one result a record and never raises; what is accepted is what
+was meant.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,12 @@ SENTENCES = TEXT | st.fixed_dictionaries(
     optional={"embedding": VECTORS.map(list) | VECTORS.map(lambda v: packed(*v)) | st.none()},
 )
 UPSERTS = st.fixed_dictionaries(
-    {"type": st.just("review.upserted"), "entity_id": IDS, "review_id": IDS, "text": TEXT | st.none()},
+    {
+        "type": st.just("review.upserted"),
+        "entity_id": IDS,
+        "review_id": IDS,
+        "text": TEXT | st.none(),
+    },
     optional={**OPTIONAL, "sentences": st.lists(SENTENCES, max_size=5)},
 )
 OTHERS = st.one_of(
@@ -44,7 +51,11 @@ OTHERS = st.one_of(
         {"type": st.just("review.deleted"), "entity_id": IDS, "review_id": IDS}, optional=OPTIONAL
     ),
     st.fixed_dictionaries(
-        {"type": st.just("sentences.deleted"), "entity_id": IDS, "sentence_ids": st.lists(IDS, max_size=3)}
+        {
+            "type": st.just("sentences.deleted"),
+            "entity_id": IDS,
+            "sentence_ids": st.lists(IDS, max_size=3),
+        }
     ),
     st.fixed_dictionaries({"type": st.just("entity.deleted"), "entity_id": IDS}),
 )
@@ -59,16 +70,23 @@ JSON = st.recursive(
 def mutated(draw: st.DrawFn) -> bytes:
     """A valid event with some fields replaced, then perhaps some of its bytes."""
     event = draw(UPSERTS | OTHERS)
-    for name in draw(st.lists(st.sampled_from([*event, "more", "rating", "sentences"]), max_size=2)):
+    for name in draw(
+        st.lists(st.sampled_from([*event, "more", "rating", "sentences"]), max_size=2)
+    ):
         event[name] = draw(JSON)
     raw = bytearray(json.dumps(event, ensure_ascii=draw(st.booleans())).encode())
-    for at, byte in draw(st.lists(st.tuples(st.integers(0, len(raw) - 1), st.integers(0, 255)), max_size=2)):
+    for at, byte in draw(
+        st.lists(st.tuples(st.integers(0, len(raw) - 1), st.integers(0, 255)), max_size=2)
+    ):
         raw[at] = byte
     return bytes(raw[: draw(st.integers(0, len(raw)))] if draw(st.booleans()) else raw)
 
 
 @given_data(
-    st.lists(st.tuples(st.none() | st.binary(max_size=8), st.none() | st.binary() | mutated()), max_size=6)
+    st.lists(
+        st.tuples(st.none() | st.binary(max_size=8), st.none() | st.binary() | mutated()),
+        max_size=6,
+    )
 )
 @settings(deadline=None, max_examples=500)
 def test_decode_never_raises(pairs: list[tuple[bytes | None, bytes | None]]) -> None:
@@ -109,7 +127,9 @@ def test_valid_upserts_come_through(event: dict[str, Any]) -> None:
         return
     assert result.sentences is not None
     for item, sentence in zip(items, result.sentences, strict=True):
-        text, embedding = (item, None) if isinstance(item, str) else (item["text"], item.get("embedding"))
+        text, embedding = (
+            (item, None) if isinstance(item, str) else (item["text"], item.get("embedding"))
+        )
         assert sentence.text == text
         if embedding is None or not text.strip():
             assert sentence.vector is None

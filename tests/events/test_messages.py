@@ -75,7 +75,10 @@ def test_a_tombstone_has_no_value_and_an_id_of_its_own() -> None:
     message = tombstone_message("out", 3, "e", 2, None, record(None, offset=7))
     assert (message.key, message.value) == (b"e", None)
     headers = dict(message.headers)
-    assert headers["ce_id"] == str(uuid.uuid5(uuid.NAMESPACE_URL, "coversumm:e:2:7:tombstone")).encode()
+    assert (
+        headers["ce_id"]
+        == str(uuid.uuid5(uuid.NAMESPACE_URL, "coversumm:e:2:7:tombstone")).encode()
+    )
     assert headers["ce_type"] == b"entity.deleted"
     assert headers["ce_time"] == b"2023-11-14T22:13:20.123Z"
 
@@ -91,12 +94,18 @@ def test_a_tombstone_has_no_value_and_an_id_of_its_own() -> None:
         (2**63 - 1, None),
     ],
 )
-def test_ce_time_is_the_records_timestamp_where_it_is_one(milliseconds: int, expected: bytes | None) -> None:
-    message = tombstone_message("out", 0, "e", 1, None, Record("in", 0, 0, milliseconds, b"e", None))
+def test_ce_time_is_the_records_timestamp_where_it_is_one(
+    milliseconds: int, expected: bytes | None
+) -> None:
+    message = tombstone_message(
+        "out", 0, "e", 1, None, Record("in", 0, 0, milliseconds, b"e", None)
+    )
     assert dict(message.headers).get("ce_time") == expected
 
 
-@pytest.mark.parametrize(("key", "value"), [(b"e", b"{"), (None, b"\xff\0"), (b"", None), (None, b"")])
+@pytest.mark.parametrize(
+    ("key", "value"), [(b"e", b"{"), (None, b"\xff\0"), (b"", None), (None, b"")]
+)
 def test_a_dead_letter_is_the_record_and_why(key: bytes | None, value: bytes | None) -> None:
     message = dead_letter_message(
         "dead", Record("in", 3, 991, 0, key, value), Rejected(Reason.BAD_JSON, "é"), "0.1.0", 1000
@@ -129,10 +138,14 @@ def test_a_value_too_large_for_the_topic_is_cut() -> None:
 
 
 def test_a_key_is_cut_only_where_it_alone_is_too_large() -> None:
-    cut = dead_letter_message("dead", record(b"v" * 300_000, b"k" * 300_000), REJECTED, "0.1.0", 250_000)
+    cut = dead_letter_message(
+        "dead", record(b"v" * 300_000, b"k" * 300_000), REJECTED, "0.1.0", 250_000
+    )
     assert (cut.key, cut.value) == (b"k" * TRUNCATED_BYTES, b"v" * TRUNCATED_BYTES)
     assert dict(cut.headers)["dlq.truncated_key_bytes"] == b"%d" % (300_000 - 65_536)
-    kept = dead_letter_message("dead", record(b"v" * 300_000, b"k" * 100_000), REJECTED, "0.1.0", 250_000)
+    kept = dead_letter_message(
+        "dead", record(b"v" * 300_000, b"k" * 100_000), REJECTED, "0.1.0", 250_000
+    )
     assert kept.key == b"k" * 100_000
     lone = dead_letter_message("dead", record(None, b"k" * 300_000), REJECTED, "0.1.0", 250_000)
     assert lone.value is None

@@ -1,4 +1,6 @@
-"""The published schemas are what the code says, and both draw the same line between valid and invalid."""
+"""The published schemas are what the code says, and both draw the same line between valid and
+invalid.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ from worker.events.json_codec import encode
 
 FOLDER = ROOT / "schemas"
 SCHEMAS = {
-    path.name.removesuffix(".schema.json"): json.loads(path.read_text()) for path in FOLDER.glob("*.json")
+    path.name.removesuffix(".schema.json"): json.loads(path.read_text())
+    for path in FOLDER.glob("*.json")
 }
 FORMATS = FormatChecker(formats=())
 
@@ -40,13 +43,14 @@ FORMATS = FormatChecker(formats=())
 def _date_time(value: object) -> bool:
     """The day exists; all else is in the pattern."""
     if isinstance(value, str):
-        date.fromisoformat(
-            value[:10].replace("0000-", "0004-")
-        )  # Python's calendar has no year 0, a leap year
+        # Python's calendar has no year 0, a leap year
+        date.fromisoformat(value[:10].replace("0000-", "0004-"))
     return True
 
 
-VALIDATORS = {name: Draft202012Validator(schema, format_checker=FORMATS) for name, schema in SCHEMAS.items()}
+VALIDATORS = {
+    name: Draft202012Validator(schema, format_checker=FORMATS) for name, schema in SCHEMAS.items()
+}
 NO_LIMITS = event_limits(
     dimension=2, max_event_bytes=2**40, max_text_bytes=2**40, max_sentences_per_review=2**40
 )
@@ -79,11 +83,15 @@ def test_every_event_type_has_a_schema() -> None:
 def is_valid(event: Any) -> bool:
     """What the schemas say."""
     name = event.get("type") if isinstance(event, dict) else None
-    return isinstance(name, str) and name in EVENT_TYPES.values() and VALIDATORS[name].is_valid(event)
+    return (
+        isinstance(name, str) and name in EVENT_TYPES.values() and VALIDATORS[name].is_valid(event)
+    )
 
 
 def has_what_schemas_cannot_tell(value: Any) -> bool:
-    """Numbers that JSON Schema takes for other numbers: 1.0 is an integer there, and 1e999 a number."""
+    """Numbers that JSON Schema takes for other numbers: 1.0 is an integer there, and 1e999 a
+    number.
+    """
     match value:
         case dict():
             return any(map(has_what_schemas_cannot_tell, value.values()))
@@ -107,7 +115,9 @@ def assert_agreement(event: Any) -> None:
         if "base64" in result.detail:
             assert not is_valid(event)
         return  # zero vectors and such: no matter for a schema
-    if isinstance(result, Rejected) and (result.reason in OF_THE_WORKER or "deeper" in result.detail):
+    if isinstance(result, Rejected) and (
+        result.reason in OF_THE_WORKER or "deeper" in result.detail
+    ):
         assert is_valid(event), result
     else:
         assert is_valid(event) == (not isinstance(result, Rejected)), result
@@ -155,7 +165,9 @@ def test_what_is_sent_is_valid() -> None:
 def test_dead_letter_headers_are_valid() -> None:
     large = Record("in", 0, 7, 0, b"k" * 300_000, b"v" * 300_000)
     for limit in (10**6, 500_000, 200_000):
-        message = dead_letter_message("dead", large, Rejected(Reason.TOO_LARGE, "large"), "0.1.0", limit)
+        message = dead_letter_message(
+            "dead", large, Rejected(Reason.TOO_LARGE, "large"), "0.1.0", limit
+        )
         headers = {name: value.decode() for name, value in message.headers}
         VALIDATORS["dead-letter.headers"].validate(headers)
         assert headers.keys() <= SCHEMAS["dead-letter.headers"]["properties"].keys()

@@ -1,4 +1,5 @@
-"""`python -m tests.fuzz --seconds 60 [--seed N]`: fuzz for so long; `--again FILE`: try a saved input.
+"""`python -m tests.fuzz --seconds 60 [--seed N]`: fuzz for so long; `--again FILE`: try a saved
+input.
 
 Exit code 1 where something failed.
 """

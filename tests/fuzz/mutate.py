@@ -1,4 +1,6 @@
-"""Mutations of valid examples: what is wrong in one place gets deeper into a decoder than noise does."""
+"""Mutations of valid examples: what is wrong in one place gets deeper into a decoder than noise
+does.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,26 @@ TOKENS = (
         b"\n",
         b" ",
     ),
-    *(b"#", b"r-81#2", b"=", b"====", b"1:", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x80", b"\x7f"),
-    *("é".encode(), "\u2028".encode(), "😀".encode(), b"<br>", b"&#x110000;", b"&amp;", b"127.0.0.1:9092"),
+    *(
+        b"#",
+        b"r-81#2",
+        b"=",
+        b"====",
+        b"1:",
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x00",
+        b"\x80",
+        b"\x7f",
+    ),
+    *(
+        "é".encode(),
+        "\u2028".encode(),
+        "😀".encode(),
+        b"<br>",
+        b"&#x110000;",
+        b"&amp;",
+        b"127.0.0.1:9092",
+    ),
 )
 MAX_BYTES = 16 * 2**10
 """Longest input: what takes too long for so little is found, and a run tries many."""
@@ -67,9 +87,9 @@ def replace(rng: random.Random, data: bytearray, _corpus: Sequence[bytes]) -> No
 def number(rng: random.Random, data: bytearray, _corpus: Sequence[bytes]) -> None:
     """Set four or eight bytes to a number at an edge: counts and lengths of the row formats."""
     width = rng.choice((4, 8))
-    value = rng.choice((0, 1, 2**31 - 1, 2**31, 2**32 - 1, rng.randrange(2 ** (8 * width)))) % 2 ** (
-        8 * width
-    )
+    value = rng.choice(
+        (0, 1, 2**31 - 1, 2**31, 2**32 - 1, rng.randrange(2 ** (8 * width)))
+    ) % 2 ** (8 * width)
     at = _place(rng, data)
     data[at : at + width] = value.to_bytes(width, rng.choice(("little", "big")))
 
@@ -107,7 +127,17 @@ def noise(rng: random.Random, data: bytearray, _corpus: Sequence[bytes]) -> None
     data[:] = rng.randbytes(rng.choice((0, 1, 7, 64, 1024)))
 
 
-MUTATIONS: tuple[Mutation, ...] = (flip, replace, number, insert, remove, repeat, truncate, splice, noise)
+MUTATIONS: tuple[Mutation, ...] = (
+    flip,
+    replace,
+    number,
+    insert,
+    remove,
+    repeat,
+    truncate,
+    splice,
+    noise,
+)
 
 
 def mutated(rng: random.Random, corpus: Sequence[bytes]) -> bytes:

@@ -1,4 +1,6 @@
-"""Runs of the fuzzer, in rounds: each round tries every target with inputs made from the run's seed."""
+"""Runs of the fuzzer, in rounds: each round tries every target with inputs made from the run's
+seed.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,20 @@ class Failure(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """Equal for failures that are likely the same: by target and the place in the code where it was noticed."""
-        places = [line.strip() for line in self.why.splitlines() if line.lstrip().startswith("File ")]
+        """Equal for failures that are likely the same: by target and the place in the code where it
+        was noticed.
+        """
+        places = [
+            line.strip() for line in self.why.splitlines() if line.lstrip().startswith("File ")
+        ]
         return self.target, *places[-1:]
 
     def __str__(self) -> str:
         shown = repr(self.data if len(self.data) <= 500 else self.data[:500] + b"...")
         again = f"python -m tests.fuzz --again {self.path}"
-        return f"{self.target}: {self.why}\n  input, {len(self.data)} bytes: {shown}\n  again: {again}"
+        return (
+            f"{self.target}: {self.why}\n  input, {len(self.data)} bytes: {shown}\n  again: {again}"
+        )
 
 
 def broken(law: Law, data: bytes) -> str | None:
@@ -64,8 +72,12 @@ def smaller(law: Law, data: bytes) -> bytes:
     return data
 
 
-def rounds(seed: int, per_target: int, folder: Path = FOLDER) -> Iterator[tuple[int, list[Failure]]]:
-    """After each round: how many inputs it tried, and the failures it found, each saved below `folder`."""
+def rounds(
+    seed: int, per_target: int, folder: Path = FOLDER
+) -> Iterator[tuple[int, list[Failure]]]:
+    """After each round: how many inputs it tried, and the failures it found, each saved below
+    `folder`.
+    """
     number = 0
     while True:
         failures = []
@@ -93,7 +105,9 @@ def _saved(name: str, data: bytes, folder: Path) -> Failure:
 
 
 def fuzz(seconds: float, seed: int, tell: Callable[[str], None]) -> int:
-    """Fuzz for so long; how many different failures were found. `tell` gets each of them, and at the end what was done."""
+    """Fuzz for so long; how many different failures were found. `tell` gets each of them, and at
+    the end what was done.
+    """
     give_up = time.monotonic() + seconds
     tried, found = 0, set()
     for inputs, failures in rounds(seed, 100):

@@ -1,7 +1,7 @@
 """What is fuzzed: for each decoder valid examples, and the law that holds for any bytes.
 
-A law raises for what must not be: any exception but the decoder's own, or a value that does not survive being written
-and read again.
+A law raises for what must not be: any exception but the decoder's own, or a value that does not
+survive being written and read again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from docs.build.schemas import PUBLISHED
 from tests.events.examples import LIMITS, packed, strict_json
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Reason, Record, Rejected, decode
 from worker.events.bare import Reading, read_json, read_row
 from worker.kafka.reader import Stored
@@ -28,7 +28,7 @@ from worker.sources.columns import CELLS, review_of
 from worker.state import rows
 from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import IncarnationKeys, describe, garbage_key, header_key, parse_entity_key
-from worker.state.rows import Applied, Header, Output, Published, ReviewRow
+from worker.state.rows import Applied, Header, Output, PublishedSet, ReviewRow
 from worker.text.splitting import cap_sentence, split_sentences
 from worker.tools.dlq import DeadLetter
 from worker.tools.resend import Sent, UnknownMetadata
@@ -47,11 +47,19 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-# --- Events -------------------------------------------------------------------------------------------------------------
+# --- Events
+# -------------------------------------------------------------------------------------------------------------
 
 EVENTS = (
     *(_json(example) for published in PUBLISHED for example in published.examples),
-    _json({"type": "review.upserted", "entity_id": "e", "review_id": "r", "text": "Good. \\ é 😀\u2028"}),
+    _json(
+        {
+            "type": "review.upserted",
+            "entity_id": "e",
+            "review_id": "r",
+            "text": "Good. \\ é 😀\u2028",
+        }
+    ),
     _json(
         {
             "type": "review.upserted",
@@ -69,7 +77,9 @@ EVENTS = (
 
 
 def event(value: bytes) -> None:
-    """One result for a record, the same each time; accepted only where another parser reads the same."""
+    """One result for a record, the same each time; accepted only where another parser reads the
+    same.
+    """
     record = Record("in", 0, 0, 0, _key_of(value), value)
     (result,) = decode([record], LIMITS)
     again = decode([record], LIMITS)[0]
@@ -85,7 +95,9 @@ def event(value: bytes) -> None:
 
 
 def _key_of(value: bytes) -> bytes:
-    """The key that goes with an event, if one can be read: else nothing would get past the key's check."""
+    """The key that goes with an event, if one can be read: else nothing would get past the key's
+    check.
+    """
     with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return bytes(json.loads(value)["entity_id"].encode())
     return b"e"
@@ -103,7 +115,9 @@ def line(value: bytes) -> None:
 
 
 def row_of_file(value: bytes) -> None:
-    """The same of a row: its cells are lines, one may hold what is no Unicode, and columns are floats where they can be."""
+    """The same of a row: its cells are lines, one may hold what is no Unicode, and columns are
+    floats where they can be.
+    """
     cells = [cell.decode("utf-8", "surrogateescape") for cell in value.split(b"\n")]
     row: dict[str, Any] = dict(zip(CELLS, cells, strict=False))
     _judge(review_of(row, {}))
@@ -121,12 +135,14 @@ def _judge(reading: Reading) -> None:
 
 
 def archived(value: bytes) -> None:
-    """A line of an archive is a record or a fault, and so is a row of one in CSV; the fault is one line."""
+    """A line of an archive is a record or a fault, and so is a row of one in CSV; the fault is one
+    line.
+    """
     with TemporaryDirectory() as folder:
         for name in ("a.jsonl", "a.csv"):
             path = Path(folder, name)
             path.write_bytes(value)
-            with suppress(SurroundingsError):
+            with suppress(SetupError):
                 archive = Archive([str(path)])
                 assert all(len(fault.detail) < 1000 for fault in archive.faults())
                 for partition in archive.partitions():
@@ -135,15 +151,20 @@ def archived(value: bytes) -> None:
 
 
 def text(value: bytes) -> None:
-    """Any text has sentences; none is blank or longer than the cap, and splitting is the same each time."""
+    """Any text has sentences; none is blank or longer than the cap, and splitting is the same each
+    time.
+    """
     given = value.decode("utf-8", "replace")
     sentences = split_sentences(given, LIMITS.max_sentence_chars)
-    assert all(sentence.strip() and len(sentence) <= LIMITS.max_sentence_chars for sentence in sentences)
+    assert all(
+        sentence.strip() and len(sentence) <= LIMITS.max_sentence_chars for sentence in sentences
+    )
     assert split_sentences(given, LIMITS.max_sentence_chars) == sentences
     assert all(len(piece) <= 7 for piece in cap_sentence(given, 7))
 
 
-# --- Rows ---------------------------------------------------------------------------------------------------------------
+# --- Rows
+# ---------------------------------------------------------------------------------------------------------------
 
 KEY = header_key(b"hotel")
 KEYS = IncarnationKeys(b"hotel", 7)
@@ -188,7 +209,8 @@ def row_key(value: bytes) -> None:
         parse_entity_key(value)
 
 
-# --- What operators' tools read -------------------------------------------------------------------------------------------
+# --- What operators' tools read
+# -------------------------------------------------------------------------------------------
 
 HEADERS = (
     "dlq.reason",
@@ -203,7 +225,9 @@ HEADERS = (
 
 
 def dead_letter(value: bytes) -> None:
-    """Whatever somebody wrote into the dead-letter topic can be listed. A line is a header, the last one the value."""
+    """Whatever somebody wrote into the dead-letter topic can be listed. A line is a header, the
+    last one the value.
+    """
     *lines, body = value.split(b"\n")
     headers = dict(zip(HEADERS, lines, strict=False))
     letter = DeadLetter.of(Stored(Record("dlq", 0, 5, 0, body[:3], body), headers))
@@ -218,7 +242,8 @@ def sent(value: bytes) -> None:
         assert 2 in found
 
 
-# --- Settings -------------------------------------------------------------------------------------------------------------
+# --- Settings
+# -------------------------------------------------------------------------------------------------------------
 
 VARIABLES = [setting.variable for setting in settings_by_field().values()]
 
@@ -228,16 +253,22 @@ def settings(value: bytes) -> None:
     environment = {"COVERSUMM_DATA_DIR": "/nowhere"}
     for part in value.decode("utf-8", "surrogateescape").replace("\0", "").split("\n"):
         name, _, text = part.partition(" ")
-        known = name if name.startswith("COVERSUMM_") else VARIABLES[sum(map(ord, name)) % len(VARIABLES)]
+        known = (
+            name
+            if name.startswith("COVERSUMM_")
+            else VARIABLES[sum(map(ord, name)) % len(VARIABLES)]
+        )
         environment[known] = text
-    with suppress(SurroundingsError):
+    with suppress(SetupError):
         made = Settings.from_environment(environment)
         assert event_limits(made)
 
 
 NINES = b"9" * 5000
 BARE = {"entity_id": "e", "review_id": "r", "text": "Good."}
-ARCHIVED = b"topic,partition,offset,timestamp,entity_id,review_id,text,rating\nt,0,1,%s,e,r,Good.,%s\n"
+ARCHIVED = (
+    b"topic,partition,offset,timestamp,entity_id,review_id,text,rating\nt,0,1,%s,e,r,Good.,%s\n"
+)
 TARGETS = {
     "event": Target(EVENTS, event),
     "key": Target((b"B00X", "é".encode(), b"a" * 1024), key),
@@ -245,9 +276,17 @@ TARGETS = {
         (
             *EVENTS,
             _json(
-                {"entity_id": "e", "review_id": "r", "text": "Good.", "created_at": "2026-11-20T12:00:00Z"}
+                {
+                    "entity_id": "e",
+                    "review_id": "r",
+                    "text": "Good.",
+                    "created_at": "2026-11-20T12:00:00Z",
+                }
             ),
-            *(_json(BARE | {"rating": "9" * digits + rest}) for digits, rest in ((5000, ""), (400, ".0"))),
+            *(
+                _json(BARE | {"rating": "9" * digits + rest})
+                for digits, rest in ((5000, ""), (400, ".0"))
+            ),
             b'{"entity_id":"e","review_id":7,"text":"Good.","rating":1e999}',
         ),
         line,
@@ -270,11 +309,14 @@ TARGETS = {
         archived,
     ),
     "text": Target(
-        (b"Good. Bad! <p>See www.example.com, Dr. No.</p>", "Très bon. 很好。不错。😀".encode()), text
+        (b"Good. Bad! <p>See www.example.com, Dr. No.</p>", "Très bon. 很好。不错。😀".encode()),
+        text,
     ),
     "row-header": row(rows.encode_header, rows.decode_header, Header(3, 4, 5)),
     "row-published": row(
-        rows.encode_published, rows.decode_published, Published(9, {b"r#0": b"0" * 16, b"r#1": b"1" * 16})
+        rows.encode_published,
+        rows.decode_published,
+        PublishedSet(9, {b"r#0": b"0" * 16, b"r#1": b"1" * 16}),
     ),
     "row-review": row(
         rows.encode_review,
@@ -292,7 +334,9 @@ TARGETS = {
     ),
     "row-applied": row(rows.encode_applied, rows.decode_applied, Applied(7, "reviews")),
     "row-output": row(rows.encode_output, rows.decode_output, Output(2, "summaries", "an id")),
-    "row-fingerprint": row(rows.encode_fingerprint, rows.decode_fingerprint, {"model": "m", "k": "20"}),
+    "row-fingerprint": row(
+        rows.encode_fingerprint, rows.decode_fingerprint, {"model": "m", "k": "20"}
+    ),
     "row-key": Target(
         (
             KEY,

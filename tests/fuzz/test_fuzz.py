@@ -1,4 +1,6 @@
-"""A short run of the fuzzer, always the same, and that it finds, shrinks and keeps what it is there for."""
+"""A short run of the fuzzer, always the same, and that it finds, shrinks and keeps what it is there
+for.
+"""
 
 from __future__ import annotations
 

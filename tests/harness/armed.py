@@ -1,14 +1,17 @@
-"""The worker with traps at the steps of its protocol: `python -m tests.harness.armed run` in place of `python -m worker run`.
+"""The worker with traps at the steps of its protocol: `python -m tests.harness.armed run` in place
+of `python -m worker run`.
 
-Nothing of this is in the worker. The launcher imports it, wraps the named steps from outside, and goes on as the command does.
-At each step it looks for an order in the file that `ARMED_ORDER` names:
+Nothing of this is in the worker. The launcher imports it, wraps the named steps from outside, and
+goes on as the command does. At each step it looks for an order in the file that `ARMED_ORDER`
+names:
 
     {"step": "after the flush", "passage": 3, "signal": 9, "pid": null}
 
-From then on the third time that this process comes there, the order is renamed to `*.struck` (the note that the step was
-reached; an order strikes once, whatever restarts) and the signal is sent, to this process or to `pid`. Where two steps have
-nothing but Python between them, one has the name of both: before the offsets are sent is *after the flush*, before the
-commit *after the offsets*, before the first local batch *after the commit*.
+From then on the third time that this process comes there, the order is renamed to `*.struck` (the
+note that the step was reached; an order strikes once, whatever restarts) and the signal is sent, to
+this process or to `pid`. Where two steps have nothing but Python between them, one has the name of
+both: before the offsets are sent is *after the flush*, before the commit *after the offsets*,
+before the first local batch *after the commit*.
 """
 
 from __future__ import annotations
@@ -50,11 +53,15 @@ STEPS: dict[str, Trigger] = {
     "after the seek": "rebalance",
     "inside a restore": "restore",
 }
-"""Every step, and what leads a running worker there: events, a rebalance, or a start without local state."""
+"""Every step, and what leads a running worker there: events, a rebalance, or a start without local
+state.
+"""
 
 
 class Order(NamedTuple):
-    """What is to happen: at the `passage`-th time a process comes to `step`, the signal goes to `pid` or to itself."""
+    """What is to happen: at the `passage`-th time a process comes to `step`, the signal goes to
+    `pid` or to itself.
+    """
 
     step: str
     passage: int
@@ -76,7 +83,9 @@ def struck_path(path: Path) -> Path:
 
 
 class Trap:
-    """Counts passages of the ordered step and strikes; one for the process, used from several threads."""
+    """Counts passages of the ordered step and strikes; one for the process, used from several
+    threads.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -111,7 +120,9 @@ class Trap:
 
 
 def _wait_until_stopped(pid: int) -> None:
-    """Until no thread of the process runs any more: the signal alone leaves those on other cores time for an answer."""
+    """Until no thread of the process runs any more: the signal alone leaves those on other cores
+    time for an answer.
+    """
     tasks = Path("/proc", str(pid), "task")
     while any(_state(task) not in "TtZX" for task in tasks.iterdir()):
         time.sleep(0.001)
@@ -259,7 +270,9 @@ def _arm_changelog(passes: Callable[[str], None]) -> None:
     class ArmedReader(ChangelogReader):
         """Whoever applies is a standby from `follow` on, before that a restore."""
 
-        def __init__(self, clients: Any, group: str, topic: str, starts: Any, apply: Any, *more: Any) -> None:
+        def __init__(
+            self, clients: Any, group: str, topic: str, starts: Any, apply: Any, *more: Any
+        ) -> None:
             self.follows = False
 
             def armed_apply(*args: Any) -> None:

@@ -1,4 +1,6 @@
-"""A broker with an authorizer, at which one user may do what it is allowed to; without a password one may do anything."""
+"""A broker with an authorizer, at which one user may do what it is allowed to; without a password
+one may do anything.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A real Apache Kafka for the tests, of one node, and what it has in common with one of several (`cluster.py`).
+"""A real Apache Kafka for the tests, of one node, and what it has in common with one of several
+(`cluster.py`).
 
 Run by itself it is a broker for the hand: `python -m tests.harness.broker`.
 """
@@ -38,19 +39,25 @@ SETTINGS = {
     # A killed broker is let in again when its last session has expired: 9 s by default.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
-    # Timed-out transactions are looked for every 10 s by default; a dead worker's should not hold the readers that long.
+    # Timed-out transactions are looked for every 10 s by default; a dead worker's should not hold
+    # the readers that long.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "auto.create.topics.enable": "false",
     "log.retention.check.interval.ms": "1000",
     "num.network.threads": "2",
     "num.io.threads": "4",
-    # The broker has a few cores at most; more cleaning and recovery threads only take them from the workers.
+    # The broker has a few cores at most; more cleaning and recovery threads only take them from the
+    # workers.
     "log.cleaner.threads": "1",
     "log.cleaner.dedupe.buffer.size": str(16 << 20),
 }
 
-# The transaction log wants three replicas and there is one broker: producing works, every transaction fails.
-WITHOUT_TRANSACTIONS = {"transaction.state.log.replication.factor": "3", "transaction.state.log.min.isr": "2"}
+# The transaction log wants three replicas and there is one broker: producing works, every
+# transaction fails.
+WITHOUT_TRANSACTIONS = {
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
 
 
 class Kafka:
@@ -63,8 +70,12 @@ class Kafka:
         """An admin client of it."""
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
-    def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-        """Create one topic, a replica on each node; return when all its partitions have a leader, as whatever comes expects."""
+    def create_topic(
+        self, name: str, partitions: int, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Create one topic, a replica on each node; return when all its partitions have a leader,
+        as whatever comes expects.
+        """
         admin = self.admin()  # its futures fail once it is collected
         topic = NewTopic(name, partitions, len(self.nodes), config=dict(config or {}))
         deadline_s = time.monotonic() + PATIENCE_SECONDS
@@ -77,7 +88,8 @@ class Kafka:
                 code = cause.args[0].code()
                 if code == KafkaError.TOPIC_ALREADY_EXISTS and asked_before:
                     break
-                # A broker that was paused has been seen to leave a request unanswered once it went on.
+                # A broker that was paused has been seen to leave a request unanswered once it went
+                # on.
                 if (
                     code not in {KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}
                     or time.monotonic() > deadline_s
@@ -87,7 +99,9 @@ class Kafka:
         self._wait_until_it_is_led(admin, name, deadline_s)
 
     def _wait_until_it_is_led(self, admin: AdminClient, topic: str, deadline_s: float) -> None:
-        """The controller makes a topic; a broker knows of it, and leads its partitions, a moment later."""
+        """The controller makes a topic; a broker knows of it, and leads its partitions, a moment
+        later.
+        """
         while time.monotonic() < deadline_s:
             found = admin.list_topics(timeout=10).topics.get(topic)
             if found is not None and all(part.leader >= 0 for part in found.partitions.values()):
@@ -104,7 +118,8 @@ class KafkaBroker(KafkaNode, Kafka):
         directory: its data, its log, its configuration.
         settings: server properties over the defaults above.
         heap_mib: of its Java.
-        protocols: security protocols it is to speak besides PLAINTEXT, each on a port of its own (`addresses`).
+        protocols: security protocols it is to speak besides PLAINTEXT, each on a port of its own
+            (`addresses`).
     """
 
     def __init__(
@@ -131,7 +146,9 @@ class KafkaBroker(KafkaNode, Kafka):
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
             "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller_port}"]),
             "advertised.listeners": ",".join(listeners),
-            "listener.security.protocol.map": ",".join(f"{name}:{of}" for name, of in protocol_of.items()),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{of}" for name, of in protocol_of.items()
+            ),
             **(settings or {}),
         }
         super().__init__(directory, given, new_cluster_id(), port, heap_mib=heap_mib)

@@ -1,7 +1,7 @@
 """A real Chromium without a window, told what to do over its DevTools protocol.
 
-Only what tests of a page need: open it, type, evaluate, wait, take a picture. What a page complains of is kept: exceptions,
-dialogs, and everything that its policy refused.
+Only what tests of a page need: open it, type, evaluate, wait, take a picture. What a page complains
+of is kept: exceptions, dialogs, and everything that its policy refused.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ class Browser:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.run(self._session.close())
         self._loop.close()
@@ -109,7 +112,9 @@ async def _session() -> aiohttp.ClientSession:
 
 
 class Tab:
-    """One page. `complaints` are what went wrong in it, `requested` the addresses that it asked for."""
+    """One page. `complaints` are what went wrong in it, `requested` the addresses that it asked
+    for.
+    """
 
     def __init__(self, browser: Browser, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._browser = browser
@@ -150,7 +155,9 @@ class Tab:
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression, awaited where it is a promise."""
-        found = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        found = self.call(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         if "exceptionDetails" in found:
             raise AssertionError(f"{expression}: {json.dumps(found['exceptionDetails'])[:2000]}")
         return found["result"].get("value")
@@ -167,7 +174,9 @@ class Tab:
 
     def text(self, selector: str = "body") -> str:
         """What a person reads there."""
-        return str(self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
+        return str(
+            self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
+        )
 
     def type(self, selector: str, text: str) -> None:
         """Put the cursor there and type, in place of what is there."""
@@ -184,13 +193,20 @@ class Tab:
         )
         for kind in ("mousePressed", "mouseReleased"):
             self.call(
-                "Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1
+                "Input.dispatchMouseEvent",
+                type=kind,
+                x=place[0],
+                y=place[1],
+                button="left",
+                clickCount=1,
             )
 
     def picture(self, path: Path) -> None:
         """What is in the window, as a PNG."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+        path.write_bytes(
+            base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+        )
 
     def close(self) -> None:
         """It is gone, with its connections."""

@@ -1,4 +1,6 @@
-"""Certificates for a broker and its clients: an authority of the test's own, and what it signed, as PEM files."""
+"""Certificates for a broker and its clients: an authority of the test's own, and what it signed, as
+PEM files.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,15 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _named(name)
         self.path = directory / f"{name}.pem"
-        certificate = self._sign(self._name, self._key, x509.BasicConstraints(ca=True, path_length=None))
+        certificate = self._sign(
+            self._name, self._key, x509.BasicConstraints(ca=True, path_length=None)
+        )
         self.path.write_bytes(_pem(certificate))
 
     def issue(self, name: str, password: str | None = None) -> tuple[Path, Path]:
-        """Files with a certificate for 127.0.0.1 and with its private key, which `password` encrypts."""
+        """Files with a certificate for 127.0.0.1 and with its private key, which `password`
+        encrypts.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         here = x509.SubjectAlternativeName(
             [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
@@ -37,7 +43,9 @@ class Authority:
         if password is not None:
             encryption = serialization.BestAvailableEncryption(password.encode())
         key_path.write_bytes(
-            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+            )
         )
         return certificate_path, key_path
 
@@ -54,9 +62,12 @@ class Authority:
             .not_valid_before(now - datetime.timedelta(days=1))
             .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            )
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
             )
             .sign(self._key, hashes.SHA256())
         )

@@ -1,7 +1,8 @@
 """Faults in a load, and the workers brought back as an operator's platform would.
 
-A fault comes at a moment of the load, or when its worker gets to a named step of its protocol (`tests.harness.armed`). Every
-fault of a list strikes: one whose worker is down waits until it is back, and the load goes on until all are over.
+A fault comes at a moment of the load, or when its worker gets to a named step of its protocol
+(`tests.harness.armed`). Every fault of a list strikes: one whose worker is down waits until it is
+back, and the load goes on until all are over.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ KINDS: tuple[Kind, ...] = ("kill", "kill", "pause", "terminate")
 BROKER = ("stop broker", "kill broker")
 
 GONE_SECONDS = 8.0
-"""How long a neighbour is gone that is to make a rebalance: longer than a session (6 s here), for a static member that is back
-within its own takes its place as if nothing had been."""
+"""How long a neighbour is gone that is to make a rebalance: longer than a session (6 s here), for a
+static member that is back within its own takes its place as if nothing had been.
+"""
 TRIGGER_SECONDS = 20.0
-"""How long one rebalance may take to lead a worker to a step of it, the neighbour's absence counted; then comes another."""
+"""How long one rebalance may take to lead a worker to a step of it, the neighbour's absence
+counted; then comes another.
+"""
 
 
 class Fault(NamedTuple):
-    """From the fraction `at` of the load on: what happens, to which worker, and for how many seconds it is gone.
+    """From the fraction `at` of the load on: what happens, to which worker, and for how many
+    seconds it is gone.
 
     With a `step` it happens when the worker comes there for the `passage`-th time.
     """
@@ -45,16 +50,21 @@ class Fault(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """Whether it waits until nothing else is broken: it takes the broker, or needs a rebalance of its own."""
+        """Whether it waits until nothing else is broken: it takes the broker, or needs a rebalance
+        of its own.
+        """
         return self.kind in BROKER or STEPS.get(self.step or "", "load") != "load"
 
     def __str__(self) -> str:
         what = self.kind if self.kind in BROKER else f"{self.kind} {self.worker}"
-        return f"{what} {f'{self.step} ({self.passage}) ' if self.step else ''}for {self.seconds:g} s"
+        return (
+            f"{what} {f'{self.step} ({self.passage}) ' if self.step else ''}for {self.seconds:g} s"
+        )
 
 
 def random_faults(count: int, workers: int, seed: int) -> list[Fault]:
-    """`count` faults spread over the load, every fourth a burst: all workers killed, and some again as they come back.
+    """`count` faults spread over the load, every fourth a burst: all workers killed, and some again
+    as they come back.
 
     Pauses are shorter and longer than a session. A burst counts as one.
     """
@@ -64,7 +74,9 @@ def random_faults(count: int, workers: int, seed: int) -> list[Fault]:
         at = (i + chance.random()) / count
         if i % 4 == 3:
             faults += [Fault(at, "kill", worker) for worker in range(workers)]
-            faults += [Fault(at, "kill", worker) for worker in range(workers) if chance.random() < 0.5]
+            faults += [
+                Fault(at, "kill", worker) for worker in range(workers) if chance.random() < 0.5
+            ]
         else:
             seconds = chance.choice([0.0, 1.0, 4.0, 9.0])
             faults.append(Fault(at, chance.choice(KINDS), chance.randrange(workers), seconds))
@@ -72,11 +84,18 @@ def random_faults(count: int, workers: int, seed: int) -> list[Fault]:
 
 
 def faults_at_steps(
-    kind: Kind, workers: int, seed: int, *, seconds: Sequence[float] = (0.0,), steps: Iterable[str] = STEPS
+    kind: Kind,
+    workers: int,
+    seed: int,
+    *,
+    seconds: Sequence[float] = (0.0,),
+    steps: Iterable[str] = STEPS,
 ) -> list[Fault]:
-    """For every step one fault on one worker after the other, in an order, and at passages, drawn by `seed`.
+    """For every step one fault on one worker after the other, in an order, and at passages, drawn
+    by `seed`.
 
-    The steps of the load come first: different workers are at different ones, so that their outages overlap.
+    The steps of the load come first: different workers are at different ones, so that their outages
+    overlap.
     """
     chance = random.Random(seed)
     listed = [(worker, step) for step in steps for worker in range(workers)]
@@ -105,7 +124,9 @@ class _Armed:
 
 @dataclass
 class Chaos:
-    """The faults of one load of at least `total` events; `tick` is the load's callback, `finish` ends what is still broken."""
+    """The faults of one load of at least `total` events; `tick` is the load's callback, `finish`
+    ends what is still broken.
+    """
 
     site: Pipeline
     total: int
@@ -156,17 +177,22 @@ class Chaos:
             time.sleep(0.1)
 
     def wait_ready(self, timeout_s: float = PATIENCE_SECONDS) -> float:
-        """Seconds from the end of the last fault (restarted, resumed, broker back) until all are ready and nothing is behind."""
+        """Seconds from the end of the last fault (restarted, resumed, broker back) until all are
+        ready and nothing is behind.
+        """
         targets = self.site.targets()
         give_up_s = time.monotonic() + timeout_s
         while not (self._all_ready() and self.site.lag(targets) == 0):
             if time.monotonic() > give_up_s:
-                raise WorkerError(f"not ready, or behind, after {timeout_s:g} s\n{self.site.logs()}")
+                raise WorkerError(
+                    f"not ready, or behind, after {timeout_s:g} s\n{self.site.logs()}"
+                )
             self.tick(self.total)
             time.sleep(0.1)
         return time.monotonic() - self._over_s
 
-    # -- striking -----------------------------------------------------------------------------------------------------
+    # -- striking
+    # -----------------------------------------------------------------------------------------------------
 
     def _may_strike(self, fault: Fault) -> bool:
         if self._broker_is_down or (fault.kind not in BROKER and fault.worker in self._busy):
@@ -182,7 +208,9 @@ class Chaos:
         return self._down | set(self._armed)
 
     def _all_ready(self) -> bool:
-        return all(worker.alive and not worker.paused and worker.ready() for worker in self.site.workers)
+        return all(
+            worker.alive and not worker.paused and worker.ready() for worker in self.site.workers
+        )
 
     def _strike(self, fault: Fault) -> None:
         worker = self.site.workers[fault.worker]
@@ -226,15 +254,22 @@ class Chaos:
         self._over_s = time.monotonic()
 
     def _restart_crashed(self) -> None:
-        """Those that ended by themselves, as a platform restarts them; the struck ones have their own time."""
+        """Those that ended by themselves, as a platform restarts them; the struck ones have their
+        own time.
+        """
         for number, worker in enumerate(self.site.workers):
             if number not in self._down and worker.exit_code is not None:
-                if number in self._armed and self._armed[number].fault.kind == "kill" and worker.struck():
+                if (
+                    number in self._armed
+                    and self._armed[number].fault.kind == "kill"
+                    and worker.struck()
+                ):
                     continue  # since it was looked at: it is noticed at the next look
                 self._note(f"worker {number} ended with {worker.exit_code}")
                 self.site.restart(worker)
 
-    # -- at a step ----------------------------------------------------------------------------------------------------
+    # -- at a step
+    # ----------------------------------------------------------------------------------------------------
 
     def _arm(self, fault: Fault, worker: WorkerProcess) -> None:
         assert fault.step is not None
@@ -255,7 +290,9 @@ class Chaos:
     def _trigger(self, fault: Fault) -> None:
         """A rebalance, where the step is one of it: the neighbour goes and comes back."""
         if STEPS[fault.step or ""] == "rebalance":
-            self._strike(Fault(0, "terminate", (fault.worker + 1) % len(self.site.workers), GONE_SECONDS))
+            self._strike(
+                Fault(0, "terminate", (fault.worker + 1) % len(self.site.workers), GONE_SECONDS)
+            )
 
     def _trigger_again(self) -> None:
         for armed in self._armed.values():

@@ -1,8 +1,9 @@
 """The wall clock of a running process, stepped from outside by libfaketime.
 
-The process is started with the `environment` of a `Clock`; each `step` writes a file that the library reads every second.
-CLOCK_MONOTONIC goes on as it is, as it does when an operator or NTP steps the clock of a machine. The library turns the end
-of a wait on the wall clock into real time when the wait begins, so a step shortens and lengthens no wait under way.
+The process is started with the `environment` of a `Clock`; each `step` writes a file that the
+library reads every second. CLOCK_MONOTONIC goes on as it is, as it does when an operator or NTP
+steps the clock of a machine. The library turns the end of a wait on the wall clock into real time
+when the wait begins, so a step shortens and lengthens no wait under way.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""A Kafka of three nodes: replication 3, min.insync.replicas 2, the internal topics too. What one broker cannot show: moves.
+"""A Kafka of three nodes: replication 3, min.insync.replicas 2, the internal topics too. What one
+broker cannot show: moves.
 
 Nodes are called by their numbers, 1 to 3. Run by itself it is a cluster for the hand:
 
     python -m tests.harness.cluster [--session-ms 6000]
 
-prints its address and takes commands on its standard input: `stop 1`, `kill 2 3`, `pause 1`, `resume 1`, `start 2 3`,
-`leaders TOPIC`, `lead TOPIC PARTITION NODE`, `coordinators GROUP_OR_TRANSACTIONAL_ID`.
+prints its address and takes commands on its standard input: `stop 1`, `kill 2 3`, `pause 1`,
+`resume 1`, `start 2 3`, `leaders TOPIC`, `lead TOPIC PARTITION NODE`, `coordinators
+GROUP_OR_TRANSACTIONAL_ID`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ from tests.harness.proxy import Proxy
 
 NODES = 3
 COORDINATORS = 6
-"""Partitions of either internal topic: each node leads two, so that groups and transactional ids spread."""
+"""Partitions of either internal topic: each node leads two, so that groups and transactional ids
+spread.
+"""
 OFFSETS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
 REPLICATED = {
     **SETTINGS,
@@ -45,21 +49,24 @@ REPLICATED = {
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": str(COORDINATORS),
     "inter.broker.listener.name": "INTERNAL",
-    # A node that is back gets its partitions back within seconds, not five minutes: leaders move twice at each fault.
+    # A node that is back gets its partitions back within seconds, not five minutes: leaders move
+    # twice at each fault.
     "auto.leader.rebalance.enable": "true",
     "leader.imbalance.check.interval.seconds": "5",
 }
 
 
 class KafkaCluster(Kafka):
-    """Three Kafka nodes on 127.0.0.1, each broker and controller; `bootstrap_servers` names all of them.
+    """Three Kafka nodes on 127.0.0.1, each broker and controller; `bootstrap_servers` names all of
+    them.
 
     Args:
         directory: each node has a folder in it.
         settings: server properties over the defaults above, for every node.
-        clients: names of clients that are each behind a network of their own: a proxy to each node (`proxies`), at the
-            addresses of `servers_of`. Nodes talk to each other directly.
-        session_ms: after so long without a heartbeat a broker counts as gone, and others lead what it led.
+        clients: names of clients that are each behind a network of their own: a proxy to each node
+            (`proxies`), at the addresses of `servers_of`. Nodes talk to each other directly.
+        session_ms: after so long without a heartbeat a broker counts as gone, and others lead what
+            it led.
         heap_mib: of each node's Java.
     """
 
@@ -78,7 +85,9 @@ class KafkaCluster(Kafka):
         names = ["PLAINTEXT", "INTERNAL", "CONTROLLER", *map(listener, clients)]
         shared = {
             **REPLICATED,
-            "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{port}" for n, port in voters.items()),
+            "controller.quorum.voters": ",".join(
+                f"{n}@127.0.0.1:{port}" for n, port in voters.items()
+            ),
             "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
             "broker.session.timeout.ms": str(session_ms),
             "broker.heartbeat.interval.ms": str(session_ms // 4),
@@ -90,12 +99,16 @@ class KafkaCluster(Kafka):
             ports = {name: free_port() for name in names} | {"CONTROLLER": controller_port}
             given = shared | {"node.id": str(number)} | self._listeners(ports)
             place = directory / f"node-{number}"
-            self.nodes.append(KafkaNode(place, given, cluster_id, ports["PLAINTEXT"], heap_mib=heap_mib))
+            self.nodes.append(
+                KafkaNode(place, given, cluster_id, ports["PLAINTEXT"], heap_mib=heap_mib)
+            )
         self.bootstrap_servers = ",".join(node.address for node in self.nodes)
         self._running = contextlib.ExitStack()
 
     def _listeners(self, ports: Mapping[str, int]) -> dict[str, str]:
-        """A node's settings of where it listens, and where it says it does: a client's is a proxy, made here."""
+        """A node's settings of where it listens, and where it says it does: a client's is a proxy,
+        made here.
+        """
         said = {name: port for name, port in ports.items() if name != "CONTROLLER"}
         for client, proxies in self.proxies.items():
             proxies.append(Proxy(ports[listener(client)]))
@@ -110,7 +123,8 @@ class KafkaCluster(Kafka):
             for proxy in chain(*self.proxies.values()):
                 stack.enter_context(proxy)
             for node in self.nodes:
-                stack.callback(node.kill)  # not in order: the last two would wait for a quorum that is gone
+                # not in order: the last two would wait for a quorum that is gone
+                stack.callback(node.kill)
             self.start(*range(1, NODES + 1))
             self._running = stack.pop_all()
         return self
@@ -131,7 +145,9 @@ class KafkaCluster(Kafka):
         return self.nodes[number - 1]
 
     def start(self, *numbers: int) -> None:
-        """Start these, together; return when each serves requests, for which most of the three must run."""
+        """Start these, together; return when each serves requests, for which most of the three must
+        run.
+        """
         self.launch(*numbers)
         self.wait_until_they_serve(*numbers)
 
@@ -165,10 +181,13 @@ class KafkaCluster(Kafka):
         for number in numbers:
             self.node(number).resume()
 
-    # -- who leads ----------------------------------------------------------------------------------------------------
+    # -- who leads
+    # ----------------------------------------------------------------------------------------------------
 
     def leaders(self, topic: str) -> dict[int, int]:
-        """Partition -> the node that leads it, -1 where none does; BrokerError where there is no such topic."""
+        """Partition -> the node that leads it, -1 where none does; BrokerError where there is no
+        such topic.
+        """
         found = self.admin().list_topics(topic, timeout=PATIENCE_SECONDS).topics[topic]
         if found.error is not None:
             raise BrokerError(f"{topic}: {found.error}")
@@ -179,11 +198,15 @@ class KafkaCluster(Kafka):
         return self.leaders(OFFSETS_TOPIC)[java_hash(group) % COORDINATORS]
 
     def transaction_coordinator(self, transactional_id: str) -> int:
-        """The node that coordinates the transactions of this id; there must have been one of any id."""
+        """The node that coordinates the transactions of this id; there must have been one of any
+        id.
+        """
         return self.leaders(TRANSACTIONS_TOPIC)[java_hash(transactional_id) % COORDINATORS]
 
     def lead(self, wanted: Mapping[tuple[str, int], int]) -> None:
-        """Let nodes lead: (topic, partition) -> node. It comes first among the replicas and is elected, as by an operator."""
+        """Let nodes lead: (topic, partition) -> node. It comes first among the replicas and is
+        elected, as by an operator.
+        """
         admin = self.admin()
         described = admin.list_topics(timeout=PATIENCE_SECONDS).topics
         replicas = {
@@ -200,7 +223,9 @@ class KafkaCluster(Kafka):
                 raise BrokerError(f"{partition}: {error}")
 
     def wait_until_whole(self, timeout_s: float = PATIENCE_SECONDS) -> None:
-        """Return when every replica of every partition is in sync, and each is led by its first: nothing is going to move."""
+        """Return when every replica of every partition is in sync, and each is led by its first:
+        nothing is going to move.
+        """
         deadline_s = time.monotonic() + timeout_s
         while displaced := self._displaced():
             if time.monotonic() > deadline_s:
@@ -208,7 +233,9 @@ class KafkaCluster(Kafka):
             time.sleep(0.2)
 
     def _displaced(self) -> list[str]:
-        """The partitions that lack a replica, or are led by another than the first; a complaint while no node answers."""
+        """The partitions that lack a replica, or are led by another than the first; a complaint
+        while no node answers.
+        """
         try:
             topics = self.admin().list_topics(timeout=5).topics
         except KafkaException as cause:
@@ -217,7 +244,8 @@ class KafkaCluster(Kafka):
             f"{topic}-{number}"
             for topic, described in topics.items()
             for number, partition in described.partitions.items()
-            if len(partition.isrs) < len(partition.replicas) or partition.leader != partition.replicas[0]
+            if len(partition.isrs) < len(partition.replicas)
+            or partition.leader != partition.replicas[0]
         ]
 
 
@@ -227,7 +255,9 @@ def listener(client: str) -> str:
 
 
 def java_hash(text: str) -> int:
-    """Java's hash of a string, made positive as Kafka does: modulo the partitions it says who coordinates a name."""
+    """Java's hash of a string, made positive as Kafka does: modulo the partitions it says who
+    coordinates a name.
+    """
     value = 0
     for unit in memoryview(text.encode("utf-16-le")).cast("H"):
         value = (31 * value + unit) & 0xFFFFFFFF
@@ -245,7 +275,12 @@ async def _reassign(bootstrap_servers: str, replicas: Mapping[tuple[str, int], l
         answer = await client.send(client.get_random_node(), request)
     finally:
         await client.close()
-    refused = [partition for _, partitions, _ in answer.responses for partition in partitions if partition[1]]
+    refused = [
+        partition
+        for _, partitions, _ in answer.responses
+        for partition in partitions
+        if partition[1]
+    ]
     if answer.error_code or refused:
         raise BrokerError(f"the order of replicas was not set: {answer}")
 
@@ -271,7 +306,9 @@ def obey(cluster: KafkaCluster, line: str) -> str:
 
 
 def main() -> None:
-    """Run a cluster in a temporary directory until it is interrupted; without a standard input it just runs."""
+    """Run a cluster in a temporary directory until it is interrupted; without a standard input it
+    just runs.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -290,7 +327,14 @@ def main() -> None:
         for line in filter(str.strip, sys.stdin):
             try:
                 print(obey(cluster, line), flush=True)
-            except (ValueError, KeyError, IndexError, AssertionError, BrokerError, KafkaException) as fault:
+            except (
+                ValueError,
+                KeyError,
+                IndexError,
+                AssertionError,
+                BrokerError,
+                KafkaException,
+            ) as fault:
                 print(f"{type(fault).__name__}: {fault}", flush=True)
         signal.pause()
 

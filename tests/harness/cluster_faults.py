@@ -1,4 +1,6 @@
-"""What happens to a cluster, and to the network between a worker and its brokers: acts, and lists of faults made of them."""
+"""What happens to a cluster, and to the network between a worker and its brokers: acts, and lists
+of faults made of them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from tests.harness.cluster import NODES, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Kafk
 from tests.harness.proxy import Mode
 from tests.harness.ride import ALL, CLIENTS, Act, ClusterFault, Ride, Where
 
-# -- acts -------------------------------------------------------------------------------------------------------------
+# -- acts
+# -------------------------------------------------------------------------------------------------------------
 
 
 def stop(*where: Where) -> Act:
@@ -56,7 +59,9 @@ def network(mode: Mode, client: str, *where: Where) -> Act:
 
 
 def move_leaders() -> Act:
-    """Every leader of the workers' topics and of the coordinators' moves to the next node; and again when it is over."""
+    """Every leader of the workers' topics and of the coordinators' moves to the next node; and
+    again when it is over.
+    """
 
     @contextmanager
     def moved(ride: Ride) -> Iterator[None]:
@@ -106,7 +111,9 @@ def kill_worker() -> Act:
 
 
 def roll_workers() -> Act:
-    """Each worker is stopped in an orderly way and started, one after the other: these ends are ordered."""
+    """Each worker is stopped in an orderly way and started, one after the other: these ends are
+    ordered.
+    """
 
     @contextmanager
     def rolled(ride: Ride) -> Iterator[None]:
@@ -149,7 +156,8 @@ def _move_leaders(ride: Ride) -> None:
     ride.meanwhile(cluster.lead, wanted)
 
 
-# -- lists of faults --------------------------------------------------------------------------------------------------
+# -- lists of faults
+# --------------------------------------------------------------------------------------------------
 
 
 def each_node(what: Callable[..., Act], seconds: Sequence[float]) -> list[ClusterFault]:
@@ -162,15 +170,22 @@ def each_node(what: Callable[..., Act], seconds: Sequence[float]) -> list[Cluste
 
 
 def each_network(mode: Mode, seconds: float) -> list[ClusterFault]:
-    """The same between one worker and each node in turn, the workers too, then between one worker and all nodes."""
+    """The same between one worker and each node in turn, the workers too, then between one worker
+    and all nodes.
+    """
     some = [
         ClusterFault(
-            f"{mode} {client} and {number} for {seconds:g} s", seconds, (network(mode, client, number),)
+            f"{mode} {client} and {number} for {seconds:g} s",
+            seconds,
+            (network(mode, client, number),),
         )
         for number, client in zip(ALL, (CLIENTS[0], CLIENTS[1], CLIENTS[0]), strict=True)
     ]
     everywhere = network(mode, CLIENTS[1], *ALL)
-    return [*some, ClusterFault(f"{mode} {CLIENTS[1]} and all for {seconds:g} s", seconds, (everywhere,))]
+    return [
+        *some,
+        ClusterFault(f"{mode} {CLIENTS[1]} and all for {seconds:g} s", seconds, (everywhere,)),
+    ]
 
 
 def random_faults(count: int, seed: int) -> list[ClusterFault]:
@@ -188,5 +203,7 @@ def random_faults(count: int, seed: int) -> list[ClusterFault]:
             mode, client, number = chance.choice(modes), chance.choice(CLIENTS), chance.choice(ALL)
             acts.append((f"{mode} {client} and {number}", network(mode, client, number)))
         name = " with ".join(name for name, _ in acts)
-        faults.append(ClusterFault(f"{name} for {seconds:g} s", seconds, tuple(act for _, act in acts)))
+        faults.append(
+            ClusterFault(f"{name} for {seconds:g} s", seconds, tuple(act for _, act in acts))
+        )
     return faults

@@ -1,7 +1,8 @@
-"""What was found on a cluster of three: `tests/bench/results/cluster.json`, and its table of the results.
+"""What was found on a cluster of three: `tests/bench/results/cluster.json`, and its table of the
+results.
 
-Besides what every row says, one counts the workers that ended though nobody ordered it, and has the longest time that a
-partition went without a commit (`pauses.py`).
+Besides what every row says, one counts the workers that ended though nobody ordered it, and has the
+longest time that a partition went without a commit (`pauses.py`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ CLUSTER_ENOUGH = Enough(40_000, 50)
 class ClusterRow(Row):
     """One scenario on a cluster.
 
-    `ends`: of workers, not ordered. `pauses`: by partition, seconds of the longest one during the faults. `each`: every fault
-    with the longest pause of any partition, the seconds until all was well again, and the workers that ended.
+    `ends`: of workers, not ordered. `pauses`: by partition, seconds of the longest one during the
+    faults. `each`: every fault with the longest pause of any partition, the seconds until all was
+    well again, and the workers that ended.
     """
 
     ends: int = 0
@@ -50,7 +52,9 @@ class ClusterRow(Row):
         for one in ridden:
             by_partition = longest(pauses, one.since_ms, one.until_ms)
             for partition, seconds in by_partition.items():
-                self.pauses[str(partition)] = max(round(seconds, 1), self.pauses.get(str(partition), 0.0))
+                self.pauses[str(partition)] = max(
+                    round(seconds, 1), self.pauses.get(str(partition), 0.0)
+                )
             self.each.append(
                 {
                     "fault": one.fault,
@@ -77,4 +81,6 @@ def _table(rows: Iterable[ClusterRow]) -> list[str]:
 
 def _line(row: ClusterRow) -> str:
     counted = (row.events, row.faults, row.lost, row.repeated, row.wrong, row.ends)
-    return f"| {' | '.join([row.fault, *(f'{count:,}' for count in counted), f'{row.pause:.1f} s'])} |"
+    return (
+        f"| {' | '.join([row.fault, *(f'{count:,}' for count in counted), f'{row.pause:.1f} s'])} |"
+    )

@@ -1,7 +1,8 @@
 """What should have been published against what was: pure functions over lists of messages.
 
-Every message has an identity that both sides can compute: the `ce_id` of a summary change or tombstone, the source offset of
-a dead letter. From there, five kinds of difference: lost, repeated, reordered, wrong, additional.
+Every message has an identity that both sides can compute: the `ce_id` of a summary change or
+tombstone, the source offset of a dead letter. From there, five kinds of difference: lost, repeated,
+reordered, wrong, additional.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ TRUNCATED_BYTES = 64 << 10
 
 
 class Change(NamedTuple):
-    """A message that the contract wants in the output topic: a summary change, or a tombstone when `body` is None."""
+    """A message that the contract wants in the output topic: a summary change, or a tombstone when
+    `body` is None.
+    """
 
     partition: int
     entity_id: str
@@ -37,14 +40,18 @@ class Change(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A message that the contract wants in the dead letter topic: the source record and a reason code."""
+    """A message that the contract wants in the dead letter topic: the source record and a reason
+    code.
+    """
 
     source: Message
     reason: str
 
 
 class Difference(NamedTuple):
-    """One finding. `invariant` is what it breaks (see `verifier.py`), `where` the entity or source offset."""
+    """One finding. `invariant` is what it breaks (see `verifier.py`), `where` the entity or source
+    offset.
+    """
 
     invariant: str
     kind: str
@@ -57,8 +64,9 @@ def compare_changes(
 ) -> list[Difference]:
     """I1, I2 and I3, entity by entity; the order between entities is nobody's promise.
 
-    What `coalesced` leaves out depends on the micro-batches: then every change may be missing but the last, and what is
-    compared besides the final summaries is that sequences rise and that each is one of the history, and there once.
+    What `coalesced` leaves out depends on the micro-batches: then every change may be missing but
+    the last, and what is compared besides the final summaries is that sequences rise and that each
+    is one of the history, and there once.
     """
     wanted: dict[bytes, list[Change]] = defaultdict(list)
     for change in expected:
@@ -69,10 +77,14 @@ def compare_changes(
     differences = [
         difference
         for key in sorted(wanted.keys() | found.keys())
-        for difference in _compare_entity(key.decode(errors="replace"), wanted[key], found[key], coalesced)
+        for difference in _compare_entity(
+            key.decode(errors="replace"), wanted[key], found[key], coalesced
+        )
     ]
     return [
-        d for d in differences if not coalesced or d.kind in ("additional", "repeated") or d.invariant != "I3"
+        d
+        for d in differences
+        if not coalesced or d.kind in ("additional", "repeated") or d.invariant != "I3"
     ]
 
 
@@ -93,7 +105,9 @@ def _compare_entity(
     sequences = [_body(message)["sequence"] for message in found if message.value is not None]
     for before, after in pairwise(sequences):
         if not before < after:
-            differences.append(Difference("I2", "reordered", entity, f"sequence {after} after {before}"))
+            differences.append(
+                Difference("I2", "reordered", entity, f"sequence {after} after {before}")
+            )
     final = _final_set if coalesced else _final
     if final(wanted[-1].body if wanted else None) != final(_body(found[-1]) if found else None):
         differences.append(Difference("I1", "wrong", entity, "the final summary differs"))
@@ -112,9 +126,13 @@ def _compare_ids(
     ]
     for identity, count in counts.items():
         if identity not in wanted:
-            differences.append(Difference(invariant, "additional", where, f"{identity} ({count} times)"))
+            differences.append(
+                Difference(invariant, "additional", where, f"{identity} ({count} times)")
+            )
         elif count > 1:
-            differences.append(Difference(invariant, "repeated", where, f"{wanted[identity]}: {count} times"))
+            differences.append(
+                Difference(invariant, "repeated", where, f"{wanted[identity]}: {count} times")
+            )
     if first_seen != in_order:
         at = next(i for i, (a, b) in enumerate(zip(first_seen, in_order, strict=True)) if a != b)
         detail = f"{wanted[first_seen[at]]} where {wanted[in_order[at]]} belongs"
@@ -160,25 +178,34 @@ def _equal(one: Any, other: Any) -> bool:
     return json.dumps(one) == json.dumps(other)
 
 
-def compare_dead_letters(expected: Iterable[DeadLetter], published: Sequence[Message]) -> list[Difference]:
+def compare_dead_letters(
+    expected: Iterable[DeadLetter], published: Sequence[Message]
+) -> list[Difference]:
     """I4: one dead letter for each bad record, with its bytes; and nothing else."""
     wanted = {_source(letter): letter for letter in expected}
     found: dict[str, list[Message]] = defaultdict(list)
     for message in published:
-        name = "/".join(_header(message, f"dlq.source.{part}") for part in ("topic", "partition", "offset"))
+        name = "/".join(
+            _header(message, f"dlq.source.{part}") for part in ("topic", "partition", "offset")
+        )
         found[name].append(message)
     by_partition: dict[int, dict[str, str]] = defaultdict(dict)
     for name, letter in wanted.items():
         by_partition[letter.source.partition][name] = name
     names: dict[int, list[str]] = defaultdict(list)
     for message in published:
-        name = "/".join(_header(message, f"dlq.source.{part}") for part in ("topic", "partition", "offset"))
+        name = "/".join(
+            _header(message, f"dlq.source.{part}") for part in ("topic", "partition", "offset")
+        )
         names[message.partition].append(name)
     differences = [
         difference
         for partition in sorted(by_partition.keys() | names.keys())
         for difference in _compare_ids(
-            "I4", f"dead letters of partition {partition}", by_partition[partition], names[partition]
+            "I4",
+            f"dead letters of partition {partition}",
+            by_partition[partition],
+            names[partition],
         )
     ]
     for name, letter in wanted.items():
@@ -213,17 +240,23 @@ def _letter_faults(letter: DeadLetter, message: Message) -> list[str]:
 
 
 def _final(body: Mapping[str, Any] | None) -> list[Any]:
-    """What every run over the same events must end with, whatever its batches: the sentences in order."""
+    """What every run over the same events must end with, whatever its batches: the sentences in
+    order.
+    """
     return [] if body is None else body["sentences"]
 
 
 def _final_set(body: Mapping[str, Any] | None) -> set[tuple[str, str]]:
-    """The same of net changes: a set that changed and changed back in one micro-batch was not published with new distances."""
+    """The same of net changes: a set that changed and changed back in one micro-batch was not
+    published with new distances.
+    """
     return {(sentence["sentence_id"], sentence["text"]) for sentence in _final(body)}
 
 
 def _header(message: Message, name: str) -> str:
-    return next((value.decode(errors="replace") for key, value in message.headers if key == name), "")
+    return next(
+        (value.decode(errors="replace") for key, value in message.headers if key == name), ""
+    )
 
 
 def _body(message: Message) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Faust's consumer thread as the guarded consumer uses it; what a fetch returns is for those who build on it."""
+"""Faust's consumer thread as the guarded consumer uses it; what a fetch returns is for those who
+build on it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ class Fetched(NamedTuple):
 
 
 class ConsumerThread:
-    """An assignment, the position of each partition, and the group's coordinator; no thread, and nothing to fetch yet.
+    """An assignment, the position of each partition, and the group's coordinator; no thread, and
+    nothing to fetch yet.
 
     Attributes:
         told: where a partition ended by the last fetch: its stable part, and all of it.
@@ -34,8 +37,11 @@ class ConsumerThread:
         self.positions: dict[TP, int] = {}
         self.told: dict[TP, tuple[int, int]] = {}
         self.generation, self.member_id = -1, ""
-        assignment = SimpleNamespace(state_value=self._state)  # what aiokafka knows of each partition
-        self._subscription: Any = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
+        # what aiokafka knows of each partition
+        assignment = SimpleNamespace(state_value=self._state)
+        self._subscription: Any = SimpleNamespace(
+            subscription=SimpleNamespace(assignment=assignment)
+        )
 
     def _ensure_consumer(self) -> Any:
         return self

@@ -1,4 +1,6 @@
-"""What happens to the things a worker relies on: its files, its disk, its topics. Done from outside, as misfortune does it."""
+"""What happens to the things a worker relies on: its files, its disk, its topics. Done from
+outside, as misfortune does it.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,20 @@ from rocksdict import AccessType, Options, Rdict
 from tests.harness.broker import KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import Message, end_offsets, producer, read_topic
-from tests.harness.workers import COMMAND, ROOT, Pipeline, WorkerProcess, clean_environment, wait_for
+from tests.harness.workers import (
+    COMMAND,
+    ROOT,
+    Pipeline,
+    WorkerProcess,
+    clean_environment,
+    wait_for,
+)
 from worker.state.keys import describe
 
 FAUST = b"__faust"
 
-# -- files --------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------------------
 
 
 def databases(worker: WorkerProcess) -> list[Path]:
@@ -46,7 +56,9 @@ def all_rows(worker: WorkerProcess) -> dict[tuple[str, bytes], bytes]:
 
 
 def flip_rows(folder: Path, kind: bytes) -> set[str]:
-    """Flip the last byte of each row whose description begins so, as a bad disk under a good checksum would; their names."""
+    """Flip the last byte of each row whose description begins so, as a bad disk under a good
+    checksum would; their names.
+    """
     damaged = {}
     for key, value in stored_rows(folder).items():
         if describe(key).startswith(kind.decode()):
@@ -79,7 +91,9 @@ def _open(folder: Path, access: AccessType) -> Iterator[Rdict]:
 
 
 def reset(worker: WorkerProcess, *options: str) -> None:
-    """`coversumm-worker reset`, as the operator is told to run it; again while a killed worker still counts as a member."""
+    """`coversumm-worker reset`, as the operator is told to run it; again while a killed worker
+    still counts as a member.
+    """
     said = ""
 
     def done() -> bool:
@@ -99,7 +113,8 @@ def reset(worker: WorkerProcess, *options: str) -> None:
     wait_for(done, lambda: said, every_s=1)
 
 
-# -- the disk -----------------------------------------------------------------------------------------------------------
+# -- the disk
+# -----------------------------------------------------------------------------------------------------------
 
 
 class Disk:
@@ -109,7 +124,9 @@ class Disk:
         self.path = path
         self._filler = path / "filler"
         path.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(path)], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(path)], check=True
+        )
 
     def fill(self, leave_bytes: int = 0) -> None:
         """Take all the room but so much."""
@@ -140,7 +157,9 @@ def may_mount() -> bool:
 
 
 def run_as_root_of_a_namespace(test_id: str) -> None:
-    """Run one test again where it may mount; AssertionError with the reason where that cannot be had, or with its failure."""
+    """Run one test again where it may mount; AssertionError with the reason where that cannot be
+    had, or with its failure.
+    """
     command = [
         "unshare",
         "--user",
@@ -160,7 +179,8 @@ def run_as_root_of_a_namespace(test_id: str) -> None:
     )
 
 
-# -- topics -------------------------------------------------------------------------------------------------------------
+# -- topics
+# -------------------------------------------------------------------------------------------------------------
 
 
 def delete_topic(broker: KafkaBroker, name: str) -> None:
@@ -168,7 +188,9 @@ def delete_topic(broker: KafkaBroker, name: str) -> None:
     admin = broker.admin()
     for future in admin.delete_topics([name], operation_timeout=PATIENCE_SECONDS).values():
         future.result(PATIENCE_SECONDS)
-    wait_for(lambda: name not in admin.list_topics(timeout=10).topics, lambda: f"{name} is still there")
+    wait_for(
+        lambda: name not in admin.list_topics(timeout=10).topics, lambda: f"{name} is still there"
+    )
 
 
 def make_anew(site: Pipeline, name: str, config: Mapping[str, str] | None = None) -> None:

@@ -1,4 +1,6 @@
-"""Shared by the processor's tests: a processor over rows in memory, an engine that knows few vectors, events."""
+"""Shared by the processor's tests: a processor over rows in memory, an engine that knows few
+vectors, events.
+"""
 
 import base64
 import json
@@ -26,7 +28,9 @@ class FakeEngine:
 
     def embed(self, texts):
         self.asked += texts
-        return np.array([self.vector(text) or [np.nan] * DIMENSION for text in texts], dtype=np.float32)
+        return np.array(
+            [self.vector(text) or [np.nan] * DIMENSION for text in texts], dtype=np.float32
+        )
 
     @staticmethod
     def vector(text):

@@ -1,5 +1,5 @@
-"""The worker as a dynamic member of its group: it leaves when it ends, and comes back as somebody new. So were all releases
-before static membership; a group has both kinds while it is updated.
+"""The worker as a dynamic member of its group: it leaves when it ends, and comes back as somebody
+new. So were all releases before static membership; a group has both kinds while it is updated.
 
 python -m tests.harness.dynamic run
 """

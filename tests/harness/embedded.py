@@ -1,4 +1,6 @@
-"""The embedded broker for tests, with faults; `from tests.harness.embedded import embedded_broker` in a suite's conftest."""
+"""The embedded broker for tests, with faults; `from tests.harness.embedded import embedded_broker`
+in a suite's conftest.
+"""
 
 from __future__ import annotations
 
@@ -45,17 +47,25 @@ class FaultyBroker(EmbeddedBroker):
 
     def go_down(self) -> None:
         """Close all connections and refuse new ones; what is stored stays."""
-        self._check(self._library.rd_kafka_mock_broker_set_down(self._running(), _BROKER_ID), "going down")
+        self._check(
+            self._library.rd_kafka_mock_broker_set_down(self._running(), _BROKER_ID), "going down"
+        )
 
     def come_up(self) -> None:
         """End `go_down`."""
-        self._check(self._library.rd_kafka_mock_broker_set_up(self._running(), _BROKER_ID), "coming up")
+        self._check(
+            self._library.rd_kafka_mock_broker_set_up(self._running(), _BROKER_ID), "coming up"
+        )
 
     def fail_requests(self, api_key: int, errors: Iterable[int]) -> None:
-        """Answer the next requests of this kind (the Kafka protocol's API key) with these error codes, one each; 0: well."""
+        """Answer the next requests of this kind (the Kafka protocol's API key) with these error
+        codes, one each; 0: well.
+        """
         codes = list(errors)
         array = (_INT * len(codes))(*codes)
-        self._library.rd_kafka_mock_push_request_errors_array(self._running(), api_key, len(codes), array)
+        self._library.rd_kafka_mock_push_request_errors_array(
+            self._running(), api_key, len(codes), array
+        )
 
     def forgive_requests(self, api_key: int) -> None:
         """Take back what is left of `fail_requests`."""

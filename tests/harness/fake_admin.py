@@ -68,7 +68,9 @@ class FakeAdmin:
         for resource in resources:
             found[resource] = Future[Any]()
             config = defaultdict(lambda: SimpleNamespace(value="1"))
-            config["cleanup.policy"] = SimpleNamespace(value=self.policies.get(resource.name, "delete"))
+            config["cleanup.policy"] = SimpleNamespace(
+                value=self.policies.get(resource.name, "delete")
+            )
             found[resource].set_result(config)
         return found
 
@@ -81,7 +83,9 @@ class FakeGroup:
 
     def committed(self, asked: list[Any], timeout: float) -> list[Any]:
         offsets = self._committed + [-1001] * len(asked)
-        return [SimpleNamespace(partition=tp.partition, offset=offsets[tp.partition]) for tp in asked]
+        return [
+            SimpleNamespace(partition=tp.partition, offset=offsets[tp.partition]) for tp in asked
+        ]
 
     def close(self) -> None:
         pass

@@ -31,7 +31,9 @@ class FakeClients:
         self._consumer, self._producer, self._admin = consumer, producer, admin
         self.asked: list[Asked] = []
 
-    def standalone_consumer(self, group: str, isolation: str, options: Mapping[str, Any] = {}) -> Any:
+    def standalone_consumer(
+        self, group: str, isolation: str, options: Mapping[str, Any] = {}
+    ) -> Any:
         """See `Clients`."""
         self.asked.append(Asked(group, isolation, options))
         return self._consumer()

@@ -1,4 +1,6 @@
-"""librdkafka's transactional producer without a broker: what was called, in which order, and what a test lets fail."""
+"""librdkafka's transactional producer without a broker: what was called, in which order, and what a
+test lets fail.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ T = TypeVar("T")
 
 
 class Bounded:
-    """Runs what may hang (`worker.kafka.transaction.Within`) at once; what is to hang is kept, for a test to run late."""
+    """Runs what may hang (`worker.kafka.transaction.Within`) at once; what is to hang is kept, for
+    a test to run late.
+    """
 
     def __init__(self) -> None:
         self.seconds: list[float] = []  # that each call was given
@@ -97,7 +101,14 @@ class FakeProducer:
         self._step("begin")
 
     def produce(
-        self, topic: str, value: Any, key: Any, partition: int, *, on_delivery: Any, headers: list[Any]
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int,
+        *,
+        on_delivery: Any,
+        headers: list[Any],
     ) -> None:
         if self.room <= 0:
             raise BufferError
@@ -108,14 +119,17 @@ class FakeProducer:
         if on_delivery is not None:
             self.reports.append(lambda: on_delivery(error, Written(partition, offset)))
         elif error is not None:
-            self.failures.setdefault("offsets", error)  # what the transaction failed of, its next step says
+            # what the transaction failed of, its next step says
+            self.failures.setdefault("offsets", error)
 
     def produce_batch(self, topic: str, messages: list[dict[str, Any]], partition: int) -> int:
         """Those that do not fit are marked, and the others are queued."""
         queued = 0
         for message in messages:
             try:
-                self.produce(topic, message["value"], message["key"], partition, on_delivery=None, headers=[])
+                self.produce(
+                    topic, message["value"], message["key"], partition, on_delivery=None, headers=[]
+                )
                 queued += 1
             except BufferError:
                 message["_error"] = KafkaError(KafkaError._QUEUE_FULL)
@@ -135,7 +149,9 @@ class FakeProducer:
             report()
         return self.unsent
 
-    def send_offsets_to_transaction(self, offsets: list[Any], metadata: bytes, timeout: float) -> None:
+    def send_offsets_to_transaction(
+        self, offsets: list[Any], metadata: bytes, timeout: float
+    ) -> None:
         self.timeouts.add(timeout)
         self._step("offsets")
         self.offsets = [(tp.topic, tp.partition, tp.offset) for tp in offsets]

@@ -1,8 +1,10 @@
-"""What the input topic's records must have led to: the contract's straight-line model over raw Kafka records.
+"""What the input topic's records must have led to: the contract's straight-line model over raw
+Kafka records.
 
-The rules are those of `tests/harness/model.py`, one event at a time. Here it gets what real input needs: the verdict on bad
-records (of `worker.events.decode`, one record alone), vectors in base64, and a ranking that is still by brute force over all
-live sentences but in NumPy's integers, so that entities of tens of thousands of sentences can be verified.
+The rules are those of `tests/harness/model.py`, one event at a time. Here it gets what real input
+needs: the verdict on bad records (of `worker.events.decode`, one record alone), vectors in base64,
+and a ranking that is still by brute force over all live sentences but in NumPy's integers, so that
+entities of tens of thousands of sentences can be verified.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def history(messages: Iterable[Message], settings: Settings) -> History:
 
 def _occurred_at(message: Message) -> str | None:
     """Of an entity's deletion; a null value has none."""
-    occurred_at: str | None = None if message.value is None else json.loads(message.value).get("occurred_at")
+    occurred_at: str | None = (
+        None if message.value is None else json.loads(message.value).get("occurred_at")
+    )
     return occurred_at
 
 
@@ -107,13 +111,17 @@ class RecordModel(Model):
             event = json.loads(record.value)
         for item in event.get("sentences") or ():
             if isinstance(item, dict) and isinstance(item.get("embedding"), str):
-                item["embedding"] = np.frombuffer(base64.b64decode(item["embedding"]), "<f4").tolist()
+                item["embedding"] = np.frombuffer(
+                    base64.b64decode(item["embedding"]), "<f4"
+                ).tolist()
         handle = getattr(self, event["type"].replace(".", "_"))
         return handle(i, record, event) or "applied"
 
 
 class Ranked(NamedTuple):
-    """A summary's ids in rank order, how many live sentences share each one's vector, and its squared distance's parts."""
+    """A summary's ids in rank order, how many live sentences share each one's vector, and its
+    squared distance's parts.
+    """
 
     ids: list[bytes]
     support: list[int]
@@ -122,14 +130,17 @@ class Ranked(NamedTuple):
 
     def distances(self) -> list[float]:
         """Rounded to six decimals, halves up, in integers."""
-        doubled = (math.isqrt(4 * 10**12 * numerator // self.denominator) for numerator in self.numerators)
+        doubled = (
+            math.isqrt(4 * 10**12 * numerator // self.denominator) for numerator in self.numerators
+        )
         return [(twice + 1) // 2 / 10**6 for twice in doubled]
 
 
 def rank(live: Mapping[bytes, NDArray[np.int16]], k: int, *, distinct: bool) -> Ranked:
     """By key n|x|^2 - 2 x.S over all live sentences, ties by id.
 
-    float64 adds integers exactly as long as none passes 2^53, which is asserted for the largest possible one.
+    float64 adds integers exactly as long as none passes 2^53, which is asserted for the largest
+    possible one.
     """
     n, ids = len(live), list(live)
     points = np.stack([live[i] for i in ids]).astype(np.float64)
@@ -148,7 +159,10 @@ def rank(live: Mapping[bytes, NDArray[np.int16]], k: int, *, distinct: bool) -> 
     squared = sum(int(s) ** 2 for s in total.tolist())
     return Ranked(
         [ids[i] for i in chosen],
-        [sum(np.array_equal(points[i], points[j]) for j in np.flatnonzero(keys == keys[i])) for i in chosen],
+        [
+            sum(np.array_equal(points[i], points[j]) for j in np.flatnonzero(keys == keys[i]))
+            for i in chosen
+        ],
         [n * int(keys[i]) + squared for i in chosen],
         (n * SCALE) ** 2,
     )

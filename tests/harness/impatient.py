@@ -1,4 +1,5 @@
-"""The worker with a Faust whose minutes are seconds: what it complains of after five minutes, it complains of at once.
+"""The worker with a Faust whose minutes are seconds: what it complains of after five minutes, it
+complains of at once.
 
 python -m tests.harness.impatient run
 """

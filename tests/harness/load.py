@@ -1,7 +1,8 @@
-"""Event streams from files of reviews: what a marketplace sends, with every disturbance that the contract names.
+"""Event streams from files of reviews: what a marketplace sends, with every disturbance that the
+contract names.
 
-A stream is a pure function of its reviews, vectors, mix and seed. Reviews of all entities arrive interleaved; edits,
-deletions, duplicates, late versions and poison come between them.
+A stream is a pure function of its reviews, vectors, mix and seed. Reviews of all entities arrive
+interleaved; edits, deletions, duplicates, late versions and poison come between them.
 """
 
 from __future__ import annotations
@@ -51,13 +52,17 @@ class Vectors(Protocol):
 
 
 class HashedVectors:
-    """A vector drawn by the sentence's hash: no meaning, any dimension, no time. Equal texts have equal vectors."""
+    """A vector drawn by the sentence's hash: no meaning, any dimension, no time. Equal texts have
+    equal vectors.
+    """
 
     def __init__(self, dimension: int = 16):
         self.dimension = dimension
 
     def of(self, sentence: str) -> str:
-        """The sentence's vector; a third of all sentences share one of 50, as short real ones do."""
+        """The sentence's vector; a third of all sentences share one of 50, as short real
+        ones do.
+        """
         digest = hashlib.sha256(sentence.encode()).digest()
         number = int.from_bytes(digest[:8], "little")
         seed = number % 50 if number % 3 == 0 else number
@@ -66,7 +71,8 @@ class HashedVectors:
 
 
 class EngineVectors:
-    """Vectors of the worker's default engine, computed once for a set of reviews and kept in `.cache`.
+    """Vectors of the worker's default engine, computed once for a set of reviews and kept in
+    `.cache`.
 
     The few sentences that only disturbances make are embedded when they are asked for.
     """
@@ -103,7 +109,9 @@ def _engine() -> Any:
 
 
 def _embed(sentences: list[str], path: Path) -> None:
-    matrix = np.concatenate([_engine().embed(chunk) for chunk in batched_lists(sentences, 512)]).astype("<f4")
+    matrix = np.concatenate(
+        [_engine().embed(chunk) for chunk in batched_lists(sentences, 512)]
+    ).astype("<f4")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial.npy")
     np.save(partial, matrix)
@@ -126,7 +134,8 @@ class Review(NamedTuple):
 
 
 def read_reviews(path: Path = SAMPLE, *, limit: int | None = None, seed: int = 0) -> list[Review]:
-    """The reviews of a JSONL file, in an order shuffled by `seed`: entities interleave. At most `limit` of them.
+    """The reviews of a JSONL file, in an order shuffled by `seed`: entities interleave. At most
+    `limit` of them.
 
     Some entities are given ids that a careless store would stumble over.
     """
@@ -140,7 +149,9 @@ def read_reviews(path: Path = SAMPLE, *, limit: int | None = None, seed: int = 0
         if number % 3 == 0:
             entity_id += " " + STRANGE_IDS[number // 3 % len(STRANGE_IDS)]
         reviews.append(
-            Review(entity_id, row["review_id"], row.get("rating"), row.get("created_at"), row["text"])
+            Review(
+                entity_id, row["review_id"], row.get("rating"), row.get("created_at"), row["text"]
+            )
         )
     return reviews
 
@@ -170,9 +181,13 @@ class _Live:
 
 
 class Stream:
-    """The events of `reviews`, disturbed by `mix`; iterate once for a fresh, equal stream each time."""
+    """The events of `reviews`, disturbed by `mix`; iterate once for a fresh, equal stream each
+    time.
+    """
 
-    def __init__(self, reviews: Sequence[Review], vectors: Vectors, *, seed: int = 0, mix: Mix | None = None):
+    def __init__(
+        self, reviews: Sequence[Review], vectors: Vectors, *, seed: int = 0, mix: Mix | None = None
+    ):
         self._reviews = reviews
         self._vectors = vectors
         self._seed = seed
@@ -193,7 +208,9 @@ class Stream:
 
     def _upsert(self, review: Review, version: int | None) -> Sent:
         sentences = [
-            {"text": sentence, "embedding": vector} if (vector := self._vectors.of(sentence)) else sentence
+            {"text": sentence, "embedding": vector}
+            if (vector := self._vectors.of(sentence))
+            else sentence
             for sentence in review.sentences
         ]
         body: dict[str, Any] = {
@@ -213,7 +230,9 @@ class Stream:
         return sent
 
     def _sent(self, entity_id: str, body: dict[str, Any]) -> Sent:
-        return Sent(entity_id.encode(), json.dumps(body, ensure_ascii=self._random.random() < 0.5).encode())
+        return Sent(
+            entity_id.encode(), json.dumps(body, ensure_ascii=self._random.random() < 0.5).encode()
+        )
 
     def _any(self) -> _Live:
         """One that was sent before, recent ones more often."""
@@ -221,7 +240,9 @@ class Stream:
         return self._live[-1 - back]
 
     def _edit(self) -> Sent:
-        """Another text under the same id: sentences dropped, kept, or borrowed from another review."""
+        """Another text under the same id: sentences dropped, kept, or borrowed from
+        another review.
+        """
         old, other = self._any(), self._any()
         kept = [sentence for sentence in old.review.sentences if self._random.random() < 0.7]
         text = " ".join([*kept, *other.review.sentences[:1]])
@@ -257,7 +278,9 @@ class Stream:
         entity_id = self._any().review.entity_id
         if self._random.random() < 0.5:
             return Sent(entity_id.encode(), None)
-        return self._sent(entity_id, {"type": "entity.deleted", "entity_id": entity_id, "occurred_at": None})
+        return self._sent(
+            entity_id, {"type": "entity.deleted", "entity_id": entity_id, "occurred_at": None}
+        )
 
     def _duplicate(self) -> Sent:
         """The very same bytes again."""
@@ -283,7 +306,8 @@ class Stream:
             [
                 Sent(b"nobody", None),
                 self._sent(
-                    "nobody", {"type": "sentences.deleted", "entity_id": "nobody", "sentence_ids": ["x#0"]}
+                    "nobody",
+                    {"type": "sentences.deleted", "entity_id": "nobody", "sentence_ids": ["x#0"]},
                 ),
                 self._sent("nobody", {"type": "entity.deleted", "entity_id": "nobody"}),
             ]
@@ -297,7 +321,9 @@ class Stream:
 def rounds(
     reviews: Sequence[Review], vectors: Vectors, *, seed: int = 0, mix: Mix | None = None
 ) -> Iterator[Sent]:
-    """The reviews' stream without an end: after each round come other entities with the same reviews."""
+    """The reviews' stream without an end: after each round come other entities with the same
+    reviews.
+    """
     for number in count():
         renamed = [review._replace(entity_id=f"{review.entity_id}~{number}") for review in reviews]
         yield from Stream(renamed, vectors, seed=seed + number, mix=mix)
@@ -313,14 +339,19 @@ def send(
     events_per_s: float | None = None,
     tick: Callable[[int], None] = lambda sent: None,
 ) -> int:
-    """Send `events` in chunks, the codecs in turn; after each chunk `tick` is told how many are sent. Their number."""
-    producers = [producer(bootstrap_servers, **IN_ORDER, **{"compression.type": codec}) for codec in codecs]
+    """Send `events` in chunks, the codecs in turn; after each chunk `tick` is told how many are
+    sent. Their number.
+    """
+    producers = [
+        producer(bootstrap_servers, **IN_ORDER, **{"compression.type": codec}) for codec in codecs
+    ]
     started_s, total = time.monotonic(), 0
     for number, part in enumerate(batched_lists(events, chunk)):
         sender = producers[number % len(producers)]
         for event in part:
             sender.produce(topic, key=event.key, value=event.value)
-        # One codec's records are all in the log before the next codec's: the order of the stream is kept.
+        # One codec's records are all in the log before the next codec's: the order of the stream is
+        # kept.
         _flush(sender, lambda sent=total: tick(sent))
         total += len(part)
         tick(total)
@@ -339,7 +370,9 @@ def send_in_transactions(
     events_per_s: float | None = None,
     tick: Callable[[int], None] = lambda sent: None,
 ) -> int:
-    """Send `events` in transactions, and between them aborted ones that would delete what was sent. Their number."""
+    """Send `events` in transactions, and between them aborted ones that would delete what was sent.
+    Their number.
+    """
     chance = random.Random(seed)
     sender = producer(bootstrap_servers, **{"transactional.id": f"load-{topic}"})
     sender.init_transactions(PATIENCE_SECONDS)
@@ -359,10 +392,12 @@ def send_in_transactions(
 
 
 class SteadyLoad:
-    """`events_per_s` of `events`, in a thread of its own, until `end`. `sent` counts those that were handed to the client.
+    """`events_per_s` of `events`, in a thread of its own, until `end`. `sent` counts those that
+    were handed to the client.
 
-    What a partition's broker does not take waits in the client, up to five minutes, while the other partitions' events go on:
-    a broker that is away stops nobody else's load. The client looks for a new leader within seconds.
+    What a partition's broker does not take waits in the client, up to five minutes, while the other
+    partitions' events go on: a broker that is away stops nobody else's load. The client looks for a
+    new leader within seconds.
     """
 
     def __init__(
@@ -377,7 +412,9 @@ class SteadyLoad:
         self._thread.start()
 
     def end(self) -> None:
-        """Send no more; AssertionError where sending failed, or what was sent is not in the log in time."""
+        """Send no more; AssertionError where sending failed, or what was sent is not in the log in
+        time.
+        """
         self._over.set()
         self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive(), "the load does not end"
@@ -388,9 +425,13 @@ class SteadyLoad:
         started_s = time.monotonic()
         try:
             for event in events:
-                if self._over.wait(max(0.0, self.sent / events_per_s - (time.monotonic() - started_s))):
+                if self._over.wait(
+                    max(0.0, self.sent / events_per_s - (time.monotonic() - started_s))
+                ):
                     return
-                self._sender.produce(topic, key=event.key, value=event.value, on_delivery=self._delivered)
+                self._sender.produce(
+                    topic, key=event.key, value=event.value, on_delivery=self._delivered
+                )
                 self._sender.poll(0)
                 self.sent += 1
         except BaseException as fault:
@@ -417,7 +458,9 @@ def _hold_back(sent: int, events_per_s: float | None, started_s: float) -> None:
 
 
 def _flush(sender: Any, meanwhile: Callable[[], None]) -> None:
-    """Wait until all is sent; `meanwhile` is called now and then, for somebody has to start the broker again."""
+    """Wait until all is sent; `meanwhile` is called now and then, for somebody has to start the
+    broker again.
+    """
     give_up_s = time.monotonic() + 300
     while left := sender.flush(0.5):
         assert time.monotonic() < give_up_s, f"{left} records could not be sent"

@@ -1,7 +1,8 @@
-"""The contract, straight on: one event at a time, no cache, no rows, everything recomputed by the core's oracle.
+"""The contract, straight on: one event at a time, no cache, no rows, everything recomputed by the
+core's oracle.
 
-Written against the contract alone, to hold the processor to it byte for byte. It knows the few kinds of bad input
-that the tests send, and nothing of limits.
+Written against the contract alone, to hold the processor to it byte for byte. It knows the few
+kinds of bad input that the tests send, and nothing of limits.
 """
 
 import json
@@ -52,7 +53,8 @@ class Model:
         self.out = {}
         self.before: dict[tuple[int, str], list] = {}
         self.last = {}
-        self.deleted: dict[tuple[int, str], set] = {}  # published sentences taken down in this micro-batch
+        # published sentences taken down in this micro-batch
+        self.deleted: dict[tuple[int, str], set] = {}
         outcomes = []
         for i, record in enumerate(records):
             if record.offset < self.next_offset.get(record.partition, 0):
@@ -127,7 +129,9 @@ class Model:
         entity.reviews[event["review_id"]] = Review(version, False)
         rid = event["review_id"].encode()
         published = self.entities[key].published
-        self.changed(i, record, event, key, {sid for sid, _ in published if sid.rpartition(b"#")[0] == rid})
+        self.changed(
+            i, record, event, key, {sid for sid, _ in published if sid.rpartition(b"#")[0] == rid}
+        )
 
     def sentences_deleted(self, i, record, event):
         key = (record.partition, event["entity_id"])
@@ -140,7 +144,9 @@ class Model:
         if not hit:
             return "ignored:unknown_sentence"
         named = {sid.encode() for sid in event["sentence_ids"]}
-        self.changed(i, record, event, key, {sid for sid, _ in self.entities[key].published if sid in named})
+        self.changed(
+            i, record, event, key, {sid for sid, _ in self.entities[key].published if sid in named}
+        )
 
     def entity_deleted(self, i, record, event):
         key = (record.partition, event["entity_id"])
@@ -213,7 +219,9 @@ class Model:
             self.publish(i, record, event, entity, summary)
 
     def is_due(self, members, published, deleted=()):
-        """Whether enough sentences differ, something or nothing is there at last, or a deleted sentence is still published."""
+        """Whether enough sentences differ, something or nothing is there at last, or a deleted
+        sentence is still published.
+        """
         if any(sid in deleted for sid, _ in set(published) - set(members)):
             return True
         come, gone = set(members) - set(published), set(published) - set(members)
@@ -231,7 +239,9 @@ class Model:
             "previous_sequence": entity.sequence,
             "sentences": sentences,
             "added": [sid.decode() for sid, text in members if (sid, text) not in entity.published],
-            "removed": [sid.decode() for sid, text in entity.published if (sid, text) not in members],
+            "removed": [
+                sid.decode() for sid, text in entity.published if (sid, text) not in members
+            ],
             "review_count": reviews,
             "sentence_count": count,
             "k": self.config.k,

@@ -1,8 +1,9 @@
-"""One Kafka node as a process, started from the jars that `pom.xml` names; `broker.py` and `cluster.py` make Kafkas of it.
+"""One Kafka node as a process, started from the jars that `pom.xml` names; `broker.py` and
+`cluster.py` make Kafkas of it.
 
-Maven resolves the jars once into `.cache/kafka/<hash of the pom>`; after that a node needs Java alone and is up in about four
-seconds. Every node has a directory and ports of its own, and comes back on the same ports and data after `stop()` or
-`kill()`: that is what the fault tests need.
+Maven resolves the jars once into `.cache/kafka/<hash of the pom>`; after that a node needs Java
+alone and is up in about four seconds. Every node has a directory and ports of its own, and comes
+back on the same ports and data after `stop()` or `kill()`: that is what the fault tests need.
 """
 
 from __future__ import annotations
@@ -41,24 +42,33 @@ _SHARE = (
     int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]),
     int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
 )
-_PORTS = set(range(20_000, 32_000)[_SHARE[0] :: _SHARE[1]])  # each process of a test run has its own
-_GIVEN: set[int] = set()  # those that somebody of this process has in mind, and may not listen on yet
+# each process of a test run has its own
+_PORTS = set(range(20_000, 32_000)[_SHARE[0] :: _SHARE[1]])
+# those that somebody of this process has in mind, and may not listen on yet
+_GIVEN: set[int] = set()
 
 
 class BrokerError(RuntimeError):
-    """The broker, its jars or its tools could not be had; the message has the reason and the log's end."""
+    """The broker, its jars or its tools could not be had; the message has the reason and the log's
+    end.
+    """
 
 
 def missing_tools() -> list[str]:
     """What this machine lacks to run a broker, in words; empty when nothing does."""
     missing = [] if shutil.which("mvn") else ["Maven (mvn)"]
-    return [*([] if _java_major() >= JAVA_MAJOR else [f"Java {JAVA_MAJOR} or newer (java)"]), *missing]
+    return [
+        *([] if _java_major() >= JAVA_MAJOR else [f"Java {JAVA_MAJOR} or newer (java)"]),
+        *missing,
+    ]
 
 
 def _java_major() -> int:
     """The major version of `java` on the path; 0 when there is none that runs."""
     try:
-        shown = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        shown = subprocess.run(
+            ["java", "-version"], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+        )
     except OSError:
         return 0
     found = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
@@ -66,7 +76,9 @@ def _java_major() -> int:
 
 
 def jars(pom: Path = POM) -> Path:
-    """The folder with the jars that `pom` names; Maven fills it on the first call. A half-filled folder is never seen."""
+    """The folder with the jars that `pom` names; Maven fills it on the first call. A half-filled
+    folder is never seen.
+    """
     folder = CACHE / hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
     if folder.is_dir():
         return folder
@@ -75,9 +87,13 @@ def jars(pom: Path = POM) -> Path:
         lib = Path(scratch) / "lib"
         command = ["mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies"]
         command += [f"-DoutputDirectory={lib}", "-DincludeScope=runtime"]
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900)
+        done = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900
+        )
         if done.returncode or not any(lib.glob("*.jar")):
-            raise BrokerError(f"Maven could not resolve {pom}:\n{(done.stdout + done.stderr)[-4000:]}")
+            raise BrokerError(
+                f"Maven could not resolve {pom}:\n{(done.stdout + done.stderr)[-4000:]}"
+            )
         # Another process may have been faster; its folder is as good.
         with contextlib.suppress(FileExistsError, OSError):
             lib.rename(folder)
@@ -85,7 +101,8 @@ def jars(pom: Path = POM) -> Path:
 
 
 def free_port() -> int:
-    """A port nobody listens on, below the range that clients' sockets are given; each is given once.
+    """A port nobody listens on, below the range that clients' sockets are given; each is given
+    once.
 
     So nobody takes a stopped broker's port before it is back.
     """
@@ -100,13 +117,17 @@ def free_port() -> int:
 
 
 def die_with_parent() -> None:
-    """In a child, before exec: be killed when the thread that started it ends, however it ends (Linux; elsewhere nothing)."""
+    """In a child, before exec: be killed when the thread that started it ends, however it ends
+    (Linux; elsewhere nothing).
+    """
     if sys.platform == "linux":
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def new_cluster_id() -> str:
-    """What the nodes of one cluster have in common; its first byte is below 0x80, or the tool would take it for an option."""
+    """What the nodes of one cluster have in common; its first byte is below 0x80, or the tool would
+    take it for an option.
+    """
     return base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
 
@@ -122,7 +143,13 @@ class KafkaNode:
     """
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, str], cluster_id: str, port: int, *, heap_mib: int
+        self,
+        directory: Path,
+        settings: Mapping[str, str],
+        cluster_id: str,
+        port: int,
+        *,
+        heap_mib: int,
     ):
         self.directory = directory
         self.number = int(settings["node.id"])
@@ -159,13 +186,24 @@ class KafkaNode:
         self.wait_until_it_serves(timeout_s)
 
     def launch(self, timeout_s: float = PATIENCE_SECONDS) -> None:
-        """Start it and wait for nothing: one of several serves only once there is a quorum of them."""
+        """Start it and wait for nothing: one of several serves only once there is a
+        quorum of them.
+        """
         assert self._process is None, "already running"
         properties = self.directory / "server.properties"
         if not properties.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
-            properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
-            tool = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(properties)]
+            properties.write_text(
+                "".join(f"{name}={value}\n" for name, value in self._settings.items())
+            )
+            tool = [
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                self._cluster_id,
+                "-c",
+                str(properties),
+            ]
             if self._java(*tool).wait(timeout_s):
                 raise BrokerError(f"the broker's storage could not be formatted\n{self.log_end()}")
         self._process = self._java("kafka.Kafka", str(properties))
@@ -196,7 +234,11 @@ class KafkaNode:
 
     def log_end(self) -> str:
         """The end of its log, for messages."""
-        return self.log_path.read_text(errors="replace")[-4000:] if self.log_path.exists() else "(no log)"
+        return (
+            self.log_path.read_text(errors="replace")[-4000:]
+            if self.log_path.exists()
+            else "(no log)"
+        )
 
     def set_producer_quota(self, client_id: str, bytes_a_second: int) -> None:
         """From now on the producers with this client id may send so much; the rest waits."""
@@ -214,7 +256,8 @@ class KafkaNode:
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
         ]
         with self.log_path.open("ab") as log:
-            # A session of its own: Ctrl-C at the tests must reach the workers' tests first, not the broker.
+            # A session of its own: Ctrl-C at the tests must reach the workers' tests first, not the
+            # broker.
             return subprocess.Popen(
                 [*command, main, *arguments],
                 env={**os.environ, **self.environment},
@@ -240,7 +283,9 @@ class KafkaNode:
         assert self._process is not None
         while time.monotonic() < deadline_s:
             if self._process.poll() is not None:
-                raise BrokerError(f"the broker ended with {self._process.returncode}\n{self.log_end()}")
+                raise BrokerError(
+                    f"the broker ended with {self._process.returncode}\n{self.log_end()}"
+                )
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)):
                     time.sleep(0.1)

@@ -1,7 +1,7 @@
 """A small site on which everything happens that the dashboard shows, watched by a real Prometheus.
 
-Two workers under load with texts, embeddings, poison and deletions; one is killed, loses its disk and restores; a producer keeps
-a transaction open; and a replay goes on beside them.
+Two workers under load with texts, embeddings, poison and deletions; one is killed, loses its disk
+and restores; a producer keeps a transaction open; and a replay goes on beside them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ _SETTINGS: Final = {
 
 
 class Site:
-    """Workers, load, replay and Prometheus. Everything is started by `begin`, in steps that can be seen on the dashboard."""
+    """Workers, load, replay and Prometheus. Everything is started by `begin`, in steps that can be
+    seen on the dashboard.
+    """
 
     def __init__(self, workers: Pipeline, prometheus: Prometheus, replay_port: int) -> None:
         self.prometheus = prometheus
@@ -62,7 +64,9 @@ class Site:
         wait_for(self._all_have_published, self._pipeline.logs)
 
     def _all_have_published(self) -> bool:
-        """Whether every worker has rows that it would have to restore, and a replay has something to read."""
+        """Whether every worker has rows that it would have to restore, and a replay has something
+        to read.
+        """
         return all(
             worker.metrics()["coversumm_summary_changes_total"] > CHANGES_BEFORE
             for worker in self._pipeline.workers
@@ -77,7 +81,10 @@ class Site:
 
     def open_a_transaction(self) -> None:
         """A producer writes to the input, and neither commits nor aborts."""
-        config = {"transactional.id": f"{self._pipeline.name}-upstream", "transaction.timeout.ms": _OPEN_MS}
+        config = {
+            "transactional.id": f"{self._pipeline.name}-upstream",
+            "transaction.timeout.ms": _OPEN_MS,
+        }
         sender = producer(self._servers, **config)
         sender.init_transactions(PATIENCE_SECONDS)
         sender.begin_transaction()
@@ -95,7 +102,14 @@ class Site:
             "COVERSUMM_WEB_PORT": str(self._replay_port),
             "COVERSUMM_BATCH_SIZE": "5",  # a whole micro-batch is read before the replay is held back
         }
-        command = [*COMMAND, "replay", "--to", "none", "--max-events-per-s", str(REPLAYED_PER_SECOND)]
+        command = [
+            *COMMAND,
+            "replay",
+            "--to",
+            "none",
+            "--max-events-per-s",
+            str(REPLAYED_PER_SECOND),
+        ]
         with (directory / "replay.log").open("wb") as log:
             process = subprocess.Popen(
                 command,
@@ -135,7 +149,9 @@ def observed(broker: Kafka, name: str, directory: Path) -> Iterator[Site]:
 
 
 def _events() -> Iterator[Sent]:
-    """Events with embeddings, and every few of them one whose text the worker has to split, embed, or find embedded before."""
+    """Events with embeddings, and every few of them one whose text the worker has to split, embed,
+    or find embedded before.
+    """
     reviews = read_reviews(limit=400)
     texts = cycle(review.text[:200] for review in reviews[:_TEXTS])
     for number, sent in enumerate(rounds(reviews, HashedVectors(384), mix=_MIX)):

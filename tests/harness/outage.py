@@ -1,10 +1,12 @@
-"""The broker goes away under two idle workers and one under load: first it is stopped, then frozen. What would an operator see?
+"""The broker goes away under two idle workers and one under load: first it is stopped, then frozen.
+What would an operator see?
 
     python -m tests.harness.outage --seconds 180 --frozen-seconds 90 [--rate 50] [--out FILE]
 
-Every 15 seconds it looks at each worker: `/readyz`, `/healthz`, the gauge, log lines a minute, and whether the alert of
-`deploy/alerts.yml` would fire. A worker that ends is started again, as a platform does. At the end every change must have been
-published once. The result goes to `tests/bench/results/outage.json`; the exit code is 1 when one of `faults_of` is found.
+Every 15 seconds it looks at each worker: `/readyz`, `/healthz`, the gauge, log lines a minute, and
+whether the alert of `deploy/alerts.yml` would fire. A worker that ends is started again, as a
+platform does. At the end every change must have been published once. The result goes to
+`tests/bench/results/outage.json`; the exit code is 1 when one of `faults_of` is found.
 """
 
 from __future__ import annotations
@@ -40,14 +42,20 @@ LOOK_SECONDS = 15.0
 RESTART_SECONDS = 5.0
 """After its end a worker is started again so much later, as a platform backs off."""
 NO_BROKER = 2
-"""The exit code of a worker that finds no broker at its start; started again like one that crashed."""
+"""The exit code of a worker that finds no broker at its start; started again like one
+that crashed.
+"""
 LINES_A_MINUTE = 2
-"""Most that an idle worker may log in an outage: one when it begins, one a minute; looks and minutes do not fall together."""
+"""Most that an idle worker may log in an outage: one when it begins, one a minute; looks and
+minutes do not fall together.
+"""
 ALERT = "CoversummNoBroker"
 
 
 class Alert:
-    """The alert's condition on one worker's gauge, over time: its expression is a maximum and a limit."""
+    """The alert's condition on one worker's gauge, over time: its expression is a maximum and a
+    limit.
+    """
 
     def __init__(self) -> None:
         groups = yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text())["groups"]
@@ -118,7 +126,9 @@ class Watched:
 
 
 def catch_up(site: Pipeline, watched: list[Watched]) -> None:
-    """Return when all that was sent is committed; whoever ends meanwhile is started again, as before."""
+    """Return when all that was sent is committed; whoever ends meanwhile is started again, as
+    before.
+    """
     targets = site.targets()
 
     def caught_up() -> bool:
@@ -162,7 +172,9 @@ def phase(
                 one.keep_up()
             time.sleep(0.2)
         now_s = time.monotonic() - began_s
-        looks.append({"at_s": round(now_s), **{one.name: one.look(alert, now_s) for one in watched}})
+        looks.append(
+            {"at_s": round(now_s), **{one.name: one.look(alert, now_s) for one in watched}}
+        )
     come()
     back_s = time.monotonic()
     ready: dict[str, float] = {}
@@ -174,7 +186,9 @@ def phase(
                 ready[one.name] = round(time.monotonic() - back_s, 1)
         return len(ready) == len(watched)
 
-    wait_for(all_ready, lambda: f"not ready again\n{watched[0].site.logs()}", timeout_s=PATIENCE_SECONDS)
+    wait_for(
+        all_ready, lambda: f"not ready again\n{watched[0].site.logs()}", timeout_s=PATIENCE_SECONDS
+    )
     time.sleep(LOOK_SECONDS)
     now_s = time.monotonic() - began_s
     return {
@@ -187,7 +201,9 @@ def phase(
     }
 
 
-def outage(broker: KafkaBroker, folder: Path, seconds: float, frozen: float, rate: float) -> dict[str, Any]:
+def outage(
+    broker: KafkaBroker, folder: Path, seconds: float, frozen: float, rate: float
+) -> dict[str, Any]:
     """Both phases and the verdict."""
     with ExitStack() as stack:
         idle, busy = (
@@ -231,19 +247,27 @@ def outage(broker: KafkaBroker, folder: Path, seconds: float, frozen: float, rat
 
 
 def faults_of(found: dict[str, Any]) -> list[str]:
-    """What must not be: an idle worker that ends, calls itself ready or unhealthy, is loud, or raises no alert."""
+    """What must not be: an idle worker that ends, calls itself ready or unhealthy, is loud, or
+    raises no alert.
+    """
     faults = [f"{what}: {found[what]}" for what in ("lost", "repeated", "wrong") if found[what]]
     for part in found["phases"]:
         for name in ("idle 1", "idle 2"):
             where = f"{part['broker']}, {name}"
             seen = [look[name] for look in part["looks"]]
             faults += [f"{where}: ended with {part['exits'][name]}"] if part["exits"][name] else []
-            faults += [f"{where}: {one['readyz']}" for one in seen if "no broker for" not in one["readyz"]]
-            faults += [f"{where}: {one['healthz']}" for one in seen if not one["healthz"].startswith("200")]
+            faults += [
+                f"{where}: {one['readyz']}" for one in seen if "no broker for" not in one["readyz"]
+            ]
+            faults += [
+                f"{where}: {one['healthz']}" for one in seen if not one["healthz"].startswith("200")
+            ]
             lines = sum(sum(one["log_lines"].values()) for one in seen)
             most = LINES_A_MINUTE + part["seconds"] // 60
             faults += [f"{where}: {lines} lines"] if lines > most else []
-            faults += [] if any(one["alert"] == "firing" for one in seen) else [f"{where}: no alert"]
+            faults += (
+                [] if any(one["alert"] == "firing" for one in seen) else [f"{where}: no alert"]
+            )
     return faults
 
 
@@ -253,7 +277,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=180.0, help="the broker is stopped")
-    parser.add_argument("--frozen-seconds", type=float, default=120.0, help="then frozen; 0 leaves it out")
+    parser.add_argument(
+        "--frozen-seconds", type=float, default=120.0, help="then frozen; 0 leaves it out"
+    )
     parser.add_argument("--rate", type=float, default=50.0, help="events a second")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()

@@ -1,6 +1,8 @@
-"""Input that can never be applied, with the reason its dead letter must have. One table for the tests and the load.
+"""Input that can never be applied, with the reason its dead letter must have. One table for the
+tests and the load.
 
-It is for a worker without an engine (`COVERSUMM_EMBEDDER=none`), which also refuses whatever it would have to embed.
+It is for a worker without an engine (`COVERSUMM_EMBEDDER=none`), which also refuses whatever it
+would have to embed.
 """
 
 from __future__ import annotations
@@ -41,7 +43,12 @@ def poisons(dimension: int) -> list[Poison]:
 
 
 def _upsert(**fields: Any) -> bytes:
-    body = {"type": "review.upserted", "entity_id": ENTITY, "review_id": "r", "sentences": []} | fields
+    body = {
+        "type": "review.upserted",
+        "entity_id": ENTITY,
+        "review_id": "r",
+        "sentences": [],
+    } | fields
     return json.dumps(body).encode()
 
 
@@ -85,7 +92,9 @@ def _bad_fields(dimension: int) -> list[Poison]:
         "neither text nor sentences": json.dumps(
             {"type": "review.upserted", "entity_id": ENTITY, "review_id": "r"}
         ).encode(),
-        "delete without review": json.dumps({"type": "review.deleted", "entity_id": ENTITY}).encode(),
+        "delete without review": json.dumps(
+            {"type": "review.deleted", "entity_id": ENTITY}
+        ).encode(),
         "sentence ids is text": json.dumps(
             {"type": "sentences.deleted", "entity_id": ENTITY, "sentence_ids": "r#0"}
         ).encode(),
@@ -99,20 +108,34 @@ def _bad_vectors(dimension: int) -> list[Poison]:
     odd = base64.b64encode(b"12345").decode()
     return [
         Poison("list of another dimension", KEY, _one([1.0] * (dimension + 1)), "wrong_dimension"),
-        Poison("base64 of another dimension", KEY, _one(packed(np.ones(dimension - 1))), "wrong_dimension"),
+        Poison(
+            "base64 of another dimension",
+            KEY,
+            _one(packed(np.ones(dimension - 1))),
+            "wrong_dimension",
+        ),
         Poison("no whole number of floats", KEY, _one(odd), "bad_vector"),
         Poison("no base64", KEY, _one("***"), "bad_vector"),
         Poison("a NaN", KEY, _one(packed(one_nan)), "bad_vector"),
         Poison("an infinity", KEY, _one(packed(np.full(dimension, np.inf))), "bad_vector"),
         Poison("the zero vector", KEY, _one([0.0] * dimension), "bad_vector"),
-        Poison("nothing to embed with", KEY, _upsert(sentences=None, text="Text alone."), "no_embedding"),
+        Poison(
+            "nothing to embed with",
+            KEY,
+            _upsert(sentences=None, text="Text alone."),
+            "no_embedding",
+        ),
     ]
 
 
 def _too_much() -> list[Poison]:
     return [
-        Poison("a long text", KEY, _upsert(sentences=None, text="x" * (300 << 10)), "text_too_long"),
+        Poison(
+            "a long text", KEY, _upsert(sentences=None, text="x" * (300 << 10)), "text_too_long"
+        ),
         Poison("many sentences", KEY, _upsert(sentences=[""] * 1001), "too_many_sentences"),
-        Poison("a million sentences", KEY, _upsert(sentences=[""] * 1_000_000), "too_many_sentences"),
+        Poison(
+            "a million sentences", KEY, _upsert(sentences=[""] * 1_000_000), "too_many_sentences"
+        ),
         Poison("ten megabytes", KEY, _upsert(text="x" * (10 << 20)), "too_large"),
     ]

@@ -35,12 +35,19 @@ class Prometheus:
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         jobs = [
-            {"job_name": job, "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}]}
+            {
+                "job_name": job,
+                "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}],
+            }
             for job, ports in targets.items()
         ]
         seconds = f"{SCRAPE_SECONDS}s"
         config = {
-            "global": {"scrape_interval": seconds, "scrape_timeout": seconds, "evaluation_interval": seconds},
+            "global": {
+                "scrape_interval": seconds,
+                "scrape_timeout": seconds,
+                "evaluation_interval": seconds,
+            },
             "rule_files": [str(rules)],
             "scrape_configs": jobs,
         }
@@ -56,9 +63,15 @@ class Prometheus:
         ]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_parent,
             )
-        wait_for(self._is_ready, lambda: f"Prometheus is not ready\n{self._log.read_text()[-3000:]}")
+        wait_for(
+            self._is_ready, lambda: f"Prometheus is not ready\n{self._log.read_text()[-3000:]}"
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,7 +87,9 @@ class Prometheus:
         assert self._process is not None
         assert self._process.poll() is None, self._log.read_text()[-3000:]
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=2) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self._port}/-/ready", timeout=2
+            ) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
@@ -98,21 +113,28 @@ class Prometheus:
         """Each series of an expression, with its times (Unix) and values."""
         times = {"start": str(start_s), "end": str(end_s), "step": str(step_s)}
         series = self._ask("query_range", query=expr, **times)["result"]
-        return [(one["metric"], [(at, float(value)) for at, value in one["values"]]) for one in series]
+        return [
+            (one["metric"], [(at, float(value)) for at, value in one["values"]]) for one in series
+        ]
 
     def rules(self) -> list[dict[str, Any]]:
-        """The alerting rules as it evaluated them: `health`, `state` and `lastError` among the fields."""
+        """The alerting rules as it evaluated them: `health`, `state` and `lastError` among the
+        fields.
+        """
         return [rule for group in self._ask("rules")["groups"] for rule in group["rules"]]
 
 
 def filled_in(expr: str, window: str, **variables: str) -> str:
-    """A dashboard's expression as Grafana sends it: the job looked at, all instances, and the window of its rates."""
+    """A dashboard's expression as Grafana sends it: the job looked at, all instances, and the
+    window of its rates.
+    """
     values = {"instance": ".+", "__rate_interval": window, **variables}
     return re.sub(r"\$(\w+)", lambda found: values[found[1]], expr)
 
 
 def operands(expr: str) -> Iterator[str]:
-    """What an alert combines by `and`, `or` and `unless`, with comparisons that say 0 or 1 where an alert's drop the series.
+    """What an alert combines by `and`, `or` and `unless`, with comparisons that say 0 or 1 where an
+    alert's drop the series.
 
     So each has data whether or not it would fire; promtool proves elsewhere when it does.
     """

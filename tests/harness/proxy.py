@@ -1,4 +1,5 @@
-"""A network that fails: a TCP proxy between a client and a broker, which loses bytes or resets connections when it is told to.
+"""A network that fails: a TCP proxy between a client and a broker, which loses bytes or resets
+connections when it is told to.
 
     pass      nothing happens
     swallow   what the client sends vanishes: a hole in the network
@@ -6,9 +7,9 @@
     reset     connections are reset, and so is each new one
     slow      so many bytes a second pass, in both directions and of all connections together
 
-A mode holds for connections that are open and for new ones. A stream that lost bytes would be garbage if it went on behind
-them, so it loses all that follows, after `pass` too: as behind a firewall that forgot the connection, the client has to
-find out by itself and connect anew.
+A mode holds for connections that are open and for new ones. A stream that lost bytes would be
+garbage if it went on behind them, so it loses all that follows, after `pass` too: as behind a
+firewall that forgot the connection, the client has to find out by itself and connect anew.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER of no time: closing is a RST, not 
 
 
 class Proxy:
-    """Listens on its `port` of 127.0.0.1 and passes on to `upstream`, a port there; it has a thread of its own.
+    """Listens on its `port` of 127.0.0.1 and passes on to `upstream`, a port there; it has a thread
+    of its own.
 
     `lost` counts the bytes that vanished, `connections` those that were ever accepted.
     """
@@ -80,7 +82,9 @@ class Proxy:
             task.cancel()
         self._reset(self._open)
 
-    async def _accept(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+    async def _accept(
+        self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter
+    ) -> None:
         """One connection, until either side ends it; then the other's is ended the same way."""
         self.connections += 1
         ends = [to_client]
@@ -118,8 +122,12 @@ class Proxy:
         for way in done:
             way.result()
 
-    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, loses: Mode) -> None:
-        """From the source to the sink until its end; from the first byte in the mode `loses` on, nowhere."""
+    async def _carry(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, loses: Mode
+    ) -> None:
+        """From the source to the sink until its end; from the first byte in the mode `loses` on,
+        nowhere.
+        """
         broken = False
         while some := await source.read(_AT_A_TIME):
             broken = broken or self.mode == loses

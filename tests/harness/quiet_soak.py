@@ -1,10 +1,12 @@
-"""A quiet hour: two idle workers and a busy one on a healthy broker, settings as they come, and nothing may be logged at WARNING.
+"""A quiet hour: two idle workers and a busy one on a healthy broker, settings as they come, and
+nothing may be logged at WARNING.
 
     python -m tests.harness.quiet_soak --minutes 60 [--rate 50] [--out FILE]
 
-The busy worker gets reviews, edits, deletions, duplicates and late versions with their embeddings, at a steady rate. At the end
-every change must have been published once (the verifier), and `coversumm-worker verify` must agree. The result goes to
-`tests/bench/results/quiet_soak.json`; the exit code is 1 when a line was loud or an invariant does not hold.
+The busy worker gets reviews, edits, deletions, duplicates and late versions with their embeddings,
+at a steady rate. At the end every change must have been published once (the verifier), and
+`coversumm-worker verify` must agree. The result goes to `tests/bench/results/quiet_soak.json`; the
+exit code is 1 when a line was loud or an invariant does not hold.
 """
 
 from __future__ import annotations
@@ -95,14 +97,18 @@ def counts(worker: WorkerProcess) -> dict[str, Any]:
     found = worker.metrics()
     return {
         "ready": worker.ready(),
-        "events": round(sum(n for name, n in found.items() if name.startswith("coversumm_events_total"))),
+        "events": round(
+            sum(n for name, n in found.items() if name.startswith("coversumm_events_total"))
+        ),
         "commits": round(found["coversumm_commit_seconds_count"]),
         "changes": round(found["coversumm_summary_changes_total"]),
     }
 
 
 def spoken(worker: WorkerProcess, started: int, ended: int, ran_s: float) -> dict[str, Any]:
-    """What it logged: all of it by level, how much of that while it just ran, and whatever was loud."""
+    """What it logged: all of it by level, how much of that while it just ran, and whatever was
+    loud.
+    """
     lines = parse(worker.log_text())
     running = by_level(lines[started:ended])
     return {
@@ -115,7 +121,9 @@ def spoken(worker: WorkerProcess, started: int, ended: int, ran_s: float) -> dic
 
 def faults_of(found: dict[str, Any]) -> list[str]:
     """What must not be."""
-    said = [f"{name}: {line}" for name, worker in found["workers"].items() for line in worker["loud"]]
+    said = [
+        f"{name}: {line}" for name, worker in found["workers"].items() for line in worker["loud"]
+    ]
     wrong = [f"{what}: {found[what]}" for what in ("lost", "repeated", "wrong") if found[what]]
     return [*said, *wrong, *(["no event was sent"] if not found["events_sent"] else [])]
 

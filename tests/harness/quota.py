@@ -1,4 +1,6 @@
-"""Quotas of all clients, for which confluent-kafka has no call: the broker delays answers to who sends or reads more."""
+"""Quotas of all clients, for which confluent-kafka has no call: the broker delays answers to who
+sends or reads more.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class _AlterClientQuotas(Request[_Struct]):
 
 
 def set_quota(bootstrap_servers: str, bytes_per_s: int | None) -> None:
-    """Let each client send and read so many bytes a second at each broker; None ends it. BrokerError where it is refused."""
+    """Let each client send and read so many bytes a second at each broker; None ends it.
+    BrokerError where it is refused.
+    """
     asyncio.run(_set(bootstrap_servers, bytes_per_s))
 
 

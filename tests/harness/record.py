@@ -1,18 +1,22 @@
-"""What a run of the fault suites found, row by row: `tests/bench/results/faults.json`, and the table of the results.
+"""What a run of the fault suites found, row by row: `tests/bench/results/faults.json`, and the
+table of the results.
 
-A row is one scenario: what was done to the workers or the broker, how often, under how many events, and which invariants
-held afterwards. It is opened with the invariants that the scenario checks; each is false until the scenario has shown that it
-holds, so a scenario that fails on its way leaves a row that says so.
+A row is one scenario: what was done to the workers or the broker, how often, under how many events,
+and which invariants held afterwards. It is opened with the invariants that the scenario checks;
+each is false until the scenario has shown that it holds, so a scenario that fails on its way leaves
+a row that says so.
 
-    I1  the final summary of every entity is that of the brute-force history over the input topic
-    I2  to a read-committed reader sequences strictly rise per entity, and none is repeated
-    I3  every change of that history is published exactly once, in order, and nothing else
-    I4  every record is applied, ignored or dead-lettered, once in effect; all of the input is committed
-    I5  what became visible became visible together: the offsets that the group ever committed are, one by one, the applied
+    I1  the final summary of every entity is that of the brute-force history over the input topic I2
+    to a read-committed reader sequences strictly rise per entity, and none is repeated I3  every
+    change of that history is published exactly once, in order, and nothing else I4  every record is
+    applied, ignored or dead-lettered, once in effect; all of the input is committed I5  what became
+    visible became visible together: the offsets that the group ever committed are, one by one, the
+    applied
         offsets in the changelog, and the outputs are those of I3 and I4
-    I6  the certificate held at every event: with every change published (`emit=every`), I3 compares each with brute force
-    I7  ready, and lag zero, within a minute of the last fault
-    I8  each copy of the state, in any worker's data directory, is byte for byte what the changelog says up to its offset
+    I6  the certificate held at every event: with every change published (`emit=every`), I3 compares
+    each with brute force I7  ready, and lag zero, within a minute of the last fault I8  each copy
+    of the state, in any worker's data directory, is byte for byte what the changelog says up to its
+    offset
 """
 
 from __future__ import annotations
@@ -49,7 +53,8 @@ R = TypeVar("R", bound="Row")
 
 @dataclass
 class Row:
-    """One scenario. `lost`, `repeated` and `wrong` count messages; `invariants` has None where one is not checked.
+    """One scenario. `lost`, `repeated` and `wrong` count messages; `invariants` has None where one
+    is not checked.
 
     `again`: when and by what it was run anew, in the place of its row in a whole run.
     """
@@ -73,7 +78,9 @@ class Row:
         return "" if self.seconds_to_ready is None else f", ready after {self.seconds_to_ready} s"
 
     def judge(self, report: Mapping[str, Any]) -> None:
-        """Take the verifier's verdict: the records it read, its differences, and what they say of what it checked."""
+        """Take the verifier's verdict: the records it read, its differences, and what they say of
+        what it checked.
+        """
         found: Mapping[str, int] = report["differences"]
         self.events += report["records"]
         for difference, count in found.items():
@@ -91,7 +98,9 @@ class Row:
         self.holds(**verdicts)
 
     def ready_after(self, seconds: float) -> None:
-        """All workers were ready and without lag so long after the last fault; a row keeps its longest."""
+        """All workers were ready and without lag so long after the last fault; a row keeps its
+        longest.
+        """
         self.seconds_to_ready = round(max(seconds, self.seconds_to_ready or 0.0), 1)
         self.holds(I7=self.seconds_to_ready < READY_SECONDS)
 
@@ -119,7 +128,8 @@ class Recorder(Generic[R]):
     def row(self, fault: str, checks: Iterable[str] = INVARIANTS) -> Iterator[R]:
         """A row for the scenario in the block, kept however the block ends.
 
-        `checks` names the invariants that the block shows; AssertionError at its end when one of them is not shown to hold.
+        `checks` names the invariants that the block shows; AssertionError at its end when one of
+        them is not shown to hold.
         """
         unproven = {name: False if name in set(checks) else None for name in INVARIANTS}
         made = self._kind(fault, invariants=unproven)
@@ -141,8 +151,9 @@ class Recorder(Generic[R]):
         return record
 
     def renew(self, path: Path, command: str) -> list[str]:
-        """Put these rows in the place of those of their names in a record that is there, and after them those of new names; all
-        their names."""
+        """Put these rows in the place of those of their names in a record that is there, and after
+        them those of new names; all their names.
+        """
         record = json.loads(path.read_text())
         fresh = {row.fault: row for row in self.rows}
         for row in fresh.values():
@@ -181,7 +192,9 @@ def faults_table(path: Path = RESULTS) -> str:
 
 
 def read_rows(path: Path, kind: type[R], table: Callable[[list[R]], list[str]]) -> str:
-    """A record as Markdown: what it was recorded on, the lines that `table` makes of its rows, and which were run again."""
+    """A record as Markdown: what it was recorded on, the lines that `table` makes of its rows, and
+    which were run again.
+    """
     record = json.loads(path.read_text())
     rows = [kind(**row) for row in record["rows"]]
     renewed = [f"Run again {row.again}: {row.fault}." for row in rows if row.again]
@@ -198,7 +211,9 @@ def read_rows(path: Path, kind: type[R], table: Callable[[list[R]], list[str]]) 
 
 def _table(rows: list[Row]) -> list[str]:
     return [
-        "| fault | events | faults | lost | repeated | wrong | s to ready | " + " | ".join(INVARIANTS) + " |",
+        "| fault | events | faults | lost | repeated | wrong | s to ready | "
+        + " | ".join(INVARIANTS)
+        + " |",
         "|---" * (7 + len(INVARIANTS)) + "|",
         *(_line(row) for row in rows),
         _line(_sum(rows)),

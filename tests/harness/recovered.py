@@ -1,8 +1,10 @@
-"""The state itself: what the changelog says, against the offsets that were committed (I5) and against local copies (I8).
+"""The state itself: what the changelog says, against the offsets that were committed (I5) and
+against local copies (I8).
 
-The commits are read from the broker's own offsets topic, as a committed reader sees it: not only where the group ended but every
-offset that it ever committed. A copy is one partition's RocksDB in one worker's data directory, of an ended worker. It may
-be behind, when another worker took the partition over; it may never differ from the changelog up to its own offset.
+The commits are read from the broker's own offsets topic, as a committed reader sees it: not only
+where the group ended but every offset that it ever committed. A copy is one partition's RocksDB in
+one worker's data directory, of an ended worker. It may be behind, when another worker took the
+partition over; it may never differ from the changelog up to its own offset.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ OFFSET_KEY = FAUST + b"\0offset__"
 
 
 class Commit(NamedTuple):
-    """One entry of the offsets topic, and when it was written. `by_hand` when it has metadata, which the worker's never have."""
+    """One entry of the offsets topic, and when it was written. `by_hand` when it has metadata,
+    which the worker's never have.
+    """
 
     partition: int
     offset: int
@@ -47,7 +51,9 @@ class Copy(NamedTuple):
 
 def commits(messages: Iterable[Message], group: str, topic: str) -> list[Commit]:
     """The group's commits of a topic, in order within each partition."""
-    wanted = struct.pack(f">h{len(group.encode())}sh{len(topic.encode())}s", *_string(group), *_string(topic))
+    wanted = struct.pack(
+        f">h{len(group.encode())}sh{len(topic.encode())}s", *_string(group), *_string(topic)
+    )
     found = []
     for message in messages:
         key, value = message.key or b"", message.value
@@ -57,7 +63,9 @@ def commits(messages: Iterable[Message], group: str, topic: str) -> list[Commit]
         assert version in (3, 4), f"offsets of version {version} are unknown here"
         # Version 3 counts the metadata's bytes in 16 bits, version 4 in a varint that is one more.
         length = struct.unpack_from(">h", value, 14)[0] if version == 3 else value[14] - 1
-        found.append(Commit(int.from_bytes(key[-4:], "big"), offset, length > 0, message.timestamp_ms))
+        found.append(
+            Commit(int.from_bytes(key[-4:], "big"), offset, length > 0, message.timestamp_ms)
+        )
     return found
 
 
@@ -66,7 +74,8 @@ def _string(text: str) -> tuple[int, bytes]:
 
 
 def compare_commits(found: Iterable[Commit], changelog: Iterable[Message]) -> list[Difference]:
-    """I5: the applied offsets that the changelog ever held are the offsets that were ever committed, in the same order.
+    """I5: the applied offsets that the changelog ever held are the offsets that were ever
+    committed, in the same order.
 
     An offset that is committed again (records read a second time and ignored) has no new row.
     """
@@ -86,16 +95,22 @@ def compare_commits(found: Iterable[Commit], changelog: Iterable[Message]) -> li
             for offset in sorted(set(one) - set(other))
         ]
         differences += [
-            Difference("I5", "additional", where, f"rows up to offset {offset}, which was never committed")
+            Difference(
+                "I5", "additional", where, f"rows up to offset {offset}, which was never committed"
+            )
             for offset in sorted(set(other) - set(one))
         ]
         if set(one) == set(other) and one != other:
-            differences.append(Difference("I5", "reordered", where, "commits and rows have other orders"))
+            differences.append(
+                Difference("I5", "reordered", where, "commits and rows have other orders")
+            )
     return differences
 
 
 def read_copies(data_dirs: Iterable[Path]) -> Iterator[Copy]:
-    """Every partition's RocksDB under these directories; those that never got a row are left out."""
+    """Every partition's RocksDB under these directories; those that never got a row are
+    left out.
+    """
     for data_dir in data_dirs:
         for path in sorted(data_dir.glob("**/*.db")):
             number = re.search(r"-(\d+)\.db$", path.name)
@@ -114,9 +129,11 @@ def read_copies(data_dirs: Iterable[Path]) -> Iterator[Copy]:
 def compare_copies(
     copies: Iterable[Copy], changelog: Sequence[Message], *, compacted: bool = False
 ) -> list[Difference]:
-    """I8: each copy is what the changelog's records up to its offset make, and one of each partition is complete.
+    """I8: each copy is what the changelog's records up to its offset make, and one of each
+    partition is complete.
 
-    Of a compacted changelog only the end can be rebuilt: then copies that are behind are not compared.
+    Of a compacted changelog only the end can be rebuilt: then copies that are behind are not
+    compared.
     """
     logs: dict[int, list[Message]] = defaultdict(list)
     for message in changelog:
@@ -132,7 +149,10 @@ def compare_copies(
             at = mine[-1].offset if mine else None
             differences.append(
                 Difference(
-                    "I8", "lost", f"partition {partition}", f"the log ends at {last}, the best copy at {at}"
+                    "I8",
+                    "lost",
+                    f"partition {partition}",
+                    f"the log ends at {last}, the best copy at {at}",
                 )
             )
         differences += _compare_partition(
@@ -142,7 +162,9 @@ def compare_copies(
 
 
 def _compare_partition(copies: Sequence[Copy], log: Sequence[Message]) -> Iterator[Difference]:
-    """`copies` in the order of their offsets: the state is built once, and looked at where a copy stands."""
+    """`copies` in the order of their offsets: the state is built once, and looked at where a copy
+    stands.
+    """
     state: dict[bytes, bytes] = {}
     read = 0
     for copy in copies:
@@ -150,10 +172,16 @@ def _compare_partition(copies: Sequence[Copy], log: Sequence[Message]) -> Iterat
             _apply(state, log[read])
             read += 1
         if not read or log[read - 1].offset != copy.offset:
-            yield Difference("I8", "wrong", copy.name, f"stands at {copy.offset}, where the log has no row")
-        for key in sorted(key for key in state.keys() | copy.rows if state.get(key) != copy.rows.get(key)):
+            yield Difference(
+                "I8", "wrong", copy.name, f"stands at {copy.offset}, where the log has no row"
+            )
+        for key in sorted(
+            key for key in state.keys() | copy.rows if state.get(key) != copy.rows.get(key)
+        ):
             kind = "lost" if key not in copy.rows else "additional" if key not in state else "wrong"
-            yield Difference("I8", kind, copy.name, f"row {key!r} at changelog offset {copy.offset}")
+            yield Difference(
+                "I8", kind, copy.name, f"row {key!r} at changelog offset {copy.offset}"
+            )
 
 
 def _apply(state: dict[bytes, bytes], message: Message) -> None:

@@ -1,13 +1,16 @@
-"""Replays at length: a real history replayed whole, as of ten dates, killed at twenty points, into another epoch.
+"""Replays at length: a real history replayed whole, as of ten dates, killed at twenty points, into
+another epoch.
 
-    python -m tests.harness.replay_proof [--data FILE]... [--only PROOF...] [--reviews N] [--texts N] [--kills 20] [--out FILE]
+    python -m tests.harness.replay_proof [--data FILE]... [--only PROOF...] [--reviews N] [--texts
+    N] [--kills 20] [--out FILE]
 
-For each file of reviews: a live worker on one broker summarizes its events (embeddings in them; edits, deletions and poison
-between them; a minute from one timestamp to the next, some late). What replays of them publish must be its bytes, and as of
-a time the last that it published by then. Besides, how well `--dry-run` and the time left say how long a replay takes, of the
-whole history and of texts that have to be embedded. The result goes to `tests/bench/results/replays.json`, in the place of what
-that has of the same file; the exit code is 1 when something differs, or was foretold worse than `ESTIMATE_OFF` and `LEFT_OFF`
-allow.
+For each file of reviews: a live worker on one broker summarizes its events (embeddings in them;
+edits, deletions and poison between them; a minute from one timestamp to the next, some late). What
+replays of them publish must be its bytes, and as of a time the last that it published by then.
+Besides, how well `--dry-run` and the time left say how long a replay takes, of the whole history
+and of texts that have to be embedded. The result goes to `tests/bench/results/replays.json`, in the
+place of what that has of the same file; the exit code is 1 when something differs, or was foretold
+worse than `ESTIMATE_OFF` and `LEFT_OFF` allow.
 """
 
 from __future__ import annotations
@@ -88,7 +91,9 @@ class Proof(NamedTuple):
 
 
 class Foretold(NamedTuple):
-    """How long a replay took beside what was said before and after a tenth of it, in seconds; None: nothing was said."""
+    """How long a replay took beside what was said before and after a tenth of it, in seconds; None:
+    nothing was said.
+    """
 
     history: str
     replay: str
@@ -137,7 +142,9 @@ class Findings:
     def faults(self) -> list[str]:
         """What must not be."""
         wrong = [
-            f"{one.history}, {one.proof}: {one}" for one in self.proofs if one.different or not one.count
+            f"{one.history}, {one.proof}: {one}"
+            for one in self.proofs
+            if one.different or not one.count
         ]
         return wrong + [fault for one in self.foretold for fault in one.faults]
 
@@ -151,7 +158,9 @@ def unlike(found: Sequence[object], wanted: Sequence[object]) -> int:
 class History:
     """A history that a live worker has summarized, and the replays of it."""
 
-    def __init__(self, site: Pipeline, events: list[Sent], findings: Findings, chance: random.Random) -> None:
+    def __init__(
+        self, site: Pipeline, events: list[Sent], findings: Findings, chance: random.Random
+    ) -> None:
         self._site, self._events, self._findings, self._chance = site, events, findings, chance
         self._live = published(site, site.output_topic)
 
@@ -210,7 +219,8 @@ class History:
                 compared(*entities_unlike(file, last_bodies(before)))
 
     def killed(self, kills: int) -> None:
-        """Half of the kills alone, half by three processes at once, each with micro-batches of another size.
+        """Half of the kills alone, half by three processes at once, each with micro-batches of
+        another size.
 
         They are held back, or a replay would be over before it was killed so often.
         """
@@ -261,7 +271,9 @@ class History:
         topic = f"{self._site.name}.elsewhere"
         self._site.broker.create_topic(topic, OTHER_PARTITIONS, HISTORY)
         write_history(self._site, self._events, topic=topic)
-        with self._proof(f"in {OTHER_PARTITIONS} partitions, not {PARTITIONS}", "changes") as compared:
+        with self._proof(
+            f"in {OTHER_PARTITIONS} partitions, not {PARTITIONS}", "changes"
+        ) as compared:
             report = replay(self._site, "--name", "elsewhere", "--from", topic)
             found, wanted = (
                 by_entity(bodies_of(self._site, name))
@@ -269,7 +281,10 @@ class History:
             )
             compared(
                 sum(map(len, wanted.values())),
-                sum(unlike(found.get(name, []), wanted.get(name, [])) for name in found.keys() | wanted),
+                sum(
+                    unlike(found.get(name, []), wanted.get(name, []))
+                    for name in found.keys() | wanted
+                ),
             )
             compared(*self._sums([report]))
 
@@ -285,7 +300,12 @@ class History:
             replay(site, **epoch)
             following = self._going_on(output, epoch)
             promoted = promote(
-                site, following.environment["COVERSUMM_APP_ID"], output, "--max-changed", "100%", **epoch
+                site,
+                following.environment["COVERSUMM_APP_ID"],
+                output,
+                "--max-changed",
+                "100%",
+                **epoch,
             )
             writing.end()
             site.wait_caught_up(WAIT_SECONDS)
@@ -293,7 +313,9 @@ class History:
             following.terminate()
             site.workers.remove(following)
             replay(site, "--name", "two", **epoch)
-            found, wanted = (published(site, topic) for topic in (output, f"{site.output_topic}.two"))
+            found, wanted = (
+                published(site, topic) for topic in (output, f"{site.output_topic}.two")
+            )
             compared(len(wanted), unlike(found, wanted) + (not promoted[-1]["ok"]))
 
     def _going_on(self, output: str, epoch: dict[str, str]) -> WorkerProcess:
@@ -324,7 +346,9 @@ class History:
 
 
 def timed(site: Pipeline, what: str, *arguments: str) -> Foretold:
-    """A replay, and how well its time was foretold: by `--dry-run`, and by itself when a tenth was done."""
+    """A replay, and how well its time was foretold: by `--dry-run`, and by itself when a tenth was
+    done.
+    """
     estimated = ReplayProcess(site, *arguments, "--dry-run").start().wait()[-1]["seconds"]
     process = ReplayProcess(site, *arguments).start()
     report = process.report(WAIT_SECONDS)
@@ -342,7 +366,9 @@ def timed(site: Pipeline, what: str, *arguments: str) -> Foretold:
 
 
 def entities_unlike(file: Path, wanted: dict[str, Any]) -> tuple[int, int]:
-    """How many entities should be in a file of `--emit final`, and how many differ, are missing or too many."""
+    """How many entities should be in a file of `--emit final`, and how many differ, are missing or
+    too many.
+    """
     found = {body["entity_id"]: body for body in bodies_in(file)}
     different = sum(
         entity not in wanted or found.get(entity) != as_final(wanted[entity])
@@ -366,12 +392,21 @@ def by_entity(bodies: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]
 
 
 def prove(
-    broker: KafkaBroker, folder: Path, name: str, reviews: Sequence[Review], given: Any, findings: Findings
+    broker: KafkaBroker,
+    folder: Path,
+    name: str,
+    reviews: Sequence[Review],
+    given: Any,
+    findings: Findings,
 ) -> dict[str, Any]:
     """What is asked for over one file's reviews; what the history was."""
     vectors = HashedVectors(DIMENSION)
     events = list(Stream(reviews, vectors, seed=given.seed))
-    options: dict[str, Any] = {"partitions": PARTITIONS, "settings": SETTINGS, "input_config": HISTORY}
+    options: dict[str, Any] = {
+        "partitions": PARTITIONS,
+        "settings": SETTINGS,
+        "input_config": HISTORY,
+    }
     with pipeline(broker, name, folder / name, **options) as site:
         write_history(site, events, late=LATE)
         site.start(1)
@@ -404,19 +439,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, action="append", help="a file of reviews; the bundled ones")
+    parser.add_argument(
+        "--data", type=Path, action="append", help="a file of reviews; the bundled ones"
+    )
     parser.add_argument("--reviews", type=int, help="at most so many of each file; all")
     parser.add_argument("--texts", type=int, default=4000, help="so many of each file are embedded")
-    parser.add_argument("--only", nargs="+", choices=PROOFS, default=PROOFS, help="of all proofs these")
+    parser.add_argument(
+        "--only", nargs="+", choices=PROOFS, default=PROOFS, help="of all proofs these"
+    )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     files: list[Path] = given.data or [SAMPLE]
     record, findings = began("tests.harness.replay_proof"), Findings()
-    record["command"] = re.sub(
-        r" --out \S+|[^ ]*/", "", record["command"]
-    )  # names of files, not where they are
+    # names of files, not where they are
+    record["command"] = re.sub(r" --out \S+|[^ ]*/", "", record["command"])
     load_before = record["machine"]["load_before"]
     histories = []
     with tempfile.TemporaryDirectory() as scratch, KafkaBroker(Path(scratch) / "broker") as broker:
@@ -426,7 +464,11 @@ def main() -> int:
             if "texts" in given.only:
                 texts = read_reviews(path, limit=given.texts, seed=given.seed)
                 foretell_texts(broker, Path(scratch), named(path), texts, findings)
-            of_run = {"date": record["date"], "command": record["command"], "load_before": load_before}
+            of_run = {
+                "date": record["date"],
+                "command": record["command"],
+                "load_before": load_before,
+            }
             histories.append({**made, **of_run})
     found = {
         "histories": histories,
@@ -436,7 +478,9 @@ def main() -> int:
     return finish(given.out, record | with_others(given.out, found), findings.faults)
 
 
-def with_others(path: Path, found: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+def with_others(
+    path: Path, found: dict[str, list[dict[str, Any]]]
+) -> dict[str, list[dict[str, Any]]]:
     """What was found, in the place of the same of an earlier record, beside what else that has."""
     if not path.exists():
         return found

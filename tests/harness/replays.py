@@ -1,4 +1,6 @@
-"""Replays as an operator starts them, beside a pipeline; and a history to replay: events with times of their own."""
+"""Replays as an operator starts them, beside a pipeline; and a history to replay: events with times
+of their own.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,15 @@ LATE_STEPS = 30
 
 
 def write_history(
-    site: Pipeline, events: Iterable[Sent], *, topic: str | None = None, late: float = 0.0, **config: Any
+    site: Pipeline,
+    events: Iterable[Sent],
+    *,
+    topic: str | None = None,
+    late: float = 0.0,
+    **config: Any,
 ) -> int:
-    """The events into the input topic, or another, a minute between them by their timestamps; how many.
+    """The events into the input topic, or another, a minute between them by their timestamps; how
+    many.
 
     A share of them comes `late`: after some whose timestamps are higher.
     """
@@ -65,7 +73,9 @@ class ReplayProcess:
         settings: COVERSUMM_ variables without the prefix.
     """
 
-    def __init__(self, site: Pipeline, *arguments: str, label: str = "replay", **settings: str) -> None:
+    def __init__(
+        self, site: Pipeline, *arguments: str, label: str = "replay", **settings: str
+    ) -> None:
         self._command = [*COMMAND, "replay", *arguments]
         own = {f"COVERSUMM_{name.upper()}": value for name, value in settings.items()}
         self._environment = clean_environment(
@@ -161,7 +171,9 @@ def _stamp(stream: IO[str], lines: list[tuple[float, str]]) -> None:
             lines.append((time.monotonic(), line))
 
 
-def replay(site: Pipeline, *arguments: str, label: str = "replay", **settings: str) -> dict[str, Any]:
+def replay(
+    site: Pipeline, *arguments: str, label: str = "replay", **settings: str
+) -> dict[str, Any]:
     """A replay from its start to its report."""
     return ReplayProcess(site, *arguments, label=label, **settings).start().report()
 
@@ -195,7 +207,9 @@ def promote(site: Pipeline, *arguments: str, **settings: str) -> list[dict[str, 
 
 
 def published(site: Pipeline, topic: str) -> list[Message]:
-    """What is in an output topic, by partition and offset, without what no two topics have in common."""
+    """What is in an output topic, by partition and offset, without what no two topics have in
+    common.
+    """
     found = read_topic(site.broker.bootstrap_servers, topic)
     return [message._replace(topic="", offset=0, timestamp_ms=0) for message in found]
 

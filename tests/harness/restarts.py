@@ -1,12 +1,14 @@
-"""How long partitions stop when workers are started again: with static and with dynamic members, with and without standbys.
+"""How long partitions stop when workers are started again: with static and with dynamic members,
+with and without standbys.
 
     python -m tests.harness.restarts [--rounds 3] [--rate 60] [--out FILE]
 
-Three workers under a steady load on one broker, settings as they come: one is ended by SIGTERM and started again at once; one by
-`kill -9`; then all are updated, one after the other, as a platform does it: SIGTERM, start, wait until it is ready. Each round
-does so to each kind of members in turn, for machines have good and bad minutes. A pause is what `tests.harness.pauses` says;
-`others` are the partitions of the workers that were not ended. The result goes to `tests/bench/results/restarts.json`; the exit
-code is 1 when something was lost, repeated or wrong.
+Three workers under a steady load on one broker, settings as they come: one is ended by SIGTERM and
+started again at once; one by `kill -9`; then all are updated, one after the other, as a platform
+does it: SIGTERM, start, wait until it is ready. Each round does so to each kind of members in turn,
+for machines have good and bad minutes. A pause is what `tests.harness.pauses` says; `others` are
+the partitions of the workers that were not ended. The result goes to
+`tests/bench/results/restarts.json`; the exit code is 1 when something was lost, repeated or wrong.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ CALM_SECONDS = 12.0
 
 
 class Event(NamedTuple):
-    """Something that was done, from its beginning until all was calm again (milliseconds since 1970), and to whose partitions."""
+    """Something that was done, from its beginning until all was calm again (milliseconds since
+    1970), and to whose partitions.
+    """
 
     name: str
     since_ms: int
@@ -69,7 +73,9 @@ def partitions_of(workers: Iterable[WorkerProcess]) -> frozenset[int]:
     return frozenset(held)
 
 
-def happen(site: Pipeline, name: str, ended: Sequence[WorkerProcess], do: Callable[[], None]) -> Event:
+def happen(
+    site: Pipeline, name: str, ended: Sequence[WorkerProcess], do: Callable[[], None]
+) -> Event:
     """Do it, and wait until all is calm."""
     held = partitions_of(ended)
     since_s = time.time()
@@ -125,14 +131,20 @@ def round_of(
         site.stop()
         judge(site, row)
         found = read_pauses(broker.bootstrap_servers, name, site.input_topic)
-        return [{"members": members, "standbys": standbys, **measured(event, found)} for event in done]
+        return [
+            {"members": members, "standbys": standbys, **measured(event, found)} for event in done
+        ]
 
 
 def medians(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each event, kind of members and number of standbys: the medians of its rounds, in seconds."""
+    """One row for each event, kind of members and number of standbys: the medians of its rounds, in
+    seconds.
+    """
     rows = []
     for event, standbys, members in product(
-        dict.fromkeys(run["event"] for run in runs), sorted({run["standbys"] for run in runs}), MEMBERS
+        dict.fromkeys(run["event"] for run in runs),
+        sorted({run["standbys"] for run in runs}),
+        MEMBERS,
     ):
         same = [
             run

@@ -1,8 +1,8 @@
 """Workers on a cluster, taken through its faults one after the other, under a load.
 
-A fault is one or more acts (`cluster_faults.py`) that last for some seconds; an act is a context, entered when it strikes and
-left when it is over. Each fault waits until the last one is healed. Workers that end by themselves are started again, as a
-platform does, and remembered.
+A fault is one or more acts (`cluster_faults.py`) that last for some seconds; an act is a context,
+entered when it strikes and left when it is over. Each fault waits until the last one is healed.
+Workers that end by themselves are started again, as a platform does, and remembered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ ALL = tuple(range(1, NODES + 1))
 RESTART_SECONDS = 2.0
 """So long after its end a worker is started again."""
 CALM_SECONDS = 3.0
-"""Between the end of one fault and the next: so no pause, however short before the next strikes, belongs to both."""
+"""Between the end of one fault and the next: so no pause, however short before the next strikes,
+belongs to both.
+"""
 
 Where = int | Literal["group coordinator", "transaction coordinator"]
 Act = Callable[["Ride"], AbstractContextManager[None]]
@@ -42,7 +44,9 @@ class ClusterFault(NamedTuple):
 
 
 class Ridden(NamedTuple):
-    """What became of a fault: its time, in milliseconds since 1970, up to when all was well again, and the workers that ended."""
+    """What became of a fault: its time, in milliseconds since 1970, up to when all was well again,
+    and the workers that ended.
+    """
 
     fault: str
     since_ms: int
@@ -63,7 +67,9 @@ class Ride:
         self._ordered: set[WorkerProcess] = set()
 
     def through(self, faults: Sequence[ClusterFault]) -> None:
-        """One fault after the other, each from a cluster that is whole and workers that are ready and have caught up."""
+        """One fault after the other, each from a cluster that is whole and workers that are ready
+        and have caught up.
+        """
         self.settle()
         for fault in faults:
             self._watch(CALM_SECONDS)
@@ -89,7 +95,9 @@ class Ride:
         return [self._number(one) for one in where]
 
     def meanwhile(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Make a call that takes a while, in another thread; workers that end meanwhile are started again."""
+        """Make a call that takes a while, in another thread; workers that end meanwhile are started
+        again.
+        """
         with ThreadPoolExecutor(1) as pool:
             done = pool.submit(call, *arguments)
             while not done.done():
@@ -105,7 +113,9 @@ class Ride:
 
     @contextmanager
     def without(self, worker: WorkerProcess) -> Iterator[None]:
-        """A ready worker, to be ended in the block: that was ordered. After it the worker is started, and ready again."""
+        """A ready worker, to be ended in the block: that was ordered. After it the worker is
+        started, and ready again.
+        """
         self._wait_for(worker.ready, "not ready for an ordered restart")
         self._ordered.add(worker)
         yield
@@ -156,7 +166,10 @@ class Ride:
 
         def caught_up() -> bool:
             with contextlib.suppress(KafkaException):
-                return all(worker.ready() for worker in self.site.workers) and self.site.lag(targets) == 0
+                return (
+                    all(worker.ready() for worker in self.site.workers)
+                    and self.site.lag(targets) == 0
+                )
             return False
 
         wait_for(caught_up, lambda: f"not ready, or behind\n{self.site.logs()}", every_s=0.5)

@@ -30,9 +30,13 @@ from tests.harness.ride import CLIENTS, ClusterFault, Ride
 from tests.harness.workers import Pipeline, WorkerError, pipeline
 
 EVENTS_PER_S = 40.0
-"""Of a steady load: every partition has something to commit several times a second, and two cores have time for it."""
+"""Of a steady load: every partition has something to commit several times a second, and two cores
+have time for it.
+"""
 ROUND = 800
-"""Reviews of a round of a steady load: an entity gets some hundred sentences before the next ones come."""
+"""Reviews of a round of a steady load: an entity gets some hundred sentences before the next ones
+come.
+"""
 
 
 def vectors_for(kind: str, reviews: list[Review]) -> Vectors:
@@ -41,7 +45,9 @@ def vectors_for(kind: str, reviews: list[Review]) -> Vectors:
 
 
 def settings_for(vectors: Vectors, **more: str) -> dict[str, str]:
-    """Small micro-batches and short sessions: more commits to be hit, more rebalances. `more` has no prefix."""
+    """Small micro-batches and short sessions: more commits to be hit, more rebalances. `more` has
+    no prefix.
+    """
     return {
         "COVERSUMM_EMBEDDER": "onnx" if isinstance(vectors, NoVectors) else "none",
         "COVERSUMM_DIMENSION": "" if isinstance(vectors, NoVectors) else str(vectors.dimension),
@@ -65,7 +71,9 @@ def under_faults(
     chunk: int = 50,
     **options: Any,
 ) -> Chaos:
-    """Send at least `total` of `events` under `faults`, `rate` a second, and judge: into `row`, and WorkerError if wrong."""
+    """Send at least `total` of `events` under `faults`, `rate` a second, and judge: into `row`, and
+    WorkerError if wrong.
+    """
     chaos = Chaos(site, total, faults)
     try:
         site.start(workers)
@@ -103,10 +111,12 @@ def ride_through(
     proxied: bool = False,
     **settings: str,
 ) -> None:
-    """Two workers under a steady load, taken through `faults`, and judged: a row named `fault`, and an error where it is wrong.
+    """Two workers under a steady load, taken through `faults`, and judged: a row named `fault`, and
+    an error where it is wrong.
 
-    It is wrong that a worker ends, too. Sessions and transactions have the workers' defaults; `settings` have no prefix. With
-    `proxied` each worker is behind its proxies, as it must be for faults of the network; else it talks to the nodes directly.
+    It is wrong that a worker ends, too. Sessions and transactions have the workers' defaults;
+    `settings` have no prefix. With `proxied` each worker is behind its proxies, as it must be for
+    faults of the network; else it talks to the nodes directly.
     """
     given = {
         "COVERSUMM_EMBEDDER": "none",
@@ -114,10 +124,14 @@ def ride_through(
         **{f"COVERSUMM_{setting.upper()}": value for setting, value in settings.items()},
     }
     name = "-".join(re.findall(r"\w+", fault))
-    servers = [cluster.servers_of(client) if proxied else cluster.bootstrap_servers for client in CLIENTS]
+    servers = [
+        cluster.servers_of(client) if proxied else cluster.bootstrap_servers for client in CLIENTS
+    ]
     with (
         recorder.row(fault) as row,
-        pipeline(cluster, name, directory, settings=given, input_config=APPENDED, servers=servers) as site,
+        pipeline(
+            cluster, name, directory, settings=given, input_config=APPENDED, servers=servers
+        ) as site,
     ):
         site.restarted_codes.add(2)  # what a worker says that starts while no broker answers
         for worker in [site.worker(client, instance_id=client).start() for client in CLIENTS]:
@@ -126,7 +140,9 @@ def ride_through(
     assert row.ends == 0, row.measured()
 
 
-def _ride(cluster: KafkaCluster, site: Pipeline, row: ClusterRow, faults: Sequence[ClusterFault]) -> None:
+def _ride(
+    cluster: KafkaCluster, site: Pipeline, row: ClusterRow, faults: Sequence[ClusterFault]
+) -> None:
     """Under a load, through `faults`, and judged."""
     events = rounds(read_reviews()[:ROUND], HashedVectors())
     load = SteadyLoad(cluster.bootstrap_servers, site.input_topic, events, EVENTS_PER_S)
@@ -141,8 +157,11 @@ def _ride(cluster: KafkaCluster, site: Pipeline, row: ClusterRow, faults: Sequen
     judge(site, row, [str(one) for one in ride.ridden])
 
 
-def judge(site: Pipeline, row: Row, history: Sequence[str] = (), *, committed: bool = True) -> dict[str, Any]:
-    """Let the verifier, and `coversumm-worker verify`, judge ended workers; the verifier's report. WorkerError if wrong.
+def judge(
+    site: Pipeline, row: Row, history: Sequence[str] = (), *, committed: bool = True
+) -> dict[str, Any]:
+    """Let the verifier, and `coversumm-worker verify`, judge ended workers; the verifier's report.
+    WorkerError if wrong.
 
     Args:
         committed: also compare every commit, and what the workers have on disk, with the changelog.

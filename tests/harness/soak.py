@@ -1,6 +1,8 @@
-"""A long run under random faults: two workers, kills, bursts, pauses and stops by seed; then the verifier counts every message.
+"""A long run under random faults: two workers, kills, bursts, pauses and stops by seed; then the
+verifier counts every message.
 
-    python -m tests.harness.soak --events 60000 --faults 12 --seed 1 [--data FILE] [--vectors hashed|engine|text]
+    python -m tests.harness.soak --events 60000 --faults 12 --seed 1 [--data FILE] [--vectors
+    hashed|engine|text]
 
 One seed is one load and one list of faults; the moments differ with the machine. The result goes to
 `tests/bench/results/soak.json`; the exit code is 1 when an invariant does not hold.
@@ -31,7 +33,9 @@ def soak(broker: KafkaBroker, folder: Path, recorder: Recorder, given: argparse.
     faults = random_faults(given.faults, WORKERS, given.seed)
     with (
         recorder.row(f"soak, seed {given.seed}") as row,
-        pipeline(broker, f"soak-{given.seed}", folder, partitions=8, settings=settings_for(vectors)) as site,
+        pipeline(
+            broker, f"soak-{given.seed}", folder, partitions=8, settings=settings_for(vectors)
+        ) as site,
     ):
         chaos = under_faults(
             site,
@@ -56,7 +60,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=400.0, help="events a second")
     parser.add_argument("--data", type=Path, default=SAMPLE)
-    parser.add_argument("--reviews", type=int, default=None, help="use so many of the file's reviews")
+    parser.add_argument(
+        "--reviews", type=int, default=None, help="use so many of the file's reviews"
+    )
     parser.add_argument("--vectors", choices=("hashed", "engine", "text"), default="hashed")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()

@@ -1,6 +1,7 @@
 """The worker where `clock.py` may step its clock: python -m tests.harness.stepped run
 
-libfaketime refuses `clock_nanosleep` with a time of the monotonic clock that it does not fake; Python's sleep is that.
+libfaketime refuses `clock_nanosleep` with a time of the monotonic clock that it does not fake;
+Python's sleep is that.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""A storm: workers and a replay on three brokers behind proxies, under a load, and faults of all kinds drawn from a seed.
+"""A storm: workers and a replay on three brokers behind proxies, under a load, and faults of all
+kinds drawn from a seed.
 
     python -m tests.harness.storm --seed 1 --faults 300 [--only WORDS] [--show]
 
-One seed is one load and one list of faults; the moments differ with the machine. Afterwards everything must be ready within a
-minute, the replay must be fit to be promoted, and the verifier counts every message of both builds. No worker may have
-ended but by a fault that ends it. The result goes to `tests/bench/results/storm.json`; the exit code is 1 when something
-does not hold, and the logs are kept in `.cache/storm` then. It needs root, for disks that are full, and `faketime`. A storm of
-fewer faults than 300, or of some kinds only, is recorded in `.cache/storm`.
+One seed is one load and one list of faults; the moments differ with the machine. Afterwards
+everything must be ready within a minute, the replay must be fit to be promoted, and the verifier
+counts every message of both builds. No worker may have ended but by a fault that ends it. The
+result goes to `tests/bench/results/storm.json`; the exit code is 1 when something does not hold,
+and the logs are kept in `.cache/storm` then. It needs root, for disks that are full, and
+`faketime`. A storm of fewer faults than 300, or of some kinds only, is recorded in `.cache/storm`.
 """
 
 from __future__ import annotations
@@ -112,7 +114,12 @@ def storm_site(folder: Path, seed: int, rate: float) -> Iterator[StormSite]:
         servers = [cluster.servers_of(client) for client in CLIENTS]
         live = stack.enter_context(
             pipeline(
-                cluster, NAME, folder / "live", settings=settings, servers=servers, launcher=stepped.__name__
+                cluster,
+                NAME,
+                folder / "live",
+                settings=settings,
+                servers=servers,
+                launcher=stepped.__name__,
             )
         )
         resumed = Resumed(
@@ -124,7 +131,9 @@ def storm_site(folder: Path, seed: int, rate: float) -> Iterator[StormSite]:
             live=live,
         )
         stack.callback(resumed.discard)
-        site = StormSite(cluster, live, resumed, seed, read_reviews()[:ROUND], rate, broker_clocks=clocks)
+        site = StormSite(
+            cluster, live, resumed, seed, read_reviews()[:ROUND], rate, broker_clocks=clocks
+        )
         site.add_workers(folder, stack)
         yield site
 
@@ -166,7 +175,10 @@ def storm(site: StormSite, given: argparse.Namespace, faults: Sequence[Fault]) -
         "unordered_ends": site.ends,
         "seconds_to_ready": round(ready_s, 1),
         "promoted": promoted[-1]["ok"],
-        **{what: sum(getattr(row, what) for row in rows.values()) for what in ("lost", "repeated", "wrong")},
+        **{
+            what: sum(getattr(row, what) for row in rows.values())
+            for what in ("lost", "repeated", "wrong")
+        },
         "complaints": complaints,
         "schedule": [str(fault).strip() for fault in faults],
     }
@@ -214,7 +226,9 @@ def main() -> int:
         "--events", type=int, default=40_000, help="at least so many, the load goes on for them"
     )
     parser.add_argument("--rate", type=float, default=EVENTS_PER_S, help="events a second")
-    parser.add_argument("--only", default="", help="kinds that have one of these words, with commas between")
+    parser.add_argument(
+        "--only", default="", help="kinds that have one of these words, with commas between"
+    )
     parser.add_argument("--calm", type=float, default=CALM_SECONDS, help=argparse.SUPPRESS)
     parser.add_argument("--show", action="store_true", help="print the schedule and do nothing")
     parser.add_argument(
@@ -230,7 +244,8 @@ def main() -> int:
     if lacks := missing():
         print(f"a storm needs {' and '.join(lacks)}", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whatever ends it, its disks are unmounted
+    # whatever ends it, its disks are unmounted
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     record = {**began("tests.harness.storm"), "seed": given.seed}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)

@@ -1,6 +1,8 @@
-"""What each kind of fault of a storm does: one context each, entered when it strikes and left when it is over.
+"""What each kind of fault of a storm does: one context each, entered when it strikes and left when
+it is over.
 
-They run in threads of their own, two at a time. What a fault needs for itself (`Fault.needs`) no other one touches meanwhile.
+They run in threads of their own, two at a time. What a fault needs for itself (`Fault.needs`) no
+other one touches meanwhile.
 """
 
 from __future__ import annotations
@@ -27,15 +29,20 @@ Act = Callable[[StormSite, Fault], AbstractContextManager[None]]
 BROKER_STOPS_SECONDS = 30.0
 """A broker that has not stopped after it is killed."""
 IN_SYNC_SECONDS = 15.0
-"""Longest wait for the replicas of a broker that is back; the next fault may come where they take longer."""
+"""Longest wait for the replicas of a broker that is back; the next fault may come where they take
+longer.
+"""
 COORDINATORS_MOVE_SECONDS = 30.0
 """Longest wait for nodes to take over what they are to coordinate."""
 FOREIGN_RECORDS = 20
 FOREIGN_SECONDS = 10.0
-"""Deadline of each step of a foreign transaction; past it the transaction is given up, whatever became of it."""
+"""Deadline of each step of a foreign transaction; past it the transaction is given up, whatever
+became of it.
+"""
 
 
-# -- brokers ----------------------------------------------------------------------------------------------------------
+# -- brokers
+# ----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -68,8 +75,8 @@ def broker_frozen(site: StormSite, fault: Fault) -> Iterator[None]:
 def broker_clock_stepped(site: StormSite, fault: Fault) -> Iterator[None]:
     """Its clock goes wrong, and is put right.
 
-    A broker whose clock went back may wait with a connection until it has passed the time of its last attempt: minutes. It is
-    killed and started again where it is not in sync soon.
+    A broker whose clock went back may wait with a connection until it has passed the time of its
+    last attempt: minutes. It is killed and started again where it is not in sync soon.
     """
     clock = site.broker_clocks[fault.node - 1]
     clock.step(fault.amount)
@@ -141,7 +148,8 @@ def _patiently(call: Callable[[], None]) -> None:
             time.sleep(0.5)
 
 
-# -- networks ---------------------------------------------------------------------------------------------------------
+# -- networks
+# ---------------------------------------------------------------------------------------------------------
 
 
 def network(mode: Mode) -> Act:
@@ -165,7 +173,8 @@ def network(mode: Mode) -> Act:
     return broken
 
 
-# -- workers ----------------------------------------------------------------------------------------------------------
+# -- workers
+# ----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -220,11 +229,14 @@ def disk_full(site: StormSite, fault: Fault) -> Iterator[None]:
         disk.clear()
 
 
-# -- the input --------------------------------------------------------------------------------------------------------
+# -- the input
+# --------------------------------------------------------------------------------------------------------
 
 
 def foreign(how: str) -> Act:
-    """Another producer writes records in a transaction, and commits it, aborts it, or leaves it open before it does either."""
+    """Another producer writes records in a transaction, and commits it, aborts it, or leaves it
+    open before it does either.
+    """
 
     @contextmanager
     def transacted(site: StormSite, fault: Fault) -> Iterator[None]:
@@ -248,12 +260,15 @@ def foreign(how: str) -> Act:
         yield
         if begun:
             with contextlib.suppress(KafkaException):
-                (sender.commit_transaction if committed else sender.abort_transaction)(FOREIGN_SECONDS)
+                (sender.commit_transaction if committed else sender.abort_transaction)(
+                    FOREIGN_SECONDS
+                )
 
     return transacted
 
 
-# -- the replay -------------------------------------------------------------------------------------------------------
+# -- the replay
+# -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -1,7 +1,9 @@
-"""The faults of a storm as data: what happens to whom, from when on and for how long, all of it drawn from a seed.
+"""The faults of a storm as data: what happens to whom, from when on and for how long, all of it
+drawn from a seed.
 
-A fault needs things for itself while it lasts: a broker fault the other two brokers, a worker fault its worker. So a majority
-of the brokers runs, and no worker is started and killed by two at once. Else faults overlap, two at a time.
+A fault needs things for itself while it lasts: a broker fault the other two brokers, a worker fault
+its worker. So a majority of the brokers runs, and no worker is started and killed by two at once.
+Else faults overlap, two at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ AT_ONCE = 2
 REPLAY_FROM = 0.15
 """The share of the faults after which the replay begins."""
 GAP_SECONDS = (1.5, 7.0)
-"""Between the beginnings of two faults, at least and at most, unless one has to wait for another."""
+"""Between the beginnings of two faults, at least and at most, unless one has to wait for
+another.
+"""
 
 
 class Kind(NamedTuple):
@@ -70,8 +74,8 @@ _OF_A_WORKER = ("worker killed", "worker frozen", "worker's clock stepped", "dis
 class Fault(NamedTuple):
     """One fault.
 
-    `node` 0 is all of them; `client` is whose worker or network it is. With `reset` a network that lost bytes resets its
-    connections in the end; else they stay, and carry nothing.
+    `node` 0 is all of them; `client` is whose worker or network it is. With `reset` a network that
+    lost bytes resets its connections in the end; else they stay, and carry nothing.
     """
 
     at_s: float
@@ -114,7 +118,9 @@ class Fault(NamedTuple):
 
 
 def schedule(count: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> list[Fault]:
-    """`count` faults in the order of their beginnings; each kind has its share, and at least one where they are enough."""
+    """`count` faults in the order of their beginnings; each kind has its share, and at least one
+    where they are enough.
+    """
     chance = random.Random(seed)
     drawn = _shares(count, kinds)
     chance.shuffle(drawn)
@@ -124,7 +130,13 @@ def schedule(count: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> list
     for number, kind in enumerate(drawn):
         at_s += chance.uniform(*GAP_SECONDS)
         fault = _draw(chance, kind, with_replay=number >= REPLAY_FROM * count)
-        at_s = max([at_s, _free_s(faults), *(one.busy_until_s for one in faults if one.needs & fault.needs)])
+        at_s = max(
+            [
+                at_s,
+                _free_s(faults),
+                *(one.busy_until_s for one in faults if one.needs & fault.needs),
+            ]
+        )
         faults.append(fault._replace(at_s=round(at_s, 1)))
     return faults
 
@@ -158,7 +170,9 @@ def _draw(chance: random.Random, name: str, *, with_replay: bool) -> Fault:
     if name in _OF_A_LINK:
         client = chance.choice([*WORKERS, *([REPLAY] if with_replay else [])])
         node = chance.choice([*NODES, *NODES, 0])
-        return fault._replace(client=client, node=node, reset="lost" in name and chance.random() < 0.5)
+        return fault._replace(
+            client=client, node=node, reset="lost" in name and chance.random() < 0.5
+        )
     if name in _OF_A_WORKER:
         return fault._replace(client=chance.choice(WORKERS))
     return fault._replace(client={"worker added": ADDED, "replay killed": REPLAY}.get(name, ""))

@@ -1,6 +1,8 @@
-"""The site of a storm: a cluster behind proxies, workers with disks and clocks of their own, a replay and its successor.
+"""The site of a storm: a cluster behind proxies, workers with disks and clocks of their own, a
+replay and its successor.
 
-`look` is called all the time: it starts again whatever ended by itself, as a platform does, and remembers why it ended.
+`look` is called all the time: it starts again whatever ended by itself, as a platform does, and
+remembers why it ended.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ ENDS_IN_ORDER = {
     "disk full": (3, "is full"),
     "started without a broker": (2, "no answer from KAFKA_BOOTSTRAP_SERVERS"),
 }
-"""Ends that a fault brings about as documented: their exit code, and what the last lines of the log say."""
+"""Ends that a fault brings about as documented: their exit code, and what the last lines of the log
+say.
+"""
 
 
 @dataclass
@@ -95,7 +99,9 @@ class StormSite:
 
     def __post_init__(self) -> None:
         self.began_s = time.monotonic()
-        self.foreign_events: Iterator[Sent] = rounds(self.reviews, HashedVectors(), seed=self.seed + 1)
+        self.foreign_events: Iterator[Sent] = rounds(
+            self.reviews, HashedVectors(), seed=self.seed + 1
+        )
 
     def note(self, what: str) -> None:
         """Print what happened, and when."""
@@ -103,17 +109,24 @@ class StormSite:
         self.notes.append(line)
         print(line, flush=True)
 
-    # -- workers ------------------------------------------------------------------------------------------------------
+    # -- workers
+    # ------------------------------------------------------------------------------------------------------
 
     def add_workers(self, folder: Path, stack: ExitStack) -> None:
-        """Make all workers of the live pipeline, and start those that are there from the beginning."""
+        """Make all workers of the live pipeline, and start those that are there from the
+        beginning.
+        """
         for client in (*WORKERS, ADDED):
             disk = Disk(folder / f"disk-{client}", DISK_MEBIBYTES)
             stack.callback(disk.unmount)
             worker = self.live.worker(client, instance_id=client, data_dir=str(disk.path / "data"))
             clock = Clock(folder / f"clock-{client}")
             worker.environment |= clock.environment
-            self.disks[client], self.workers[client], self.worker_clocks[client] = disk, worker, clock
+            self.disks[client], self.workers[client], self.worker_clocks[client] = (
+                disk,
+                worker,
+                clock,
+            )
         for client in WORKERS:
             self.start(self.workers[client])
         for client in WORKERS:
@@ -125,7 +138,9 @@ class StormSite:
         self._watched.add(worker)
 
     def stop(self, worker: WorkerProcess) -> None:
-        """SIGTERM; to end with anything but 0 was not ordered. One that starts has no handler yet, and is waited for."""
+        """SIGTERM; to end with anything but 0 was not ordered. One that starts has no handler yet,
+        and is waited for.
+        """
         give_up_s = time.monotonic() + PATIENCE_SECONDS
         while not worker.ready() and time.monotonic() < give_up_s:
             time.sleep(0.2)
@@ -145,7 +160,8 @@ class StormSite:
         yield
         self.start(worker)
 
-    # -- looking after them -------------------------------------------------------------------------------------------
+    # -- looking after them
+    # -------------------------------------------------------------------------------------------
 
     def look(self) -> None:
         """Start again whatever ended by itself; BrokerError where a broker did."""
@@ -154,11 +170,18 @@ class StormSite:
                 raise BrokerError(f"node {node.number} ended by itself\n{node.log_end()}")
         for worker in list(self._watched):
             if worker.exit_code is not None and worker in self._watched:
-                self._again(worker, worker.directory.name, worker.exit_code, worker.log_text, worker.start)
+                self._again(
+                    worker, worker.directory.name, worker.exit_code, worker.log_text, worker.start
+                )
         self._look_after_replay()
 
     def _again(
-        self, who: object, name: str, code: int | None, log: Callable[[], str], start: Callable[[], Any]
+        self,
+        who: object,
+        name: str,
+        code: int | None,
+        log: Callable[[], str],
+        start: Callable[[], Any],
     ) -> None:
         """Remember an end, and start it again a moment later."""
         if who not in self._ended_s:
@@ -178,13 +201,17 @@ class StormSite:
         self.ends.append(f"{name} with {code}")
         self.note(f"{name} ENDED with {code}\n{last}")
 
-    # -- the replay ---------------------------------------------------------------------------------------------------
+    # -- the replay
+    # ---------------------------------------------------------------------------------------------------
 
     def begin_replay(self) -> None:
         """Start the replay of what is in the input now, about as fast as the input grows."""
         proxied = {**self.live.settings, "KAFKA_BOOTSTRAP_SERVERS": self.cluster.servers_of(REPLAY)}
         self._replaying = ReplayProcess(
-            replace(self.live, settings=proxied), "--max-events-per-s", f"{self.rate:g}", epoch=EPOCH
+            replace(self.live, settings=proxied),
+            "--max-events-per-s",
+            f"{self.rate:g}",
+            epoch=EPOCH,
         ).start()
         self.note("the replay begins")
 
@@ -206,7 +233,9 @@ class StormSite:
 
     @contextmanager
     def replay_killed(self) -> Iterator[None]:
-        """The replay, or the worker that resumed from it, is killed, and started after the block."""
+        """The replay, or the worker that resumed from it, is killed, and started after
+        the block.
+        """
         wait_for(lambda: self._replaying is not None, lambda: "the replay has not begun")
         process = self._replaying
         assert process is not None
@@ -234,9 +263,12 @@ class StormSite:
 
     def promote(self) -> list[dict[str, Any]]:
         """What `promote` says of the resumed build, the verdict last."""
-        return promote(self.live, self.resumed.name, self.resumed.output_topic, "--max-changed", "0")
+        return promote(
+            self.live, self.resumed.name, self.resumed.output_topic, "--max-changed", "0"
+        )
 
-    # -- the input ----------------------------------------------------------------------------------------------------
+    # -- the input
+    # ----------------------------------------------------------------------------------------------------
 
     def foreign_producer(self) -> Any:
         """A transactional producer of somebody else; it aborts what the one before it left open."""
@@ -256,10 +288,13 @@ class StormSite:
 
         wait_for(aborted, lambda: "a foreign transaction stays open")
 
-    # -- after it -----------------------------------------------------------------------------------------------------
+    # -- after it
+    # -----------------------------------------------------------------------------------------------------
 
     def settle(self, timeout_s: float = 2 * PATIENCE_SECONDS) -> None:
-        """Return when all workers are ready, and what is in the log now is committed by both groups."""
+        """Return when all workers are ready, and what is in the log now is committed by both
+        groups.
+        """
         targets = end_offsets(self.cluster.bootstrap_servers, self.live.input_topic)
         sites = [self.live, *([self.resumed] if REPLAY in self.workers else [])]
 

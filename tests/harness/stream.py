@@ -1,4 +1,6 @@
-"""Parts of a worker for the tests of `worker.stream`, without a broker: what consumer, table and takeover need, and no more."""
+"""Parts of a worker for the tests of `worker.stream`, without a broker: what consumer, table and
+takeover need, and no more.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from worker.storage.databases import Databases
 from worker.stream.assignment import Assignment
 from worker.stream.gate import Gate
 from worker.stream.journal import Journal
-from worker.stream.run_bounds import ENDLESS, Course
+from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.surroundings import ProcessorThread, RealThreads, Surroundings
 from worker.stream.takeover import Takeover
 
@@ -108,7 +110,9 @@ class Logs:
         self.ids: Any = Ids()
         self.output: str | None = OUTPUT
         self.input: Any = SimpleNamespace(topic=INPUT, starts=self._starts)
-        self.changelog: Any = SimpleNamespace(topic=CHANGELOG, bounds=self._bounds, reader=self._reader)
+        self.changelog: Any = SimpleNamespace(
+            topic=CHANGELOG, bounds=self._bounds, reader=self._reader
+        )
         self.committed: dict[int, Start] = {}
         self.bounds = LogBounds(0, 10, 0)
         self.open_reader: Callable[..., Any] = lambda starts, apply: None
@@ -193,7 +197,7 @@ class Parts:
     group: Group = field(default_factory=Group)
     is_doubtful: bool = False  # a transaction was left open
     clock: Clock = time
-    course: Course = ENDLESS
+    bounds: RunBounds = ENDLESS
 
     def __post_init__(self) -> None:
         self.databases = Databases(self.data_dir, 64 * 2**20, 2, lambda cause: self.die(cause))
@@ -215,7 +219,7 @@ class Parts:
             lambda: self.logs.calls.append("decide") if self.is_doubtful else None,
             lambda rows, remaining: self.restores.append((rows, remaining)),
             self.surroundings,
-            self.course.ledger,
+            self.bounds.ledger,
         )
 
     def worker(self, **settings: Any) -> Any:
@@ -237,8 +241,8 @@ class Parts:
             logs=self.logs,
             assignment=self.assignment,
             takeover=self.takeover,
-            course=self.course,
-            delivery=SimpleNamespace(is_over_with=lambda batch: True),
+            bounds=self.bounds,
+            delivery=SimpleNamespace(commit_started=lambda batch: True),
         )
 
 

@@ -61,7 +61,10 @@ class Terminal:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -81,7 +84,8 @@ class Terminal:
     def press_until_it_ends(self, keys: str) -> int:
         """Press these keys, and again where nothing happens, as people do; the exit code.
 
-        A Ctrl-C that comes in the instant before a program waits for input is noticed at the next key only.
+        A Ctrl-C that comes in the instant before a program waits for input is noticed at the next
+        key only.
         """
         give_up = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < give_up:

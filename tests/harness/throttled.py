@@ -1,9 +1,11 @@
-"""The worker on a processor throttled to a tenth: `python -m tests.harness.throttled run` in place of `python -m worker run`.
+"""The worker on a processor throttled to a tenth: `python -m tests.harness.throttled run` in place
+of `python -m worker run`.
 
-The engine is the real one; after each call it is waited for until the texts have taken as long as they would at a tenth of a
-common speed. On a machine that is slower than that by itself nothing is waited for. `THROTTLED_SECONDS` says otherwise how
-long a text takes: so long that the engine hangs, for all that the worker can know. Where `THROTTLED_GATE` names a file, a text
-with the word `wait` in it is waited with until the file is there; that it is, `*.waiting` tells.
+The engine is the real one; after each call it is waited for until the texts have taken as long as
+they would at a tenth of a common speed. On a machine that is slower than that by itself nothing is
+waited for. `THROTTLED_SECONDS` says otherwise how long a text takes: so long that the engine hangs,
+for all that the worker can know. Where `THROTTLED_GATE` names a file, a text with the word `wait`
+in it is waited with until the file is there; that it is, `*.waiting` tells.
 """
 
 from __future__ import annotations
@@ -48,5 +50,8 @@ if __name__ == "__main__":
     from worker.settings import limit_native_threads
 
     limit_native_threads()
-    throttle(float(os.environ.get(VARIABLE, SECONDS)), Path(os.environ[GATE]) if GATE in os.environ else None)
+    throttle(
+        float(os.environ.get(VARIABLE, SECONDS)),
+        Path(os.environ[GATE]) if GATE in os.environ else None,
+    )
     main()

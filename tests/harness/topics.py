@@ -1,4 +1,6 @@
-"""Small means to read and write whole topics; the clients log nothing, since their broker dies on purpose."""
+"""Small means to read and write whole topics; the clients log nothing, since their broker dies on
+purpose.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +69,9 @@ _MOVING = {
     KafkaError._TRANSPORT,
     KafkaError._DESTROY_BROKER,
 }
-"""What is answered while a leader or coordinator moves, or a broker that has just come back leads nothing yet; and what a client
-says whose connection to it is gone."""
+"""What is answered while a leader or coordinator moves, or a broker that has just come back leads
+nothing yet; and what a client says whose connection to it is gone.
+"""
 
 
 def _patiently(ask: Callable[[], T]) -> T:
@@ -96,7 +99,9 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:
             partition: _bounds(reader, TopicPartition(topic, partition))[0]
             for partition in partitions_of(reader, topic)
         }
-        reader.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
+        reader.assign(
+            [TopicPartition(topic, partition, start) for partition, start in starts.items()]
+        )
         read: dict[int, list[Message]] = {partition: [] for partition in starts}
         ended: set[int] = set()
         quiet_since_s = time.monotonic()
@@ -134,7 +139,9 @@ def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
 
 
 def committed_offsets(bootstrap_servers: str, topic: str, group: str) -> dict[int, int]:
-    """Partition -> the group's committed offset, -1001 where there is none; waits for pending transactions."""
+    """Partition -> the group's committed offset, -1001 where there is none; waits for pending
+    transactions.
+    """
     reader = consumer(bootstrap_servers, group)
     try:
         asked = [TopicPartition(topic, partition) for partition in partitions_of(reader, topic)]

@@ -1,17 +1,21 @@
-"""The verifier: a process of its own that reads the topics and nothing else, and recomputes everything.
+"""The verifier: a process of its own that reads the topics and nothing else, and recomputes
+everything.
 
-    python -m tests.harness.verifier --bootstrap H:P --input T --output T --dlq T [--group G] [--changelog T [--data DIR ...]]
+    python -m tests.harness.verifier --bootstrap H:P --input T --output T --dlq T [--group G]
+    [--changelog T [--data DIR ...]]
 
-k, epoch, dimension, embedder and limits are read from the same COVERSUMM_ variables as the worker's. It reads only what was
-committed, computes the whole history by brute force, and compares message by message:
+k, epoch, dimension, embedder and limits are read from the same COVERSUMM_ variables as the
+worker's. It reads only what was committed, computes the whole history by brute force, and compares
+message by message:
 
-    I1  the final summary of every entity is that of the history
-    I2  sequences strictly rise per entity; none is repeated
-    I3  every change of the history is published exactly once, in order, and nothing else
-    I4  every record is applied, ignored or dead-lettered, once in effect: each bad one has exactly one dead letter, and
+    I1  the final summary of every entity is that of the history I2  sequences strictly rise per
+    entity; none is repeated I3  every change of the history is published exactly once, in order,
+    and nothing else I4  every record is applied, ignored or dead-lettered, once in effect: each bad
+    one has exactly one dead letter, and
         with --group everything is committed
-    I5  with --group and --changelog: the offsets ever committed are the applied offsets that the changelog ever held
-    I8  with --changelog and --data: each local copy in these directories of ended workers is what the changelog says
+    I5  with --group and --changelog: the offsets ever committed are the applied offsets that the
+    changelog ever held I8  with --changelog and --data: each local copy in these directories of
+    ended workers is what the changelog says
 
 It prints one JSON object and ends with 1 when there is any difference.
 """
@@ -28,7 +32,13 @@ from typing import Any
 
 from tests.harness.compare import Difference, compare_changes, compare_dead_letters
 from tests.harness.history import history
-from tests.harness.recovered import OFFSETS_TOPIC, commits, compare_commits, compare_copies, read_copies
+from tests.harness.recovered import (
+    OFFSETS_TOPIC,
+    commits,
+    compare_commits,
+    compare_copies,
+    read_copies,
+)
 from tests.harness.topics import Message, committed_offsets, read_topic
 from worker.settings import Settings
 
@@ -56,7 +66,9 @@ def verify(settings: Settings, given: argparse.Namespace) -> dict[str, Any]:
             differences += compare_commits(offsets, changelog)
         if given.data:
             checked.append("I8")
-            differences += compare_copies(read_copies(given.data), changelog, compacted=given.compacted)
+            differences += compare_copies(
+                read_copies(given.data), changelog, compacted=given.compacted
+            )
     kinds = Counter(f"{difference.invariant} {difference.kind}" for difference in differences)
     return {
         "ok": not differences,
@@ -81,7 +93,10 @@ def _uncommitted(bootstrap_servers: str, records: list[Message], group: str) -> 
     committed = committed_offsets(bootstrap_servers, records[0].topic, group)
     return [
         Difference(
-            "I4", "lost", f"partition {partition}", f"committed {committed[partition]}, the end is {end}"
+            "I4",
+            "lost",
+            f"partition {partition}",
+            f"committed {committed[partition]}, the end is {end}",
         )
         for partition, end in ends.items()
         if committed[partition] < end
@@ -97,8 +112,12 @@ def main() -> int:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--group", help="consumer group that must have committed everything")
     parser.add_argument("--changelog", help="topic that the state is rebuilt from")
-    parser.add_argument("--compacted", action="store_true", help="the changelog may have lost its history")
-    parser.add_argument("--data", type=Path, nargs="*", default=[], help="data directories of ended workers")
+    parser.add_argument(
+        "--compacted", action="store_true", help="the changelog may have lost its history"
+    )
+    parser.add_argument(
+        "--data", type=Path, nargs="*", default=[], help="data directories of ended workers"
+    )
     report = verify(Settings.from_environment(), parser.parse_args())
     json.dump(report, sys.stdout, indent=1)
     print()

@@ -1,7 +1,9 @@
-"""Worker processes as an operator would run them, and what happens to them: `kill -9`, SIGSTOP, SIGTERM, restarts.
+"""Worker processes as an operator would run them, and what happens to them: `kill -9`, SIGSTOP,
+SIGTERM, restarts.
 
-`Pipeline` is one worker group with topics, application id and data directories of its own, so that any number of them share
-a broker. Nothing here imports the worker: it is started as the installed command and watched from outside.
+`Pipeline` is one worker group with topics, application id and data directories of its own, so that
+any number of them share a broker. Nothing here imports the worker: it is started as the installed
+command and watched from outside.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class WorkerError(AssertionError):
 class WorkerProcess:
     """One `coversumm-worker run` with its own data directory, web port and log.
 
-    It is the command as it is installed; one that is `armed` takes orders besides (`tests.harness.armed`).
+    It is the command as it is installed; one that is `armed` takes orders besides
+    (`tests.harness.armed`).
     """
 
     def __init__(
@@ -105,7 +108,9 @@ class WorkerProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with; negative signal number when it was killed; None while alive or before the first start."""
+        """What it ended with; negative signal number when it was killed; None while alive or before
+        the first start.
+        """
         return None if self._process is None else self._process.poll()
 
     @property
@@ -180,10 +185,14 @@ class WorkerProcess:
 
         def is_ready() -> bool:
             if not self.alive:
-                raise WorkerError(f"ended with {self.exit_code} before it was ready\n{self.log_end()}")
+                raise WorkerError(
+                    f"ended with {self.exit_code} before it was ready\n{self.log_end()}"
+                )
             return self.ready()
 
-        wait_for(is_ready, lambda: f"not ready\n{self.log_end()}", timeout_s=timeout_s, every_s=0.05)
+        wait_for(
+            is_ready, lambda: f"not ready\n{self.log_end()}", timeout_s=timeout_s, every_s=0.05
+        )
         return time.monotonic() - started_s
 
     def get(self, path: str, timeout_s: float = PATIENCE_SECONDS) -> Any:
@@ -199,7 +208,10 @@ class WorkerProcess:
 
     def restored_rows(self) -> list[int]:
         """How many rows each restore of its lives took from the changelog, by its log."""
-        return [int(count) for count in re.findall(r"restored (\d+) rows of \d+ partition", self.log_text())]
+        return [
+            int(count)
+            for count in re.findall(r"restored (\d+) rows of \d+ partition", self.log_text())
+        ]
 
     def log_text(self) -> str:
         """Everything it wrote, over all its lives."""
@@ -234,10 +246,14 @@ class Pipeline:
     input_config: Mapping[str, str] = field(default_factory=dict)
     armed: bool = False
     launcher: str | None = None
-    """A module that stands in for the command: it changes something from outside, and goes on as the command does."""
+    """A module that stands in for the command: it changes something from outside, and goes on as
+    the command does.
+    """
     workers: list[WorkerProcess] = field(default_factory=list)
     servers: Sequence[str] = ()
-    """The bootstrap servers of each worker where they are not the same: there may be a proxy between."""
+    """The bootstrap servers of each worker where they are not the same: there may be a proxy
+    between.
+    """
     restarted_codes: set[int] = field(default_factory=lambda: set(RESTARTED))
 
     @property
@@ -287,7 +303,9 @@ class Pipeline:
             extra["KAFKA_BOOTSTRAP_SERVERS"] = self.servers[len(self.workers)]
         environment = {**self.environment, **extra}
         self.workers.append(
-            WorkerProcess(self.directory / label, environment, armed=self.armed, launcher=self.launcher)
+            WorkerProcess(
+                self.directory / label, environment, armed=self.armed, launcher=self.launcher
+            )
         )
         return self.workers[-1]
 
@@ -308,7 +326,9 @@ class Pipeline:
         worker.start()
 
     def targets(self) -> dict[int, int]:
-        """Partition -> the offset behind its last committed record: what the group has to commit."""
+        """Partition -> the offset behind its last committed record: what the group has
+        to commit.
+        """
         last: dict[int, int] = {}
         for message in read_topic(self.broker.bootstrap_servers, self.input_topic):
             last[message.partition] = message.offset + 1
@@ -317,7 +337,9 @@ class Pipeline:
     def lag(self, targets: Mapping[int, int]) -> int:
         """Offsets between what is committed and `targets`."""
         committed = committed_offsets(self.broker.bootstrap_servers, self.input_topic, self.name)
-        return sum(max(0, target - max(0, committed[partition])) for partition, target in targets.items())
+        return sum(
+            max(0, target - max(0, committed[partition])) for partition, target in targets.items()
+        )
 
     def wait_caught_up(self, timeout_s: float = PATIENCE_SECONDS) -> float:
         """Seconds until everything in the input topic now is committed."""
@@ -330,14 +352,18 @@ class Pipeline:
             return self.lag(targets) == 0
 
         wait_for(
-            caught_up, lambda: f"lag {self.lag(targets)}\n{self.logs()}", timeout_s=timeout_s, every_s=0.3
+            caught_up,
+            lambda: f"lag {self.lag(targets)}\n{self.logs()}",
+            timeout_s=timeout_s,
+            every_s=0.3,
         )
         return time.monotonic() - started_s
 
     def set_offsets(self, offsets: Mapping[int, int]) -> None:
         """Set the group's offsets, as an operator may, and say so in their metadata.
 
-        A group with members refuses: it is asked again, for one that was killed is a member for a session.
+        A group with members refuses: it is asked again, for one that was killed is a member for a
+        session.
         """
         client = consumer(self.broker.bootstrap_servers, self.name)
         wanted = [
@@ -386,8 +412,9 @@ class Pipeline:
     ) -> dict[str, Any]:
         """Run the verifier as a process of its own; its report, right or wrong.
 
-        With `committed` the group must have committed the whole input, and the changelog is compared with it and, once all
-        workers ended, with their local copies; a `compacted` changelog has no history to compare.
+        With `committed` the group must have committed the whole input, and the changelog is
+        compared with it and, once all workers ended, with their local copies; a `compacted`
+        changelog has no history to compare.
         """
         command = [
             sys.executable,
@@ -396,7 +423,14 @@ class Pipeline:
             "--bootstrap",
             self.broker.bootstrap_servers,
         ]
-        command += ["--input", self.input_topic, "--output", self.output_topic, "--dlq", self.dlq_topic]
+        command += [
+            "--input",
+            self.input_topic,
+            "--output",
+            self.output_topic,
+            "--dlq",
+            self.dlq_topic,
+        ]
         command += ["--group", self.name, "--changelog", self.changelog_topic] if committed else []
         if committed and not any(worker.alive for worker in self.workers):
             command += [
@@ -415,7 +449,9 @@ class Pipeline:
         for worker in self.workers:
             done = self._run([*COMMAND, "verify", "--json"], timeout_s, worker.environment)
             if done.returncode:
-                raise WorkerError(f"verify ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+                raise WorkerError(
+                    f"verify ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+                )
 
     def _run(
         self, command: list[str], timeout_s: float, environment: Mapping[str, str] | None = None

@@ -1,4 +1,6 @@
-"""One record that many processes agree on, over a broker in memory that fences as Kafka does (a real one: tests/real_kafka)."""
+"""One record that many processes agree on, over a broker in memory that fences as Kafka does (a
+real one: tests/real_kafka).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClients, FakeClock
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.agreement import AgreedRecord
 
 TOPIC = "plan"
@@ -150,11 +152,17 @@ def test_the_first_writes_it_and_all_others_find_it() -> None:
     assert agreed(broker).agree(unwanted) == b"one"
     assert agreed(broker).read() == b"one"
     (topic,) = broker.created
-    assert (topic.topic, topic.num_partitions, topic.config) == (TOPIC, 1, {"cleanup.policy": "compact"})
+    assert (topic.topic, topic.num_partitions, topic.config) == (
+        TOPIC,
+        1,
+        {"cleanup.policy": "compact"},
+    )
 
 
 def test_who_is_fenced_while_it_writes_finds_what_the_other_wrote() -> None:
-    """Both have seen an empty topic; the second takes the transactional id, and the first's commit is refused."""
+    """Both have seen an empty topic; the second takes the transactional id, and the first's commit
+    is refused.
+    """
     broker = Broker()
     broker.exists = True
 
@@ -204,14 +212,18 @@ def test_the_last_record_counts() -> None:
     ("creation", "failure", "says"),
     [
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, None, "the topic plan could not be created"),
-        (None, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "plan cannot be written .*right to write"),
+        (
+            None,
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "plan cannot be written .*right to write",
+        ),
         (None, KafkaError._TIMED_OUT, r"plan cannot be written \(_TIMED_OUT"),
     ],
 )
 def test_what_is_refused_is_one_line(creation: int | None, failure: int | None, says: str) -> None:
     broker = Broker()
     broker.creation, broker.failure = creation, failure
-    with pytest.raises(SurroundingsError, match=says):
+    with pytest.raises(SetupError, match=says):
         agreed(broker).agree(lambda: b"one")
 
 
@@ -219,7 +231,7 @@ def test_it_is_tried_at_growing_random_intervals_and_not_for_ever() -> None:
     broker = Broker()
     broker.failure = KafkaError._FENCED
     with pytest.raises(
-        SurroundingsError, match="not written after 120 s: other processes write it again and again"
+        SetupError, match="not written after 120 s: other processes write it again and again"
     ):
         agreed(broker).agree(lambda: b"one")
     pauses = [later - earlier for earlier, later in pairwise(broker.attempts)]

@@ -14,7 +14,9 @@ def test_what_returns_in_time_is_the_result() -> None:
     assert within(PATIENCE_SECONDS, lambda: 7) == 7
 
 
-@pytest.mark.parametrize("error", [ValueError("refused"), TimeoutError("of the work itself"), SystemExit(2)])
+@pytest.mark.parametrize(
+    "error", [ValueError("refused"), TimeoutError("of the work itself"), SystemExit(2)]
+)
 def test_what_is_raised_in_time_is_raised(error: BaseException) -> None:
     def work() -> None:
         raise error

@@ -1,4 +1,6 @@
-"""What a reader of the changelog does when nothing comes, or an error does (what it reads: tests/real_kafka)."""
+"""What a reader of the changelog does when nothing comes, or an error does (what it reads:
+tests/real_kafka).
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ class FakeConsumer:
 
 
 class Rig:
-    """A reader from offset 5 on; `reads` are what its next reads bring, and after them nothing does."""
+    """A reader from offset 5 on; `reads` are what its next reads bring, and after them nothing
+    does.
+    """
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -105,7 +109,8 @@ def rig() -> Rig:
     return Rig()
 
 
-# -- restore ----------------------------------------------------------------------------------------------------------
+# -- restore
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_restore_that_stands_still_may_be_begun_again(rig: Rig) -> None:
@@ -113,7 +118,8 @@ def test_a_restore_that_stands_still_may_be_begun_again(rig: Rig) -> None:
     rig.reads = [[Row(5), Row(6)]]
     with pytest.raises(Unanswered, match=r"restore of changelog \[0\] stands still"):
         rig.restore()
-    assert 1 + STALLED_SECONDS < rig.clock.now_s - began_s <= 3 + STALLED_SECONDS  # since it last moved
+    # since it last moved
+    assert 1 + STALLED_SECONDS < rig.clock.now_s - began_s <= 3 + STALLED_SECONDS
     assert rig.applied == [(5, 6)]
     assert not rig.consumers[0].is_open
 
@@ -142,7 +148,8 @@ def test_a_restore_that_is_stopped_is_known_to_be_incomplete(rig: Rig) -> None:
     assert rig.reader.stopped
 
 
-# -- the standby ------------------------------------------------------------------------------------------------------
+# -- the standby
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_a_standby_that_hears_nothing_for_long_goes_on_with_a_new_consumer(rig: Rig) -> None:
@@ -174,7 +181,8 @@ def test_a_standby_follows_anew_after_an_error_that_passes(rig: Rig, raised: boo
 
 
 @pytest.mark.parametrize(
-    "failure", [RuntimeError("disk full"), Crash("not a row"), KafkaException(KafkaError(KafkaError._FENCED))]
+    "failure",
+    [RuntimeError("disk full"), Crash("not a row"), KafkaException(KafkaError(KafkaError._FENCED))],
 )
 def test_a_standby_ends_with_any_other_error(rig: Rig, failure: Exception) -> None:
     rig.reads = [failure]

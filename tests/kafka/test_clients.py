@@ -28,7 +28,8 @@ def test_clients_are_made_in_no_other_place() -> None:
         str(path.relative_to(worker))
         for path in worker.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in made
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", getattr(node.func, "attr", "")) in made
     }
     assert found == {"kafka/clients.py"}
 
@@ -39,7 +40,9 @@ def wait_until(condition: Callable[[], object]) -> None:
         assert time.monotonic() < give_up
 
 
-def test_what_a_producer_writes_a_standalone_consumer_reads_to_its_end(embedded_broker: Any) -> None:
+def test_what_a_producer_writes_a_standalone_consumer_reads_to_its_end(
+    embedded_broker: Any,
+) -> None:
     embedded_broker.create_topic("in", 1)
     clients = KafkaClients(Settings(bootstrap_servers=embedded_broker.bootstrap_servers))
     producer = clients.producer({"linger.ms": 0})
@@ -63,7 +66,9 @@ def test_what_a_producer_writes_a_standalone_consumer_reads_to_its_end(embedded_
         consumer.close()
 
 
-def test_an_offset_outside_the_log_is_an_error_to_who_reads_to_the_end(embedded_broker: Any) -> None:
+def test_an_offset_outside_the_log_is_an_error_to_who_reads_to_the_end(
+    embedded_broker: Any,
+) -> None:
     embedded_broker.create_topic("in", 1)
     clients = KafkaClients(Settings(bootstrap_servers=embedded_broker.bootstrap_servers))
     consumer = clients.standalone_consumer("group", "read_committed", READ_TO_END)
@@ -102,7 +107,9 @@ class Heard(logging.Handler):
 def test_that_no_broker_is_reached_is_logged_for_the_worker_at_debug_and_for_the_tools_nowhere(
     log: logging.Logger, level: str, heard: bool
 ) -> None:
-    """Once for each try of each client it would be: the worker's contact tells it, and a tool's last line."""
+    """Once for each try of each client it would be: the worker's contact tells it, and a tool's
+    last line.
+    """
     before = log.level
     log.setLevel(level)
     handler = Heard()

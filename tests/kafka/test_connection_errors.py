@@ -19,7 +19,9 @@ REFUSED = "127.0.0.1:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Conn
 
 def record(facility: str) -> logging.LogRecord:
     """A record as confluent-kafka makes it."""
-    return LOG.makeRecord(LOG.name, logging.ERROR, "", 0, "%s [%s] %s", (facility, "name", "text"), None)
+    return LOG.makeRecord(
+        LOG.name, logging.ERROR, "", 0, "%s [%s] %s", (facility, "name", "text"), None
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,10 @@ def test_an_error_about_a_connection_becomes_the_reason_of_the_contact(
     code: int, text: str, reason: str
 ) -> None:
     settings = Settings(
-        security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="worker", sasl_password="MARKER"
+        security_protocol="SASL_SSL",
+        sasl_mechanism="PLAIN",
+        sasl_username="worker",
+        sasl_password="MARKER",
     )
     clock = FakeClock()
     clock.tick_s = 100.0
@@ -94,6 +99,9 @@ def test_an_error_about_a_connection_becomes_the_reason_of_the_contact(
 
 
 def test_a_message_is_plain_without_the_state_of_its_connection() -> None:
-    assert plain(REFUSED) == "127.0.0.1:9092: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
+    assert (
+        plain(REFUSED)
+        == "127.0.0.1:9092: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
+    )
     assert plain("sasl_ssl://b-1.example:9094/2: SASL: no") == "b-1.example:9094: SASL: no"
     assert plain("something else") == "something else"

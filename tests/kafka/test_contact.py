@@ -40,7 +40,9 @@ def test_contact_is_lost_when_nothing_was_heard_for_the_time_that_is_set(
     assert contact.silence(60.0) is None
 
 
-def test_the_clients_that_hear_nothing_are_named_where_others_do(contact: Contact, clock: FakeClock) -> None:
+def test_the_clients_that_hear_nothing_are_named_where_others_do(
+    contact: Contact, clock: FakeClock
+) -> None:
     clock.now_s += 30
     contact.heard("consumer")
     silence = contact.silence()
@@ -56,7 +58,9 @@ def test_an_older_answer_does_not_take_back_a_later_one(contact: Contact, clock:
     assert contact.silent_seconds()["consumer"] == 0.0
 
 
-def test_the_reason_is_what_failed_since_the_last_answer(contact: Contact, clock: FakeClock) -> None:
+def test_the_reason_is_what_failed_since_the_last_answer(
+    contact: Contact, clock: FakeClock
+) -> None:
     contact.failed("consumer", "an old one")
     clock.now_s += 1
     contact.heard("consumer")
@@ -71,14 +75,21 @@ def told(announcer: Announcer) -> list[str]:
     return [line for line in (announcer.lost(), announcer.back()) if line]
 
 
-def test_an_outage_is_told_once_once_a_minute_and_once_at_its_end(contact: Contact, clock: FakeClock) -> None:
+def test_an_outage_is_told_once_once_a_minute_and_once_at_its_end(
+    contact: Contact, clock: FakeClock
+) -> None:
     announcer, began_s = Announcer(contact, clock), clock.now_s
     lines: list[tuple[float, str]] = []
     for second in range(200):
         clock.now_s = began_s + second
         contact.failed("consumer", "Connection refused")
         lines += [(second, line) for line in told(announcer)]
-    assert [second for second, _ in lines] == [10, 10 + REPEAT_SECONDS, 10 + 2 * REPEAT_SECONDS, 190]
+    assert [second for second, _ in lines] == [
+        10,
+        10 + REPEAT_SECONDS,
+        10 + 2 * REPEAT_SECONDS,
+        190,
+    ]
     assert "no broker for 10 s (Connection refused): not ready" in lines[0][1]
     assert lines[-1][1] == "no broker for 190 s (Connection refused)"
     contact.heard("consumer")
@@ -113,7 +124,9 @@ def test_a_short_silence_is_not_told(contact: Contact, clock: FakeClock) -> None
 def test_one_of_several_brokers_that_is_not_reached_is_told_once_a_minute(
     contact: Contact, clock: FakeClock
 ) -> None:
-    """Contact is kept, so nothing else would say so: aiokafka's own messages about connections are left out."""
+    """Contact is kept, so nothing else would say so: aiokafka's own messages about connections are
+    left out.
+    """
     announcer = Announcer(contact, clock)
     lines: list[tuple[float, str | None]] = []
     began_s = clock.now_s
@@ -133,7 +146,9 @@ def test_one_of_several_brokers_that_is_not_reached_is_told_once_a_minute(
 
 
 @pytest.mark.parametrize("pause", [STREAK_SECONDS + 1, 600.0])
-def test_failures_that_are_far_apart_are_no_trouble(contact: Contact, clock: FakeClock, pause: float) -> None:
+def test_failures_that_are_far_apart_are_no_trouble(
+    contact: Contact, clock: FakeClock, pause: float
+) -> None:
     """Brokers close connections that are idle, and restart one after another."""
     announcer = Announcer(contact, clock)
     for _ in range(20):

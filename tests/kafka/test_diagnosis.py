@@ -1,4 +1,6 @@
-"""What librdkafka's error callback said, in words that name the settings (a real broker: tests/real_kafka/test_security.py)."""
+"""What librdkafka's error callback said, in words that name the settings (a real broker:
+tests/real_kafka/test_security.py).
+"""
 
 import pytest
 from confluent_kafka import KafkaError
@@ -29,9 +31,24 @@ SASL = {
             "COVERSUMM_SASL_MECHANISM=PLAIN",
             True,
         ),
-        (KafkaError._SSL, "certificate verify failed", "COVERSUMM_SSL_CA_LOCATION (the system)", True),
-        (KafkaError._TRANSPORT, "ssl/tls alert bad certificate", "COVERSUMM_SSL_CERTIFICATE_LOCATION", True),
-        (KafkaError._TRANSPORT, "connecting to a PLAINTEXT broker listener?", "does not speak TLS", True),
+        (
+            KafkaError._SSL,
+            "certificate verify failed",
+            "COVERSUMM_SSL_CA_LOCATION (the system)",
+            True,
+        ),
+        (
+            KafkaError._TRANSPORT,
+            "ssl/tls alert bad certificate",
+            "COVERSUMM_SSL_CERTIFICATE_LOCATION",
+            True,
+        ),
+        (
+            KafkaError._TRANSPORT,
+            "connecting to a PLAINTEXT broker listener?",
+            "does not speak TLS",
+            True,
+        ),
         (KafkaError._TRANSPORT, "Connection refused", "the address, the network", False),
         (
             KafkaError._ALL_BROKERS_DOWN,

@@ -40,7 +40,11 @@ class Admin:
         self._all_answer = all_answer
 
     def describe_consumer_groups(self, names, **_):
-        given = [TopicPartition("reviews", 1), TopicPartition("log", 2), TopicPartition("reviews", 0)]
+        given = [
+            TopicPartition("reviews", 1),
+            TopicPartition("log", 2),
+            TopicPartition("reviews", 0),
+        ]
         assignment = SimpleNamespace(topic_partitions=given)
         member = SimpleNamespace(member_id="m", host="/10.0.0.7", assignment=assignment)
         described = Future()
@@ -53,7 +57,9 @@ class Admin:
         return [SimpleNamespace(members=[SimpleNamespace(id="m", metadata=subscription())])]
 
 
-@pytest.mark.parametrize(("all_answer", "url"), [(True, "http://worker-0.example:8080"), (False, None)])
+@pytest.mark.parametrize(
+    ("all_answer", "url"), [(True, "http://worker-0.example:8080"), (False, None)]
+)
 def test_a_group_is_known_where_a_broker_is_away_and_addresses_are_not(all_answer, url):
     group = read_group(Admin(all_answer), "g")
     assert group == ("stable", [("m", "10.0.0.7", url, {"reviews": [0, 1], "log": [2]})])

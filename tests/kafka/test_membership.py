@@ -1,11 +1,13 @@
-"""A membership as librdkafka writes it, of a consumer that joined no group (one that did: tests/real_kafka)."""
+"""A membership as librdkafka writes it, of a consumer that joined no group (one that did:
+tests/real_kafka).
+"""
 
 from types import SimpleNamespace
 
 import pytest
 
 from tests.harness.fake_clients import FakeClients
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.group import Membership, check_group_metadata, group_metadata
 from worker.settings import Settings
@@ -28,5 +30,5 @@ def test_the_group_metadata_is_what_confluent_kafka_makes(instance_id: str | Non
 
 def test_another_metadata_format_is_refused_at_start() -> None:
     other = SimpleNamespace(consumer_group_metadata=lambda: b"CGMDv3:something", close=lambda: None)
-    with pytest.raises(SurroundingsError, match="pyproject"):
+    with pytest.raises(SetupError, match="pyproject"):
         check_group_metadata(FakeClients(consumer=lambda: other), "group", "worker-0")

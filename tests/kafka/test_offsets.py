@@ -1,4 +1,6 @@
-"""Questions about offsets, over a consumer whose answers a test gives (a real broker's: tests/real_kafka)."""
+"""Questions about offsets, over a consumer whose answers a test gives (a real broker's:
+tests/real_kafka).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from tests.harness.fake_clients import FakeClients, FakeClock
-from worker.errors import Crash, SurroundingsError, Unanswered
+from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.errors import passes
 from worker.kafka.offsets import (
     LogBounds,
@@ -83,7 +85,9 @@ def test_a_partition_starts_at_its_committed_offset_or_at_the_start_of_the_log(
         1: Start(5, False, 20),
     }
     # A predecessor's pending transaction decides what is committed: only this level waits for it.
-    assert [(asked.group, asked.isolation) for asked in clients.asked] == [("group", "read_committed")]
+    assert [(asked.group, asked.isolation) for asked in clients.asked] == [
+        ("group", "read_committed")
+    ]
     assert not consumer.open
 
 
@@ -102,14 +106,16 @@ def test_a_committed_offset_outside_the_log_is_refused(
 ) -> None:
     consumer.offsets = {0: offset}
     with pytest.raises(
-        SurroundingsError, match=rf"offset {offset} of in-0 .* \[5, 20\].*coversumm-worker reset"
+        SetupError, match=rf"offset {offset} of in-0 .* \[5, 20\].*coversumm-worker reset"
     ):
         committed_starts(clients, "group", "in", [0])
     assert not consumer.open
 
 
 @pytest.mark.parametrize("offset", [5, 20])
-def test_the_edges_of_the_log_belong_to_it(clients: FakeClients, consumer: FakeConsumer, offset: int) -> None:
+def test_the_edges_of_the_log_belong_to_it(
+    clients: FakeClients, consumer: FakeConsumer, offset: int
+) -> None:
     consumer.offsets = {0: offset}
     assert committed_starts(clients, "group", "in", [0]) == {0: Start(offset, True, 20, "a note")}
 
@@ -117,13 +123,15 @@ def test_the_edges_of_the_log_belong_to_it(clients: FakeClients, consumer: FakeC
 def test_what_is_had_elsewhere_or_not_read_any_more_need_not_be_in_the_log(
     clients: FakeClients, consumer: FakeConsumer
 ) -> None:
-    """The log is [5, 20]: retention has taken what files still have, or what a run has read to its end."""
+    """The log is [5, 20]: retention has taken what files still have, or what a run has read to its
+    end.
+    """
     consumer.offsets = {0: 3}
     wanted = {0: Start(3, True, 20, "a note")}
     assert committed_starts(clients, "group", "in", [0], elsewhere={0: range(0, 6)}) == wanted
     assert committed_starts(clients, "group", "in", [0], ends={0: 3}) == wanted
     for not_enough in ({"elsewhere": {0: range(4, 6)}}, {"ends": {0: 4}}):
-        with pytest.raises(SurroundingsError, match="outside the log"):
+        with pytest.raises(SetupError, match="outside the log"):
             committed_starts(clients, "group", "in", [0], **not_enough)
 
 
@@ -131,7 +139,9 @@ def test_offsets_that_cannot_be_read_are_not_taken_for_none(
     clients: FakeClients, consumer: FakeConsumer
 ) -> None:
     consumer.error = KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE)
-    with pytest.raises(Unanswered, match=r"offsets of in-0 are not told \(COORDINATOR_NOT_AVAILABLE"):
+    with pytest.raises(
+        Unanswered, match=r"offsets of in-0 are not told \(COORDINATOR_NOT_AVAILABLE"
+    ):
         committed_starts(clients, "group", "in", [0])
     consumer.error = KafkaError(KafkaError.INVALID_GROUP_ID)
     with pytest.raises(Crash, match=r"offsets of in-0: ") as crash:
@@ -160,7 +170,9 @@ def test_the_horizon_is_the_first_offset_younger_than_the_tombstones_life(
 
 
 def test_the_bounds_are_an_uncommitted_readers(clients: FakeClients) -> None:
-    """A committed reader's end lies before an open transaction: a restore up to it would miss its rows."""
+    """A committed reader's end lies before an open transaction: a restore up to it would miss its
+    rows.
+    """
     log_bounds(clients, "group", "changelog", [0], None)
     assert [asked.isolation for asked in clients.asked] == ["read_uncommitted"]
 

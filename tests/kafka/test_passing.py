@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from worker.errors import Crash, InDoubt, Overtaken, SurroundingsError, Unanswered
+from worker.errors import Crash, InDoubt, Overtaken, SetupError, Unanswered
 from worker.kafka.errors import PASSING, passes, refusal, unanswered
 
 
 @pytest.mark.parametrize("code", sorted(PASSING))
 def test_brokers_that_are_away_or_hand_over_pass(code: int) -> None:
     assert passes(KafkaException(KafkaError(code)))
-    assert not isinstance(refusal(KafkaError(code), "group", "topic"), SurroundingsError)
+    assert not isinstance(refusal(KafkaError(code), "group", "topic"), SetupError)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_what_would_be_said_again_does_not(code: int) -> None:
         (Crash("x"), False),
         (InDoubt("x"), False),
         (Overtaken("x"), False),
-        (SurroundingsError("x"), False),
+        (SetupError("x"), False),
         (RuntimeError("disk full"), False),
         (TimeoutError(), False),
     ],
@@ -50,6 +50,6 @@ def test_only_those_that_say_so_pass(error: BaseException, expected: bool) -> No
 
 
 def test_what_is_not_answered_says_what_was_asked_and_why() -> None:
-    assert str(unanswered("the group g is not described", KafkaError(KafkaError._TRANSPORT))).startswith(
-        "the group g is not described (_TRANSPORT: "
-    )
+    assert str(
+        unanswered("the group g is not described", KafkaError(KafkaError._TRANSPORT))
+    ).startswith("the group g is not described (_TRANSPORT: ")

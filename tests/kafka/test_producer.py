@@ -1,4 +1,6 @@
-"""A micro-batch's commit: the order of its steps, and what each failure of each step ends in (real broker: tests/real_kafka)."""
+"""A micro-batch's commit: the order of its steps, and what each failure of each step ends in (real
+broker: tests/real_kafka).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from confluent_kafka import KafkaError
 
 from tests.harness.fake_clients import FakeClients, FakeClock
 from tests.harness.fake_producer import Bounded, Producers
-from worker.errors import Crash, Fenced, InDoubt, Overtaken, SurroundingsError, Unanswered
+from worker.errors import Crash, Fenced, InDoubt, Overtaken, SetupError, Unanswered
 from worker.events import Message
 from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import PASSING
@@ -55,7 +57,9 @@ def bounded() -> Bounded:
 
 @pytest.fixture
 def producer(clock: FakeClock, producers: Producers, bounded: Bounded) -> TransactionalProducer:
-    return TransactionalProducer(SETTINGS, FakeClients(producer=producers), clock=clock, bounded=bounded)
+    return TransactionalProducer(
+        SETTINGS, FakeClients(producer=producers), clock=clock, bounded=bounded
+    )
 
 
 def fake(producer: TransactionalProducer) -> Any:
@@ -70,8 +74,12 @@ def commit(producer: TransactionalProducer, membership: Membership = MEMBER) -> 
     return producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11, 1: 22}, membership)
 
 
-def test_rows_and_messages_are_flushed_before_the_offsets_are_sent(producer: TransactionalProducer) -> None:
-    """An accepted offset commit then implies that all rows are below the next owner's high watermark."""
+def test_rows_and_messages_are_flushed_before_the_offsets_are_sent(
+    producer: TransactionalProducer,
+) -> None:
+    """An accepted offset commit then implies that all rows are below the next owner's high
+    watermark.
+    """
     last = commit(producer)
     broker = fake(producer)
     assert broker.calls == ["begin", *["produce"] * 5, "flush", "offsets", "commit"]
@@ -84,10 +92,15 @@ def test_rows_and_messages_are_flushed_before_the_offsets_are_sent(producer: Tra
     ]
     assert broker.offsets == [("in", 0, 11), ("in", 1, 22)]
     assert broker.metadata == group_metadata("group", MEMBER)
-    assert last == {0: 102, 1: 103}  # of the changelog alone: 104 and 105 are offsets of other topics
+    assert last == {
+        0: 102,
+        1: 103,
+    }  # of the changelog alone: 104 and 105 are offsets of other topics
 
 
-def test_the_producer_is_transactional_and_places_keys_as_kafka_does(producer: TransactionalProducer) -> None:
+def test_the_producer_is_transactional_and_places_keys_as_kafka_does(
+    producer: TransactionalProducer,
+) -> None:
     config = fake(producer).config
     assert config["transactional.id"] == "group-0"
     assert config["transaction.timeout.ms"] == 10_000
@@ -96,7 +109,9 @@ def test_the_producer_is_transactional_and_places_keys_as_kafka_does(producer: T
 
 
 @pytest.mark.parametrize("timeout_ms", [1_000, 10_000, 900_000])
-def test_librdkafka_makes_a_producer_for_every_transaction_timeout_that_may_be_set(timeout_ms: int) -> None:
+def test_librdkafka_makes_a_producer_for_every_transaction_timeout_that_may_be_set(
+    timeout_ms: int,
+) -> None:
     settings = Settings(
         bootstrap_servers="127.0.0.1:1",
         transaction_timeout_ms=timeout_ms,
@@ -118,7 +133,10 @@ def test_it_keeps_to_the_settings() -> None:
     )
     full: list[str] = []
     made = TransactionalProducer(
-        settings, FakeClients(producer=Producers()), on_full=lambda: full.append("full"), bounded=Bounded()
+        settings,
+        FakeClients(producer=Producers()),
+        on_full=lambda: full.append("full"),
+        bounded=Bounded(),
     )
     assert {
         "transactional.id": "app-3",
@@ -130,11 +148,15 @@ def test_it_keeps_to_the_settings() -> None:
     fake(made).room = 4
     commit(made)
     assert fake(made).metadata == group_metadata("app", MEMBER)
-    assert fake(made).timeouts == {9.0, ANSWER_SECONDS}  # for all records, and for each step after them
+    assert fake(made).timeouts == {
+        9.0,
+        ANSWER_SECONDS,
+    }  # for all records, and for each step after them
     assert full == ["full"]
 
 
-# -- what a failure is ------------------------------------------------------------------------------------------------
+# -- what a failure is
+# ------------------------------------------------------------------------------------------------
 
 STEPS = ["begin", "produce", "flush", "offsets", "commit"]
 
@@ -149,7 +171,9 @@ def test_a_record_that_was_not_written_leaves_the_commit_in_doubt(
     assert "commit" not in fake(producer).calls
 
 
-def test_records_left_at_the_deadline_leave_the_commit_in_doubt(producer: TransactionalProducer) -> None:
+def test_records_left_at_the_deadline_leave_the_commit_in_doubt(
+    producer: TransactionalProducer,
+) -> None:
     fake(producer).unsent = 1
     with pytest.raises(InDoubt, match="deadline"):
         commit(producer)
@@ -233,7 +257,9 @@ def fenced_commit(producer: TransactionalProducer, code: int) -> None:
 def test_a_lost_transactional_id_is_a_doubt_until_it_is_lost_again_and_again(
     producer: TransactionalProducer, code: int
 ) -> None:
-    """A broker that gave up on a paused worker, or a late call of a client before, is no other worker."""
+    """A broker that gave up on a paused worker, or a late call of a client before, is no other
+    worker.
+    """
     for _ in range(FENCED_AGAIN - 1):
         with pytest.raises(InDoubt):
             fenced_commit(producer, code)
@@ -245,7 +271,9 @@ def test_a_lost_transactional_id_is_a_doubt_until_it_is_lost_again_and_again(
 def test_an_id_that_is_lost_after_the_transactions_timeout_is_the_coordinators_doing(
     producer: TransactionalProducer, clock: FakeClock
 ) -> None:
-    """Over a slow link it gives up on one transaction after another: no other worker has this instance id."""
+    """Over a slow link it gives up on one transaction after another: no other worker has this
+    instance id.
+    """
 
     def write_slowly(timeout: float) -> int:
         clock.now_s += TRANSACTION_TIMEOUT_S
@@ -284,7 +312,9 @@ def test_a_fenced_delivery_report_is_a_lost_id(producer: TransactionalProducer) 
         commit(producer)
 
 
-@pytest.mark.parametrize(("told", "ending"), [(KafkaError.MSG_SIZE_TOO_LARGE, Crash), (None, InDoubt)])
+@pytest.mark.parametrize(
+    ("told", "ending"), [(KafkaError.MSG_SIZE_TOO_LARGE, Crash), (None, InDoubt)]
+)
 def test_a_fatal_error_that_flush_loses_is_asked_for(
     producer: TransactionalProducer, told: int | None, ending: type[Exception]
 ) -> None:
@@ -300,7 +330,9 @@ def test_a_fatal_error_that_flush_loses_is_asked_for(
     assert type(failed.value) is ending
 
 
-def test_a_check_that_gets_no_answer_leaves_the_commit_in_doubt(producer: TransactionalProducer) -> None:
+def test_a_check_that_gets_no_answer_leaves_the_commit_in_doubt(
+    producer: TransactionalProducer,
+) -> None:
     """Brokers that are away: the next takeover checks again."""
 
     def check(last_offsets: Mapping[int, int]) -> None:
@@ -311,7 +343,8 @@ def test_a_check_that_gets_no_answer_leaves_the_commit_in_doubt(producer: Transa
     assert fake(producer).calls[-1] == "flush"
 
 
-# -- patience ---------------------------------------------------------------------------------------------------------
+# -- patience
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_patience_doubles_up_to_the_most_and_is_as_at_first_when_it_was_enough() -> None:
@@ -347,7 +380,8 @@ def test_each_doubt_gives_the_next_commit_more_time_and_a_commit_takes_it_back(
     assert waited == [{ANSWER_SECONDS}, {2 * ANSWER_SECONDS}, {ANSWER_SECONDS}]
 
 
-# -- the decision -----------------------------------------------------------------------------------------------------
+# -- the decision
+# -----------------------------------------------------------------------------------------------------
 
 
 def doubtful(producer: TransactionalProducer) -> None:
@@ -378,7 +412,11 @@ def test_a_new_client_takes_the_id_over_and_goes_on(
     ],
 )
 def test_an_id_that_is_not_taken_over_is_asked_for_again_unless_it_is_refused(
-    producer: TransactionalProducer, producers: Producers, step: str, code: int, ending: type[Exception]
+    producer: TransactionalProducer,
+    producers: Producers,
+    step: str,
+    code: int,
+    ending: type[Exception],
 ) -> None:
     doubtful(producer)
     producers.failures = {step: KafkaError(code)}
@@ -391,7 +429,9 @@ def test_an_id_that_is_not_taken_over_is_asked_for_again_unless_it_is_refused(
     commit(producer)
 
 
-def test_only_what_is_open_is_decided(producer: TransactionalProducer, producers: Producers) -> None:
+def test_only_what_is_open_is_decided(
+    producer: TransactionalProducer, producers: Producers
+) -> None:
     commit(producer)
     producer.decide_open()
     assert len(producers.made) == 1
@@ -441,13 +481,16 @@ def test_a_takeover_of_the_id_that_hangs_is_asked_for_again(
         producer.decide()
 
 
-# -- what is checked --------------------------------------------------------------------------------------------------
+# -- what is checked
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_topics_are_checked_between_the_written_rows_and_the_offsets(
     producer: TransactionalProducer,
 ) -> None:
-    """Then the rows are in the log that was restored, and what is committed was read from the log it counts in."""
+    """Then the rows are in the log that was restored, and what is committed was read from the log
+    it counts in.
+    """
     broker = fake(producer)
     producer.commit(
         MESSAGES, "changelog", ROWS, "in", {0: 11}, MEMBER, lambda _: broker.calls.append("topics")
@@ -465,7 +508,9 @@ def test_a_topic_made_anew_ends_the_commit(producer: TransactionalProducer) -> N
     assert fake(producer).calls[-1] == "flush"
 
 
-@pytest.mark.parametrize("membership", [Membership(-1, ""), Membership(-1, "member"), Membership(3, "")])
+@pytest.mark.parametrize(
+    "membership", [Membership(-1, ""), Membership(-1, "member"), Membership(3, "")]
+)
 def test_a_commit_without_a_membership_is_refused_before_it_begins(
     producer: TransactionalProducer, membership: Membership
 ) -> None:
@@ -501,7 +546,7 @@ def test_a_queue_that_does_not_drain_ends_the_commit(
 
 def test_a_broker_without_transactions_is_told_in_one_line(producer: TransactionalProducer) -> None:
     fake(producer).failures = {"init": KafkaError(KafkaError._TIMED_OUT)}
-    with pytest.raises(SurroundingsError, match=r"transactional producer \(_TIMED_OUT"):
+    with pytest.raises(SetupError, match=r"transactional producer \(_TIMED_OUT"):
         producer.start()
 
 
@@ -509,4 +554,7 @@ def test_notes_are_committed_beside_their_offsets(producer: TransactionalProduce
     producer.commit(MESSAGES, "changelog", ROWS, "in", {0: 11, 1: 22}, MEMBER, notes={1: "a note"})
     assert fake(producer).notes == {0: "", 1: "a note"}
     commit(producer)
-    assert fake(producer).notes == {0: "", 1: ""}  # whose offset has moved without one has none any more
+    assert fake(producer).notes == {
+        0: "",
+        1: "",
+    }  # whose offset has moved without one has none any more

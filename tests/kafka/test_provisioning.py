@@ -1,4 +1,6 @@
-"""The worker's topics at its start: created, checked or refused, every complaint one line (a real broker's: tests/real_kafka)."""
+"""The worker's topics at its start: created, checked or refused, every complaint one line (a real
+broker's: tests/real_kafka).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.harness.fake_admin import ALL, SETTINGS, FakeAdmin, clients_of
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.provisioning import prepare_topics
 from worker.kafka.topics import DELETE_RETENTION_MS
 from worker.state.errors import PartitionsChanged
@@ -47,13 +49,15 @@ def test_topics_that_are_there_are_left_as_they_are() -> None:
         ("app-entities-changelog", "the state of everything.*coversumm-worker reset"),
     ],
 )
-def test_a_topic_that_is_gone_under_a_group_that_has_begun_is_not_made_anew(gone: str, words: str) -> None:
+def test_a_topic_that_is_gone_under_a_group_that_has_begun_is_not_made_anew(
+    gone: str, words: str
+) -> None:
     """An empty one in its place would pass for the whole."""
     admin = FakeAdmin()
     admin.partitions = dict.fromkeys(ALL - {gone}, 3)
     admin.committed = [-1001, 0]
     clients = clients_of(admin)
-    with pytest.raises(SurroundingsError, match=f"topic {gone} .*{words}"):
+    with pytest.raises(SetupError, match=f"topic {gone} .*{words}"):
         prepare_topics(SETTINGS, clients, unexpected)
     assert admin.made == []
     assert [asked.group for asked in clients.asked] == ["app"]
@@ -76,19 +80,23 @@ def test_a_topic_that_the_groups_first_worker_is_just_making_is_not_gone() -> No
 
 def test_a_missing_input_topic_is_refused_and_nothing_is_created() -> None:
     admin = FakeAdmin(summaries=3)
-    with pytest.raises(SurroundingsError, match=r"topic reviews does not exist: .*COVERSUMM_INPUT_TOPIC"):
+    with pytest.raises(SetupError, match=r"topic reviews does not exist: .*COVERSUMM_INPUT_TOPIC"):
         prepare_topics(SETTINGS, clients_of(admin), unexpected)
     assert admin.made == []
 
 
 @pytest.mark.parametrize(
     ("role", "name"),
-    [("output", "summaries"), ("dead letters", "reviews.dlq"), ("changelog", "app-entities-changelog")],
+    [
+        ("output", "summaries"),
+        ("dead letters", "reviews.dlq"),
+        ("changelog", "app-entities-changelog"),
+    ],
 )
 def test_another_partition_count_is_refused(role: str, name: str) -> None:
     admin = FakeAdmin()
     admin.partitions = dict.fromkeys(ALL, 4) | {name: 3}
-    with pytest.raises(SurroundingsError, match=f"{role} topic {name} has 3 partitions.* has 4"):
+    with pytest.raises(SetupError, match=f"{role} topic {name} has 3 partitions.* has 4"):
         prepare_topics(SETTINGS, clients_of(admin), unexpected)
 
 
@@ -100,7 +108,7 @@ def test_partitions_added_to_the_input_of_a_group_that_has_begun_are_told_at_onc
     admin = FakeAdmin()
     admin.partitions = dict.fromkeys(ALL, 4) | {"reviews": 6} | dict.fromkeys(obeyed, 6)
     admin.committed = [-1001] * 6
-    with pytest.raises(SurroundingsError, match="must be equal"):
+    with pytest.raises(SetupError, match="must be equal"):
         prepare_topics(SETTINGS, clients_of(admin), unexpected)
     admin.committed = [-1001, 3] + [-1001] * 4
     with pytest.raises(PartitionsChanged) as raised:
@@ -121,14 +129,14 @@ def test_a_topic_that_another_worker_made_meanwhile_is_as_good() -> None:
 def test_a_topic_made_meanwhile_with_another_partition_count_is_refused() -> None:
     admin = FakeAdmin(reviews=2)
     admin.others = {"summaries": 1}
-    with pytest.raises(SurroundingsError, match="summaries has 1 partitions"):
+    with pytest.raises(SetupError, match="summaries has 1 partitions"):
         prepare_topics(SETTINGS, clients_of(admin), unexpected)
 
 
 def test_a_topic_that_may_not_be_created_is_told() -> None:
     admin = FakeAdmin(reviews=2)
     admin.refusal = KafkaError.TOPIC_AUTHORIZATION_FAILED
-    with pytest.raises(SurroundingsError, match="could not be created"):
+    with pytest.raises(SetupError, match="could not be created"):
         prepare_topics(SETTINGS, clients_of(admin), unexpected)
 
 
@@ -145,5 +153,5 @@ def test_a_changelog_that_forgets_ends_the_worker() -> None:
     admin.policies.clear()
     assert prepare_topics(SETTINGS, clients_of(admin), die) == 1
     assert ended.wait(10)
-    assert isinstance(ends[0], SurroundingsError)
+    assert isinstance(ends[0], SetupError)
     assert "app-entities-changelog has cleanup.policy=delete" in str(ends[0])

@@ -1,4 +1,6 @@
-"""From where to where a replay reads, over a consumer whose log a test gives (a real broker's: tests/real_kafka)."""
+"""From where to where a replay reads, over a consumer whose log a test gives (a real broker's:
+tests/real_kafka).
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,15 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.harness.fake_clients import FakeClients, FakeClock
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.offsets_by_time import first_records
 from worker.kafka.ranges import Range, check_ends, find_ranges
 
 
 class Unseen(int):
-    """The timestamp of a transaction marker or an aborted record: the index by time has it, no reader is shown it."""
+    """The timestamp of a transaction marker or an aborted record: the index by time has it, no
+    reader is shown it.
+    """
 
 
 class FakeConsumer:
@@ -24,7 +28,9 @@ class FakeConsumer:
 
     def __init__(self, *logs: tuple[int, list[int]]) -> None:
         self.logs = logs
-        self.stable = {partition: start + len(times) for partition, (start, times) in enumerate(logs)}
+        self.stable = {
+            partition: start + len(times) for partition, (start, times) in enumerate(logs)
+        }
         self.failure: KafkaException | None = None
         self.refusal: int | None = None  # of a fetch
         self.open = True
@@ -40,7 +46,10 @@ class FakeConsumer:
 
     def offsets_for_times(self, asked: list[Any], timeout: float) -> list[Any]:
         """`asked.offset` is a time; -1 where no record is that late, as librdkafka answers."""
-        return [TopicPartition(tp.topic, tp.partition, self._at(tp.partition, tp.offset)) for tp in asked]
+        return [
+            TopicPartition(tp.topic, tp.partition, self._at(tp.partition, tp.offset))
+            for tp in asked
+        ]
 
     def _at(self, partition: int, time_ms: int) -> int:
         start, times = self.logs[partition]
@@ -94,7 +103,8 @@ def ranges(consumer: FakeConsumer, **asked: Any) -> dict[int, tuple[int, int]]:
     clients = FakeClients(consumer=lambda: consumer)
     found = find_ranges(clients, "group", "in", len(consumer.logs), **asked)
     assert not consumer.open
-    # As an uncommitted reader sees it: what is open below the end will be decided, and is waited for.
+    # As an uncommitted reader sees it: what is open below the end will be decided, and is waited
+    # for.
     assert [(one.group, one.isolation) for one in clients.asked] == [
         ("group", "read_uncommitted"),
         ("group", "read_committed"),  # of a time only committed records count
@@ -113,7 +123,9 @@ def test_all_of_each_partition_as_it_is_now() -> None:
     ("until", "ends"),
     [(11, (1, 6)), (20, (1, 7)), (21, (2, 7)), (40, (3, 7)), (41, (3, 9)), (10, (0, None))],
 )
-def test_a_time_ends_at_the_first_record_at_or_past_it(until: int, ends: tuple[int, int | None]) -> None:
+def test_a_time_ends_at_the_first_record_at_or_past_it(
+    until: int, ends: tuple[int, int | None]
+) -> None:
     """A prefix: what comes behind that record is left out, though its time may be earlier."""
     consumer = FakeConsumer(LOGS[0], (0, [0] * 5 + [10, 15, 40, 20]))
     found = ranges(consumer, until_ms=until)
@@ -121,8 +133,12 @@ def test_a_time_ends_at_the_first_record_at_or_past_it(until: int, ends: tuple[i
     assert found[1] == (0, ends[1] if ends[1] is not None else 5)
 
 
-@pytest.mark.parametrize(("since", "firsts"), [(10, (0, 5)), (15, (1, 6)), (30, (2, 7)), (41, (3, 9))])
-def test_a_time_begins_at_the_first_record_at_or_past_it(since: int, firsts: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("since", "firsts"), [(10, (0, 5)), (15, (1, 6)), (30, (2, 7)), (41, (3, 9))]
+)
+def test_a_time_begins_at_the_first_record_at_or_past_it(
+    since: int, firsts: tuple[int, int]
+) -> None:
     found = ranges(FakeConsumer(*LOGS), since_ms=since)
     assert (found[0][0], found[1][0]) == firsts
     assert (found[2], found[3]) == ((0, 0), (7, 7))
@@ -137,9 +153,11 @@ def test_partitions_that_are_left_out_have_an_empty_range() -> None:
 
 
 @pytest.mark.parametrize("log", [(5, [10, 20]), (5, [])])
-def test_an_end_that_retention_has_removed_is_refused_by_what_is_gone(log: tuple[int, list[int]]) -> None:
+def test_an_end_that_retention_has_removed_is_refused_by_what_is_gone(
+    log: tuple[int, list[int]],
+) -> None:
     with pytest.raises(
-        SurroundingsError,
+        SetupError,
         match=r"in-1: everything before 1970-01-01T00:00:00.010Z is gone.* 0 to 4: .*--partitions",
     ):
         ranges(FakeConsumer(LOGS[0], log), until_ms=10)
@@ -149,13 +167,15 @@ def test_an_end_that_retention_has_removed_is_refused_by_what_is_gone(log: tuple
 def test_a_broker_that_does_not_tell_is_one_line() -> None:
     consumer = FakeConsumer(*LOGS)
     consumer.failure = KafkaException(KafkaError(KafkaError._TRANSPORT))
-    with pytest.raises(SurroundingsError, match=r"could not fetch offsets of in \(_TRANSPORT"):
+    with pytest.raises(SetupError, match=r"could not fetch offsets of in \(_TRANSPORT"):
         ranges(consumer)
     assert not consumer.open
 
 
 MARKED = (0, [10, 20, Unseen(1000), 30, Unseen(1000), 40, 50, Unseen(90), Unseen(1000)])
-"""Records in transactions, the last but one of them aborted; the markers have the clock of the broker."""
+"""Records in transactions, the last but one of them aborted; the markers have the clock of the
+broker.
+"""
 
 
 @pytest.mark.parametrize(
@@ -174,14 +194,16 @@ def test_a_time_in_an_open_transaction_is_known_once_that_is_decided(
     consumer.when_idle = [lambda: None, lambda: consumer.stable.update({0: 4})]
     assert ranges(consumer, until_ms=15) == {0: (0, 2)}
     assert (
-        caplog.text.count("in-0: an open transaction of a producer begins at offset 1, before the end at 4")
+        caplog.text.count(
+            "in-0: an open transaction of a producer begins at offset 1, before the end at 4"
+        )
         == 1
     )
 
 
 def test_what_is_left_of_a_log_may_be_markers_alone() -> None:
     consumer = FakeConsumer((5, [Unseen(1000), 10]))
-    with pytest.raises(SurroundingsError, match=r"in-0: everything before .* is gone.* 0 to 4"):
+    with pytest.raises(SetupError, match=r"in-0: everything before .* is gone.* 0 to 4"):
         ranges(consumer, until_ms=10)
     assert ranges(FakeConsumer((5, [Unseen(1000), 10])), until_ms=11) == {0: (5, 7)}
 
@@ -189,7 +211,7 @@ def test_what_is_left_of_a_log_may_be_markers_alone() -> None:
 def test_records_that_retention_removes_meanwhile_are_one_line() -> None:
     consumer = FakeConsumer(*LOGS)
     consumer.refusal = KafkaError._AUTO_OFFSET_RESET
-    with pytest.raises(SurroundingsError, match="in-0: retention removed records while"):
+    with pytest.raises(SetupError, match="in-0: retention removed records while"):
         ranges(consumer, since_ms=10)
 
 
@@ -211,7 +233,7 @@ def test_an_open_transaction_is_waited_for_and_what_is_decided_is_not(is_read: b
         decided_at = 3
         assert first_records(*asked) == {0: 1}  # type: ignore[arg-type]
         return
-    with pytest.raises(SurroundingsError, match="in-0 was not read to offset 2: nothing came for 60 s"):
+    with pytest.raises(SetupError, match="in-0 was not read to offset 2: nothing came for 60 s"):
         first_records(*asked)  # type: ignore[arg-type]
     assert 10 < len(consumer.when_idle) < decided_at
 
@@ -227,7 +249,8 @@ def test_a_log_that_ends_below_the_plan_is_refused_unless_its_leader_finds_the_e
     check_ends(clients, "group", "in", {0: 3, 1: 9}, clock)
     started = clock.now_s
     with pytest.raises(
-        SurroundingsError, match=r"in-1 ends at offset 9, and the plan of the replay at 10: .* reset`"
+        SetupError,
+        match=r"in-1 ends at offset 9, and the plan of the replay at 10: .* reset`",
     ):
         check_ends(clients, "group", "in", {0: 3, 1: 10}, clock)
     assert 30 < clock.now_s - started < 60

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.node import free_port
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import Diagnosis
 from worker.kafka.topics import ask_metadata, reached
@@ -16,7 +16,9 @@ from worker.settings import Settings
 
 
 class Admin:
-    """Nobody answers: every wait is noted, and the error callback gets what a real client would tell."""
+    """Nobody answers: every wait is noted, and the error callback gets what a real client would
+    tell.
+    """
 
     def __init__(self, diagnosis: Diagnosis, *errors: KafkaError) -> None:
         self._diagnosis = diagnosis
@@ -33,8 +35,12 @@ class Admin:
         return 0
 
 
-REFUSED = KafkaError(KafkaError._TRANSPORT, "h:1/bootstrap: Connect to ipv4#h:1 failed: Connection refused")
-UNKNOWN = KafkaError(KafkaError._RESOLVE, "h:1/bootstrap: Failed to resolve 'h:1': Name or service not known")
+REFUSED = KafkaError(
+    KafkaError._TRANSPORT, "h:1/bootstrap: Connect to ipv4#h:1 failed: Connection refused"
+)
+UNKNOWN = KafkaError(
+    KafkaError._RESOLVE, "h:1/bootstrap: Failed to resolve 'h:1': Name or service not known"
+)
 DENIED = KafkaError(KafkaError._AUTHENTICATION, "Authentication failed")
 
 
@@ -56,7 +62,7 @@ def test_giving_up_depends_on_what_went_wrong_and_who_waits(
     settings = Settings(bootstrap_servers="h:1")
     diagnosis = Diagnosis(settings)
     admin = Admin(diagnosis, *errors)
-    with pytest.raises(SurroundingsError, match=f"KAFKA_BOOTSTRAP_SERVERS=h:1 within {sum(waits):g} s"):
+    with pytest.raises(SetupError, match=f"KAFKA_BOOTSTRAP_SERVERS=h:1 within {sum(waits):g} s"):
         ask_metadata(settings, admin, diagnosis, timeout_seconds=15.0, patient=patient)  # type: ignore[arg-type]
     assert admin.waits == waits
 
@@ -64,7 +70,8 @@ def test_giving_up_depends_on_what_went_wrong_and_who_waits(
 def test_the_name_that_is_not_known_is_said() -> None:
     settings = Settings(bootstrap_servers="no.such.host.invalid:9092")
     with pytest.raises(
-        SurroundingsError, match=r"Failed to resolve 'no\.such\.host\.invalid:9092'.*check the address"
+        SetupError,
+        match=r"Failed to resolve 'no\.such\.host\.invalid:9092'.*check the address",
     ):
         reached(settings, KafkaClients(settings))
 
@@ -73,7 +80,8 @@ def test_a_tool_knows_within_seconds_that_nothing_listens() -> None:
     settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}")
     started = time.monotonic()
     with pytest.raises(
-        SurroundingsError, match=r"within 2 s \(.*Connection refused\): check the address, the network"
+        SetupError,
+        match=r"within 2 s \(.*Connection refused\): check the address, the network",
     ):
         reached(settings, KafkaClients(settings))
     assert time.monotonic() - started < 15.0  # what it took before

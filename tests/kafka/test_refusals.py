@@ -1,4 +1,6 @@
-"""A consumer that may not read is told so by a message without partition and offset; the line names the permission."""
+"""A consumer that may not read is told so by a message without partition and offset; the line names
+the permission.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClients
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.changelog import ChangelogReader, first_rows
 from worker.kafka.errors import refusal
 
@@ -68,9 +70,11 @@ def test_a_missing_permission_is_named(
 ) -> None:
     consumer = RefusedConsumer(code)
     clients = FakeClients(consumer=lambda: consumer)
-    with pytest.raises(SurroundingsError, match=permission):
+    with pytest.raises(SetupError, match=permission):
         read(clients)
-    assert {asked.group for asked in clients.asked} == {"hotels"}, "no other group needs a permission"
+    assert {asked.group for asked in clients.asked} == {"hotels"}, (
+        "no other group needs a permission"
+    )
     assert not consumer.is_open
 
 

@@ -1,4 +1,6 @@
-"""Topic ids on the embedded broker, which tells none, and what answers come to (on a real broker: tests/real_kafka)."""
+"""Topic ids on the embedded broker, which tells none, and what answers come to (on a real broker:
+tests/real_kafka).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.harness.embedded import embedded_broker
 from tests.harness.fake_clients import FakeClients, FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.errors import Crash, SurroundingsError, Unanswered
+from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import PASSING
 from worker.kafka.topic_ids import NO_ID, TopicIds
@@ -47,7 +49,9 @@ class FakeAdmin:
             elif isinstance(answer, int):
                 future.set_exception(KafkaException(KafkaError(answer)))
             else:
-                future.set_result(SimpleNamespace(topic_id=answer[name], partitions=[None] * self.partitions))
+                future.set_result(
+                    SimpleNamespace(topic_id=answer[name], partitions=[None] * self.partitions)
+                )
         return futures
 
 
@@ -100,7 +104,9 @@ def test_an_answer_that_does_not_come_is_asked_for_over_new_connections() -> Non
 
 
 class Replaced(FakeAdmin):
-    """A client in whose place another one comes while it is asked, and whose questions end with it."""
+    """A client in whose place another one comes while it is asked, and whose questions
+    end with it.
+    """
 
     def __init__(self, replace: Callable[[], None]) -> None:
         super().__init__({"in": "a", "changelog": "b"})
@@ -202,15 +208,20 @@ def test_the_embedded_broker_tells_none_and_takes_no_time_for_it(embedded_broker
 
 
 def test_partitions_added_to_the_input_are_refused() -> None:
-    """Between two commits too: keys move at once, among the partitions that a worker has as well."""
+    """Between two commits too: keys move at once, among the partitions that a worker has
+    as well.
+    """
     admin = FakeAdmin({"in": "a", "changelog": "b"})
-    ids = TopicIds(FakeClients(admin=lambda: admin), ("in", "changelog"), {"in": 4}, 1.0, FakeClock())
+    ids = TopicIds(
+        FakeClients(admin=lambda: admin), ("in", "changelog"), {"in": 4}, 1.0, FakeClock()
+    )
     ids.read()
     check(ids)
     admin.partitions = 6
     for look in (lambda: check(ids), ids.read):
         with pytest.raises(
-            PartitionsChanged, match=r"topic in has 6 partitions, .* built with 4: .*new input topic"
+            PartitionsChanged,
+            match=r"topic in has 6 partitions, .* built with 4: .*new input topic",
         ) as raised:
             look()
         assert raised.value.exit_code == 2
@@ -227,13 +238,13 @@ def test_a_topic_that_a_plan_was_made_for_is_the_only_one() -> None:
 
     one, two = {"in": "one", "changelog": "c"}, {"in": "two", "changelog": "c"}
     with pytest.raises(
-        SurroundingsError,
+        SetupError,
         match=r"the topic in has the id two, and the plan .* id one: .* `coversumm-worker reset`",
     ):
         ids("one", two).read()
     later = ids("one", one, two)
     later.read()
-    with pytest.raises(SurroundingsError, match="has the id two"):
+    with pytest.raises(SetupError, match="has the id two"):
         later.read()
     ids("", two).read()
     ids("one", {"in": NO_ID, "changelog": NO_ID}).read()

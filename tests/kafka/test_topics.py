@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.harness.fake_admin import ALL, SETTINGS, FakeAdmin, clients_of
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka import topics as module
 from worker.kafka.clients import KafkaClients
 from worker.kafka.topics import Topics
@@ -26,5 +26,5 @@ def test_cleanup_policies_that_lose_data_are_told() -> None:
 
 def test_an_unreachable_broker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "METADATA_TIMEOUT_SECONDS", 0.3)
-    with pytest.raises(SurroundingsError, match=r"KAFKA_BOOTSTRAP_SERVERS=127\.0\.0\.1:1 within 0\.3 s"):
+    with pytest.raises(SetupError, match=r"KAFKA_BOOTSTRAP_SERVERS=127\.0\.0\.1:1 within 0\.3 s"):
         Topics(SETTINGS, KafkaClients(SETTINGS))

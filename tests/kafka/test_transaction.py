@@ -1,6 +1,8 @@
-"""A transaction of whoever it is: no group is joined, the offsets are those of a standalone consumer's group.
+"""A transaction of whoever it is: no group is joined, the offsets are those of a standalone
+consumer's group.
 
-The order of the steps and the failure of each: `test_producer`, the worker's use of it. Here is what the tools need besides.
+The order of the steps and the failure of each: `test_producer`, the worker's use of it. Here is
+what the tools need besides.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tests.harness.fake_clients import FakeClients, FakeClock
 from tests.harness.fake_producer import Bounded, FakeProducer, Producers
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.transaction import (
     ABORT_SECONDS,
     FENCED,
@@ -78,7 +80,8 @@ def transactions(producers: Producers, bounded: Bounded) -> Transactions:
     )
 
 
-# -- a client that is suspect -----------------------------------------------------------------------------------------
+# -- a client that is suspect
+# -----------------------------------------------------------------------------------------
 
 
 def test_a_suspect_client_is_replaced_by_the_next_question_and_takes_over_the_id(
@@ -105,7 +108,11 @@ def test_a_suspect_client_is_replaced_before_the_next_transaction(
     commit(transactions)
     old, new = producers.made
     assert old.calls == []
-    assert [call for call in new.calls if call in ("init", "begin", "commit")] == ["init", "begin", "commit"]
+    assert [call for call in new.calls if call in ("init", "begin", "commit")] == [
+        "init",
+        "begin",
+        "commit",
+    ]
 
 
 @pytest.mark.parametrize("step", ["list", "init"])
@@ -137,7 +144,8 @@ def test_a_client_is_not_replaced_under_an_open_transaction(
     assert only.calls == ["begin", "list", "produce", "produce", "flush", "offsets", "commit"]
 
 
-# -- a transaction whose end is not known -----------------------------------------------------------------------------
+# -- a transaction whose end is not known
+# -----------------------------------------------------------------------------
 
 LEFT_OPEN = [
     ("begin", KafkaError._STATE),
@@ -233,7 +241,9 @@ def test_the_contact_is_asked_for_while_a_decision_is_under_way(
 def test_a_call_that_hangs_is_left_and_its_client_never_used_again(
     transactions: Transactions, producers: Producers, bounded: Bounded, returning: int
 ) -> None:
-    """Of the two steps of a commit; the late one is refused by the broker, which knows a newer client under the id."""
+    """Of the two steps of a commit; the late one is refused by the broker, which knows a newer
+    client under the id.
+    """
     bounded.hangs_after = returning
     with pytest.raises(Hung):
         commit(transactions)
@@ -267,15 +277,16 @@ def test_what_is_refused_by_a_check_is_aborted_at_once(transactions: Transaction
     """Nothing is in doubt, and readers need not wait for the broker's timeout."""
 
     def check() -> None:
-        raise SurroundingsError("another fingerprint")
+        raise SetupError("another fingerprint")
 
-    with pytest.raises(SurroundingsError):
+    with pytest.raises(SetupError):
         commit(transactions, check=check)
     assert fake(transactions).calls[-2:] == ["flush", "abort"]
     assert ABORT_SECONDS in fake(transactions).timeouts
 
 
-# -- what the tools need ----------------------------------------------------------------------------------------------
+# -- what the tools need
+# ----------------------------------------------------------------------------------------------
 
 
 def test_records_and_offsets_go_together_under_the_metadata_of_any_consumer() -> None:
@@ -311,9 +322,8 @@ def test_rows_are_all_handed_over_the_last_one_last_and_its_offset_is_told(room:
         (2, b"only", b"1"),
     ]
     assert last == {7: 104, 2: 105}
-    assert (
-        len(fake(transactions).reports) == 2
-    )  # thousands of them would take the interpreter from whoever computes
+    # thousands of them would take the interpreter from whoever computes
+    assert len(fake(transactions).reports) == 2
 
 
 def test_a_row_that_is_too_large_for_the_client_fails_the_transaction() -> None:
@@ -378,9 +388,14 @@ def test_records_that_are_not_written_in_time_abort() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(FENCED))
-def test_a_fenced_producer_that_is_told_something_else_first_is_known_by_its_abort(code: int) -> None:
+def test_a_fenced_producer_that_is_told_something_else_first_is_known_by_its_abort(
+    code: int,
+) -> None:
     transactions = made()
-    fake(transactions).failures = {"commit": KafkaError(KafkaError._STATE), "abort": KafkaError(code)}
+    fake(transactions).failures = {
+        "commit": KafkaError(KafkaError._STATE),
+        "abort": KafkaError(code),
+    }
     with pytest.raises(TransactionError) as failed:
         commit(transactions)
     assert failed.value.fenced

@@ -1,4 +1,6 @@
-"""What the page makes of changes, by its own script in a real Chromium: each once, whichever way it came, and what they tell."""
+"""What the page makes of changes, by its own script in a real Chromium: each once, whichever way it
+came, and what they tell.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,12 @@ def change(
     } | facts
 
 
-TOMBSTONE = change(0, {}) | {"tombstone": True, "sequence": None, "cause": None, "occurred_at": None}
+TOMBSTONE = change(0, {}) | {
+    "tombstone": True,
+    "sequence": None,
+    "cause": None,
+    "occurred_at": None,
+}
 
 
 def told(tab: Tab, expression: str, *values: Any) -> Any:
@@ -85,7 +92,10 @@ def test_a_live_change_has_the_texts_that_left(tab: Tab) -> None:
         "added": ["new"],
         "removed": ["shown", "earlier", "never seen"],
     }
-    shown, changes = [{"sentence_id": "shown", "text": "of now"}], [change(1, {"earlier": "of then"})]
+    shown, changes = (
+        [{"sentence_id": "shown", "text": "of now"}],
+        [change(1, {"earlier": "of then"})],
+    )
     made = told(tab, "it.asChange(a, b, c)", body, shown, changes)
     assert made["added_texts"] == {"new": "come"}
     assert made["removed_texts"] == {"shown": "of now", "earlier": "of then", "never seen": None}
@@ -93,7 +103,11 @@ def test_a_live_change_has_the_texts_that_left(tab: Tab) -> None:
 
 
 def test_since_when_a_sentence_is_there(tab: Tab) -> None:
-    changes = [change(1, {"a": "x", "b": "y"}), change(2, {}, ("a",)), change(3, {"a": "x"}, ("b",))]
+    changes = [
+        change(1, {"a": "x", "b": "y"}),
+        change(2, {}, ("a",)),
+        change(3, {"a": "x"}, ("b",)),
+    ]
     since = "Object.fromEntries([...it.cameWith(a)].map(([id, one]) => [id, one.sequence]))"
     assert told(tab, since, changes) == {"a": 3}
     assert told(tab, since, [*changes, TOMBSTONE]) == {}
@@ -113,8 +127,12 @@ def test_a_date_is_that_of_the_review_or_none(tab: Tab) -> None:
     assert told(tab, "it.dateOf(a, b)", mine, [TOMBSTONE]) is None
 
 
-def test_an_entity_that_changes_all_the_time_does_not_keep_the_worker_reading(site: Site, tab: Tab) -> None:
-    """More changes than are told of one by one: the summary follows, its history is read again now and then."""
+def test_an_entity_that_changes_all_the_time_does_not_keep_the_worker_reading(
+    site: Site, tab: Tab
+) -> None:
+    """More changes than are told of one by one: the summary follows, its history is read again now
+    and then.
+    """
     tab.evaluate("location.hash = '#/entity/x'")
     tab.wait("document.querySelector('.state')?.textContent === 'live'")
     tab.evaluate(
@@ -135,7 +153,9 @@ def test_an_entity_that_changes_all_the_time_does_not_keep_the_worker_reading(si
     assert tab.complaints == []
 
 
-def test_a_page_that_is_open_before_there_is_anything_shows_what_comes(site: Site, tab: Tab) -> None:
+def test_a_page_that_is_open_before_there_is_anything_shows_what_comes(
+    site: Site, tab: Tab
+) -> None:
     """As that of a demo, or of a worker that is not ready yet."""
     ids = "[...document.querySelectorAll('#found a')].map((one) => one.dataset.id).join()"
     entities = site.state.entities
@@ -157,7 +177,9 @@ def test_a_page_that_is_open_before_there_is_anything_shows_what_comes(site: Sit
     assert tab.text("#told") == ""
     more = structs.replace(BODY, sentence_count=4321)
     site.feed.committed([Message("out", 0, b"newer", encode(more), [])])
-    tab.wait(f"document.querySelector('#found li:last-child small').textContent === {json.dumps('4,321')}")
+    tab.wait(
+        f"document.querySelector('#found li:last-child small').textContent === {json.dumps('4,321')}"
+    )
     assert tab.evaluate("document.querySelector('#more').hidden")
     site.state.entities = entities
     assert tab.complaints == []

@@ -1,4 +1,6 @@
-"""Who waits for one and the same history is told of one reading, and not too many wait; how it is read: test_page_history."""
+"""Who waits for one and the same history is told of one reading, and not too many wait; how it is
+read: test_page_history.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.page import history as module
-from worker.page.history import History, NoHistory, RecentHistory
+from worker.page.history import ChangeHistory, NoHistory, RecentHistory
 from worker.stream.surroundings import RealThreads
 
 
@@ -22,13 +24,13 @@ class Readings(RecentHistory):
         self.begun: list[tuple[str, int | None]] = []
         self.go_on = threading.Semaphore(0)
 
-    def _read(self, entity_id: str, before: int | None) -> History:
+    def _read(self, entity_id: str, before: int | None) -> ChangeHistory:
         self.begun.append((entity_id, before))
         number = len(self.begun)
         assert self.go_on.acquire(timeout=PATIENCE_SECONDS)
         if entity_id == "broken":
             raise NoHistory("why")
-        return History([], None, number)
+        return ChangeHistory([], None, number)
 
 
 async def begun(readings: Readings, count: int) -> None:

@@ -1,4 +1,6 @@
-"""What the page's addresses answer: of this worker, of others that answer or do not, and to whoever is hostile."""
+"""What the page's addresses answer: of this worker, of others that answer or do not, and to whoever
+is hostile.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.test_web import VIEW, FakeState
 from worker.metrics import Metrics
 from worker.page import install_page, others, watchers
 from worker.page import watchers as streams
-from worker.page.history import History, NoHistory
+from worker.page.history import ChangeHistory, NoHistory
 from worker.page.routes import POLICY
 from worker.published.history import PublishedChange
 from worker.state.listing import ListedEntity, Page
@@ -36,11 +38,11 @@ class FakeHistory:
         self.asked: list[tuple[str, int | None]] = []
         self.fails = False
 
-    async def read(self, entity_id: str, before: int | None) -> History:
+    async def read(self, entity_id: str, before: int | None) -> ChangeHistory:
         self.asked.append((entity_id, before))
         if self.fails:
             raise NoHistory("there is no topic out")
-        return History([], 17, 3000)
+        return ChangeHistory([], 17, 3000)
 
 
 class Site:
@@ -63,8 +65,12 @@ class Site:
         return application
 
 
-def served(work: Callable[[TestClient[Any, Any], TestServer], Awaitable[None]], *sites: Site) -> None:
-    """Do something with the first of these workers, all of them running; the second one's server is given."""
+def served(
+    work: Callable[[TestClient[Any, Any], TestServer], Awaitable[None]], *sites: Site
+) -> None:
+    """Do something with the first of these workers, all of them running; the second one's server is
+    given.
+    """
 
     async def run() -> None:
         servers = [TestServer(site.application()) for site in sites]
@@ -96,9 +102,14 @@ def get(site: Site, *paths: str) -> list[tuple[int, Any, Any]]:
 def test_its_files_are_served_under_its_policy() -> None:
     names = [
         "/",
-        *(f"/page/{name}.js" for name in ("page", "dom", "list", "recent", "entity", "changes", "timeline")),
+        *(
+            f"/page/{name}.js"
+            for name in ("page", "dom", "list", "recent", "entity", "changes", "timeline")
+        ),
     ]
-    answers = get(Site(), *names, "/page/page.css", "/page/icon.svg", "/page/page.html", "/page/../web.py")
+    answers = get(
+        Site(), *names, "/page/page.css", "/page/icon.svg", "/page/page.html", "/page/../web.py"
+    )
     assert [status for status, _, _ in answers] == [200] * (len(names) + 2) + [404, 404]
     for _, headers, _ in answers[: len(names) + 2]:
         assert headers["Content-Security-Policy"] == POLICY
@@ -253,7 +264,9 @@ def test_an_entity_of_another_worker_and_a_page_of_both() -> None:
         async with client.get("/page/entities") as answer:
             body = await answer.json()
         assert {one["entity_id"] for one in body["entities"]} >= {"x"}
-        assert [(one["url"], one["partitions"]) for one in body["missing"]] == [("http://127.0.0.1:9", [3])]
+        assert [(one["url"], one["partitions"]) for one in body["missing"]] == [
+            ("http://127.0.0.1:9", [3])
+        ]
         second.state.owner = (False, url)  # it has just let go of it
         async with client.get("/page/entities/there/summary") as answer:
             assert (answer.status, "handed over" in (await answer.json())["error"]) == (503, True)
@@ -300,7 +313,10 @@ def test_many_passed_on_streams_leave_room_for_questions(monkeypatch: pytest.Mon
     async def ask(client: TestClient[Any, Any], other: TestServer) -> None:
         first.state.owner = (False, str(other.make_url("/")))
         url = client.make_url("/page/entities/there/")
-        async with AsyncExitStack() as all_of_them, ClientSession(connector=TCPConnector(limit=0)) as session:
+        async with (
+            AsyncExitStack() as all_of_them,
+            ClientSession(connector=TCPConnector(limit=0)) as session,
+        ):
             for _ in range(120):
                 answer = await all_of_them.enter_async_context(session.get(url / "changes"))
                 assert answer.status == 200
@@ -348,7 +364,9 @@ def test_who_asks_for_a_stream_and_takes_none_of_it_looks_on_no_longer(
     served(ask, site)
 
 
-def test_a_large_answer_of_another_worker_is_passed_on_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_answer_of_another_worker_is_passed_on_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     first, second = Site(), Site()
     long = dataclasses.replace(VIEW.sentences[0], text="x" * 3_000_000)
     second.state.summaries = {"there": dataclasses.replace(VIEW, sentences=(long,))}
@@ -365,8 +383,12 @@ def test_a_large_answer_of_another_worker_is_passed_on_whole(monkeypatch: pytest
     served(ask, first, second)
 
 
-def test_who_reads_nothing_is_dropped_and_nothing_waits_for_him(monkeypatch: pytest.MonkeyPatch) -> None:
-    """He opens a stream and stays silent: the connection is closed, and the other one hears what there is meanwhile."""
+def test_who_reads_nothing_is_dropped_and_nothing_waits_for_him(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """He opens a stream and stays silent: the connection is closed, and the other one hears what
+    there is meanwhile.
+    """
     monkeypatch.setattr(streams, "SLOW_SECONDS", 1.0)
     monkeypatch.setattr(watchers, "BEAT_SECONDS", 0.02)
     site = Site()

@@ -85,7 +85,9 @@ async def test_more_changes_of_an_entity_than_are_kept_are_skipped_ones(feed: Ch
 
 
 @pytest.mark.asyncio
-async def test_there_are_no_more_than_so_many(feed: ChangeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_there_are_no_more_than_so_many(
+    feed: ChangeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "MOST_WATCHERS", 2)
     watchers = Watchers(feed)
     with watchers.one_more(None):
@@ -97,7 +99,9 @@ async def test_there_are_no_more_than_so_many(feed: ChangeFeed, monkeypatch: pyt
 
 
 @pytest.mark.asyncio
-async def test_when_nobody_is_left_nothing_goes_on(feed: ChangeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_when_nobody_is_left_nothing_goes_on(
+    feed: ChangeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "BEAT_SECONDS", 0.01)
     watchers = Watchers(feed)
     with watchers.one_more(None):

@@ -1,4 +1,6 @@
-"""A micro-batch that is processed before the one before it is committed comes to the same, and nobody is told of it too early."""
+"""A micro-batch that is processed before the one before it is committed comes to the same, and
+nobody is told of it too early.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,16 @@ def test_it_comes_to_the_same(seed, cache_bytes, index):
     while offsets[-1] < 150:
         offsets.append(offsets[-1] + chance.randrange(1, 9))
     batches = [events(chance, start, end - start) for start, end in pairwise(offsets)]
-    limits = {"sentences": chance.choice([5, 1000]), "transaction_records": chance.choice([20, 1000])}
+    limits = {
+        "sentences": chance.choice([5, 1000]),
+        "transaction_records": chance.choice([20, 1000]),
+    }
     settings = config(
-        k=2, cache_bytes=cache_bytes, index=index, emit=chance.choice(["every", "final"]), batch=limits
+        k=2,
+        cache_bytes=cache_bytes,
+        index=index,
+        emit=chance.choice(["every", "final"]),
+        batch=limits,
     )
     one, other = Driver(settings), Driver(settings)
     wanted = []
@@ -69,7 +78,9 @@ def test_it_comes_to_the_same(seed, cache_bytes, index):
 
 
 def _finish(driver, *, ahead):
-    """What is published at the end of the partition, each of several transactions with the one before not committed yet."""
+    """What is published at the end of the partition, each of several transactions with the one
+    before not committed yet.
+    """
     messages, waiting = [], None
     while True:
         batch = driver.processor.finish(0, 1000)
@@ -87,7 +98,9 @@ def _finish(driver, *, ahead):
 @pytest.mark.parametrize("large", [0, 500])
 @pytest.mark.parametrize("seed", range(15))
 def test_whoever_asks_is_told_what_is_committed(monkeypatch, large, seed):
-    """Not what waits for its commit, nor what is ranked on top of it: asked between all steps of both."""
+    """Not what waits for its commit, nor what is ranked on top of it: asked between all steps of
+    both.
+    """
     monkeypatch.setattr(module, "LARGE", large)
     monkeypatch.setattr(module, "KEPT", 2)
     chance = random.Random(seed)
@@ -95,7 +108,9 @@ def test_whoever_asks_is_told_what_is_committed(monkeypatch, large, seed):
 
     def check():
         asked = [entity for entity in ENTITIES if chance.random() < 0.7]
-        assert [told(driver, entity) for entity in asked] == [stored(driver, entity) for entity in asked]
+        assert [told(driver, entity) for entity in asked] == [
+            stored(driver, entity) for entity in asked
+        ]
 
     driver.run(*events(chance, 0, 5))
     offset, waiting = 5, None
@@ -131,7 +146,9 @@ def test_whoever_asks_while_entities_are_ranked_is_told_what_is_committed():
         asked.append([told(driver, entity) == stored(driver, entity) for entity in ENTITIES])
 
     driver.processor._pace.on_progress = ask
-    driver.processor.process([upsert(4 + at, "r2", "three", entity_id=e) for at, e in enumerate(ENTITIES)])
+    driver.processor.process(
+        [upsert(4 + at, "r2", "three", entity_id=e) for at, e in enumerate(ENTITIES)]
+    )
     assert len(asked) >= len(ENTITIES)
     assert all(map(all, asked))
     commit(driver, waiting)
@@ -140,10 +157,14 @@ def test_whoever_asks_while_entities_are_ranked_is_told_what_is_committed():
 
 def many(offset, count, entity_id="e"):
     """One review of so many sentences."""
-    return upsert(offset, f"r{offset}", *(f"{offset}-{i}" for i in range(count)), entity_id=entity_id)
+    return upsert(
+        offset, f"r{offset}", *(f"{offset}-{i}" for i in range(count)), entity_id=entity_id
+    )
 
 
-def test_of_a_large_entity_the_view_is_there_though_it_is_touched_again_before_its_commit(monkeypatch):
+def test_of_a_large_entity_the_view_is_there_though_it_is_touched_again_before_its_commit(
+    monkeypatch,
+):
     """The rows of a hot entity would else be read for everyone who asks."""
     monkeypatch.setattr(module, "LARGE", 3)
     driver = Driver()

@@ -1,4 +1,6 @@
-"""What an entity in memory is said to take is what it takes: by that a cache holds as many as its bytes allow."""
+"""What an entity in memory is said to take is what it takes: by that a cache holds as many as its
+bytes allow.
+"""
 
 from __future__ import annotations
 

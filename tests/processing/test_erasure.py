@@ -1,11 +1,21 @@
-"""What deploy/ERASURE.md promises to be gone, is gone: no byte of it in any stored row, message or memory."""
+"""What deploy/ERASURE.md promises to be gone, is gone: no byte of it in any stored row, message or
+memory.
+"""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.harness.drive import Driver, config, delete, delete_entity, delete_sentences, record, upsert
+from tests.harness.drive import (
+    Driver,
+    config,
+    delete,
+    delete_entity,
+    delete_sentences,
+    record,
+    upsert,
+)
 from worker.kafka.topics import DELETE_RETENTION_MS, MAX_COMPACTION_LAG_MS, topic_specs
 from worker.settings import Settings
 from worker.state.partition import GARBAGE_ROWS

@@ -1,4 +1,6 @@
-"""What a replay publishes at its end, or not at all: and that a worker which goes on from it goes on right."""
+"""What a replay publishes at its end, or not at all: and that a worker which goes on from it goes
+on right.
+"""
 
 import json
 from bisect import bisect_left
@@ -29,7 +31,9 @@ def commit(driver, batch):
 
 
 def finish(driver, partition, end, lost=lambda: False):
-    """All messages of a partition's end, by transaction; where one is lost, another process does it again."""
+    """All messages of a partition's end, by transaction; where one is lost, another process does it
+    again.
+    """
     found = []
     while True:
         batch = driver.processor.finish(partition, end)
@@ -90,11 +94,15 @@ histories = st.lists(operations, min_size=1, max_size=40).map(lambda events: lis
 @settings(max_examples=300, deadline=None)
 @given(setups, histories, st.data())
 def test_the_finals_are_the_last_of_every_change(setup, records, data):
-    """Over any cut into micro-batches, restarts, lost transactions and entities that go and come back."""
+    """Over any cut into micro-batches, restarts, lost transactions and entities that go and come
+    back.
+    """
     every, final = Driver(config(**setup)), Driver(config(emit="final", **setup))
     final.config = replace(
         final.config,
-        batch=replace(final.config.batch, transaction_records=data.draw(st.sampled_from([2, 50_000]))),
+        batch=replace(
+            final.config.batch, transaction_records=data.draw(st.sampled_from([2, 50_000]))
+        ),
     )
     final.restart()
     all_messages = [message for one in records for message in every.run(one).messages]
@@ -126,9 +134,15 @@ def test_the_finals_are_the_last_of_every_change(setup, records, data):
 
 @settings(max_examples=150, deadline=None)
 @given(
-    setups, histories, st.integers(0, 40), st.sampled_from(["every", "coalesced", "final", "none"]), st.data()
+    setups,
+    histories,
+    st.integers(0, 40),
+    st.sampled_from(["every", "coalesced", "final", "none"]),
+    st.data(),
 )
-def test_a_worker_that_goes_on_publishes_what_it_would_have_published(setup, records, cut, emit, data):
+def test_a_worker_that_goes_on_publishes_what_it_would_have_published(
+    setup, records, cut, emit, data
+):
     """After a replay of any kind: as if it had been there from the beginning."""
     before, after = records[:cut], records[cut:]
     whole, parted = Driver(config(**setup)), Driver(config(emit=emit, **setup))
@@ -150,17 +164,23 @@ def test_a_worker_that_goes_on_publishes_what_it_would_have_published(setup, rec
 @settings(max_examples=150, deadline=None)
 @given(histories, st.data())
 def test_an_account_does_not_depend_on_what_is_published_or_on_the_cut(records, data):
-    """How often sets changed is how many changes a worker would have published; and what became of each record is the same."""
+    """How often sets changed is how many changes a worker would have published; and what became of
+    each record is the same.
+    """
     every = Driver(config())
     results = [every.run(one) for one in records]
-    published = [m for one in results for m in one.messages if m.topic == "summaries" and m.value is not None]
+    published = [
+        m for one in results for m in one.messages if m.topic == "summaries" and m.value is not None
+    ]
     outcomes = [outcome for one in results for outcome in one.stats.outcomes.elements()]
     alive = sum(one.stats.entities for one in results)
     for emit in ("every", "coalesced", "final", "none"):
         other = Driver(config(emit=emit))
         stats = [other.run(*batch).stats for batch in cuts(records, endless(data.draw, 1, 3, 20))]
         assert sum(one.set_changes for one in stats) == len(published)
-        assert sorted(outcome for one in stats for outcome in one.outcomes.elements()) == sorted(outcomes)
+        assert sorted(outcome for one in stats for outcome in one.outcomes.elements()) == sorted(
+            outcomes
+        )
         assert sum(one.entities for one in stats) == alive
         assert alive == sum(
             1
@@ -209,7 +229,9 @@ def test_each_message_goes_out_with_the_removal_of_its_row():
 
 
 class Scanned:
-    """Rows that count how many a scan has passed, removed ones among them, as RocksDB passes tombstones."""
+    """Rows that count how many a scan has passed, removed ones among them, as RocksDB passes
+    tombstones.
+    """
 
     def __init__(self, rows):
         self.rows, self.keys, self.passed = rows, sorted(key for key, _ in rows.scan(b"")), 0
@@ -249,7 +271,12 @@ def test_what_is_published_is_not_passed_again():
 def test_the_next_chunk_is_worked_out_before_the_last_one_is_stored():
     driver = driver_with(6, transaction_records=4)
     first, second = (driver.processor.finish(0, 6) for _ in range(2))
-    assert [message.key[-1:] for message in first.messages + second.messages] == [b"0", b"1", b"2", b"3"]
+    assert [message.key[-1:] for message in first.messages + second.messages] == [
+        b"0",
+        b"1",
+        b"2",
+        b"3",
+    ]
     commit(driver, first)
     # The second one is in doubt: what is held is taken over again.
     driver.processor.forget([0])
@@ -271,7 +298,10 @@ def test_an_end_beyond_the_last_record_becomes_the_applied_offset():
     (messages,) = finish(driver, 0, 7)
     assert len(messages) == 1
     assert read_applied(driver.rows[0]).next_offset == 7
-    assert driver.outcome(upsert(6, "late", "bad", entity_id="entity 000")) == "ignored:already_applied"
+    assert (
+        driver.outcome(upsert(6, "late", "bad", entity_id="entity 000"))
+        == "ignored:already_applied"
+    )
 
 
 def test_a_partition_without_records_has_rows_from_its_end_on():
@@ -288,7 +318,9 @@ def test_a_deleted_entity_has_no_final_and_one_that_came_back_has_its_own():
     deleted = {"type": "entity.deleted"}
     driver.run(upsert(0, "r", "good", entity_id="gone"), upsert(1, "r", "good", entity_id="back"))
     driver.run(
-        record(2, "gone", deleted), record(3, "back", deleted), upsert(4, "r", "bad", entity_id="back")
+        record(2, "gone", deleted),
+        record(3, "back", deleted),
+        upsert(4, "r", "bad", entity_id="back"),
     )
     driver.run(upsert(5, "r", "good", entity_id="emptied"))
     driver.run(record(6, "emptied", {"type": "review.deleted", "review_id": "r"}))

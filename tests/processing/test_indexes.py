@@ -1,4 +1,6 @@
-"""The index decides how fast a refill is, never what is published: the same bytes and rows whichever searches."""
+"""The index decides how fast a refill is, never what is published: the same bytes and rows
+whichever searches.
+"""
 
 from itertools import count
 from random import Random
@@ -9,7 +11,7 @@ from tests.coversumm.index.libraries import StandIn, install
 from tests.harness.drive import Driver, config, delete, delete_entity, delete_sentences, upsert
 from worker.app import build_app
 from worker.coversumm.index import NAMES, IndexUnavailable, index_class
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.processing.config import check_index, processor_config
 from worker.settings import Settings, settings_by_field
 
@@ -42,7 +44,9 @@ def load(seed):
             review = random.choice(known) if known and kind < 0.35 else f"r{t}"
             known.append(review) if review not in known else None
             sentences = [(f"s{t}.{i}", vector(random, t)) for i in range(random.randint(1, 4))]
-            yield upsert(offset, review, *sentences, entity_id=entity, rating=random.choice([None, 3]))
+            yield upsert(
+                offset, review, *sentences, entity_id=entity, rating=random.choice([None, 3])
+            )
 
 
 def vector(random, t):
@@ -52,7 +56,9 @@ def vector(random, t):
 
 
 class Run:
-    """A load through a processor in micro-batches of 7: what it publishes, its rows, and how it went."""
+    """A load through a processor in micro-batches of 7: what it publishes, its rows, and how it
+    went.
+    """
 
     def __init__(self, seed, index_at, cache_bytes=10**8, restart_every=None):
         records = list(load(seed))
@@ -112,7 +118,9 @@ def test_a_tree_counts_in_the_cache(flat, index):
 def test_the_processor_takes_the_index_of_the_settings(monkeypatch):
     assert settings_by_field()["index"].kind.accepts == f"one of {', '.join(NAMES)}"
     for name in NAMES:
-        settings = Settings.from_environment({"COVERSUMM_INDEX": name.upper(), "COVERSUMM_EMBEDDER": "none"})
+        settings = Settings.from_environment(
+            {"COVERSUMM_INDEX": name.upper(), "COVERSUMM_EMBEDDER": "none"}
+        )
         made = processor_config(settings, 1, None)
         assert made.index == name
         driver = Driver(config(index=name))
@@ -125,7 +133,7 @@ def test_the_processor_takes_the_index_of_the_settings(monkeypatch):
 def test_an_index_without_its_library_ends_the_worker_in_one_line(monkeypatch):
     """Before anything else is looked at: there is no broker here."""
     install(monkeypatch, None)
-    with pytest.raises(SurroundingsError) as caught:
+    with pytest.raises(SetupError) as caught:
         build_app(Settings(index="graphgrove", embedder="none"))
     message = str(caught.value)
     assert message.startswith("COVERSUMM_INDEX=graphgrove: ")

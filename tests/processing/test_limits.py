@@ -1,4 +1,6 @@
-"""Every limit of the processor at its edge: what is exactly at it passes, one more does not, and that is counted."""
+"""Every limit of the processor at its edge: what is exactly at it passes, one more does not, and
+that is counted.
+"""
 
 from dataclasses import fields
 
@@ -20,28 +22,29 @@ from tests.harness.drive import (
     upsert,
 )
 from worker.coversumm import max_sentences
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Limits, summary_messages
 from worker.limits import Limit
 from worker.processing import publish as publishing
 from worker.processing.config import VECTOR_OVERHEAD, BatchLimits, event_limits, processor_config
-from worker.processing.plan import Plan
+from worker.processing.plan import BatchPlan
 from worker.settings import MAX_SENTENCES_PER_ENTITY, Settings, settings_by_field
 
 
 def hits(driver, *records):
     """The outcomes of these records and the limits they hit."""
     batch = driver.run(*records)
-    return [outcome for (_, outcome), count in batch.stats.outcomes.items() for _ in range(count)], dict(
-        batch.stats.limits
-    )
+    return [
+        outcome for (_, outcome), count in batch.stats.outcomes.items() for _ in range(count)
+    ], dict(batch.stats.limits)
 
 
 def text(body):
     return {"type": "review.upserted", "review_id": "r", "text": body}
 
 
-# -- what one event may bring ----------------------------------------------------------------------------------------------
+# -- what one event may bring
+# ----------------------------------------------------------------------------------------------
 
 
 def large(size):
@@ -115,9 +118,16 @@ def test_a_full_entity_takes_no_more_and_deletions_make_room():
     full = (["dead_letter:entity_full"], {Limit.SENTENCES_PER_ENTITY: 1})
     assert hits(driver, upsert(0, "a", "one", "two", "three")) == (["applied"], {})
     assert hits(driver, upsert(1, "b", "four")) == full
-    assert hits(driver, upsert(2, "a", "one", "two", "3", "4")) == full  # an edit that would make more
-    assert hits(driver, upsert(3, "a", "one", "two", "3")) == (["applied"], {})  # and one that does not
-    assert hits(driver, upsert(4, "b", "other", entity_id="f")) == (["applied"], {})  # each entity its own
+    # an edit that would make more
+    assert hits(driver, upsert(2, "a", "one", "two", "3", "4")) == full
+    assert hits(driver, upsert(3, "a", "one", "two", "3")) == (
+        ["applied"],
+        {},
+    )  # and one that does not
+    assert hits(driver, upsert(4, "b", "other", entity_id="f")) == (
+        ["applied"],
+        {},
+    )  # each entity its own
     assert hits(driver, delete_sentences(5, "a#2")) == (["applied"], {})
     assert hits(driver, upsert(6, "b", "four")) == (["applied"], {})
     assert hits(driver, delete(7, "a")) == (["applied"], {})
@@ -127,7 +137,9 @@ def test_a_full_entity_takes_no_more_and_deletions_make_room():
 
 
 def test_the_bound_of_exact_keys_lies_under_the_limit_of_an_entity():
-    """Whatever may be set is ranked exactly in every dimension; what cannot be set does not pass either."""
+    """Whatever may be set is ranked exactly in every dimension; what cannot be set does not pass
+    either.
+    """
     highest = settings_by_field()["dimension"].kind.parse("16384")
     assert max_sentences(highest) >= MAX_SENTENCES_PER_ENTITY
     parse = settings_by_field()["max_sentences_per_entity"].kind.parse
@@ -135,11 +147,12 @@ def test_the_bound_of_exact_keys_lies_under_the_limit_of_an_entity():
     with pytest.raises(ValueError, match=r"^$"):
         parse(str(MAX_SENTENCES_PER_ENTITY + 1))
     limits = defaults.event_limits(dimension=384, max_sentences_per_entity=10**9)
-    plan = Plan(limits, lambda key: None, lambda key, offset: None)
+    plan = BatchPlan(limits, lambda key: None, lambda key, offset: None)
     assert plan._max_sentences == max_sentences(384) < 10**9
 
 
-# -- dead letters ----------------------------------------------------------------------------------------------------------
+# -- dead letters
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("room", "cut"), [(0, False), (-1, True)])
@@ -153,13 +166,16 @@ def test_a_dead_letter_beyond_the_largest_message_is_cut_and_counted(room, cut):
     assert ("dlq.truncated_bytes" in dict(batch.messages[0].headers)) is cut
 
 
-# -- the cache -------------------------------------------------------------------------------------------------------------
+# -- the cache
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_entities_beyond_the_caches_bytes_are_evicted_and_counted():
     def two_entities(cache_bytes):
         driver = Driver(config(cache_bytes=cache_bytes))
-        batch = driver.run(upsert(0, "r", "one", entity_id="a"), upsert(1, "r", "two", entity_id="b"))
+        batch = driver.run(
+            upsert(0, "r", "one", entity_id="a"), upsert(1, "r", "two", entity_id="b")
+        )
         return batch.stats
 
     needed = two_entities(10**9).cache_bytes
@@ -170,7 +186,8 @@ def test_entities_beyond_the_caches_bytes_are_evicted_and_counted():
     assert dict(two_entities(0).limits) == {Limit.CACHE_BYTES: 2}
 
 
-# -- a micro-batch and its transaction ----------------------------------------------------------------------------------------
+# -- a micro-batch and its transaction
+# ----------------------------------------------------------------------------------------
 
 
 def stored(driver):
@@ -178,7 +195,9 @@ def stored(driver):
 
 
 def run_all(driver, records):
-    """Process and commit until all is done: the messages, the sizes of the parts, the limits that were hit."""
+    """Process and commit until all is done: the messages, the sizes of the parts, the limits that
+    were hit.
+    """
     messages, parts, limits = [], [], {}
     while records:
         batch = driver.run(*records)
@@ -215,7 +234,9 @@ def test_what_is_cut_is_not_done_over_and_over():
     decoded = []
     driver = Driver(config(batch={"sentences": 4}))
     plan = driver.processor._plan
-    driver.processor._plan = lambda records, *rest: decoded.append(len(records)) or plan(records, *rest)
+    driver.processor._plan = lambda records, *rest: (
+        decoded.append(len(records)) or plan(records, *rest)
+    )
     events = [upsert(offset, f"r{offset}", "a", "b") for offset in range(200)]
     _, taken, _ = run_all(driver, events)
     assert sum(taken) == 200
@@ -228,7 +249,8 @@ def test_a_deletion_rewrites_reviews_of_so_many_sentences():
     batch = driver.run(delete_sentences(3, "r#0", "s#0"))
     assert batch.stats.outcomes == {("sentences.deleted", "dead_letter:too_many_sentences"): 1}
     assert batch.stats.limits[Limit.SENTENCES_PER_DELETION] == 1
-    batch = driver.run(delete_sentences(4, "t#0"), delete_sentences(5, "r#0"))  # one review always may
+    # one review always may
+    batch = driver.run(delete_sentences(4, "t#0"), delete_sentences(5, "r#0"))
     assert batch.stats.outcomes == {("sentences.deleted", "applied"): 2}
     assert driver.run(delete_sentences(6, "r#1", "s#0")).stats.outcomes == {
         ("sentences.deleted", "applied"): 1
@@ -246,7 +268,12 @@ def test_sentences_that_are_read_to_be_replaced_or_kept_count_too():
 def totals(records, **changes):
     """Messages and rows of the records in one transaction, and their bytes."""
     batch = Driver(config(**changes)).run(*records)
-    rows = [(k, v) for changes in batch.rows.values() for k, v in changes.items() if k not in (b"A", b"F")]
+    rows = [
+        (k, v)
+        for changes in batch.rows.values()
+        for k, v in changes.items()
+        if k not in (b"A", b"F")
+    ]
     sent = [(message.key, message.value) for message in batch.messages] + rows
     return len(sent), sum(len(key or b"") + len(value or b"") for key, value in sent)
 
@@ -309,7 +336,9 @@ def count_messages(monkeypatch):
 def fifty(emit):
     """Fifty events that publish a change each."""
     entities = ["e"] * 50 if emit == "every" else [f"e{i}" for i in range(50)]
-    return [upsert(offset, "r", f"text {offset}", entity_id=one) for offset, one in enumerate(entities)]
+    return [
+        upsert(offset, "r", f"text {offset}", entity_id=one) for offset, one in enumerate(entities)
+    ]
 
 
 def test_texts_are_embedded_once_however_often_their_micro_batch_is_cut():
@@ -350,11 +379,19 @@ def as_record(offset, event):
 
 
 @settings(deadline=None, max_examples=150)
-@given(EVENTS, st.integers(1, 12), st.integers(1, 40), st.integers(1, 3000), st.sampled_from([0, 10**8]))
+@given(
+    EVENTS,
+    st.integers(1, 12),
+    st.integers(1, 40),
+    st.integers(1, 3000),
+    st.sampled_from([0, 10**8]),
+)
 def test_how_a_micro_batch_is_cut_changes_neither_messages_nor_rows(
     events, sentences, records, size, cache_bytes
 ):
-    """After every part that was thrown away and done again: what is in memory is that of the committed rows."""
+    """After every part that was thrown away and done again: what is in memory is that of the
+    committed rows.
+    """
     source = [as_record(offset, event) for offset, event in enumerate(events)]
     limits = {"sentences": sentences, "transaction_records": records, "transaction_bytes": size}
     whole, cut = Driver(), Driver(config(batch=limits, cache_bytes=cache_bytes))
@@ -367,21 +404,25 @@ def test_how_a_micro_batch_is_cut_changes_neither_messages_nor_rows(
     assert whole.bodies(last) == cut.bodies(last)
 
 
-# -- settings, table ----------------------------------------------------------------------------------------------------------
+# -- settings, table
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_event_whose_vectors_may_be_more_than_a_transaction_is_refused_at_start(tmp_path):
     most = (2**20 * 64 - 4 * 2**20) // (VECTOR_OVERHEAD + 2 * DIMENSION)
     given = {"embedder": "none", "dimension": DIMENSION, "data_dir": tmp_path}
     with pytest.raises(
-        SurroundingsError, match=r"COVERSUMM_MAX_SENTENCES_PER_REVIEW: .*COVERSUMM_TRANSACTION_BYTES"
+        SetupError,
+        match=r"COVERSUMM_MAX_SENTENCES_PER_REVIEW: .*COVERSUMM_TRANSACTION_BYTES",
     ):
         processor_config(Settings(**given, max_sentences_per_review=most + 1), 1, None)
     assert processor_config(Settings(**given, max_sentences_per_review=most), 1, None)
 
 
 def test_the_rows_of_the_largest_event_are_within_what_is_reckoned(tmp_path):
-    """One event of as many sentences as a review may have: its rows are below the estimate that start checks."""
+    """One event of as many sentences as a review may have: its rows are below the estimate that
+    start checks.
+    """
     many = 3000
     driver = Driver(config(limits={"max_sentences_per_review": many, "embeds": False}))
     vectors = np.random.default_rng(1).integers(1, 100, (many, DIMENSION)).tolist()
@@ -406,9 +447,15 @@ def test_the_limits_are_those_of_the_settings(tmp_path):
     assert made.limits == defaults.event_limits(
         embeds=False, max_sentences_per_deletion=3, max_sentences_per_entity=4
     )
-    assert made.batch == BatchLimits(sentences=5, transaction_records=6, transaction_bytes=7 * 2**20)
+    assert made.batch == BatchLimits(
+        sentences=5, transaction_records=6, transaction_bytes=7 * 2**20
+    )
     made = processor_config(chosen, 1, FakeEngine())
-    assert (made.limits.dimension, made.limits.model, made.limits.embeds) == (DIMENSION, "fake", True)
+    assert (made.limits.dimension, made.limits.model, made.limits.embeds) == (
+        DIMENSION,
+        "fake",
+        True,
+    )
 
 
 def test_each_limit_of_an_event_is_that_of_its_setting(tmp_path):

@@ -1,4 +1,5 @@
-"""With COVERSUMM_EMIT_MIN_CHANGES a set is published when it is far enough from the last published one, and only then.
+"""With COVERSUMM_EMIT_MIN_CHANGES a set is published when it is far enough from the last published
+one, and only then.
 
 That the messages are those of the definition, byte for byte, is held by `test_processor_model`.
 """
@@ -13,7 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cli.events import sample
-from tests.harness.drive import Driver, config, delete, delete_entity, delete_sentences, record, upsert
+from tests.harness.drive import (
+    Driver,
+    config,
+    delete,
+    delete_entity,
+    delete_sentences,
+    record,
+    upsert,
+)
 from worker.state import verify_partition
 from worker.state.verify import is_due
 
@@ -21,7 +30,9 @@ sets = st.dictionaries(st.sampled_from([b"a", b"b", b"c", b"d"]), st.sampled_fro
 
 
 @given(sets, sets, st.integers(1, 5))
-def test_when_a_set_is_due(published: dict[bytes, bytes], now: dict[bytes, bytes], least: int) -> None:
+def test_when_a_set_is_due(
+    published: dict[bytes, bytes], now: dict[bytes, bytes], least: int
+) -> None:
     come, gone = now.items() - published.items(), published.items() - now.items()
     far = max(len(come), len(gone))
     assert is_due(published, now, least) == (far >= least or (far > 0 and not (published and now)))
@@ -34,7 +45,9 @@ def texts(body):
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 3))
 def test_what_is_published_is_never_behind_by_so_many(least: int, size: int, restarts: int) -> None:
-    """Over real reviews, edited and taken down: after each event the published set is nearer than that to the true one."""
+    """Over real reviews, edited and taken down: after each event the published set is nearer than
+    that to the true one.
+    """
     events = sample(120)
     told = [*events, *({**one, "sentences": events[5]["sentences"]} for one in events[7:30:4])]
     told += [
@@ -145,5 +158,6 @@ def test_another_number_goes_on_from_the_same_rows():
     assert (body["added"], body["previous_sequence"]) != ([], None)
     assert {"r1#0", "r2#0"} >= set(body["added"])
     assert not any(
-        check.problems for check in verify_partition(driver.rows[0], dimension=3, k=3, distinct=False)
+        check.problems
+        for check in verify_partition(driver.rows[0], dimension=3, k=3, distinct=False)
     )

@@ -1,4 +1,6 @@
-"""Micro-batches are as large as they are likely to be done in time; what is published does not depend on it."""
+"""Micro-batches are as large as they are likely to be done in time; what is published does not
+depend on it.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class SlowDriver(Driver):
         self.processor = Processor(self.config, self.rows.__getitem__, engine, pace)
 
     def all(self, records):
-        """Everything, micro-batch after micro-batch: records and seconds of each, and the published bodies."""
+        """Everything, micro-batch after micro-batch: records and seconds of each, and the published
+        bodies.
+        """
         made, bodies = [], []
         while records:
             started = self.engine.now
@@ -69,10 +73,14 @@ class SlowDriver(Driver):
 
 def texts(count, *, chars=60, start=0):
     """So many reviews of one new text each."""
-    return [upsert(start + i, f"r{start + i}", f"{start + i:08d}".ljust(chars, "x")) for i in range(count)]
+    return [
+        upsert(start + i, f"r{start + i}", f"{start + i:08d}".ljust(chars, "x"))
+        for i in range(count)
+    ]
 
 
-# -- what is likely ---------------------------------------------------------------------------------------------------
+# -- what is likely
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_known_at_first():
@@ -117,7 +125,8 @@ def test_a_single_text_is_a_part_however_long():
     assert list(pace.parts([])) == []
 
 
-# -- micro-batches ----------------------------------------------------------------------------------------------------
+# -- micro-batches
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_the_first_micro_batch_is_small_and_all_others_take_about_the_limit():
@@ -145,7 +154,8 @@ def test_a_record_of_very_many_sentences_is_progress_all_the_way():
     batch = driver.run(upsert(0, "r0", *many), upsert(1, "r1", "another"))
     assert batch.taken == 1
     gaps = [
-        after - before for before, after in zip([started, *driver.progress], driver.progress, strict=False)
+        after - before
+        for before, after in zip([started, *driver.progress], driver.progress, strict=False)
     ]
     assert driver.engine.now - started > 300
     assert max(gaps) < 25  # the first part was tried blindly
@@ -158,7 +168,8 @@ def test_known_texts_cost_nothing():
     driver.engine.asked.clear()
     again = upsert(1, "r0", *(f"{i:08d} is a sentence" for i in range(20)), rating=2.0)
     same = [
-        upsert(2 + i, f"s{i}", "The same text in all of them, given to the engine once.") for i in range(50)
+        upsert(2 + i, f"s{i}", "The same text in all of them, given to the engine once.")
+        for i in range(50)
     ]
     batch = driver.run(again, *same)
     assert batch.taken == 51
@@ -166,7 +177,9 @@ def test_known_texts_cost_nothing():
 
 
 def test_texts_without_a_vector_are_not_counted_again_when_the_plan_is_made_anew():
-    """The engine was measured in between, and would now be thought too slow for what is embedded already."""
+    """The engine was measured in between, and would now be thought too slow for what is embedded
+    already.
+    """
     driver = SlowDriver(seconds_a_character=0.01)
     batch = driver.run(upsert(0, "r0", "nan"), *texts(20, start=1))
     assert batch.taken == 21
@@ -177,7 +190,9 @@ def test_records_that_bring_their_vectors_are_bounded_by_what_records_took():
     driver = SlowDriver(seconds_a_character=0.0)
     pace = driver.processor._pace
     pace.processed(10, 1.0)
-    records = [upsert(i, f"r{i}", (f"text {i}", [1.0, i, 1.0]), embedding_model="fake") for i in range(100)]
+    records = [
+        upsert(i, f"r{i}", (f"text {i}", [1.0, i, 1.0]), embedding_model="fake") for i in range(100)
+    ]
     batch = driver.run(*records)
     assert batch.taken == 20
     assert batch.stats.limits[Limit.BATCH_TIME] == 1
@@ -205,14 +220,17 @@ def test_what_is_published_does_not_depend_on_the_pace(seconds_a_character, leas
     assert any(json.loads(body)["removed"] for body in bodies)
 
 
-# -- transactions -----------------------------------------------------------------------------------------------------
+# -- transactions
+# -----------------------------------------------------------------------------------------------------
 
 SECONDS = 10.0
 """Within which a transaction has to be written."""
 
 
 def commit(size, records, bytes_a_second):
-    """The next transaction of records of these sizes over a link: how many it has, and whether it was written."""
+    """The next transaction of records of these sizes over a link: how many it has, and whether it
+    was written.
+    """
     taken, total = 0, 0
     while taken < len(records) and (not taken or total + records[taken] <= size.most):
         total += records[taken]
@@ -234,7 +252,9 @@ def commit(size, records, bytes_a_second):
 def test_over_any_link_that_a_single_record_fits_transactions_get_through_after_few_failures(
     bytes_a_second, shares, most
 ):
-    """A record takes this share of a transaction's time. Each failure leaves a quarter, and growth alone never leads to one."""
+    """A record takes this share of a transaction's time. Each failure leaves a quarter, and growth
+    alone never leads to one.
+    """
     records = [max(1, int(share * SECONDS * bytes_a_second)) for share in shares] * 20
     size = TransactionSize(SECONDS)
     size.most = most
@@ -257,7 +277,9 @@ def test_a_fast_link_is_found_out_in_few_transactions():
 
 
 def test_a_quota_that_lets_the_first_megabytes_pass_is_hit_once_and_not_again_and_again():
-    """A broker takes what a window of 10 s has room for at once, and then as much as the quota says."""
+    """A broker takes what a window of 10 s has room for at once, and then as much as the quota
+    says.
+    """
     size, now, credit, failures, written = TransactionSize(SECONDS), 0.0, 1.5e6, 0, 0
     while now < 600:
         seconds = max(0.0, size.most - credit) / 150e3 + 0.02

@@ -33,7 +33,8 @@ def ids(body):
     return [sentence["sentence_id"] for sentence in body["sentences"]]
 
 
-# -- versions ------------------------------------------------------------------------------------------------------------
+# -- versions
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_newer_version_replaces_all_sentences(driver):
@@ -113,7 +114,8 @@ def test_an_unversioned_deletion_before_its_review_counts_as_version_1(driver):
     assert driver.outcome(upsert(2, "r", "one")) == "applied"
 
 
-# -- sentences -----------------------------------------------------------------------------------------------------------
+# -- sentences
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_blank_sentences_are_dropped_and_keep_their_numbers(driver):
@@ -122,7 +124,11 @@ def test_blank_sentences_are_dropped_and_keep_their_numbers(driver):
 
 
 def test_a_text_is_split(driver):
-    body = {"type": "review.upserted", "review_id": "r", "text": "Nice room. Bad food.\n\nNever again!"}
+    body = {
+        "type": "review.upserted",
+        "review_id": "r",
+        "text": "Nice room. Bad food.\n\nNever again!",
+    }
     (summary,) = driver.bodies(record(0, "e", body))
     assert {s["sentence_id"]: s["text"] for s in summary["sentences"]} == {
         "r#0": "Nice room.",
@@ -139,7 +145,9 @@ def test_given_sentences_win_over_the_text(driver):
 def test_a_given_sentence_over_the_cap_is_split_at_the_cap():
     driver = Driver(config(limits={"max_sentence_chars": 10}))
     (body,) = driver.bodies(upsert(0, "r", "x" * 25, "next"))
-    assert {s["sentence_id"]: s["text"] for s in body["sentences"]}.keys() <= {f"r#{i}" for i in range(4)}
+    assert {s["sentence_id"]: s["text"] for s in body["sentences"]}.keys() <= {
+        f"r#{i}" for i in range(4)
+    }
     assert driver.summary(0, "e").sentence_count == 4
     assert all(len(s["text"]) <= 10 for s in body["sentences"])
 
@@ -193,7 +201,8 @@ def test_unknown_sentences_are_ignored(driver, identifier):
     assert driver.outcome(delete_sentences(2, "r#0", entity_id="f")) == "ignored:unknown_entity"
 
 
-# -- entities ------------------------------------------------------------------------------------------------------------
+# -- entities
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_deleted_entity_publishes_the_empty_set_and_a_tombstone(driver):
@@ -202,7 +211,11 @@ def test_a_deleted_entity_publishes_the_empty_set_and_a_tombstone(driver):
     change, tombstone = batch.messages
     body = json.loads(change.value)
     assert (body["sentences"], body["removed"], body["previous_sequence"]) == ([], ["r#0"], 0)
-    assert (body["review_count"], body["sentence_count"], body["cause"]["review_id"]) == (0, 0, None)
+    assert (body["review_count"], body["sentence_count"], body["cause"]["review_id"]) == (
+        0,
+        0,
+        None,
+    )
     assert tombstone[:4] == ("summaries", 0, b"e", None)
     assert dict(tombstone.headers)["ce_time"] == b"2026-11-20T12:00:00Z"
     assert (batch.stats.changes, batch.stats.tombstones) == (1, 1)
@@ -259,7 +272,8 @@ def test_an_entity_born_and_deleted_in_one_batch_leaves_no_row(driver):
     assert list(driver.rows[0].scan(GARBAGE)) == []
 
 
-# -- the set -------------------------------------------------------------------------------------------------------------
+# -- the set
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_body_is_the_contracts(driver):
@@ -338,12 +352,20 @@ def test_distinct_shows_each_vector_once_and_counts_every_copy():
     copies = [upsert(i, f"r{i}", ("same", [1, 0, 0])) for i in range(3)]
     driver.run(*copies)
     (body,) = driver.bodies(upsert(3, "z", ("other", [0, 1, 0])))
-    assert [(s["sentence_id"], s["support"]) for s in body["sentences"]] == [("r0#0", 3), ("z#0", 1)]
+    assert [(s["sentence_id"], s["support"]) for s in body["sentences"]] == [
+        ("r0#0", 3),
+        ("z#0", 1),
+    ]
 
 
 def test_coalesced_publishes_the_net_change_under_its_last_sequence():
     driver = Driver(config(emit="coalesced"))
-    first = [upsert(0, "a", "one"), upsert(1, "b", "two"), upsert(2, "c"), upsert(0, "a", "one", partition=1)]
+    first = [
+        upsert(0, "a", "one"),
+        upsert(1, "b", "two"),
+        upsert(2, "c"),
+        upsert(0, "a", "one", partition=1),
+    ]
     bodies = driver.bodies(*first)
     assert [(b["sequence"], b["cause"]["partition"], b["review_count"]) for b in bodies] == [
         (1, 0, 2),
@@ -371,11 +393,14 @@ def test_coalesced_a_set_that_was_empty_before_its_deletion_changed_before_it():
     assert [body and (body["sequence"], body["removed"]) for body in bodies] == [(1, ["a#0"]), None]
 
 
-# -- vectors -------------------------------------------------------------------------------------------------------------
+# -- vectors
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_each_text_of_a_batch_is_embedded_once(driver):
-    batch = driver.run(upsert(0, "a", "one", "two"), upsert(0, "b", "two", entity_id="f", partition=1))
+    batch = driver.run(
+        upsert(0, "a", "one", "two"), upsert(0, "b", "two", entity_id="f", partition=1)
+    )
     assert driver.engine.asked == ["one", "two"]
     assert batch.stats.sentences_embedded == 2
 
@@ -400,7 +425,9 @@ def test_what_is_not_newer_is_not_embedded(driver):
 
 
 def test_base64_and_numbers_are_the_same_vector(driver):
-    driver.run(upsert(0, "a", ("one", [1, 0.5, 0])), upsert(1, "b", ("two", base64_vector([1, 0.5, 0]))))
+    driver.run(
+        upsert(0, "a", ("one", [1, 0.5, 0])), upsert(1, "b", ("two", base64_vector([1, 0.5, 0])))
+    )
     assert [s.support for s in driver.summary(0, "e").sentences] == [2, 2]
 
 
@@ -427,7 +454,8 @@ def test_without_an_engine_every_sentence_needs_a_vector():
     assert body["embedding_model"] is None
 
 
-# -- bad input and limits ------------------------------------------------------------------------------------------------
+# -- bad input and limits
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_dead_letter_goes_to_its_topic_between_the_others_messages(driver):
@@ -452,7 +480,10 @@ def test_a_full_entity_takes_no_more_but_lets_go(driver, monkeypatch):
     assert driver.outcome(upsert(3, "b", "more")) == "dead_letter:entity_full"
     assert driver.outcome(delete_sentences(4, "a#0")) == "applied"
     assert driver.outcome(upsert(5, "b", "more")) == "applied"
-    assert driver.outcome(upsert(6, "c", "1", "2", "3", "4", entity_id="new")) == "dead_letter:entity_full"
+    assert (
+        driver.outcome(upsert(6, "c", "1", "2", "3", "4", entity_id="new"))
+        == "dead_letter:entity_full"
+    )
     assert driver.outcome(delete_entity(7, entity_id="new")) == "ignored:unknown_entity"
 
 
@@ -463,7 +494,9 @@ def test_applied_offsets_are_ignored(driver):
         assert batch.stats.outcomes == {("unreadable", "ignored:already_applied"): 2}
         assert (batch.messages, batch.rows[0], batch.next_offsets) == ([], {}, {0: 2})
         driver.restart()
-    batch = driver.run(upsert(1, "b", "two"), upsert(2, "c", "three"), upsert(7, "d", "four", partition=1))
+    batch = driver.run(
+        upsert(1, "b", "two"), upsert(2, "c", "three"), upsert(7, "d", "four", partition=1)
+    )
     assert batch.next_offsets == {0: 3, 1: 8}
     assert batch.stats.outcomes["review.upserted", "applied"] == 2
     assert read_applied(driver.rows[0]) == (3, "reviews", "")
@@ -477,13 +510,16 @@ def test_a_record_without_effect_moves_the_applied_offset(driver):
     assert driver.processor.check_partition(1) is None
 
 
-# -- state ---------------------------------------------------------------------------------------------------------------
+# -- state
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_another_fingerprint_is_refused(driver):
     driver.run(upsert(0, "r", "one"))
     other = Processor(config(k=9), driver.rows.__getitem__, driver.engine)
-    with pytest.raises(FingerprintMismatch, match=r"k: stored '3', configured '9'.*own COVERSUMM_EPOCH"):
+    with pytest.raises(
+        FingerprintMismatch, match=r"k: stored '3', configured '9'.*own COVERSUMM_EPOCH"
+    ):
         other.check_partition(0)
     assert other.check_partition(1) is None
 
@@ -506,7 +542,9 @@ def test_memory_is_bounded_between_batches_even_by_one_entity():
         batch = driver.run(upsert(i, "r", ("one", [1, 0, 0]), entity_id=f"e{i}"))
     assert 1 < batch.stats.cached_entities < 20
     assert 0 < batch.stats.cache_bytes <= 100_000
-    batch = driver.run(*[upsert(20 + i, f"r{i}", (f"t{i}", v.tolist())) for i, v in enumerate(vectors)])
+    batch = driver.run(
+        *[upsert(20 + i, f"r{i}", (f"t{i}", v.tolist())) for i, v in enumerate(vectors)]
+    )
     assert batch.stats.cache_bytes <= 100_000
     batch = driver.run(upsert(3020, "one more", "text"))
     assert batch.stats.cached_entities == 1
@@ -565,7 +603,9 @@ def test_the_first_rows_have_the_output_behind_the_fingerprint(driver):
 def test_another_epoch_is_refused(driver):
     driver.run(upsert(0, "r", "one"))
     other = Processor(config(epoch=8), driver.rows.__getitem__, driver.engine)
-    with pytest.raises(FingerprintMismatch, match=r"epoch: stored '7', configured '8' \(COVERSUMM_EPOCH\)"):
+    with pytest.raises(
+        FingerprintMismatch, match=r"epoch: stored '7', configured '8' \(COVERSUMM_EPOCH\)"
+    ):
         other.check_partition(0)
 
 

@@ -1,4 +1,6 @@
-"""Whatever happens in whatever order, however it is cut, evicted and restarted: the processor does what the model does."""
+"""Whatever happens in whatever order, however it is cut, evicted and restarted: the processor does
+what the model does.
+"""
 
 from dataclasses import asdict
 from itertools import islice
@@ -26,7 +28,9 @@ review_ids = st.sampled_from(REVIEWS)
 versions = st.one_of(st.none(), st.integers(0, 3))
 sentences = st.one_of(
     st.sampled_from(TEXTS),
-    st.builds(lambda text, vector: (text, vector), st.sampled_from(TEXTS), st.sampled_from(VECTORS)),
+    st.builds(
+        lambda text, vector: (text, vector), st.sampled_from(TEXTS), st.sampled_from(VECTORS)
+    ),
 )
 fields = st.fixed_dictionaries(
     {"review_version": versions, "rating": st.sampled_from([None, 1, 4.5])},
@@ -51,13 +55,17 @@ upserts = st.builds(_upsert, entity_ids, review_ids, st.lists(sentences, max_siz
 sentence_deletions = st.builds(
     lambda e, ids: _body(e, {"type": "sentences.deleted", "sentence_ids": ids}),
     entity_ids,
-    st.lists(st.builds(lambda r, i: f"{r}#{i}", review_ids, st.sampled_from([0, 1, 2, "00"])), max_size=5),
+    st.lists(
+        st.builds(lambda r, i: f"{r}#{i}", review_ids, st.sampled_from([0, 1, 2, "00"])), max_size=5
+    ),
 )
 operations = st.one_of(
     upserts,
     upserts,
     upserts,
-    st.builds(_texts, entity_ids, review_ids, st.sampled_from(["Good. Bad things.", "", "nan"]), fields),
+    st.builds(
+        _texts, entity_ids, review_ids, st.sampled_from(["Good. Bad things.", "", "nan"]), fields
+    ),
     st.builds(
         lambda e, r, v: _body(e, {"type": "review.deleted", "review_id": r, "review_version": v}),
         entity_ids,
@@ -69,7 +77,10 @@ operations = st.one_of(
     st.builds(lambda e: _body(e, {"type": "entity.deleted"}), entity_ids),
     st.builds(lambda e: (e, None), entity_ids),
     st.builds(
-        lambda e, r, v: _upsert(e, r, [("good", v)], {}), entity_ids, review_ids, st.sampled_from(BAD[2:])
+        lambda e, r, v: _upsert(e, r, [("good", v)], {}),
+        entity_ids,
+        review_ids,
+        st.sampled_from(BAD[2:]),
     ),
     st.builds(lambda e, raw: (e, raw), entity_ids, st.sampled_from(BAD[:2])),
     st.builds(lambda e: (e, record(0, "other", {"type": "entity.deleted"}).value), entity_ids),
@@ -91,13 +102,17 @@ def _records(events):
     offsets = [0, 0]
     for entity_id, value in events:
         partition = ENTITIES.index(entity_id) % 2
-        yield Record("reviews", partition, offsets[partition], 1_700_000_000_000, entity_id.encode(), value)
+        yield Record(
+            "reviews", partition, offsets[partition], 1_700_000_000_000, entity_id.encode(), value
+        )
         offsets[partition] += 1
 
 
 @st.composite
 def runs(draw):
-    """Micro-batches in order, some events sent twice, some micro-batches delivered twice; True: restart before it."""
+    """Micro-batches in order, some events sent twice, some micro-batches delivered twice; True:
+    restart before it.
+    """
     size = draw(st.sampled_from([3, 10, 30]))  # left to itself, a list has about five elements
     events = draw(st.lists(operations, min_size=size, max_size=size))
     for _ in range(draw(st.integers(0, 5))):
@@ -131,7 +146,9 @@ def test_processor_equals_model(setup, batches):
         expected, outcomes = model.run(batch)
         result = driver.run(*batch)
         assert [_sent(message) for message in result.messages] == expected
-        assert sorted(outcome for _, outcome in result.stats.outcomes.elements()) == sorted(outcomes)
+        assert sorted(outcome for _, outcome in result.stats.outcomes.elements()) == sorted(
+            outcomes
+        )
         assert result.stats.records == len(batch)
     for partition, rows in driver.rows.items():
         checks = list(
@@ -144,7 +161,9 @@ def test_processor_equals_model(setup, batches):
             )
         )
         assert [check.problems for check in checks if check.problems] == []
-        assert {check.entity_id for check in checks} == {e for p, e in model.entities if p == partition}
+        assert {check.entity_id for check in checks} == {
+            e for p, e in model.entities if p == partition
+        }
     _check_views(driver, model)
     driver.restart()
     _check_views(driver, model)
@@ -155,7 +174,11 @@ def _check_views(driver, model):
         view = driver.summary(partition, entity_id)
         _, sentences, reviews, count = model.summary(entity)
         assert [asdict(sentence) for sentence in view.sentences] == sentences
-        assert (view.review_count, view.sentence_count, view.sequence) == (reviews, count, entity.sequence)
+        assert (view.review_count, view.sentence_count, view.sequence) == (
+            reviews,
+            count,
+            entity.sequence,
+        )
     assert driver.summary(0, "nobody") is None
 
 
@@ -202,7 +225,9 @@ def test_one_entity_of_many_steps_at_once(distinct):
     events = []
     for i in range(160):
         vector = [((i * 7919) % 23) - 11, ((i * 104729) % 19) - 9, 5 + i % 3]
-        events.append(_upsert("a", f"r{i % 50}", [(f"text {i % 11}", vector), "good"], {"rating": i % 5}))
+        events.append(
+            _upsert("a", f"r{i % 50}", [(f"text {i % 11}", vector), "good"], {"rating": i % 5})
+        )
         if i % 9 == 8:
             events.append(_body("a", {"type": "review.deleted", "review_id": f"r{(i * 3) % 50}"}))
     records = list(_records(events))
@@ -215,7 +240,9 @@ def test_one_entity_of_many_steps_at_once(distinct):
 @pytest.mark.parametrize("cache_bytes", [0, 20_000, 10**8])
 @pytest.mark.parametrize("seed", range(3))
 def test_long_lives_with_refills(seed, cache_bytes):
-    """So many different vectors that the reservoir never holds all, in micro-batches of any size, with evictions and restarts."""
+    """So many different vectors that the reservoir never holds all, in micro-batches of any size,
+    with evictions and restarts.
+    """
     random = Random(seed)
     driver = Driver(config(k=3, cache_bytes=cache_bytes))
     model = Model(driver.config, FakeEngine.vector)

@@ -1,4 +1,6 @@
-"""What a replay of a part of the history takes: as if the other records had never been, but for their offsets."""
+"""What a replay of a part of the history takes: as if the other records had never been, but for
+their offsets.
+"""
 
 import json
 
@@ -10,7 +12,7 @@ from tests.harness.drive import Driver, config, record, upsert
 from tests.processing.test_processor_model import ENTITIES, _records, operations
 from worker.events import Record, Rejected, decode
 from worker.events.dates import milliseconds
-from worker.processing.config import ALL, Selection, occurred
+from worker.processing.config import ALL, RecordSelection, occurred
 
 SINCE, UNTIL = 1_699_999_000_000, 1_700_000_001_000
 TIMES = st.sampled_from([SINCE - 1, SINCE, 1_700_000_000_000, UNTIL - 1, UNTIL, UNTIL + 1])
@@ -21,8 +23,10 @@ histories = st.lists(st.tuples(operations, TIMES), max_size=30).map(
     ]
 )
 selections = st.builds(
-    Selection,
-    entities=st.sampled_from([None, frozenset(), frozenset({ENTITIES[0].encode()}), frozenset({b"nobody"})]),
+    RecordSelection,
+    entities=st.sampled_from(
+        [None, frozenset(), frozenset({ENTITIES[0].encode()}), frozenset({b"nobody"})]
+    ),
     since_ms=st.sampled_from([None, SINCE]),
     until_ms=st.sampled_from([None, UNTIL]),
 )
@@ -52,7 +56,9 @@ def test_what_is_left_out_is_as_if_it_had_never_been(records, selection, size):
         messages += result.messages
         late += result.stats.late
         left_out += sum(
-            n for (_, outcome), n in result.stats.outcomes.items() if outcome == "ignored:not_selected"
+            n
+            for (_, outcome), n in result.stats.outcomes.items()
+            if outcome == "ignored:not_selected"
         )
     assert left_out == len(records) - len(taken)
     again = [m for one in records if id(one) in taken for m in alone.run(one).messages]
@@ -66,9 +72,9 @@ def test_what_is_left_out_is_as_if_it_had_never_been(records, selection, size):
     ("selection", "is_all", "is_by_time"),
     [
         (ALL, True, False),
-        (Selection(entities=frozenset()), False, False),
-        (Selection(since_ms=0), False, True),
-        (Selection(until_ms=0), False, True),
+        (RecordSelection(entities=frozenset()), False, False),
+        (RecordSelection(since_ms=0), False, True),
+        (RecordSelection(until_ms=0), False, True),
     ],
 )
 def test_what_a_selection_says_of_itself(selection, is_all, is_by_time):
@@ -81,16 +87,20 @@ def test_an_event_occurred_when_it_says_and_else_when_it_arrived():
     silent = Record("reviews", 0, 1, 7, b"e", upsert(0, "r", "good").value)
     broken = Record("reviews", 0, 2, 9, b"e", b"{")
     events = decode([says, silent, broken], driver.config.limits)
-    times = [occurred(one, event) for one, event in zip((says, silent, broken), events, strict=True)]
+    times = [
+        occurred(one, event) for one, event in zip((says, silent, broken), events, strict=True)
+    ]
     assert times == [1000, 7, 9]
 
 
 def test_what_arrived_when_its_span_was_over_is_late():
-    driver = Driver(config(selection=Selection(until_ms=5000)))
+    driver = Driver(config(selection=RecordSelection(until_ms=5000)))
     body = {"type": "review.deleted", "review_id": "r", "occurred_at": "1970-01-01T00:00:04.999Z"}
     within = record(0, "a", body)._replace(timestamp_ms=4999)
     late = record(1, "a", body)._replace(timestamp_ms=5000)
-    beyond = record(2, "a", body | {"occurred_at": "1970-01-01T00:00:05Z"})._replace(timestamp_ms=4999)
+    beyond = record(2, "a", body | {"occurred_at": "1970-01-01T00:00:05Z"})._replace(
+        timestamp_ms=4999
+    )
     stats = driver.run(within, late, beyond).stats
     assert stats.late == 1
     assert sum(n for (_, o), n in stats.outcomes.items() if o == "ignored:not_selected") == 1
@@ -99,7 +109,7 @@ def test_what_arrived_when_its_span_was_over_is_late():
 
 def test_other_entities_records_are_not_even_read():
     """A record of another key is left out, whatever it holds; so is one without."""
-    driver = Driver(config(selection=Selection(entities=frozenset({b"e"}))))
+    driver = Driver(config(selection=RecordSelection(entities=frozenset({b"e"}))))
     for offset, key in enumerate((b"other", None, b"")):
         stats = driver.run(Record("reviews", 0, offset, 0, key, b"{")).stats
         assert stats.outcomes == {("unreadable", "ignored:not_selected"): 1}

@@ -1,4 +1,6 @@
-"""An entity's short view by its rows: the definition over real reviews, how far it goes, and entities of every unkind form."""
+"""An entity's short view by its rows: the definition over real reviews, how far it goes, and
+entities of every unkind form.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def stored(driver, entity_id):
     rows = driver.rows[0]
     header = read_header(rows, entity_id.encode())
     entity = EntityRows(rows, entity_id.encode(), header.incarnation, DIMENSION)
-    return {block.id(row): block.vectors[row] for block in entity.blocks() for row in range(len(block))}
+    return {
+        block.id(row): block.vectors[row] for block in entity.blocks() for row in range(len(block))
+    }
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +75,11 @@ def test_the_first_sentences_are_those_of_the_summary(stays):
         assert shared[0] is summary.sentences[0]
         for one in shared:
             other = known[one.sentence_id]
-            assert (other.text, other.rating, other.distance) == (one.text, one.rating, one.distance)
+            assert (other.text, other.rating, other.distance) == (
+                one.text,
+                one.rating,
+                one.distance,
+            )
             assert other.stands_for == one.support
 
 
@@ -121,7 +129,12 @@ def test_one_sentence_none_and_hostile_ones():
     assert short(driver, "nobody") is None
     driver.run(upsert(0, "one", "Alone."), upsert(1, "empty", entity_id="bare"))
     (only,) = short(driver).sentences
-    assert (only.text, only.distance, only.stands_for, only.stands_for_reviews) == ("Alone.", 0.0, 1, 1)
+    assert (only.text, only.distance, only.stands_for, only.stands_for_reviews) == (
+        "Alone.",
+        0.0,
+        1,
+        1,
+    )
     view = short(driver, "bare")
     assert (view.sentences, view.sentence_count, view.review_count) == ((), 0, 1)
     assert short(driver, "bare", words=75).sentences == ()
@@ -129,7 +142,12 @@ def test_one_sentence_none_and_hostile_ones():
     assert short(driver).sentences == ()
     driver.run(delete_entity(3))
     assert short(driver) is None
-    driver.run(*(upsert(4 + at, f"<{text[:9]}>#", text, entity_id="odd") for at, text in enumerate(HOSTILE)))
+    driver.run(
+        *(
+            upsert(4 + at, f"<{text[:9]}>#", text, entity_id="odd")
+            for at, text in enumerate(HOSTILE)
+        )
+    )
     view = short(driver, "odd", threshold=0.9999999)
     shown = {one.text for one in view.sentences}
     assert shown <= set(HOSTILE)
@@ -144,7 +162,10 @@ def test_a_hundred_thousand_copies_are_read_in_a_moment():
         driver.run(upsert(at, f"r{at}", *[text] * 1000))
     driver.run(upsert(100, "other", "far"))
     view = short(driver, sentences=100, threshold=0.99)
-    assert [(one.stands_for, one.stands_for_reviews) for one in view.sentences] == [(100_000, 100), (1, 1)]
+    assert [(one.stands_for, one.stands_for_reviews) for one in view.sentences] == [
+        (100_000, 100),
+        (1, 1),
+    ]
     assert [one.sentence_id for one in view.sentences] == ["r0#0", "other#0"]
 
 

@@ -1,4 +1,6 @@
-"""A summary asked for at any moment is that of the last commit, whatever a micro-batch under way has already done."""
+"""A summary asked for at any moment is that of the last commit, whatever a micro-batch under way
+has already done.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ ENTITIES = ("a", "b", "c")
 def stored(driver, entity_id):
     """What the committed rows say, by brute force."""
     rows = driver.rows[0]
-    view = read_view(rows, entity_id, dimension=DIMENSION, k=driver.config.k, distinct=driver.config.distinct)
+    view = read_view(
+        rows, entity_id, dimension=DIMENSION, k=driver.config.k, distinct=driver.config.distinct
+    )
     return view and replace(view, partition=0, next_offset=read_applied(rows).next_offset)
 
 
@@ -39,7 +43,9 @@ def told(driver, entity_id):
 
 
 def events(chance, offset, count, reviews=12):
-    """All that may happen to few entities of so many reviews, of few vectors: copies and ties are common."""
+    """All that may happen to few entities of so many reviews, of few vectors: copies and ties are
+    common.
+    """
     made = []
     for at in range(offset, offset + count):
         entity, review = chance.choice(ENTITIES), f"r{chance.randrange(reviews)}"
@@ -62,7 +68,9 @@ def events(chance, offset, count, reviews=12):
 @pytest.mark.parametrize("distinct", [False, True])
 @pytest.mark.parametrize("seed", range(15))
 def test_it_is_always_the_committed_one(monkeypatch, large, distinct, seed):
-    """Asked between all steps of a micro-batch, of entities small and large, in memory and out of it."""
+    """Asked between all steps of a micro-batch, of entities small and large, in memory and out of
+    it.
+    """
     monkeypatch.setattr(module, "LARGE", large)
     monkeypatch.setattr(module, "KEPT", 2)
     chance = random.Random(seed)
@@ -97,7 +105,9 @@ def _but_offset(view):
 
 def many(offset, count, entity_id="e"):
     """One review of so many sentences."""
-    return upsert(offset, f"r{offset}", *(f"{offset}-{i}" for i in range(count)), entity_id=entity_id)
+    return upsert(
+        offset, f"r{offset}", *(f"{offset}-{i}" for i in range(count)), entity_id=entity_id
+    )
 
 
 def test_an_entity_in_memory_is_told_without_a_look_at_its_rows():
@@ -114,7 +124,9 @@ def test_an_entity_in_memory_is_told_without_a_look_at_its_rows():
     assert driver.summary(0, "e").reservoir is None
 
 
-def test_of_a_large_entity_that_was_asked_for_the_view_is_there_while_its_events_are_ranked(monkeypatch):
+def test_of_a_large_entity_that_was_asked_for_the_view_is_there_while_its_events_are_ranked(
+    monkeypatch,
+):
     """Its rows would take long to read."""
     monkeypatch.setattr(module, "LARGE", 3)
     driver = Driver()
@@ -140,7 +152,9 @@ def test_a_large_entity_out_of_memory_is_read_once(monkeypatch):
     driver.restart()
     driver.processor.begin(0)
     read = []
-    monkeypatch.setattr(module, "read_summary", lambda *given: read.append(1) or read_summary(*given))
+    monkeypatch.setattr(
+        module, "read_summary", lambda *given: read.append(1) or read_summary(*given)
+    )
     assert driver.summary(0, "e") == driver.summary(0, "e")
     driver.run(many(7, 2, "another"))
     assert driver.summary(0, "e").next_offset == 8
@@ -150,7 +164,9 @@ def test_a_large_entity_out_of_memory_is_read_once(monkeypatch):
 
 
 def test_a_view_of_rows_that_a_commit_overtook_is_not_kept(monkeypatch):
-    """Whoever looked before the commit and reads on after it has the commit before; the next one who asks must not get that."""
+    """Whoever looked before the commit and reads on after it has the commit before; the next one
+    who asks must not get that.
+    """
     monkeypatch.setattr(module, "LARGE", 3)
     driver = Driver(config(cache_bytes=0))
     driver.run(many(0, 5))

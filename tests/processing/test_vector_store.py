@@ -1,4 +1,6 @@
-"""Vectors that a store has are not made again; what is published and stored does not depend on it."""
+"""Vectors that a store has are not made again; what is published and stored does not
+depend on it.
+"""
 
 import numpy as np
 import pytest
@@ -22,7 +24,9 @@ class StoreDriver(Driver):
         super().__init__(settings)
 
     def restart(self):
-        self.processor = Processor(self.config, self.rows.__getitem__, self.engine, vectors=self.vectors)
+        self.processor = Processor(
+            self.config, self.rows.__getitem__, self.engine, vectors=self.vectors
+        )
 
 
 class SlowStoreDriver(SlowDriver):
@@ -32,7 +36,9 @@ class SlowStoreDriver(SlowDriver):
 
     def restart(self):
         pace = Pace(self.limit_seconds, self.engine)
-        self.processor = Processor(self.config, self.rows.__getitem__, self.engine, pace, self.vectors)
+        self.processor = Processor(
+            self.config, self.rows.__getitem__, self.engine, pace, self.vectors
+        )
 
 
 @pytest.fixture
@@ -130,7 +136,9 @@ def test_messages_and_rows_are_the_same_with_and_without(steps, data):
             assert batch.taken == size
             made += batch.messages
         records = records[size:]
-        for text in data.draw(st.lists(st.sampled_from(sorted(vectors.kept)))) if vectors.kept else ():
+        for text in (
+            data.draw(st.lists(st.sampled_from(sorted(vectors.kept)))) if vectors.kept else ()
+        ):
             vectors.kept.pop(text, None)
     assert messages[0] == messages[1]
     assert dict(plain.rows[0].scan(b"")) == dict(storing.rows[0].scan(b""))

@@ -100,7 +100,9 @@ def test_the_counts_are_those_of_the_sets(a, b):
         len(found.some_missing_in_b),
     )
     assert found.equal == sum(of_a[one][0] == of_b[one][0] for one in both)
-    assert found.equal + found.contained + found.changed == len(both) == sum(found.differing.values())
+    assert (
+        found.equal + found.contained + found.changed == len(both) == sum(found.differing.values())
+    )
     assert found.equal + found.contained == found.differing.get(0, 0)
     assert found.changed == len(found.examples)
     assert list(found.differing) == sorted(found.differing)
@@ -108,7 +110,11 @@ def test_the_counts_are_those_of_the_sets(a, b):
         (set_a, k_a), (set_b, k_b) = of_a[one], of_b[one]
         small, large = sorted((set_a, set_b), key=len)
         room = min(k_a, k_b)
-        follows = small <= large and len(small) >= min(len(large), room) and (set_a == set_b or k_a != k_b)
+        follows = (
+            small <= large
+            and len(small) >= min(len(large), room)
+            and (set_a == set_b or k_a != k_b)
+        )
         assert follows == (one not in {x.entity_id for x in found.examples})
 
 
@@ -120,7 +126,10 @@ def test_examples_are_the_most_changed_first():
         summary("c", {f"r{i}#0": "Bad." for i in range(3)}),
     ]
     found = compare(a, b, 2)
-    assert [(one.entity_id, one.differing, one.both) for one in found.examples] == [("c", 3, 0), ("b", 2, 1)]
+    assert [(one.entity_id, one.differing, one.both) for one in found.examples] == [
+        ("c", 3, 0),
+        ("b", 2, 1),
+    ]
     assert [[s.sentence_id for s in one.only_b] for one in found.examples] == [
         ["r0#0", "r1#0", "r2#0"],
         ["r8#0", "r9#0"],
@@ -141,7 +150,9 @@ FOUR = {f"r{i}#0": "Good." for i in range(4)}
     ],
 )
 def test_another_k(of_two, contained, differing):
-    """Two of four: contained if both are among the four; one that is not there, or missing, is a change."""
+    """Two of four: contained if both are among the four; one that is not there, or missing, is a
+    change.
+    """
     found = compare([summary("a", FOUR, 4)], [summary("a", dict.fromkeys(of_two, "Good."), 2)])
     assert (found.contained, found.changed) == (contained, 1 - contained)
     assert found.differing == {differing: 1}
@@ -156,7 +167,11 @@ def test_an_entity_with_fewer_sentences_than_either_k_is_equal():
 def test_bodies_are_identical_but_for_what_may_differ_between_runs():
     one = summary("a", FOUR, sequence=3, previous=1, review="r1").body
     same = msgspec.structs.replace(
-        one, epoch=9, sequence=7, previous_sequence=5, cause=summary("b", FOUR, review="x").body.cause
+        one,
+        epoch=9,
+        sequence=7,
+        previous_sequence=5,
+        cause=summary("b", FOUR, review="x").body.cause,
     )
     for other, identical in ((same, 1), (msgspec.structs.replace(one, review_count=99), 0)):
         found = compare([Publication("a", one, 0, 0, 0)], [Publication("a", other, 0, 0, 0)])
@@ -165,7 +180,10 @@ def test_bodies_are_identical_but_for_what_may_differ_between_runs():
 
 def test_the_order_of_sentences_does_not_matter():
     for order in permutations(FOUR):
-        assert compare([summary("a", FOUR)], [summary("a", {one: FOUR[one] for one in order})]).equal == 1
+        assert (
+            compare([summary("a", FOUR)], [summary("a", {one: FOUR[one] for one in order})]).equal
+            == 1
+        )
 
 
 def test_the_last_publication_counts_and_a_tombstone_ends_it():

@@ -1,4 +1,6 @@
-"""A change with its texts: of what came from itself, of what went from the change before it, if that is still there."""
+"""A change with its texts: of what came from itself, of what went from the change before it, if
+that is still there.
+"""
 
 import json
 
@@ -27,16 +29,29 @@ FIRST = change(3, None, ["a#0", "b#0"], ["a#0", "b#0"])
 
 def test_texts_of_what_came_and_what_went():
     first, second = changes(FIRST, change(9, 3, ["a#0", "c#0"], ["c#0"], ["b#0"]))
-    assert (first.added_texts, first.removed_texts) == ({"a#0": "Text of a#0.", "b#0": "Text of b#0."}, {})
-    assert (second.added_texts, second.removed_texts) == ({"c#0": "Text of c#0."}, {"b#0": "Text of b#0."})
+    assert (first.added_texts, first.removed_texts) == (
+        {"a#0": "Text of a#0.", "b#0": "Text of b#0."},
+        {},
+    )
+    assert (second.added_texts, second.removed_texts) == (
+        {"c#0": "Text of c#0."},
+        {"b#0": "Text of b#0."},
+    )
     assert not second.incomplete
-    assert (second.sequence, second.sentences, second.published_at) == (9, 2, "1970-01-01T00:00:00.000Z")
+    assert (second.sequence, second.sentences, second.published_at) == (
+        9,
+        2,
+        "1970-01-01T00:00:00.000Z",
+    )
 
 
 def test_an_edited_sentence_has_both_texts():
     first = change(3, None, ["a#0"], ["a#0"])
     _, second = changes(first, change(9, 3, ["a#0"], ["a#0"], ["a#0"], text="Another."))
-    assert (second.added_texts, second.removed_texts) == ({"a#0": "Another."}, {"a#0": "Text of a#0."})
+    assert (second.added_texts, second.removed_texts) == (
+        {"a#0": "Another."},
+        {"a#0": "Text of a#0."},
+    )
 
 
 def test_a_text_that_was_compacted_away_is_not_made_up():

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.view.changes import body
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record
-from worker.published.published import PublishedFile, Span, publication
+from worker.published.published import PublishedFile, TimeSpan, publication
 
 TEXTS = {"a#0": "Good."}
 TIMES = [None, "0000-01-01T00:00:00Z", *(f"1970-01-01T00:00:0{second}Z" for second in range(1, 5))]
@@ -40,7 +40,8 @@ def test_a_file_can_be_read_again_and_again(file, name):
 
 
 @pytest.mark.parametrize(
-    ("occurred_at", "wanted"), [("1970-01-01T00:00:01Z", 1000), (None, None), ("2026-02-31T00:00:00Z", None)]
+    ("occurred_at", "wanted"),
+    [("1970-01-01T00:00:01Z", 1000), (None, None), ("2026-02-31T00:00:00Z", None)],
 )
 def test_when_it_happened(occurred_at, wanted):
     value = body("e", 1, TEXTS, occurred_at=occurred_at)
@@ -52,30 +53,48 @@ def test_when_it_happened(occurred_at, wanted):
     [(b"e", b"[1]"), (b"e", b"{"), (b"", None), (None, body("e", 1, TEXTS)), (b"\xff", None), (b"e", b"\xff" * 9)],
 )  # fmt: skip
 def test_what_is_no_summary_change(key, value):
-    with pytest.raises(SurroundingsError, match=r"the message at offset 7 of t \[3\] is no summary change"):
+    with pytest.raises(
+        SetupError, match=r"the message at offset 7 of t \[3\] is no summary change"
+    ):
         publication(Record("t", 3, 7, 0, key, value))
 
 
 def test_a_tombstone():
     found = publication(Record("t", 3, 7, 99, b"e", None))
-    assert (found.entity_id, found.body, found.published_ms, found.occurred_ms) == ("e", None, 99, None)
+    assert (found.entity_id, found.body, found.published_ms, found.occurred_ms) == (
+        "e",
+        None,
+        99,
+        None,
+    )
 
 
-@given(st.lists(st.sampled_from(TIMES), max_size=8), st.lists(st.integers(0, 6000), min_size=3, max_size=3))
+@given(
+    st.lists(st.sampled_from(TIMES), max_size=8),
+    st.lists(st.integers(0, 6000), min_size=3, max_size=3),
+)
 def test_spans_of_a_file_are_neighbours(tmp_path_factory, times, moments):
-    """What lies before a time and what lies from it on is together what lies between the outer two."""
+    """What lies before a time and what lies from it on is together what lies between the
+    outer two.
+    """
     path = tmp_path_factory.mktemp("spans") / "bodies.jsonl"
-    path.write_bytes(b"\n".join(body("e", i, TEXTS, occurred_at=one) for i, one in enumerate(times)))
+    path.write_bytes(
+        b"\n".join(body("e", i, TEXTS, occurred_at=one) for i, one in enumerate(times))
+    )
     source = PublishedFile(str(path))
 
     def between(since, until):
-        return [one.offset for one in source.of("e", Span(since, until))]
+        return [one.offset for one in source.of("e", TimeSpan(since, until))]
 
     first, middle, last = sorted(moments)
     assert between(first, last) == between(first, middle) + between(middle, last)
     assert between(None, middle) == [i for i in range(len(times)) if i not in between(middle, None)]
     for since, until in pairwise((None, middle, None)):
-        assert all(middle <= one.occurred_ms for one in list(source.of("e", Span(since, until)))[:1] if since)
+        assert all(
+            middle <= one.occurred_ms
+            for one in list(source.of("e", TimeSpan(since, until)))[:1]
+            if since
+        )
 
 
 def test_progress_is_told(file):

@@ -1,1 +1,3 @@
-"""The worker against a real Apache Kafka: broker, worker processes, load, faults and an independent verifier."""
+"""The worker against a real Apache Kafka: broker, worker processes, load, faults and an independent
+verifier.
+"""

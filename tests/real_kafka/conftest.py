@@ -21,7 +21,9 @@ _cluster_recorder = Recorder(ClusterRow, CLUSTER_ENOUGH)
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """One broker for the whole session. Tests keep apart by topics, group and application id, never by a fresh broker."""
+    """One broker for the whole session. Tests keep apart by topics, group and application id, never
+    by a fresh broker.
+    """
     with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
 
@@ -41,7 +43,9 @@ def cluster_recorder() -> Recorder[ClusterRow]:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
-    """Show the rows; a whole run of `-m faults` also writes them, one of `-k WORDS` renews its own in the record."""
+    """Show the rows; a whole run of `-m faults` also writes them, one of `-k WORDS` renews its own
+    in the record.
+    """
     recorded = exitstatus != pytest.ExitCode.INTERRUPTED and _is_recorded(config)
     for recorder, path in ((_recorder, RESULTS), (_cluster_recorder, CLUSTER_RESULTS)):
         if not recorder.rows:
@@ -56,7 +60,9 @@ def pytest_terminal_summary(
 
 
 def _written(recorder: Recorder[Any], path: Path, make: str, words: str) -> str:
-    """Write a record, or renew the rows of a run of some words in the one that is there; what was done."""
+    """Write a record, or renew the rows of a run of some words in the one that is there; what was
+    done.
+    """
     if words:
         renewed = recorder.renew(path, f"{make} ONLY={shlex.quote(words)}")
         return f"renewed in {path}: {', '.join(renewed) or 'none'}; `make docs` shows it"
@@ -70,7 +76,9 @@ def _written(recorder: Recorder[Any], path: Path, make: str, words: str) -> str:
 
 
 def _is_recorded(config: pytest.Config) -> bool:
-    """Whether the fault suites were to run in their full size, all of them or those of some words."""
+    """Whether the fault suites were to run in their full size, all of them or those of
+    some words.
+    """
     if config.getoption("markexpr") != "faults":
         return False
     if float(config.getoption("--share")) != 1:

@@ -1,4 +1,6 @@
-"""A record that several processes fix at once, on a real Kafka: one is written, and few attempts fence one another."""
+"""A record that several processes fix at once, on a real Kafka: one is written, and few attempts
+fence one another.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,9 @@ def test_data_and_address_survive_kill_and_restart(tmp_path: Path) -> None:
 
 def test_a_committed_reader_sees_no_aborted_record(kafka: KafkaBroker) -> None:
     kafka.create_topic("committed-only", 1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "test-broker"})
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "test-broker"}
+    )
     producer.init_transactions(PATIENCE_SECONDS)
     for value in (b"aborted", b"committed"):
         producer.begin_transaction()
@@ -60,7 +62,9 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 def test_partitions_have_the_murmur2_of_their_keys(kafka: KafkaBroker) -> None:
-    """Faust and Kafka's own clients place a key by murmur2; `load.py` must too, or a worker sees foreign keys."""
+    """Faust and Kafka's own clients place a key by murmur2; `load.py` must too, or a worker sees
+    foreign keys.
+    """
     from tests.harness.topics import end_offsets, producer
 
     kafka.create_topic("murmur2", 4)

@@ -1,4 +1,6 @@
-"""Restore and standby against a real broker's transactions: what is read, and when a restore may end."""
+"""Restore and standby against a real broker's transactions: what is read, and when a restore may
+end.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ class Changelog:
         self.life_ms: int | None = None
         self.config = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
         self.rows: dict[bytes, bytes] = {}
-        self.applied: list[tuple[int, int]] = []  # (expected predecessor, last offset) of each atomic batch
+        # (expected predecessor, last offset) of each atomic batch
+        self.applied: list[tuple[int, int]] = []
         self.progress: list[tuple[int, int]] = []
 
     def begin(self, writer: str, **rows: str | None) -> Producer:
@@ -121,14 +124,17 @@ def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS)
         time.sleep(0.02)
 
 
-# -- restore ----------------------------------------------------------------------------------------------------------
+# -- restore
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("outcome", ["commit", "abort"])
 def test_a_restore_waits_for_transactions_that_are_open_when_it_begins(
     changelog: Changelog, outcome: str
 ) -> None:
-    """The predecessor's last transaction may be undecided still: its rows belong to offsets that may be committed."""
+    """The predecessor's last transaction may be undecided still: its rows belong to offsets that
+    may be committed.
+    """
     changelog.commit("one", a="1", b="1")
     changelog.abort("two", a="aborted", x="aborted")
     open_transaction = changelog.begin("three", a="3", c="3")
@@ -150,7 +156,9 @@ def test_a_restore_waits_for_transactions_that_are_open_when_it_begins(
 
 
 def test_the_goal_is_what_an_uncommitted_reader_sees(changelog: Changelog) -> None:
-    """The end for a committed reader lies before the open transaction, and a restore up to it would miss its rows."""
+    """The end for a committed reader lies before the open transaction, and a restore up to it would
+    miss its rows.
+    """
     changelog.commit("one", a="1")
     pending = changelog.begin("two", b="2")
     assert changelog.bounds()[:2] == (0, 3)
@@ -200,7 +208,8 @@ def test_many_rows_are_applied_in_batches_that_follow_each_other(
     assert changelog.rows == {b"row%04d" % i: str(i).encode() for i in range(1000)}
     assert len(changelog.applied) >= 10
     assert all(
-        first > last for (_, last), (first, _) in zip(changelog.applied, changelog.applied[1:], strict=False)
+        first > last
+        for (_, last), (first, _) in zip(changelog.applied, changelog.applied[1:], strict=False)
     )
 
 
@@ -236,7 +245,8 @@ def test_an_offset_outside_the_log_is_an_error_and_no_reset(changelog: Changelog
 
 
 def test_a_record_without_a_key_is_none_of_the_workers_rows(kafka: KafkaBroker) -> None:
-    changelog = Changelog(kafka, "changelog-without-key", cleanup="delete")  # a compacted topic takes none
+    # a compacted topic takes none
+    changelog = Changelog(kafka, "changelog-without-key", cleanup="delete")
     writer = producer(kafka.bootstrap_servers)
     writer.produce(changelog.topic, b"value", None, 0)
     assert writer.flush(PATIENCE_SECONDS) == 0
@@ -244,10 +254,13 @@ def test_a_record_without_a_key_is_none_of_the_workers_rows(kafka: KafkaBroker) 
         changelog.restore()
 
 
-# -- bounds -----------------------------------------------------------------------------------------------------------
+# -- bounds
+# -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_horizon_is_the_first_offset_younger_than_the_tombstones_life(changelog: Changelog) -> None:
+def test_the_horizon_is_the_first_offset_younger_than_the_tombstones_life(
+    changelog: Changelog,
+) -> None:
     life_days = DELETE_RETENTION_MS // DAY_MS
     changelog.age(life_days + 10)
     assert changelog.bounds() == (0, 1, 1)  # no row is: the end
@@ -271,7 +284,8 @@ def test_the_horizon_of_a_young_log_is_its_start(changelog: Changelog) -> None:
 
 
 def test_the_start_of_a_log_that_was_cut_is_seen(kafka: KafkaBroker) -> None:
-    changelog = Changelog(kafka, "changelog-cut", cleanup="compact,delete")  # a compacted one cannot be cut
+    # a compacted one cannot be cut
+    changelog = Changelog(kafka, "changelog-cut", cleanup="compact,delete")
     changelog.age(0, 0, 0, 0)
     admin = kafka.admin()
     for future in admin.delete_records([TopicPartition(changelog.topic, 0, 3)]).values():
@@ -279,7 +293,8 @@ def test_the_start_of_a_log_that_was_cut_is_seen(kafka: KafkaBroker) -> None:
     assert changelog.bounds()[:2] == (3, 4)
 
 
-# -- standby ----------------------------------------------------------------------------------------------------------
+# -- standby
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_standby_follows_what_is_committed_and_nothing_else(changelog: Changelog) -> None:
@@ -299,8 +314,12 @@ def test_a_standby_follows_what_is_committed_and_nothing_else(changelog: Changel
     assert follower.error is None
 
 
-def test_a_restored_log_goes_into_rocksdb_with_its_offsets(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """Gate, reader and broker together: a second restore begins behind the first and finds it whole."""
+def test_a_restored_log_goes_into_rocksdb_with_its_offsets(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """Gate, reader and broker together: a second restore begins behind the first and finds it
+    whole.
+    """
     changelog = Changelog(kafka, "tests-entities-changelog")
     parts = Parts(tmp_path)
     ids: Any = parts.logs.ids

@@ -1,4 +1,5 @@
-"""A worker rides through what a cluster of three does every week: nothing lost, repeated or wrong, and no worker ends.
+"""A worker rides through what a cluster of three does every week: nothing lost, repeated or wrong,
+and no worker ends.
 
 How long it pauses is measured by `make cluster-faults`, all faults with it.
 """
@@ -38,7 +39,9 @@ def test_leaders_go_where_they_are_sent_and_coordinators_are_known(cluster: Kafk
     sender = producer(cluster.bootstrap_servers, **{"transactional.id": "aimed"})
     sender.init_transactions(PATIENCE_SECONDS)
     cluster.lead({("led", 0): 3, ("led", 1): 1, ("led", 2): 3})
-    wait_for(lambda: cluster.leaders("led") == {0: 3, 1: 1, 2: 3}, lambda: str(cluster.leaders("led")))
+    wait_for(
+        lambda: cluster.leaders("led") == {0: 3, 1: 1, 2: 3}, lambda: str(cluster.leaders("led"))
+    )
     assert cluster.transaction_coordinator("aimed") in ALL
     committed_offsets(cluster.bootstrap_servers, "led", "some group")  # or there are no groups yet
     admin = cluster.admin()  # its futures are never done once it is collected
@@ -46,7 +49,9 @@ def test_leaders_go_where_they_are_sent_and_coordinators_are_known(cluster: Kafk
     assert group.coordinator.id == cluster.group_coordinator("some group")
 
 
-def test_coordinators_stop_die_and_freeze_and_answers_are_lost(cluster: KafkaCluster, tmp_path: Path) -> None:
+def test_coordinators_stop_die_and_freeze_and_answers_are_lost(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
     faults = [
         ClusterFault("stop", 4, (stop("group coordinator"),)),
         ClusterFault("kill", 4, (kill("transaction coordinator"),)),
@@ -57,12 +62,16 @@ def test_coordinators_stop_die_and_freeze_and_answers_are_lost(cluster: KafkaClu
 
 
 def test_a_replay_goes_on_while_brokers_come_and_go(cluster: KafkaCluster, tmp_path: Path) -> None:
-    """Each is away for a while, stopped, killed or frozen; the process stays, and what it publishes is what it would be."""
+    """Each is away for a while, stopped, killed or frozen; the process stays, and what it publishes
+    is what it would be.
+    """
     keep = {**LARGE_MESSAGES, "retention.ms": "-1", "min.insync.replicas": "2"}
     with pipeline(cluster, "replayed", tmp_path, settings=SETTINGS, input_config=keep) as site:
         count = write_history(site, events(900))
         calm = replay(site, "--name", "calm")
-        process = ReplayProcess(site, "--name", "stormy", "--max-events-per-s", "20", label="stormy").start()
+        process = ReplayProcess(
+            site, "--name", "stormy", "--max-events-per-s", "20", label="stormy"
+        ).start()
         wait_for(lambda: done_by(site, "stormy") > 0, lambda: process.errors)
         for number, away, back in (
             (1, cluster.stop, cluster.start),

@@ -1,7 +1,9 @@
-"""The long ones: `make cluster-faults`. Every fault of a cluster of three and of its network; the rows of its record.
+"""The long ones: `make cluster-faults`. Every fault of a cluster of three and of its network; the
+rows of its record.
 
-Targets: no worker ends. No partition is without a commit for more than 10 s when a broker is stopped in order, and for
-no longer than the broker's session (6 s) and 10 s when it is killed or frozen.
+Targets: no worker ends. No partition is without a commit for more than 10 s when a broker is
+stopped in order, and for no longer than the broker's session (6 s) and 10 s when it is killed or
+frozen.
 """
 
 from __future__ import annotations
@@ -51,12 +53,18 @@ NODES_AWAY = [
     ("leaders moved by hand", [ClusterFault(f"move {i}", 4, (move_leaders(),)) for i in range(4)]),
     (
         "min.insync.replicas lost: two of three stopped or frozen, 60 s",
-        [ClusterFault("stop 1 2", 60, (stop(1, 2),)), ClusterFault("freeze 2 3", 60, (freeze(2, 3),))],
+        [
+            ClusterFault("stop 1 2", 60, (stop(1, 2),)),
+            ClusterFault("freeze 2 3", 60, (freeze(2, 3),)),
+        ],
     ),
     ("all three killed, 180 s", [ClusterFault("kill all", 180, (kill(*ALL),))]),
     (
         "a rolling restart of brokers, then of workers",
-        [ClusterFault("brokers", 5, (roll_brokers(),)), ClusterFault("workers", 5, (roll_workers(),))],
+        [
+            ClusterFault("brokers", 5, (roll_brokers(),)),
+            ClusterFault("workers", 5, (roll_workers(),)),
+        ],
     ),
 ]
 NETWORK = [

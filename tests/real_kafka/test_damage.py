@@ -1,7 +1,9 @@
-"""Damage: to rows, files, disks and topics. A worker stops and says what to do, or mends itself; it never goes on wrong.
+"""Damage: to rows, files, disks and topics. A worker stops and says what to do, or mends itself; it
+never goes on wrong.
 
-Each of these ends with the verifier, over everything that was published and every local copy: nothing lost, repeated or
-wrong, whatever was damaged in between. `make test` has one of each sort, `make faults` all of them, and damage under load.
+Each of these ends with the verifier, over everything that was published and every local copy:
+nothing lost, repeated or wrong, whatever was damaged in between. `make test` has one of each sort,
+`make faults` all of them, and damage under load.
 """
 
 from __future__ import annotations
@@ -81,10 +83,14 @@ def killed(site: Pipeline) -> WorkerProcess:
     return worker
 
 
-def goes_on(site: Pipeline, worker: WorkerProcess, *, broken_history: bool = False) -> dict[str, Any]:
-    """Started again it processes the rest, and everything was right all the time; the verifier's report.
+def goes_on(
+    site: Pipeline, worker: WorkerProcess, *, broken_history: bool = False
+) -> dict[str, Any]:
+    """Started again it processes the rest, and everything was right all the time; the verifier's
+    report.
 
-    With a `broken_history` the changelog no longer has all that was ever committed: only its end is compared.
+    With a `broken_history` the changelog no longer has all that was ever committed: only its end is
+    compared.
     """
     if not worker.alive:
         worker.start()
@@ -104,11 +110,14 @@ def same_again(worker: WorkerProcess, live: dict[tuple[str, bytes], bytes]) -> N
     assert all_rows(worker) == live
 
 
-# -- topics created again -----------------------------------------------------------------------------------------------------
+# -- topics created again
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_an_input_topic_made_anew_with_a_longer_log_is_refused(site: Pipeline) -> None:
-    """Every offset fits: the id alone tells. Then `reset`, and the new topic is read from its start."""
+    """Every offset fits: the id alone tells. Then `reset`, and the new topic is read from its
+    start.
+    """
     worker = stopped(site)
     before, targets = published(site), site.targets()
     make_anew(site, site.input_topic)
@@ -124,7 +133,9 @@ def test_an_input_topic_made_anew_with_a_longer_log_is_refused(site: Pipeline) -
 
 
 def test_an_output_topic_made_anew_is_refused(site: Pipeline) -> None:
-    """Entities that do not change again would be missing from it. Published again, all are there."""
+    """Entities that do not change again would be missing from it. Published again, all
+    are there.
+    """
     worker = stopped(site)
     committed = site.targets()
     make_anew(site, site.output_topic, {"cleanup.policy": "compact"})
@@ -146,13 +157,18 @@ def test_another_output_topic_is_the_operators_decision(site: Pipeline) -> None:
     feed(site, SECOND)
     site.wait_caught_up()
     assert worker.terminate() == 0
-    assert f"published to {site.output_topic} before, and are published to {other}" in worker.log_text()
+    assert (
+        f"published to {site.output_topic} before, and are published to {other}"
+        in worker.log_text()
+    )
     written = [value for (_, key), value in all_rows(worker).items() if key == OUTPUT]
     assert {formats.decode_output(OUTPUT, value).topic for value in written} == {other}
 
 
 def test_a_changelog_made_anew_is_read_from_its_start(site: Pipeline) -> None:
-    """Its log is longer than the stored offset, and what lies below that is not what was applied."""
+    """Its log is longer than the stored offset, and what lies below that is not what was
+    applied.
+    """
     worker = stopped(site)
     live = all_rows(worker)
     records = read_topic(site.broker.bootstrap_servers, site.changelog_topic)
@@ -199,7 +215,8 @@ def _set_policy(site: Pipeline, topic: str, policy: str) -> None:
         future.result(PATIENCE_SECONDS)
 
 
-# -- formats --------------------------------------------------------------------------------------------------------------
+# -- formats
+# --------------------------------------------------------------------------------------------------------------
 
 
 def _rewrite_applied(site: Pipeline, version: int) -> None:
@@ -241,15 +258,20 @@ def test_state_of_an_older_format_is_taken_over_and_upgraded(site: Pipeline) -> 
 def test_state_of_a_newer_format_is_refused(site: Pipeline) -> None:
     worker = stopped(site)
     _rewrite_applied(site, 3)
-    refused_again(worker, "applied offset", "format 3", "run the version of the worker that wrote it")
+    refused_again(
+        worker, "applied offset", "format 3", "run the version of the worker that wrote it"
+    )
 
 
-# -- rows -----------------------------------------------------------------------------------------------------------------
+# -- rows
+# -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", [b"applied offset", b"fingerprint"])
-def test_a_corrupt_row_of_the_partition_is_refused_at_the_start(site: Pipeline, kind: bytes) -> None:
+def test_a_corrupt_row_of_the_partition_is_refused_at_the_start(
+    site: Pipeline, kind: bytes
+) -> None:
     worker = stopped(site)
     before = published(site)
     (name,) = flip_rows(databases(worker)[0], kind)
@@ -263,13 +285,18 @@ def test_a_corrupt_row_of_the_partition_is_refused_at_the_start(site: Pipeline, 
     "kind",
     [
         b"header",
-        *(pytest.param(kind, marks=pytest.mark.faults) for kind in (b"published set", b"review", b"vectors")),
+        *(
+            pytest.param(kind, marks=pytest.mark.faults)
+            for kind in (b"published set", b"review", b"vectors")
+        ),
     ],
 )
 def test_a_corrupt_row_met_in_the_middle_ends_the_worker_before_it_publishes(
     site: Pipeline, kind: bytes
 ) -> None:
-    """Every row of the kind is flipped: the first event that needs one is the last that is looked at."""
+    """Every row of the kind is flipped: the first event that needs one is the last that is looked
+    at.
+    """
     worker = stopped(site)
     before = published(site)
     names = set().union(*(flip_rows(folder, kind) for folder in databases(worker)))
@@ -283,7 +310,8 @@ def test_a_corrupt_row_met_in_the_middle_ends_the_worker_before_it_publishes(
     goes_on(site, worker)
 
 
-# -- files ----------------------------------------------------------------------------------------------------------------
+# -- files
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_manifest_that_lost_its_end_is_refused(site: Pipeline) -> None:
@@ -334,7 +362,8 @@ def test_a_log_that_lost_its_end_is_an_older_state_and_catches_up(site: Pipeline
     goes_on(site, worker)
 
 
-# -- data directories -----------------------------------------------------------------------------------------------------
+# -- data directories
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.faults
@@ -372,7 +401,9 @@ def test_a_data_directory_of_another_pipeline_is_rebuilt(
     kafka: KafkaBroker, tmp_path: Path, site: Pipeline
 ) -> None:
     """Its rows are of another changelog, whatever their offsets."""
-    with pipeline(kafka, f"{site.name}-other", tmp_path / "other", partitions=2, settings=SETTINGS) as other:
+    with pipeline(
+        kafka, f"{site.name}-other", tmp_path / "other", partitions=2, settings=SETTINGS
+    ) as other:
         foreign = stopped(other, events(60, seed=9))
     worker = stopped(site)
     live = all_rows(worker)
@@ -382,7 +413,8 @@ def test_a_data_directory_of_another_pipeline_is_rebuilt(
     goes_on(site, worker)
 
 
-# -- the disk -------------------------------------------------------------------------------------------------------------
+# -- the disk
+# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -423,7 +455,8 @@ def test_a_full_disk_while_processing(
     assert worker.log_text().count(full) == 1
     worker.start()
     never_ready(worker, 3)
-    assert worker.log_text().count(full) == 2  # what it says: so does every start, until there is room
+    # what it says: so does every start, until there is room
+    assert worker.log_text().count(full) == 2
     assert "until there is room" in worker.log_text()
     disk.clear()
     goes_on(site, worker)
@@ -437,7 +470,8 @@ def test_a_full_disk_while_recovering(
         return run_as_root_of_a_namespace(request.node.nodeid)
     text = "All of it was as good as it gets. " * 50
     large = [
-        upsert(f"hotel {i % 7}", f"r{i}", text, [1.0, float(i)] + [0.5] * (DIMENSION - 2)) for i in range(400)
+        upsert(f"hotel {i % 7}", f"r{i}", text, [1.0, float(i)] + [0.5] * (DIMENSION - 2))
+        for i in range(400)
     ]
     worker = stopped(site, large, data_dir=str(disk.path / "data"))
     live = all_rows(worker)
@@ -451,7 +485,8 @@ def test_a_full_disk_while_recovering(
     goes_on(site, worker)
 
 
-# -- topics removed while the worker runs ---------------------------------------------------------------------------------
+# -- topics removed while the worker runs
+# ---------------------------------------------------------------------------------
 
 
 def ends(worker: WorkerProcess, *codes: int) -> None:
@@ -472,8 +507,8 @@ QUICK = {
 def test_a_topic_to_publish_in_removed_while_running(site: Pipeline, role: str) -> None:
     """A crash; what was not committed comes later.
 
-    An output topic is not begun anew, neither silently nor by hand: it is published again. A dead-letter topic is made by the
-    restart.
+    An output topic is not begun anew, neither silently nor by hand: it is published again. A
+    dead-letter topic is made by the restart.
     """
     site.settings = {**site.settings, **QUICK}
     (worker,) = site.start(1)
@@ -545,7 +580,8 @@ def test_a_changelog_removed_while_running(site: Pipeline) -> None:
     assert site.lag(site.targets()) > 0
 
 
-# -- compaction -----------------------------------------------------------------------------------------------------------
+# -- compaction
+# -----------------------------------------------------------------------------------------------------------
 
 TINY_SEGMENTS = {
     "cleanup.policy": "compact",
@@ -572,10 +608,15 @@ def test_a_state_rebuilt_from_a_compacted_changelog_is_the_live_one(site: Pipeli
 
     def compacted() -> bool:
         records = read_topic(site.broker.bootstrap_servers, site.changelog_topic)
-        # The last segment is never cleaned: rows that change nothing push what is there into an older one.
-        padding = [record._replace(key=b"padding", value=None) for record in records[:1] + records[-1:]]
+        # The last segment is never cleaned: rows that change nothing push what is there into an
+        # older one.
+        padding = [
+            record._replace(key=b"padding", value=None) for record in records[:1] + records[-1:]
+        ]
         write_rows(site, padding, site.changelog_topic)
-        tombstones = [record for record in records if record.value is None and record.key != b"padding"]
+        tombstones = [
+            record for record in records if record.value is None and record.key != b"padding"
+        ]
         return len(records) - 4 * site.partitions < len(live) < written and not tombstones
 
     wait_for(
@@ -596,7 +637,9 @@ def test_a_state_rebuilt_from_a_compacted_changelog_is_the_live_one(site: Pipeli
 
 @pytest.mark.faults
 def test_local_state_older_than_the_tombstones_of_its_changelog_is_rebuilt(site: Pipeline) -> None:
-    """A copy from before a deletion whose tombstone is gone by now: following the log from there, the row would stay."""
+    """A copy from before a deletion whose tombstone is gone by now: following the log from there,
+    the row would stay.
+    """
     site.broker.create_topic(
         site.changelog_topic, site.partitions, TINY_SEGMENTS | {"delete.retention.ms": "1000"}
     )
@@ -624,7 +667,8 @@ def test_local_state_older_than_the_tombstones_of_its_changelog_is_rebuilt(site:
     assert "rebuilding it" in worker.log_text()
 
 
-# -- damage under load ----------------------------------------------------------------------------------------------------
+# -- damage under load
+# ----------------------------------------------------------------------------------------------------
 
 
 def _wiped(worker: WorkerProcess) -> None:
@@ -671,13 +715,19 @@ MISFORTUNES: dict[str, Callable[[WorkerProcess], None]] = {
 @pytest.mark.faults
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("misfortune", MISFORTUNES)
-def test_damage_under_load(kafka: KafkaBroker, tmp_path: Path, recorder: Recorder, misfortune: str) -> None:
-    """One of two workers is killed, damaged and started again up to four times; an operator does what its message says."""
+def test_damage_under_load(
+    kafka: KafkaBroker, tmp_path: Path, recorder: Recorder, misfortune: str
+) -> None:
+    """One of two workers is killed, damaged and started again up to four times; an operator does
+    what its message says.
+    """
     load = events(1500, seed=len(misfortune))
     strikes = [len(load) * share // 10 for share in (2, 4, 6, 8)]
     name = "".join(c if c.isalnum() else "-" for c in f"damage-{misfortune}")
     with (
-        recorder.row(f"damage: {misfortune}", ("I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8")) as row,
+        recorder.row(
+            f"damage: {misfortune}", ("I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8")
+        ) as row,
         pipeline(kafka, name, tmp_path, settings=SETTINGS) as site,
     ):
         victim, _ = site.start(2)

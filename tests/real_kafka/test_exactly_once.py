@@ -1,4 +1,6 @@
-"""Every change exactly once on a real Kafka, whatever happens to the workers meanwhile. The verifier has the last word."""
+"""Every change exactly once on a real Kafka, whatever happens to the workers meanwhile. The
+verifier has the last word.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def test_two_workers_and_every_fault(site: Pipeline) -> None:
 
 
 def test_a_transactional_input_with_aborts(site: Pipeline) -> None:
-    """Aborted transactions would have deleted everything; the offsets have a gap at every marker."""
+    """Aborted transactions would have deleted everything; the offsets have a gap at
+    every marker.
+    """
     site.start(1)
     load = events(600)
     send_in_transactions(site.broker.bootstrap_servers, site.input_topic, load, chunk=20)
@@ -107,11 +111,17 @@ def test_poison_is_one_dead_letter_each_and_the_partition_goes_on(site: Pipeline
     assert report["outcomes"]["applied"] == len(bad)
     assert report["changes"] >= 5
     letters = read_topic(site.broker.bootstrap_servers, site.dlq_topic)
-    reasons = {(letter.key, letter.value): dict(letter.headers)["dlq.reason"].decode() for letter in letters}
+    reasons = {
+        (letter.key, letter.value): dict(letter.headers)["dlq.reason"].decode()
+        for letter in letters
+    }
     kept = {poison.name: poison.value for poison in bad if len(poison.value) < 1_000_000}
     for poison in bad:
         if poison.name in kept:
-            assert (poison.name, reasons.get((poison.key, poison.value))) == (poison.name, poison.reason)
+            assert (poison.name, reasons.get((poison.key, poison.value))) == (
+                poison.name,
+                poison.reason,
+            )
     cut = [letter for letter in letters if "dlq.truncated_bytes" in dict(letter.headers)]
     assert len(cut) == len(bad) - len(kept)
     assert all(len(letter.value or b"") == 64 << 10 for letter in cut)
@@ -120,7 +130,10 @@ def test_poison_is_one_dead_letter_each_and_the_partition_goes_on(site: Pipeline
 def good_review(number: int) -> Sent:
     """A review that is applied."""
     return upsert(
-        ENTITY, f"good-{number}", f"Sentence {number}.", [1.0, float(number)] + [0.5] * (DIMENSION - 2)
+        ENTITY,
+        f"good-{number}",
+        f"Sentence {number}.",
+        [1.0, float(number)] + [0.5] * (DIMENSION - 2),
     )
 
 
@@ -153,10 +166,14 @@ def test_other_settings(kafka: KafkaBroker, tmp_path: Path, more: dict[str, str]
         site.wait_caught_up()
         report = check(site)
         assert report["records"] == len(load)
-        assert ("COVERSUMM_EMIT" in more) == (report["published"] < report["changes"] + report["tombstones"])
+        assert ("COVERSUMM_EMIT" in more) == (
+            report["published"] < report["changes"] + report["tombstones"]
+        )
 
 
-def test_text_is_split_and_embedded_by_the_default_engine(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_text_is_split_and_embedded_by_the_default_engine(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
     """The verifier embeds the same texts by itself, one by one: other batches, same bits."""
     settings = {**SETTINGS, "COVERSUMM_EMBEDDER": "onnx", "COVERSUMM_DIMENSION": ""}
     with pipeline(kafka, "text", tmp_path, partitions=2, settings=settings) as site:
@@ -173,7 +190,8 @@ def test_rewound_offsets_publish_nothing_new(site: Pipeline) -> None:
     site.wait_caught_up()
     worker.terminate()
     before = [
-        len(read_topic(site.broker.bootstrap_servers, topic)) for topic in (site.output_topic, site.dlq_topic)
+        len(read_topic(site.broker.bootstrap_servers, topic))
+        for topic in (site.output_topic, site.dlq_topic)
     ]
     targets = site.targets()
     site.set_offsets(dict.fromkeys(targets, 0))
@@ -181,7 +199,8 @@ def test_rewound_offsets_publish_nothing_new(site: Pipeline) -> None:
     site.wait_caught_up()
     check(site)
     after = [
-        len(read_topic(site.broker.bootstrap_servers, topic)) for topic in (site.output_topic, site.dlq_topic)
+        len(read_topic(site.broker.bootstrap_servers, topic))
+        for topic in (site.output_topic, site.dlq_topic)
     ]
     assert after == before
 

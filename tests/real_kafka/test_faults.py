@@ -1,7 +1,8 @@
-"""The long ones: `make faults`. Every fault on a real Kafka, more than 100,000 events; the rows of its record are made here.
+"""The long ones: `make faults`. Every fault on a real Kafka, more than 100,000 events; the rows of
+its record are made here.
 
-`--data FILE` (`make faults DATA=FILE`) takes the reviews of another file than the bundled sample; `--share 0.1` runs a tenth
-of the events and faults, and records nothing.
+`--data FILE` (`make faults DATA=FILE`) takes the reviews of another file than the bundled sample;
+`--share 0.1` runs a tenth of the events and faults, and records nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def reviews(request: pytest.FixtureRequest) -> list[Review]:
 
 @pytest.fixture
 def round_of(reviews: list[Review]) -> list[Review]:
-    """So many that an entity gets some hundred sentences before the next ones come: the verifier ranks all of them each time."""
+    """So many that an entity gets some hundred sentences before the next ones come: the verifier
+    ranks all of them each time.
+    """
     return reviews[:800]
 
 
@@ -73,7 +76,9 @@ def own_broker(tmp_path: Path) -> Iterator[KafkaBroker]:
 def some(faults: list[Fault], share: float) -> list[Fault]:
     """The first of `faults`, spread anew; all of them for a whole run."""
     kept = faults[: max(3, round(len(faults) * share))]
-    return [fault._replace(at=i / len(kept)) for i, fault in enumerate(kept)] if share < 1 else faults
+    return (
+        [fault._replace(at=i / len(kept)) for i, fault in enumerate(kept)] if share < 1 else faults
+    )
 
 
 def test_killed_at_every_step(
@@ -84,17 +89,27 @@ def test_killed_at_every_step(
     settings = settings_for(HASHED, standby_replicas="1")
     with (
         recorder.row("kill -9 at each protocol step") as row,
-        pipeline(kafka, "faults-kills", tmp_path, partitions=8, settings=settings, armed=True) as site,
+        pipeline(
+            kafka, "faults-kills", tmp_path, partitions=8, settings=settings, armed=True
+        ) as site,
     ):
         under_faults(
-            site, row, rounds(round_of, HASHED), int(20_000 * share), faults, rate=120, codecs=CODECS
+            site,
+            row,
+            rounds(round_of, HASHED),
+            int(20_000 * share),
+            faults,
+            rate=120,
+            codecs=CODECS,
         )
 
 
 def test_paused_at_every_step(
     kafka: KafkaBroker, tmp_path: Path, round_of: list[Review], recorder: Recorder, share: float
 ) -> None:
-    """Three workers, a zombie twice at each step of the commit and once at all others; up to three at once."""
+    """Three workers, a zombie twice at each step of the commit and once at all others; up to three
+    at once.
+    """
     on_load = faults_at_steps("pause", 2, seed=2, seconds=(8.0, 12.0), steps=LOAD_STEPS)
     at_rebalances = faults_at_steps("pause", 1, seed=2, seconds=(9.0,), steps=OTHER_STEPS)
     faults = [
@@ -104,17 +119,30 @@ def test_paused_at_every_step(
     settings = settings_for(HASHED, standby_replicas="1")
     with (
         recorder.row("SIGSTOP past the session at each protocol step, then SIGCONT") as row,
-        pipeline(kafka, "faults-zombies", tmp_path, partitions=8, settings=settings, armed=True) as site,
+        pipeline(
+            kafka, "faults-zombies", tmp_path, partitions=8, settings=settings, armed=True
+        ) as site,
     ):
         under_faults(
-            site, row, rounds(round_of, HASHED), int(20_000 * share), some(faults, share), workers=3, rate=120
+            site,
+            row,
+            rounds(round_of, HASHED),
+            int(20_000 * share),
+            some(faults, share),
+            workers=3,
+            rate=120,
         )
 
 
 @pytest.mark.parametrize(
     ("seed", "name", "settings", "checks"),
     [
-        (1, "random kills, bursts, pauses, SIGTERM; standbys", {"standby_replicas": "1"}, INVARIANTS),
+        (
+            1,
+            "random kills, bursts, pauses, SIGTERM; standbys",
+            {"standby_replicas": "1"},
+            INVARIANTS,
+        ),
         (2, "the same, distinct", {"distinct": "true", "cache_bytes": "0"}, INVARIANTS),
         (3, "the same, coalesced", {"emit": "coalesced"}, COALESCED),
         (4, "the same, changes of three sentences or more", {"emit_min_changes": "3"}, INVARIANTS),
@@ -137,7 +165,11 @@ def test_random_faults(
     with (
         recorder.row(name, checks) as row,
         pipeline(
-            kafka, f"faults-random-{seed}", tmp_path, partitions=8, settings=settings_for(HASHED, **settings)
+            kafka,
+            f"faults-random-{seed}",
+            tmp_path,
+            partitions=8,
+            settings=settings_for(HASHED, **settings),
         ) as site,
     ):
         under_faults(
@@ -155,7 +187,9 @@ def test_random_faults(
 def test_transactional_input_with_aborts(
     kafka: KafkaBroker, tmp_path: Path, round_of: list[Review], recorder: Recorder, share: float
 ) -> None:
-    """What an aborted transaction carried would have deleted everything; each leaves gaps in the offsets."""
+    """What an aborted transaction carried would have deleted everything; each leaves gaps in the
+    offsets.
+    """
     with (
         recorder.row("transactional input with aborts, random faults") as row,
         pipeline(kafka, "faults-transactions", tmp_path, settings=settings_for(HASHED)) as site,
@@ -173,9 +207,15 @@ def test_transactional_input_with_aborts(
 
 
 def test_a_broker_stopped_and_killed(
-    own_broker: KafkaBroker, tmp_path: Path, round_of: list[Review], recorder: Recorder, share: float
+    own_broker: KafkaBroker,
+    tmp_path: Path,
+    round_of: list[Review],
+    recorder: Recorder,
+    share: float,
 ) -> None:
-    """In order and not, in the middle of a commit, for seconds and for two minutes; workers may crash meanwhile."""
+    """In order and not, in the middle of a commit, for seconds and for two minutes; workers may
+    crash meanwhile.
+    """
     faults = [
         Fault(0.10, "stop broker", seconds=5),
         Fault(0.25, "kill broker", seconds=5),
@@ -185,8 +225,12 @@ def test_a_broker_stopped_and_killed(
         Fault(0.85, "kill broker", seconds=120 if share == 1 else 20),
     ]
     with (
-        recorder.row("broker stopped, killed, killed inside a commit; back after 5 s and 120 s") as row,
-        pipeline(own_broker, "faults-broker", tmp_path, settings=settings_for(HASHED), armed=True) as site,
+        recorder.row(
+            "broker stopped, killed, killed inside a commit; back after 5 s and 120 s"
+        ) as row,
+        pipeline(
+            own_broker, "faults-broker", tmp_path, settings=settings_for(HASHED), armed=True
+        ) as site,
     ):
         site.restarted_codes.add(2)  # what a worker says that starts while there is no broker
         under_faults(site, row, rounds(round_of, HASHED), int(10_000 * share), faults, rate=150)
@@ -195,7 +239,9 @@ def test_a_broker_stopped_and_killed(
 def test_workers_added_and_removed(
     kafka: KafkaBroker, tmp_path: Path, round_of: list[Review], recorder: Recorder, share: float
 ) -> None:
-    """Rebalance upon rebalance: two come and go every few seconds, in order; then each is restarted in turn, twice."""
+    """Rebalance upon rebalance: two come and go every few seconds, in order; then each is restarted
+    in turn, twice.
+    """
     comings = [Fault(i / 24, "terminate", 1 + i % 2, seconds=i % 4) for i in range(18)]
     rolling = [Fault((18 + i) / 24, "terminate", i % 3) for i in range(6)]
     with (
@@ -216,7 +262,9 @@ def test_workers_added_and_removed(
 def test_offsets_rewound_and_duplicates(
     kafka: KafkaBroker, tmp_path: Path, round_of: list[Review], recorder: Recorder, share: float
 ) -> None:
-    """A third of the events comes twice or late; after each of four parts the group is put back, and publishes nothing."""
+    """A third of the events comes twice or late; after each of four parts the group is put back,
+    and publishes nothing.
+    """
     chance = random.Random(5)
     part = int(2_500 * share)
     events = rounds(round_of, HASHED, mix=Mix(duplicate=0.25, late=0.1))
@@ -233,7 +281,9 @@ def test_offsets_rewound_and_duplicates(
             else:
                 site.stop()
             before = published(site)
-            site.set_offsets({p: chance.choice([0, end // 2, end]) for p, end in site.targets().items()})
+            site.set_offsets(
+                {p: chance.choice([0, end // 2, end]) for p, end in site.targets().items()}
+            )
             started_s = time.monotonic()
             for worker in site.workers:
                 worker.start()
@@ -250,7 +300,8 @@ def test_offsets_rewound_and_duplicates(
 def published(site: Pipeline) -> list[int]:
     """How many records output and dead letters have."""
     return [
-        len(read_topic(site.broker.bootstrap_servers, topic)) for topic in (site.output_topic, site.dlq_topic)
+        len(read_topic(site.broker.bootstrap_servers, topic))
+        for topic in (site.output_topic, site.dlq_topic)
     ]
 
 
@@ -277,13 +328,17 @@ def test_real_vectors_and_text(
     most: int,
     rate: float,
 ) -> None:
-    """The file's own reviews, once; from text the workers split and embed, and the verifier does by itself."""
+    """The file's own reviews, once; from text the workers split and embed, and the verifier does by
+    itself.
+    """
     used = reviews[: int(most * share)]
     vectors = NoVectors() if name == "text alone" else EngineVectors(used)
     events = list(Stream(used, vectors))
     with (
         recorder.row(f"kill, pause, SIGTERM; {name}") as row,
-        pipeline(kafka, f"faults-{name.split()[0]}", tmp_path, settings=settings_for(vectors)) as site,
+        pipeline(
+            kafka, f"faults-{name.split()[0]}", tmp_path, settings=settings_for(vectors)
+        ) as site,
     ):
         # Should a fault outlast the file, it comes once more, as other entities.
         endless = chain(events, rounds(used, vectors, seed=1))

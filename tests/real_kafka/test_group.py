@@ -1,4 +1,6 @@
-"""A group has one kind of state: who would bring another one is refused, before it publishes anything."""
+"""A group has one kind of state: who would bring another one is refused, before it publishes
+anything.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,11 @@ def upsert(review: int) -> Sent:
 def refused(worker: WorkerProcess, *words: str) -> str:
     """It ends by itself with exit code 2 and one line that has these words; the line."""
     assert worker.wait() == 2, worker.log_end()
-    (line,) = [line for line in worker.log_text().splitlines() if line.startswith("coversumm-worker: error:")]
+    (line,) = [
+        line
+        for line in worker.log_text().splitlines()
+        if line.startswith("coversumm-worker: error:")
+    ]
     assert "Traceback" not in worker.log_text(), worker.log_end()
     for word in words:
         assert word in line, line
@@ -69,7 +75,8 @@ def found_first_rows(site: Pipeline) -> list[FirstRow]:
     return list(first_rows(clients, site.name, site.changelog_topic, range(site.partitions)))
 
 
-# -- settings -----------------------------------------------------------------------------------------------------------
+# -- settings
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -85,7 +92,9 @@ def found_first_rows(site: Pipeline) -> list[FirstRow]:
 def test_other_settings_cannot_join_a_running_group(
     site: Pipeline, others: dict[str, str], told: str
 ) -> None:
-    """One partition of four has rows: whatever the newcomer is given, it is refused before it was ready."""
+    """One partition of four has rows: whatever the newcomer is given, it is refused before it was
+    ready.
+    """
     (first,) = site.start(1)
     feed(site, [upsert(0)])
     site.wait_caught_up()
@@ -96,7 +105,13 @@ def test_other_settings_cannot_join_a_running_group(
         return not second.alive
 
     wait_for(ended, second.log_end, every_s=0.05)
-    refused(second, "was built with other settings", told, "put the settings back", "own COVERSUMM_EPOCH")
+    refused(
+        second,
+        "was built with other settings",
+        told,
+        "put the settings back",
+        "own COVERSUMM_EPOCH",
+    )
     assert second.log_text().count("partitions") == 0, second.log_end()  # it was never given any
     assert first.ready(), "it was interrupted"
     feed(site, [upsert(1)])
@@ -108,7 +123,9 @@ def test_other_settings_cannot_join_a_running_group(
 def test_who_is_refused_later_leaves_at_once_and_its_partitions_do_not_wait_for_its_session(
     site: Pipeline,
 ) -> None:
-    """On an empty group there is nothing to refuse it for before it joins; a static member would keep its place."""
+    """On an empty group there is nothing to refuse it for before it joins; a static member would
+    keep its place.
+    """
     session = {"session_timeout_ms": "80000"}
     first = site.worker(k="5", **session).start()
     first.wait_ready()
@@ -129,9 +146,14 @@ def test_who_is_refused_later_leaves_at_once_and_its_partitions_do_not_wait_for_
 
 
 def test_two_kinds_of_settings_cannot_begin_a_group_together(site: Pipeline) -> None:
-    """Both are ready on an empty group, as there is nothing yet that they could disagree with. At most one commits."""
+    """Both are ready on an empty group, as there is nothing yet that they could disagree with. At
+    most one commits.
+    """
     workers = [site.worker(k=k).start() for k in ("5", "6")]
-    wait_for(lambda: all("processing 2 of 4" in reason(worker) for worker in workers), lambda: "not shared")
+    wait_for(
+        lambda: all("processing 2 of 4" in reason(worker) for worker in workers),
+        lambda: "not shared",
+    )
     feed(site, events(100))
     targets = site.targets()
 
@@ -143,7 +165,12 @@ def test_two_kinds_of_settings_cannot_begin_a_group_together(site: Pipeline) -> 
     wait_for(settled, site.logs)
     losers = [worker for worker in workers if not worker.alive]
     for loser in losers:
-        refused(loser, "the state of this group", "was built with other settings (k: stored", "COVERSUMM_K")
+        refused(
+            loser,
+            "the state of this group",
+            "was built with other settings (k: stored",
+            "COVERSUMM_K",
+        )
     site.stop()
     kinds = {
         decode_fingerprint(FINGERPRINT, row.value)["k"]
@@ -183,7 +210,8 @@ def test_first_rows_are_those_of_committed_and_of_open_transactions(site: Pipeli
     write(b"committed", 1)
     writer.commit_transaction(PATIENCE_SECONDS)
     wait_for(
-        lambda: all(row.is_committed for row in found_first_rows(site)), lambda: str(found_first_rows(site))
+        lambda: all(row.is_committed for row in found_first_rows(site)),
+        lambda: str(found_first_rows(site)),
     )
     write(b"open", 1, 2)
     expected = [FirstRow(1, b"committed", b"0", True), FirstRow(2, b"open", b"0", False)]
@@ -192,17 +220,24 @@ def test_first_rows_are_those_of_committed_and_of_open_transactions(site: Pipeli
     wait_for(lambda: found_first_rows(site) == expected[:1], lambda: str(found_first_rows(site)))
 
 
-# -- partitions ---------------------------------------------------------------------------------------------------------
+# -- partitions
+# ---------------------------------------------------------------------------------------------------------
 
 
 def grow(site: Pipeline, topics: Sequence[str], count: int) -> None:
     """Add partitions, as an operator may."""
     admin = site.broker.admin()
-    for future in admin.create_partitions([NewPartitions(topic, count) for topic in topics]).values():
+    for future in admin.create_partitions(
+        [NewPartitions(topic, count) for topic in topics]
+    ).values():
         future.result(PATIENCE_SECONDS)
 
 
-GROWN = ("has 6 partitions, and its state was built with 4", "new input topic", "own COVERSUMM_EPOCH")
+GROWN = (
+    "has 6 partitions, and its state was built with 4",
+    "new input topic",
+    "own COVERSUMM_EPOCH",
+)
 
 
 def test_partitions_added_under_a_busy_worker(site: Pipeline) -> None:

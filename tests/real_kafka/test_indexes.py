@@ -1,4 +1,6 @@
-"""A tree in place of the flat index, on a real Kafka: over a data directory that the other one left, and killed."""
+"""A tree in place of the flat index, on a real Kafka: over a data directory that the other one
+left, and killed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ SETTINGS = {"COVERSUMM_DIMENSION": "16", "COVERSUMM_K": "5", "COVERSUMM_CACHE_BY
 
 
 def test_another_index_takes_over(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """flat, then sgtree on its data, then flat again; the verifier recomputes every summary by brute force."""
+    """flat, then sgtree on its data, then flat again; the verifier recomputes every summary by
+    brute force.
+    """
     load = list(Stream(read_reviews(limit=450, seed=3), HashedVectors(16), seed=3))
     third = len(load) // 3
     with pipeline(kafka, "indexes", tmp_path, partitions=2, settings=SETTINGS) as site:

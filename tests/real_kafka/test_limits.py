@@ -1,4 +1,6 @@
-"""Limits on a real Kafka: small ones change nothing that is published, and deadlines end a worker that hangs."""
+"""Limits on a real Kafka: small ones change nothing that is published, and deadlines end a worker
+that hangs.
+"""
 
 from __future__ import annotations
 
@@ -60,13 +62,16 @@ def test_small_limits_cut_and_change_nothing(kafka: KafkaBroker, tmp_path: Path,
         (worker,) = site.start(1)
         site.wait_caught_up()
         found = {limit for limit, count in hits(worker).items() if count}
-        assert found - {"batch_events"} == wanted  # that one only where two fetches together are too much
+        # that one only where two fetches together are too much
+        assert found - {"batch_events"} == wanted
         assert 0 < worker.metrics()["coversumm_rocksdb_bytes"] < 32 * 2**20
         assert check(site)["records"] == len(load)
 
 
 @pytest.fixture
-def hanging(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
+def hanging(
+    kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Pipeline]:
     """A pipeline whose first commit stops the broker: what waits for it waits for ever."""
     settings = {**SETTINGS, "COVERSUMM_TRANSACTION_TIMEOUT_MS": "2000"}
     name = request.node.originalname.removeprefix("test_").replace("_", "-")
@@ -75,7 +80,9 @@ def hanging(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) 
 
 
 def hang(site: Pipeline, **settings: str) -> WorkerProcess:
-    """A worker inside a commit that the stopped broker does not answer. The broker is to be resumed."""
+    """A worker inside a commit that the stopped broker does not answer. The broker is to be
+    resumed.
+    """
     worker = site.worker(**settings)
     worker.arm(Order("after the flush", 1, signal.SIGSTOP, site.broker.pid))
     worker.start().wait_ready()
@@ -94,7 +101,8 @@ def test_a_commit_past_its_deadline_is_in_doubt_and_decided_when_the_broker_is_b
     finally:
         hanging.broker.resume()
     hanging.wait_caught_up()
-    # On its own, or by the takeover of a rebalance: the broker is away for about as long as a session lasts.
+    # On its own, or by the takeover of a rebalance: the broker is away for about as long as a
+    # session lasts.
     decided = re.compile("the commit in doubt (before it )?is decided")
     wait_for(lambda: decided.search(worker.log_text()) is not None, worker.log_end)
     assert worker.terminate() == 0

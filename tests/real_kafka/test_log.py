@@ -1,4 +1,6 @@
-"""What the log of a worker tells an operator: who starts with what, what it owns, what changes, what is wrong; and no more."""
+"""What the log of a worker tells an operator: who starts with what, what it owns, what changes,
+what is wrong; and no more.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,9 @@ SECRET = "What a lovely cellar, said nobody"
 
 
 def unusable(entity_id: str) -> list[bytes]:
-    """Values of records that cannot be used, each with a review's text in it, wherever one may be."""
+    """Values of records that cannot be used, each with a review's text in it, wherever
+    one may be.
+    """
     good = {"type": "review.upserted", "entity_id": entity_id, "review_id": "r", "text": SECRET}
     bodies: list[Any] = [
         good | {"rating": SECRET},
@@ -142,7 +146,11 @@ def test_no_text_of_a_review_is_logged_and_every_line_says_where_the_first_lette
     worker = site.worker(log_level="DEBUG").start()
     worker.wait_ready()
     producer = Producer({"bootstrap.servers": site.broker.bootstrap_servers})
-    sent = [(entity_id, value) for entity_id in ("e0", "e1", "e2", "e3") for value in unusable(entity_id)]
+    sent = [
+        (entity_id, value)
+        for entity_id in ("e0", "e1", "e2", "e3")
+        for value in unusable(entity_id)
+    ]
     for entity_id, value in sent:
         producer.produce(site.input_topic, key=entity_id, value=value)
     good = {"type": "review.upserted", "entity_id": "e", "review_id": "r", "text": SECRET}
@@ -155,7 +163,10 @@ def test_no_text_of_a_review_is_logged_and_every_line_says_where_the_first_lette
     for one in ours(worker, "dead letters"):
         assert one["first"].keys() == one["dead_letters"].keys()
     found = map(source_of, read_topic(site.broker.bootstrap_servers, site.dlq_topic))
-    dead = {(one.topic, one.partition, one.offset): dict(one.headers)["dlq.reason"].decode() for one in found}
+    dead = {
+        (one.topic, one.partition, one.offset): dict(one.headers)["dlq.reason"].decode()
+        for one in found
+    }
     for one in ours(worker, "dead letters"):
         for reason, place in one["first"].items():
             assert dead[place["topic"], place["partition"], place["offset"]] == reason
@@ -182,7 +193,9 @@ def letters(worker: WorkerProcess) -> dict[str, int]:
 
 
 def test_a_quiet_worker_is_quiet(site: Pipeline) -> None:
-    """By the lines of a time in which whatever is told at intervals is told at least once: there are none."""
+    """By the lines of a time in which whatever is told at intervals is told at least once: there
+    are none.
+    """
     (worker,) = site.start(1)
     before = len(entries(worker))
     time.sleep(QUIET_SECONDS)
@@ -200,7 +213,9 @@ def test_a_fatal_error_is_told_once(site: Pipeline, log_format: str) -> None:
     assert worker.wait() == 2
     lines = worker.log_text().splitlines()
     assert [line for line in lines if "from a log that forgets" in line] == [lines[-1]]
-    assert lines[-1].startswith(f"coversumm-worker: error: the changelog topic {site.changelog_topic}")
+    assert lines[-1].startswith(
+        f"coversumm-worker: error: the changelog topic {site.changelog_topic}"
+    )
     assert "Traceback" not in worker.log_text()
 
 
@@ -208,7 +223,9 @@ def test_settings_from_a_file(site: Pipeline, tmp_path: Path) -> None:
     """The whole environment of a worker from a file, as a platform would give it."""
     worker = site.worker()
     given = {
-        name: value for name, value in worker.environment.items() if name.startswith(("COVERSUMM", "KAFKA"))
+        name: value
+        for name, value in worker.environment.items()
+        if name.startswith(("COVERSUMM", "KAFKA"))
     }
     file = tmp_path / "worker.env"
     file.write_text("".join(f'export {name}="{value}"\n' for name, value in given.items()))

@@ -1,4 +1,6 @@
-"""A broker that is away, stopped or frozen: a worker says so, waits quietly, stops when it is told to, and goes on afterwards."""
+"""A broker that is away, stopped or frozen: a worker says so, waits quietly, stops when it is told
+to, and goes on afterwards.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,8 @@ def test_idle_workers_say_that_no_broker_answers_and_are_ready_when_one_does(
         for worker in workers:
             lose(worker)
             assert readyz(worker)[0] == 503
-        time.sleep(3 * TIMEOUT_MS / 1000)  # long enough for some hundred lines, if every try were told
+        # long enough for some hundred lines, if every try were told
+        time.sleep(3 * TIMEOUT_MS / 1000)
         for worker in workers:
             assert readyz(worker)[0] == 503
             with worker.get("/healthz") as answer:
@@ -120,11 +123,15 @@ def test_a_worker_that_is_told_to_stop_while_no_broker_answers_stops_orderly(
         lose(worker)
         if order == "interrupt":
             worker.interrupt()
-        assert (worker.wait() if order == "interrupt" else worker.terminate()) == code, worker.log_end()
+        assert (worker.wait() if order == "interrupt" else worker.terminate()) == code, (
+            worker.log_end()
+        )
     finally:
         BACK[how](broker)
     said = since(worker, before)
-    assert [line.text[:13] for line in said if line.level != "INFO"] == ["no broker for"], worker.log_end()
+    assert [line.text[:13] for line in said if line.level != "INFO"] == ["no broker for"], (
+        worker.log_end()
+    )
 
 
 def test_a_rebalance_that_hangs_because_the_broker_is_away_ends_no_worker(
@@ -159,7 +166,9 @@ def test_a_rebalance_that_hangs_because_the_broker_is_away_ends_no_worker(
 def test_faust_has_nothing_to_complain_of_in_a_healthy_worker_however_short_its_patience(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
-    """Faust's verifier would judge by changelogs that are read otherwise, and by commits that are not Faust's."""
+    """Faust's verifier would judge by changelogs that are read otherwise, and by commits that are
+    not Faust's.
+    """
     with pipeline(kafka, "impatient", tmp_path, settings=SETTINGS) as site:
         worker = site.worker()
         worker._command = [sys.executable, "-m", impatient.__name__]

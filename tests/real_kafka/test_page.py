@@ -1,6 +1,8 @@
-"""The live page in a real Chromium, on two workers: searched, watched while summaries change and partitions move; hostile texts.
+"""The live page in a real Chromium, on two workers: searched, watched while summaries change and
+partitions move; hostile texts.
 
-The pictures are in the test's folder, or where PAGE_PICTURES says: `make page-pictures` puts two of them into the documentation.
+The pictures are in the test's folder, or where PAGE_PICTURES says: `make page-pictures` puts two of
+them into the documentation.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ HOSTILE = (
     "</p></li><style>*{display:none}</style><svg onload=window.hacked=3>",
     "javascript:window.hacked=4 &lt;b&gt; &amp;amp; {{7*7}} ${7*7}",
     "\u202eesrever\u202c \u2067\u05e9\u05dc\u05d5\u05dd \u0627\u0644\u0633\u0644\u0627\u0645\u2069 end",
-    "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466\U0001f1e9\U0001f1ea e" + "\u0301" * 40,
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466\U0001f1e9\U0001f1ea e"
+    + "\u0301" * 40,
     "a" * 10_240,
 )
 
@@ -108,7 +111,9 @@ def entities_of(worker: WorkerProcess) -> list[str]:
 
 def shown(tab: Tab) -> list[str]:
     """The texts of the summary on the page."""
-    found = tab.evaluate("[...document.querySelectorAll('.sentences li p')].map((one) => one.textContent)")
+    found = tab.evaluate(
+        "[...document.querySelectorAll('.sentences li p')].map((one) => one.textContent)"
+    )
     assert isinstance(found, list)
     return found
 
@@ -119,7 +124,9 @@ def summary(worker: WorkerProcess, entity_id: str) -> Any:
 
 
 def dates(worker: WorkerProcess, entity_id: str) -> dict[str, str]:
-    """By sentence id of the summary the date of its review, where that is known: its own event brought it in."""
+    """By sentence id of the summary the date of its review, where that is known: its own event
+    brought it in.
+    """
     with worker.get(f"/page/entities/{quote(entity_id, safe='')}/history") as answer:
         changes = json.load(answer)["changes"]
     brought = {
@@ -172,7 +179,9 @@ def test_searched_watched_and_handed_over(
     vectors: EngineVectors,
     pictures: Path,
 ) -> None:
-    """All of it on the page of the worker that does not have the entity: then the other one is killed."""
+    """All of it on the page of the worker that does not have the entity: then the other one is
+    killed.
+    """
     names = [f"stay-{number}" for number in range(8)]
     load = reviews + [one._replace(entity_id=name) for name in names for one in reviews[:3]]
     with pipeline(kafka, "page", tmp_path, partitions=PARTITIONS, settings=SETTINGS) as site:
@@ -188,15 +197,16 @@ def test_searched_watched_and_handed_over(
         live(tab)
 
         tab.type("#contains", "abnb")  # searched
-        tab.wait("[...document.querySelectorAll('#found li')].every((one) => one.innerText.includes('abnb'))")
+        tab.wait(
+            "[...document.querySelectorAll('#found li')].every((one) => one.innerText.includes('abnb'))"
+        )
         tab.type("#contains", "nowhere")
         tab.wait("document.querySelector('#told').textContent === 'no entity'")
         tab.type("#contains", "")
         tab.wait(f"document.querySelectorAll('#found li').length === {len(everything)}")
 
-        entity = max(
-            there, key=lambda one: sum(review.entity_id == one for review in load)
-        )  # another worker's
+        # another worker's
+        entity = max(there, key=lambda one: sum(review.entity_id == one for review in load))
         tab.click(f"a[data-id={json.dumps(entity)}]")
         live(tab)
         tab.wait("document.querySelectorAll('.sentences li').length === 6")
@@ -209,9 +219,7 @@ def test_searched_watched_and_handed_over(
             fact = said[one["sentence_id"]]
             assert fact["distance"] == f"{one['distance']:.3f}"
             date = json.dumps(known.get(one["sentence_id"]))
-            moment = (
-                f"{date} && new Date({date}).toLocaleString([], {{dateStyle: 'medium', timeStyle: 'short'}})"
-            )
+            moment = f"{date} && new Date({date}).toLocaleString([], {{dateStyle: 'medium', timeStyle: 'short'}})"
             assert fact.get("date") == tab.evaluate(moment)
             assert "since" in fact or "date" in fact
         assert tab.evaluate("document.querySelectorAll('.changes li').length") > 1
@@ -226,8 +234,14 @@ def test_searched_watched_and_handed_over(
         tab.wait("document.querySelector('.sentences').innerText.includes('stands for')")
         tab.click(".views button:first-child")
 
-        send(kafka.bootstrap_servers, site.input_topic, [loud(entity, 1, "Suddenly, all say this.", vectors)])
-        tab.wait("document.querySelector('.sentences').innerText.includes('Suddenly, all say this.')")  # live
+        send(
+            kafka.bootstrap_servers,
+            site.input_topic,
+            [loud(entity, 1, "Suddenly, all say this.", vectors)],
+        )
+        tab.wait(
+            "document.querySelector('.sentences').innerText.includes('Suddenly, all say this.')"
+        )  # live
         assert "Suddenly, all say this." in tab.text(".changes")
         assert tab.evaluate("performance.getEntriesByType('navigation').length") == 1
 
@@ -263,7 +277,9 @@ def test_hostile_texts_and_ids(
     with pipeline(kafka, "hostile-page", tmp_path, partitions=1, settings=SETTINGS) as site:
         load = [event(one, vectors) for one in some[:60]]
         for number, text in enumerate(HOSTILE):
-            one = Review(HOSTILE_ID, f"<b>{number}</b>", 5.0, "2026-11-20T12:00:00Z", text)._replace(text="x")
+            one = Review(
+                HOSTILE_ID, f"<b>{number}</b>", 5.0, "2026-11-20T12:00:00Z", text
+            )._replace(text="x")
             body = json.loads(event(one, vectors).value or b"")
             body["sentences"] = [{"text": text, "embedding": vectors.of(some[number].sentences[0])}]
             load.append(Sent(HOSTILE_ID.encode(), json.dumps(body).encode()))
@@ -283,7 +299,9 @@ def test_hostile_texts_and_ids(
         tab.evaluate("new Promise((done) => setTimeout(done, 300))")
         assert tab.evaluate("typeof window.hacked") == "undefined"
         assert (
-            tab.evaluate("document.querySelectorAll('main img, main script, main style, main iframe').length")
+            tab.evaluate(
+                "document.querySelectorAll('main img, main script, main style, main iframe').length"
+            )
             == 0
         )
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
@@ -308,7 +326,8 @@ def test_hostile_texts_and_ids(
         tab.picture(pictures / "page-phone.png")
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
         is_its_own(tab, worker)
-        # A browser keeps six connections to a worker: of more tabs each is seen all the same, because hidden ones follow nothing.
+        # A browser keeps six connections to a worker: of more tabs each is seen all the same,
+        # because hidden ones follow nothing.
         many = [browser.open(f"{url}#/entity/{quote(some[0].entity_id)}") for _ in range(8)]
         for each in (*many, many[0]):
             each.call("Page.bringToFront")

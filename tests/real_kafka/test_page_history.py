@@ -1,4 +1,6 @@
-"""A page's history is read from the end of the output topic, so many messages at a time, to its beginning."""
+"""A page's history is read from the end of the output topic, so many messages at a time, to its
+beginning.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 
 @pytest.mark.asyncio
-async def test_it_goes_back_step_by_step(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_goes_back_step_by_step(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "LOOKED_AT", 10)
     monkeypatch.setattr(module, "MOST_CHANGES", 3)
     kafka.create_topic("page-history", 1)

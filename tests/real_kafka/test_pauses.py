@@ -26,7 +26,9 @@ def test_under_a_steady_load_it_is_the_time_between_commits() -> None:
 
 def test_a_partition_without_records_does_not_pause() -> None:
     """Nothing came between 100 and 5000: the pause begins with what came then."""
-    found = pauses([record(0, 0), record(1, 100), record(2, 5000)], [commit(2, 200), commit(3, 5300)])
+    found = pauses(
+        [record(0, 0), record(1, 100), record(2, 5000)], [commit(2, 200), commit(3, 5300)]
+    )
     assert found[1] == Pause(0, 5000, 5300)
 
 
@@ -36,14 +38,18 @@ def test_a_commit_that_goes_no_further_ends_no_pause() -> None:
 
 
 def test_offsets_may_have_gaps() -> None:
-    """Transactional producers leave some: the record behind the committed offset is the next one that there is."""
+    """Transactional producers leave some: the record behind the committed offset is the next one
+    that there is.
+    """
     found = pauses([record(0, 0), record(4, 1000)], [commit(2, 100), commit(5, 1700)])
     assert found[1] == Pause(0, 1000, 1700)
 
 
 def test_partitions_are_apart_and_so_are_times() -> None:
     records = [*STEADY, *(record(number, 100 * number, 1) for number in range(100))]
-    found = pauses(records, [commit(10, 1000), commit(50, 5000), commit(60, 6000, 1), commit(90, 9000)])
+    found = pauses(
+        records, [commit(10, 1000), commit(50, 5000), commit(60, 6000, 1), commit(90, 9000)]
+    )
     assert longest(found) == {0: 4.0, 1: 6.0}
     assert longest(found, 6500, 9500) == {0: 4.0}
     assert longest(found, 0, 900) == {0: 1.0, 1: 6.0}

@@ -113,7 +113,9 @@ def test_open_and_new_connections_lose(
 
 
 @pytest.mark.parametrize("mode", ["swallow", "mute"])
-def test_a_stream_that_lost_bytes_never_goes_on(client: socket.socket, proxy: Proxy, mode: Mode) -> None:
+def test_a_stream_that_lost_bytes_never_goes_on(
+    client: socket.socket, proxy: Proxy, mode: Mode
+) -> None:
     with connect(proxy) as silent:
         assert ask(silent, b"hello") == b"hello"
         proxy.set(mode)
@@ -126,7 +128,9 @@ def test_a_stream_that_lost_bytes_never_goes_on(client: socket.socket, proxy: Pr
 
 
 def test_a_slow_link_carries_so_many_bytes_a_second(client: socket.socket, proxy: Proxy) -> None:
-    """Both ways together, and nothing is lost; when the link is well again, what is left goes at once."""
+    """Both ways together, and nothing is lost; when the link is well again, what is left goes at
+    once.
+    """
     proxy.set("slow", bytes_per_s=100_000)
     began_s, came = time.monotonic(), 0
     client.sendall(b"x" * 25_000)

@@ -1,4 +1,6 @@
-"""`compare` and `history` of topics on a real Kafka: aborted transactions, tombstones, and no more read than a time asks for."""
+"""`compare` and `history` of topics on a real Kafka: aborted transactions, tombstones, and no more
+read than a time asks for.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tests.harness.topics import producer
 from tests.harness.workers import COMMAND, ROOT, clean_environment
 from tests.view.changes import body
 from worker.kafka.topics import partition_of
-from worker.published.published import PublishedTopic, Span
+from worker.published.published import PublishedTopic, TimeSpan
 from worker.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
@@ -57,7 +59,9 @@ def command(kafka: KafkaBroker, *arguments: str, code: int = 0) -> list[dict[str
 
 
 def test_compare_of_two_topics_and_of_a_file(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """What was aborted, and what a tombstone ended, is no summary; of the rest the last one counts."""
+    """What was aborted, and what a tombstone ended, is no summary; of the rest the last
+    one counts.
+    """
     one, other = "published-one", "published-other"
     for topic in (one, other):
         kafka.create_topic(topic, PARTITIONS)
@@ -66,7 +70,11 @@ def test_compare_of_two_topics_and_of_a_file(kafka: KafkaBroker, tmp_path: Path)
     changed: Summaries = {one: {"r#0": "Good.", "r#2": "Loud."} for one in entities[:5]}
     ended: Summaries = dict.fromkeys(entities[5:8])
     publish(kafka, one, [(first, True), (changed, False)])
-    publish(kafka, other, [(ended, True), (first, True), (changed, True), (ended, True), (changed, False)])
+    publish(
+        kafka,
+        other,
+        [(ended, True), (first, True), (changed, True), (ended, True), (changed, False)],
+    )
 
     (found,) = command(kafka, "compare", one, other, "--max-changed", "8")
     counts = ("entities", "equal", "identical", "changed", "missing_in_a", "missing_in_b", "ok")
@@ -88,7 +96,9 @@ def settings(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return Settings.from_environment()
 
 
-def test_history_by_time_reads_no_more_than_that_time(kafka: KafkaBroker, settings: Settings) -> None:
+def test_history_by_time_reads_no_more_than_that_time(
+    kafka: KafkaBroker, settings: Settings
+) -> None:
     """Of 3,000 messages a second apart the ones between two times."""
     topic, entity, count = "published-times", "entity", 3000
     kafka.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
@@ -103,7 +113,9 @@ def test_history_by_time_reads_no_more_than_that_time(kafka: KafkaBroker, settin
 
     def between(since: int | None, until: int | None) -> tuple[list[int], int]:
         """Offsets found between two seconds, and how many messages were read for them."""
-        span = Span(*(None if one is None else BEGIN_MS + one * SECOND_MS for one in (since, until)))
+        span = TimeSpan(
+            *(None if one is None else BEGIN_MS + one * SECOND_MS for one in (since, until))
+        )
         with PublishedTopic(topic, settings) as source:
             return [one.offset for one in source.of(entity, span)], source.count
 

@@ -1,4 +1,6 @@
-"""Ranges of a topic by time on a real Kafka, whose index by time counts transaction markers and aborted records."""
+"""Ranges of a topic by time on a real Kafka, whose index by time counts transaction markers and
+aborted records.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import producer
 from tests.harness.workers import wait_for
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.ranges import find_ranges
 from worker.kafka.reader import TopicReader
@@ -35,7 +37,9 @@ class Log:
         )
 
     def transactional(self, number: int = 0) -> Producer:
-        made = producer(self.broker.bootstrap_servers, **{"transactional.id": f"{self.topic}-{number}"})
+        made = producer(
+            self.broker.bootstrap_servers, **{"transactional.id": f"{self.topic}-{number}"}
+        )
         made.init_transactions(PATIENCE_SECONDS)
         return made
 
@@ -47,7 +51,9 @@ class Log:
         partition: int = 0,
         commit: bool | None = True,
     ) -> None:
-        """Records of these minutes, in one transaction of `by` if given, which is left open where `commit` is None."""
+        """Records of these minutes, in one transaction of `by` if given, which is left open where
+        `commit` is None.
+        """
         sender = by or producer(self.broker.bootstrap_servers)
         if by is not None:
             sender.begin_transaction()
@@ -66,7 +72,9 @@ class Log:
         """Of the first committed record of that minute or a later one."""
         with TopicReader(self.clients, self.topic, self.topic) as reader:
             return next(
-                stored.record.offset for stored in reader.read(0) if int(stored.record.value or b"") >= minute
+                stored.record.offset
+                for stored in reader.read(0)
+                if int(stored.record.value or b"") >= minute
             )
 
 
@@ -75,7 +83,9 @@ def _at(minute: int) -> int:
 
 
 def test_a_time_is_that_of_a_record_and_not_of_a_marker(kafka: KafkaBroker) -> None:
-    """Transactions of ten, now and then an aborted one whose records are late: the markers have the clock of the broker."""
+    """Transactions of ten, now and then an aborted one whose records are late: the markers have the
+    clock of the broker.
+    """
     log = Log(kafka, "times.markers", 3)
     sender = log.transactional()
     for partition in range(2):
@@ -123,8 +133,11 @@ def test_the_clock_of_the_broker_counts_where_it_writes_the_timestamps(kafka: Ka
     assert log.range(since_ms=_at(5)) == (0, 11)
 
 
-def test_an_end_in_what_retention_has_removed_is_refused_though_markers_are_left(kafka: KafkaBroker) -> None:
-    # One segment: until the broker removes one below the log's start, its index answers for that one alone.
+def test_an_end_in_what_retention_has_removed_is_refused_though_markers_are_left(
+    kafka: KafkaBroker,
+) -> None:
+    # One segment: until the broker removes one below the log's start, its index answers for that
+    # one alone.
     log = Log(kafka, "times.removed", **{"segment.ms": str(10**15)})
     sender = log.transactional()
     log.write(range(10), by=sender)
@@ -132,6 +145,6 @@ def test_an_end_in_what_retention_has_removed_is_refused_though_markers_are_left
     admin = kafka.admin()  # its futures fail once it is collected
     for future in admin.delete_records([TopicPartition(log.topic, 0, 10)]).values():
         future.result(PATIENCE_SECONDS)
-    with pytest.raises(SurroundingsError, match=r"times.removed-0: everything before .* 0 to 9"):
+    with pytest.raises(SetupError, match=r"times.removed-0: everything before .* 0 to 9"):
         log.range(until_ms=_at(5))
     assert log.range(until_ms=_at(15)) == (10, 16)

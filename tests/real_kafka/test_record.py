@@ -1,4 +1,6 @@
-"""The record of a run says what held, what did not, and what was not shown; the table of the results is made of it."""
+"""The record of a run says what held, what did not, and what was not shown; the table of the
+results is made of it.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,13 @@ def test_a_row_holds_when_all_it_checks_was_shown() -> None:
         row.ready_after(3.21)
         row.ready_after(2.0)
     assert row.invariants == dict.fromkeys(INVARIANTS, True)
-    assert (row.events, row.lost, row.repeated, row.wrong, row.seconds_to_ready) == (100, 0, 0, 0, 3.2)
+    assert (row.events, row.lost, row.repeated, row.wrong, row.seconds_to_ready) == (
+        100,
+        0,
+        0,
+        0,
+        3.2,
+    )
 
 
 def test_what_is_not_checked_is_none() -> None:
@@ -76,7 +84,10 @@ def test_differences_break_invariants(
 
 def test_differences_in_what_is_not_checked_are_errors_too() -> None:
     """Of coalesced changes I3 is not shown, but one that is in no history is wrong."""
-    with pytest.raises(AssertionError, match="differences"), Recorder().row("x", checks=["I1"]) as row:
+    with (
+        pytest.raises(AssertionError, match="differences"),
+        Recorder().row("x", checks=["I1"]) as row,
+    ):
         row.judge(report(I3_additional=1))
 
 
@@ -112,7 +123,16 @@ def test_the_record_and_its_table(tmp_path: Path) -> None:
     written = recorder.write(path, "make faults")
     assert (written["events"], written["faults"], written["enough"]) == (100_000, 52, True)
     assert list(json.loads(path.read_text())["rows"][0]) == [
-        *("fault", "events", "faults", "lost", "repeated", "wrong", "seconds_to_ready", "invariants")
+        *(
+            "fault",
+            "events",
+            "faults",
+            "lost",
+            "repeated",
+            "wrong",
+            "seconds_to_ready",
+            "invariants",
+        )
     ]
     table = faults_table(path).splitlines()
     assert table[4] == "| kills | 99,000 | 50 | 0 | 0 | 0 | 7.0 |" + " yes |" * 8
@@ -159,7 +179,12 @@ def test_the_record_that_is_kept_is_one_to_keep() -> None:
 def test_a_row_of_a_cluster_has_its_pauses_and_ends(tmp_path: Path) -> None:
     """The longest pause of each partition during the faults; pauses between them are nobody's."""
     recorder = Recorder(ClusterRow, Enough(100, 2))
-    pauses = [Pause(0, 0, 9000), Pause(0, 10_000, 14_000), Pause(1, 20_500, 26_000), Pause(1, 40_000, 90_000)]
+    pauses = [
+        Pause(0, 0, 9000),
+        Pause(0, 10_000, 14_000),
+        Pause(1, 20_500, 26_000),
+        Pause(1, 40_000, 90_000),
+    ]
     ridden = [
         Ridden("stop 1", 9500, 15_000, 1.0, ()),
         Ridden("kill 2", 20_000, 30_000, 2.26, ("one with 3", "two with 3")),
@@ -223,7 +248,9 @@ def test_bad(recorder):
 def test_only_a_whole_run_is_recorded(
     tmp_path: Path, arguments: list[str], written: list[str] | None
 ) -> None:
-    """A run of pytest in a folder of its own, with the hooks of this one; a failing test has its row too."""
+    """A run of pytest in a folder of its own, with the hooks of this one; a failing test has its
+    row too.
+    """
     for name, text in SUITE.items():
         (tmp_path / name).write_text(text)
     done = subprocess.run(

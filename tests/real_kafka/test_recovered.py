@@ -1,4 +1,6 @@
-"""What compares changelog, commits and local copies finds every kind of difference, and none where there is none."""
+"""What compares changelog, commits and local copies finds every kind of difference, and none where
+there is none.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import pytest
 from rocksdict import Options, Rdict
 
 from tests.harness.compare import Difference
-from tests.harness.recovered import Commit, Copy, commits, compare_commits, compare_copies, read_copies
+from tests.harness.recovered import (
+    Commit,
+    Copy,
+    commits,
+    compare_commits,
+    compare_copies,
+    read_copies,
+)
 from tests.harness.topics import Message
 from worker.state.keys import APPLIED
 from worker.state.rows import Applied, encode_applied

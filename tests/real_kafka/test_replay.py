@@ -75,7 +75,8 @@ def test_as_of_a_time(live: Pipeline, tmp_path: Path) -> None:
     before = [
         body
         for body in changes
-        if times[body["cause"]["partition"], body["cause"]["offset"]] < BEGINNING_MS + 450.5 * STEP_MS
+        if times[body["cause"]["partition"], body["cause"]["offset"]]
+        < BEGINNING_MS + 450.5 * STEP_MS
     ]
     wanted = last_bodies(before)
     found = bodies_in(file)
@@ -84,8 +85,12 @@ def test_as_of_a_time(live: Pipeline, tmp_path: Path) -> None:
 
 
 def test_as_of_a_time_in_an_import(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """Transactions whose records are years old: the broker's index by time answers with the first marker."""
-    with pipeline(kafka, "import", tmp_path, partitions=1, settings=SETTINGS, input_config=HISTORY) as site:
+    """Transactions whose records are years old: the broker's index by time answers with the first
+    marker.
+    """
+    with pipeline(
+        kafka, "import", tmp_path, partitions=1, settings=SETTINGS, input_config=HISTORY
+    ) as site:
         load = events(400)
         sender = producer(site.broker.bootstrap_servers, **{"transactional.id": "import"})
         sender.init_transactions(PATIENCE_SECONDS)
@@ -104,7 +109,9 @@ def test_as_of_a_time_in_an_import(kafka: KafkaBroker, tmp_path: Path) -> None:
 
 
 def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """Markers, aborted records, an open transaction, nothing at all, nothing left, and a topic that is still written."""
+    """Markers, aborted records, an open transaction, nothing at all, nothing left, and a topic that
+    is still written.
+    """
     with pipeline(kafka, "tails", tmp_path, partitions=6, settings=SETTINGS) as site:
         plain = sending(site, range(6), but={3})
         in_transaction(site, 0, commit=True)
@@ -118,10 +125,14 @@ def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
         assert process.alive  # the open transaction is below the end
         waiting.commit_transaction()
         report = process.report()
-        assert process.errors.count("-2: an open transaction of a producer begins at offset 30") == 1
+        assert (
+            process.errors.count("-2: an open transaction of a producer begins at offset 30") == 1
+        )
         assert report["read"] == plain - REVIEWS + 2
         ends = {int(p): one["end"] for p, one in plan_of(site, "tails")["ranges"].items()}
-        committed = committed_offsets(site.broker.bootstrap_servers, site.input_topic, "tails-replay-tails")
+        committed = committed_offsets(
+            site.broker.bootstrap_servers, site.input_topic, "tails-replay-tails"
+        )
         assert committed == ends
         assert replay(site, "--name", "tails")["read"] == report["read"]  # over is over
         assert after
@@ -131,12 +142,15 @@ def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
 def test_an_input_created_again_after_the_plan_is_refused(
     kafka: KafkaBroker, tmp_path: Path, size: int
 ) -> None:
-    """While nothing is committed that would notice it; and whenever the same command is given again."""
+    """While nothing is committed that would notice it; and whenever the same command is given
+    again.
+    """
     with pipeline(
         kafka, f"again-{size}", tmp_path, partitions=1, settings=SETTINGS, input_config=HISTORY
     ) as site:
         sending(site, [0])
-        waiting = opened(site, 0)  # what is fetched is committed at the end of it, for nothing else comes
+        # what is fetched is committed at the end of it, for nothing else comes
+        waiting = opened(site, 0)
         process = ReplayProcess(site, "--name", "again", "--to", "none", batch_size="1000").start()
         wait_for(lambda: plan_of(site, "again") is not None, lambda: process.errors)
         wait_for(
@@ -151,7 +165,9 @@ def test_an_input_created_again_after_the_plan_is_refused(
         process.wait(2)
         del waiting
         for _ in range(2):
-            says = f"has the id {_topic_id(site)}, and the plan of the replay is for the id {before}"
+            says = (
+                f"has the id {_topic_id(site)}, and the plan of the replay is for the id {before}"
+            )
             assert says in process.errors
             assert "`replay --name again --restart`" in process.errors
             process.start().wait(2)
@@ -190,7 +206,9 @@ def sending(site: Pipeline, partitions: Iterable[int], but: Container[int] = ())
 
 def opened(site: Pipeline, partition: int) -> Any:
     """A producer with a record in an open transaction."""
-    sender = producer(site.broker.bootstrap_servers, **{"transactional.id": f"upstream-{partition}"})
+    sender = producer(
+        site.broker.bootstrap_servers, **{"transactional.id": f"upstream-{partition}"}
+    )
     sender.init_transactions(PATIENCE_SECONDS)
     sender.begin_transaction()
     sent = good_review(1000 + partition)
@@ -223,7 +241,9 @@ def plan_of(site: Pipeline, name: str) -> dict[str, Any] | None:
 
 
 def test_killed_and_gone_on_with_by_three_processes(live: Pipeline) -> None:
-    """Killed, interrupted, stopped; then three at once, of which one is killed: the same bytes as in one go."""
+    """Killed, interrupted, stopped; then three at once, of which one is killed: the same bytes as
+    in one go.
+    """
     before = published(live, live.output_topic)
     slow = ("--name", "broken", "--max-events-per-s", "150")
     for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 3)):
@@ -232,7 +252,8 @@ def test_killed_and_gone_on_with_by_three_processes(live: Pipeline) -> None:
         process.signal(number)
         process.wait(code)
     several = [
-        ReplayProcess(live, *slow, label=f"part-{i}", batch_size=str(50 + i)).start() for i in range(3)
+        ReplayProcess(live, *slow, label=f"part-{i}", batch_size=str(50 + i)).start()
+        for i in range(3)
     ]
     progress_beyond(live, "broken", 200)
     several[1].signal(signal.SIGKILL)
@@ -240,7 +261,10 @@ def test_killed_and_gone_on_with_by_three_processes(live: Pipeline) -> None:
     several[1].start()
     reports = [process.report() for process in several]
     own = {"seconds", "go_on_with"}  # of each process; all else is of all together
-    assert len({json.dumps({k: v for k, v in report.items() if k not in own}) for report in reports}) == 1
+    assert (
+        len({json.dumps({k: v for k, v in report.items() if k not in own}) for report in reports})
+        == 1
+    )
     assert reports[0]["published"] == len(before)
     assert published(live, f"{live.output_topic}.broken") == before
 
@@ -248,13 +272,17 @@ def test_killed_and_gone_on_with_by_three_processes(live: Pipeline) -> None:
 def progress_beyond(site: Pipeline, name: str, records: int, topic: str | None = None) -> None:
     """Wait until a replay has committed so many more records than now."""
     start = done_by(site, name, topic)
-    wait_for(lambda: done_by(site, name, topic) >= start + records, lambda: f"no progress after {start}")
+    wait_for(
+        lambda: done_by(site, name, topic) >= start + records, lambda: f"no progress after {start}"
+    )
 
 
 def test_a_worker_whose_offsets_were_reset_goes_on_once_the_replay_has_ended_again(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
-    """With its state and without: the accounts are gone with the offsets, so nothing says that the replay was over."""
+    """With its state and without: the accounts are gone with the offsets, so nothing says that the
+    replay was over.
+    """
     with pipeline(
         kafka, "going-back", tmp_path, partitions=1, settings=SETTINGS, input_config=HISTORY
     ) as site:
@@ -298,7 +326,9 @@ EQUAL = ("--max-changed", "0")
 
 
 def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """While events come all the time: nothing is lost or published twice in between, whoever is killed in the hand-over."""
+    """While events come all the time: nothing is lost or published twice in between, whoever is
+    killed in the hand-over.
+    """
     load = events(500, seed=3)[:500]
     with pipeline(kafka, "going-on", tmp_path, settings=SETTINGS, input_config=HISTORY) as site:
         write_history(site, load[:300])
@@ -307,7 +337,9 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
         epoch = {"epoch": "2", "output_topic": "going-on.two"}
         report = replay(site, "--to", "going-on.two", epoch="2")
         assert "COVERSUMM_EPOCH=2" in report["go_on_with"].split()
-        refused_without_epoch(site, epoch["output_topic"], str(tmp_path / "replay" / "replay-epoch-2"))
+        refused_without_epoch(
+            site, epoch["output_topic"], str(tmp_path / "replay" / "replay-epoch-2")
+        )
         following = site.worker(
             "replay/replay-epoch-2-next",
             app_id="going-on-replay-epoch-2",
@@ -335,7 +367,9 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
         assert promote(site, "going-on", site.output_topic, *EQUAL, **back)[-1]["ok"]
         following.terminate()
         new_build = ("going-on-replay-epoch-2", "going-on.two", *EQUAL)
-        wait_for(lambda: not promote(site, *new_build)[-1]["ok"], lambda: "its session does not end")
+        wait_for(
+            lambda: not promote(site, *new_build)[-1]["ok"], lambda: "its session does not end"
+        )
         refused = [line["check"] for line in promote(site, *new_build)[:-1] if not line["ok"]]
         assert refused == ["it is kept current"]
         site.stop()
@@ -354,7 +388,9 @@ def refused_without_epoch(site: Pipeline, output_topic: str, data_dir: str) -> N
 
 
 def test_a_part_of_the_history(live: Pipeline, tmp_path: Path) -> None:
-    """Of some entities, of some partitions, from a time on: what is left out is counted, and is as if it had never been."""
+    """Of some entities, of some partitions, from a time on: what is left out is counted, and is as
+    if it had never been.
+    """
     changes = bodies_of(live, live.output_topic)
     entity = changes[0]["entity_id"]
     one, two = tmp_path / "entity.jsonl", tmp_path / "partitions.jsonl"
@@ -373,7 +409,9 @@ def test_a_part_of_the_history(live: Pipeline, tmp_path: Path) -> None:
 
 
 def test_by_the_events_own_time(live: Pipeline, tmp_path: Path) -> None:
-    """What occurred by then, however late it arrived, as if nothing else had been sent; and what arrived too late is counted."""
+    """What occurred by then, however late it arrived, as if nothing else had been sent; and what
+    arrived too late is counted.
+    """
     load = events(700)
     early = [event for event in load if occurred_before(event, "2020")]
     with pipeline(live.broker, "early", tmp_path, settings=SETTINGS, input_config=HISTORY) as other:
@@ -400,7 +438,9 @@ def occurred_before(event: Sent, year: str) -> bool:
 
 
 def test_what_is_refused(live: Pipeline) -> None:
-    """Another one under the same name, a live topic as output, a time that retention has removed."""
+    """Another one under the same name, a live topic as output, a time that retention has
+    removed.
+    """
     replay(live, "--name", "fixed", "--until", at(10), "--to", "none")
     for arguments, settings, says in (
         (
@@ -417,12 +457,16 @@ def test_what_is_refused(live: Pipeline) -> None:
         process = ReplayProcess(live, *arguments, **settings).start()
         process.wait(2)
         assert says in process.errors
-    report = replay(live, "--name", "fixed", "--until", at(20), "--to", "none", "--restart", "--yes")
+    report = replay(
+        live, "--name", "fixed", "--until", at(20), "--to", "none", "--restart", "--yes"
+    )
     assert report["read"] > 0
 
 
 def test_the_live_worker_is_not_touched(live: Pipeline) -> None:
-    """Its offsets, topics and transactional id are as they were, and it has not noticed anything."""
+    """Its offsets, topics and transactional id are as they were, and it has not noticed
+    anything.
+    """
     log = live.workers[0].log_text()
     committed = committed_offsets(live.broker.bootstrap_servers, live.input_topic, live.name)
     topics = {
@@ -430,7 +474,9 @@ def test_the_live_worker_is_not_touched(live: Pipeline) -> None:
         for topic in (live.input_topic, live.output_topic, live.dlq_topic, live.changelog_topic)
     }
     replay(live, "--name", "beside", "--emit", "coalesced", instance_id="other")
-    assert committed_offsets(live.broker.bootstrap_servers, live.input_topic, live.name) == committed
+    assert (
+        committed_offsets(live.broker.bootstrap_servers, live.input_topic, live.name) == committed
+    )
     assert {topic: read_topic(live.broker.bootstrap_servers, topic) for topic in topics} == topics
     assert live.workers[0].ready()
     assert "rebalanced" not in live.workers[0].log_text()[len(log) :]
@@ -461,7 +507,9 @@ def test_plain_files_as_history(live: Pipeline, tmp_path: Path) -> None:
     arguments = ("--name", "files", "--from", str(files), "--to", str(tmp_path / "out.jsonl"))
     process = ReplayProcess(live, *arguments, "--max-events-per-s", "80", batch_size="20").start()
     progress_beyond(live, "files", 100, topic="replays-replay-files-input")
-    assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(
+        19, os.getpriority(os.PRIO_PROCESS, 0) + 10
+    )
     process.signal(signal.SIGKILL)
     process.wait(-9)
     report = ReplayProcess(live, *arguments).start().report()
@@ -486,7 +534,9 @@ def test_plain_files_as_history(live: Pipeline, tmp_path: Path) -> None:
 
 
 def test_an_archive_and_then_its_topic(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """What retention has removed comes from files: the same bytes as the topic alone would have given, and a worker goes on."""
+    """What retention has removed comes from files: the same bytes as the topic alone would have
+    given, and a worker goes on.
+    """
     load = events(300, seed=5)
     with pipeline(kafka, "archived", tmp_path, settings=SETTINGS, input_config=HISTORY) as site:
         write_history(site, load)
@@ -497,7 +547,9 @@ def test_an_archive_and_then_its_topic(kafka: KafkaBroker, tmp_path: Path) -> No
         cut = {partition: 20 * (partition + 1) for partition in range(site.partitions)}
         for number in range(3):
             lines = [
-                archived(m) for m in records if m.offset < cut[m.partition] + 10 and m.offset % 3 == number
+                archived(m)
+                for m in records
+                if m.offset < cut[m.partition] + 10 and m.offset % 3 == number
             ]
             (archive / f"{number}.jsonl").write_text("".join(lines))
         admin = site.broker.admin()
@@ -509,11 +561,17 @@ def test_an_archive_and_then_its_topic(kafka: KafkaBroker, tmp_path: Path) -> No
             future.result(PATIENCE_SECONDS)
         report = replay(site, "--name", "both", "--from", str(archive))
         assert report["read"] == len(records)
-        assert published(site, f"{site.output_topic}.both") == published(site, f"{site.output_topic}.whole")
+        assert published(site, f"{site.output_topic}.both") == published(
+            site, f"{site.output_topic}.whole"
+        )
 
 
-def test_gaps_of_an_archive_come_from_its_topic_or_are_reported(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """Offsets 5 and 6 are in no file, and a line is torn: the topic fills in, until its log no longer has the gap."""
+def test_gaps_of_an_archive_come_from_its_topic_or_are_reported(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """Offsets 5 and 6 are in no file, and a line is torn: the topic fills in, until its log no
+    longer has the gap.
+    """
     with pipeline(kafka, "gaps", tmp_path, settings=SETTINGS, input_config=HISTORY) as site:
         write_history(site, events(60, seed=6))
         records = read_topic(site.broker.bootstrap_servers, site.input_topic)
@@ -529,18 +587,25 @@ def test_gaps_of_an_archive_come_from_its_topic_or_are_reported(kafka: KafkaBrok
         assert report["unreadable_rows"] == 1
         assert "missing_offsets" not in report
         assert "go_on_with" in report
-        assert published(site, f"{site.output_topic}.filled") == published(site, f"{site.output_topic}.topic")
+        assert published(site, f"{site.output_topic}.filled") == published(
+            site, f"{site.output_topic}.topic"
+        )
 
         admin = site.broker.admin()
         for future in admin.delete_records([TopicPartition(site.input_topic, 0, 7)]).values():
             future.result(PATIENCE_SECONDS)
         (estimate,) = (
-            ReplayProcess(site, "--name", "short", "--from", str(archive), "--dry-run").start().wait()
+            ReplayProcess(site, "--name", "short", "--from", str(archive), "--dry-run")
+            .start()
+            .wait()
         )
         assert estimate["missing_offsets"] == {"0": 3}
         report = replay(site, "--name", "short", "--from", str(archive))
         assert report["read"] == len(records) - 3
-        assert (report["missing_offsets"], report["missing_ranges"]) == ({"0": 3}, {"0": ["3", "5-6"]})
+        assert (report["missing_offsets"], report["missing_ranges"]) == (
+            {"0": 3},
+            {"0": ["3", "5-6"]},
+        )
         assert report["unreadable_rows"] == 1
         assert "go_on_with" not in report
 
@@ -554,8 +619,12 @@ def archived(message: Message) -> str:
                 "partition": message.partition,
                 "offset": message.offset,
                 "timestamp": message.timestamp_ms,
-                "key": None if message.key is None else message.key.decode(errors="surrogateescape"),
-                "value": None if message.value is None else message.value.decode(errors="surrogateescape"),
+                "key": None
+                if message.key is None
+                else message.key.decode(errors="surrogateescape"),
+                "value": None
+                if message.value is None
+                else message.value.decode(errors="surrogateescape"),
             }
         )
         + "\n"

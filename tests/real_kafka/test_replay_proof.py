@@ -1,4 +1,6 @@
-"""How the record of replays at length is made of what was compared; no Kafka is needed to look at it."""
+"""How the record of replays at length is made of what was compared; no Kafka is needed to look at
+it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_places_that_differ_are_counted_and_so_are_missing_ones() -> None:
 def test_a_change_is_before_where_its_cause_is() -> None:
     """A partition without a boundary has nothing at or past the time."""
     boundaries = {0: 10}
-    found = [is_before({"partition": p, "offset": o}, boundaries) for p, o in ((0, 9), (0, 10), (1, 99))]
+    found = [
+        is_before({"partition": p, "offset": o}, boundaries) for p, o in ((0, 9), (0, 10), (1, 99))
+    ]
     assert found == [True, False, True]
 
 
@@ -67,7 +71,9 @@ def test_entities_that_differ_are_missing_or_too_many(
 
 
 def test_changes_agree_by_entity_whatever_their_places() -> None:
-    one, other = ({**body("a", "x"), "sequence": sequence, "cause": {}, "epoch": 1} for sequence in (1, 2))
+    one, other = (
+        {**body("a", "x"), "sequence": sequence, "cause": {}, "epoch": 1} for sequence in (1, 2)
+    )
     assert by_entity([one]) == by_entity([other])
     assert by_entity([one, one]) != by_entity([one])
 
@@ -83,7 +89,9 @@ def test_changes_agree_by_entity_whatever_their_places() -> None:
         ((40.0, 40.0, 10.0, 29.0), 0),
     ],
 )
-def test_what_was_foretold_badly_is_a_fault(foretold: tuple[float, float, float, float], faults: int) -> None:
+def test_what_was_foretold_badly_is_a_fault(
+    foretold: tuple[float, float, float, float], faults: int
+) -> None:
     findings = Findings()
     findings.foresaw(Foretold("city", "whole", *foretold))
     assert len(findings.faults) == faults
@@ -99,7 +107,9 @@ def test_what_differs_or_compared_nothing_is_a_fault() -> None:
 
 
 def test_a_record_is_shown() -> None:
-    proofs = [{"history": "city", "proof": "whole", "compared": "messages", "count": 1234, "different": 0}]
+    proofs = [
+        {"history": "city", "proof": "whole", "compared": "messages", "count": 1234, "different": 0}
+    ]
     foretold = [Foretold("city", "whole", 9.0, 10.0, None, 5.25)._asdict()]
     record = {
         "machine": {"cores": 2, "cpu": "c"},
@@ -127,7 +137,13 @@ def test_a_record_is_shown() -> None:
 
 def test_a_run_takes_the_place_of_the_same_and_stays_beside_others(tmp_path: Path) -> None:
     def found(history: str, proof: str, count: int) -> dict[str, list[dict[str, object]]]:
-        row = {"history": history, "proof": proof, "replay": proof, "command": proof, "count": count}
+        row = {
+            "history": history,
+            "proof": proof,
+            "replay": proof,
+            "command": proof,
+            "count": count,
+        }
         return {rows: [row] for rows in ("histories", "proofs", "foretold")}
 
     path = tmp_path / "replays.json"

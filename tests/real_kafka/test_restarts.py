@@ -28,7 +28,9 @@ def run(members: str, seconds: float, others: float | None) -> dict[str, object]
 
 
 def test_rows_are_medians_of_rounds_by_kind_of_members() -> None:
-    runs = [run("static", s, 0.1) for s in (3.0, 9.0, 4.0)] + [run("dynamic", s, None) for s in (2.0, 6.0)]
+    runs = [run("static", s, 0.1) for s in (3.0, 9.0, 4.0)] + [
+        run("dynamic", s, None) for s in (2.0, 6.0)
+    ]
     dynamic, static = medians(runs)
     assert (dynamic["members"], dynamic["any"], dynamic["others"], dynamic["rounds"]) == (
         "dynamic",
@@ -36,4 +38,9 @@ def test_rows_are_medians_of_rounds_by_kind_of_members() -> None:
         None,
         2,
     )
-    assert (static["members"], static["any"], static["others"], static["rounds"]) == ("static", 4.0, 0.1, 3)
+    assert (static["members"], static["any"], static["others"], static["rounds"]) == (
+        "static",
+        4.0,
+        0.1,
+        3,
+    )

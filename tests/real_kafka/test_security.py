@@ -1,4 +1,5 @@
-"""TLS and SASL against a broker that asks for them: both client libraries get in, and who cannot is told why in one line.
+"""TLS and SASL against a broker that asks for them: both client libraries get in, and who cannot is
+told why in one line.
 
 Every secret is a marker, and nothing that a worker writes may contain one.
 """
@@ -32,7 +33,9 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class Secured:
-    """A broker that speaks every security protocol, and the files of those who may and may not talk to it."""
+    """A broker that speaks every security protocol, and the files of those who may and may not talk
+    to it.
+    """
 
     def __init__(self, directory: Path):
         self.authority = Authority(directory, "authority")
@@ -64,13 +67,19 @@ class Secured:
         """Users of SCRAM are the broker's data."""
         admin = self.broker.admin()
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            user = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+            user = UserScramCredentialUpsertion(
+                USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode()
+            )
             for future in admin.alter_user_scram_credentials([user]).values():
                 future.result(PATIENCE_SECONDS)
 
     def sasl(self, mechanism: str = "SCRAM-SHA-512", protocol: str = "SASL_SSL") -> dict[str, str]:
         """The settings of a worker that may come in by user and password."""
-        tls = {"COVERSUMM_SSL_CA_LOCATION": str(self.authority.path)} if protocol == "SASL_SSL" else {}
+        tls = (
+            {"COVERSUMM_SSL_CA_LOCATION": str(self.authority.path)}
+            if protocol == "SASL_SSL"
+            else {}
+        )
         return {
             "KAFKA_BOOTSTRAP_SERVERS": self.broker.addresses[protocol],
             "COVERSUMM_SECURITY_PROTOCOL": protocol,
@@ -113,8 +122,12 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture
 def site(secured: Secured, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
-    """A pipeline whose own look at the broker is by PLAINTEXT; its workers get their settings from the test."""
-    name = "".join(sign if sign.isalnum() else "-" for sign in request.node.name.removeprefix("test_"))
+    """A pipeline whose own look at the broker is by PLAINTEXT; its workers get their settings from
+    the test.
+    """
+    name = "".join(
+        sign if sign.isalnum() else "-" for sign in request.node.name.removeprefix("test_")
+    )
     site = Pipeline(secured.broker, name, tmp_path, partitions=2, settings=SETTINGS)
     try:
         yield site
@@ -152,7 +165,9 @@ def listening(pid: int) -> set[tuple[str, int]]:
             if state == "0A" and inode in inodes:
                 address, port = local.split(":")
                 packed = bytes.fromhex(address)
-                shown = socket.inet_ntop(socket.AF_INET, packed[::-1]) if len(packed) == 4 else address
+                shown = (
+                    socket.inet_ntop(socket.AF_INET, packed[::-1]) if len(packed) == 4 else address
+                )
                 found.add((shown, int(port, 16)))
     return found
 
@@ -163,7 +178,9 @@ def by(name: str, secured: Secured) -> dict[str, str]:
 
 @pytest.mark.parametrize("way", ["SSL", *MECHANISMS])
 def test_a_worker_end_to_end(secured: Secured, site: Pipeline, tmp_path: Path, way: str) -> None:
-    """Both client libraries: librdkafka makes topics, produces and restores, aiokafka reads the input."""
+    """Both client libraries: librdkafka makes topics, produces and restores, aiokafka reads the
+    input.
+    """
     settings = by(way, secured)
     command(site, settings, "topics", "--partitions", "2")
     events = tmp_path / "events.jsonl"
@@ -199,13 +216,20 @@ def wrong(secured: Secured) -> dict[str, tuple[dict[str, str], tuple[str, ...]]]
         "COVERSUMM_SSL_KEY_LOCATION": str(secured.foreign_key),
     }
     no_key = {name: value for name, value in tls.items() if name != "COVERSUMM_SSL_KEY_PASSWORD"}
-    bare = {name: value for name, value in tls.items() if "_CERTIFICATE_" not in name and "_KEY_" not in name}
+    bare = {
+        name: value
+        for name, value in tls.items()
+        if "_CERTIFICATE_" not in name and "_KEY_" not in name
+    }
     plain = secured.broker.bootstrap_servers
     users = ("COVERSUMM_SASL_USERNAME", "COVERSUMM_SASL_PASSWORD")
     return {
         "password": ({**sasl, "COVERSUMM_SASL_PASSWORD": "MARKER-wrong"}, users),
         "user": ({**sasl, "COVERSUMM_SASL_USERNAME": "nobody"}, users),
-        "password-plain": ({**secured.sasl("PLAIN"), "COVERSUMM_SASL_PASSWORD": "MARKER-wrong"}, users),
+        "password-plain": (
+            {**secured.sasl("PLAIN"), "COVERSUMM_SASL_PASSWORD": "MARKER-wrong"},
+            users,
+        ),
         "authority": ({**sasl, **strangers}, ("COVERSUMM_SSL_CA_LOCATION",)),
         "no-client-certificate": (bare, ("COVERSUMM_SSL_CERTIFICATE_LOCATION",)),
         "foreign-client-certificate": (
@@ -221,7 +245,10 @@ def wrong(secured: Secured) -> dict[str, tuple[dict[str, str], tuple[str, ...]]]
             {"KAFKA_BOOTSTRAP_SERVERS": secured.broker.addresses["SASL_SSL"]},
             ("COVERSUMM_SECURITY_PROTOCOL",),
         ),
-        "tls-to-plaintext": ({**sasl, "KAFKA_BOOTSTRAP_SERVERS": plain}, ("COVERSUMM_SECURITY_PROTOCOL",)),
+        "tls-to-plaintext": (
+            {**sasl, "KAFKA_BOOTSTRAP_SERVERS": plain},
+            ("COVERSUMM_SECURITY_PROTOCOL",),
+        ),
         "sasl-to-no-sasl": (
             {**secured.sasl(protocol="SASL_PLAINTEXT"), "KAFKA_BOOTSTRAP_SERVERS": plain},
             ("COVERSUMM_SECURITY_PROTOCOL",),
@@ -230,7 +257,9 @@ def wrong(secured: Secured) -> dict[str, tuple[dict[str, str], tuple[str, ...]]]
 
 
 def test_who_cannot_get_in_is_told_the_settings(secured: Secured, site: Pipeline) -> None:
-    """In one line, with exit code 2 and within a bounded time; all at once, for each waits for the broker."""
+    """In one line, with exit code 2 and within a bounded time; all at once, for each waits for the
+    broker.
+    """
     site.create_input()
     cases = wrong(secured)
     for case, (settings, _) in cases.items():

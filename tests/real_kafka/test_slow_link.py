@@ -1,4 +1,6 @@
-"""A link that carries little, by a quota: transactions become as small as it takes, and no worker ends of it."""
+"""A link that carries little, by a quota: transactions become as small as it takes, and no worker
+ends of it.
+"""
 
 from __future__ import annotations
 

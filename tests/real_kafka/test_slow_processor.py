@@ -1,4 +1,6 @@
-"""A processor throttled to a tenth: slow is not still. Commits go on coming, and only an engine that hangs ends the worker."""
+"""A processor throttled to a tenth: slow is not still. Commits go on coming, and only an engine
+that hangs ends the worker.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> 
 
 
 def test_a_processor_at_a_tenth_gets_through_and_commits_all_the_way(site: Pipeline) -> None:
-    """All texts at once would take longer than a worker may go without progress, and so would those of the long review."""
+    """All texts at once would take longer than a worker may go without progress, and so would those
+    of the long review.
+    """
     assert throttled.SECONDS * REVIEWS * SENTENCES > STALL_SECONDS < throttled.SECONDS * LONG
     load = [*(review(number, SENTENCES) for number in range(REVIEWS)), review(REVIEWS, LONG)]
     send(site.broker.bootstrap_servers, site.input_topic, load)
@@ -81,7 +85,9 @@ def test_a_processor_at_a_tenth_gets_through_and_commits_all_the_way(site: Pipel
     assert max(changed) == REVIEWS  # the long one is in
 
 
-def test_an_orderly_stop_waits_for_one_commit_and_not_for_all_that_was_fetched(site: Pipeline) -> None:
+def test_an_orderly_stop_waits_for_one_commit_and_not_for_all_that_was_fetched(
+    site: Pipeline,
+) -> None:
     """What one fetch brought takes longer than a worker may take to stop."""
     load = [review(number, SENTENCES) for number in range(300)]
     assert throttled.SECONDS * SENTENCES * len(load) > 2 * SHUTDOWN_SECONDS
@@ -106,5 +112,7 @@ def test_an_engine_that_hangs_ends_the_worker_and_the_line_says_what_helps(site:
     worker.start()
     wait_for(lambda: not worker.alive, worker.log_end)
     assert worker.exit_code == 3
-    assert f"no progress for {STALL_SECONDS} s: a micro-batch is being processed" in worker.log_text()
+    assert (
+        f"no progress for {STALL_SECONDS} s: a micro-batch is being processed" in worker.log_text()
+    )
     assert "COVERSUMM_STALL_TIMEOUT_MS" in worker.log_text()

@@ -1,4 +1,6 @@
-"""Static members of a real group: who is back within the session finds its partitions as they were, and nobody else notices."""
+"""Static members of a real group: who is back within the session finds its partitions as they were,
+and nobody else notices.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def members(site: Pipeline) -> dict[str, set[int]]:
     described = admin.describe_consumer_groups([site.name])[site.name].result(PATIENCE_SECONDS)
     return {
         member.member_id: {
-            tp.partition for tp in member.assignment.topic_partitions if tp.topic == site.input_topic
+            tp.partition
+            for tp in member.assignment.topic_partitions
+            if tp.topic == site.input_topic
         }
         for member in described.members
     }
@@ -54,7 +58,9 @@ def rebalances(worker: WorkerProcess) -> int:
 
 
 def settled(site: Pipeline, count: int) -> None:
-    """Return when each of so many members has as many partitions as any other, and every worker is ready."""
+    """Return when each of so many members has as many partitions as any other, and every worker is
+    ready.
+    """
     share = {site.partitions // count}
 
     def done() -> bool:
@@ -67,7 +73,9 @@ def settled(site: Pipeline, count: int) -> None:
 
 @pytest.mark.parametrize("how", ["terminate", "kill"])
 def test_a_restart_within_the_session_is_noticed_by_nobody(site: Pipeline, how: str) -> None:
-    """Each in turn, the group's leader too: the others go on under the same generation, and rows are where they were."""
+    """Each in turn, the group's leader too: the others go on under the same generation, and rows
+    are where they were.
+    """
     workers = site.start(2)
     settled(site, 2)
     load = events(300)
@@ -85,13 +93,21 @@ def test_a_restart_within_the_session_is_noticed_by_nobody(site: Pipeline, how: 
     check(site)
 
 
-def test_a_second_worker_of_one_name_ends_the_first_though_nothing_is_committed(site: Pipeline) -> None:
-    """The last one works. The first hears of it by its heartbeat: there is no commit that would be refused."""
+def test_a_second_worker_of_one_name_ends_the_first_though_nothing_is_committed(
+    site: Pipeline,
+) -> None:
+    """The last one works. The first hears of it by its heartbeat: there is no commit that would be
+    refused.
+    """
     (first,) = site.start(1)
     second = site.worker(instance_id=instance_of(first)).start()
     second.wait_ready()
     assert first.wait() == 4, first.log_end()
-    (line,) = [line for line in first.log_text().splitlines() if line.startswith("coversumm-worker: error:")]
+    (line,) = [
+        line
+        for line in first.log_text().splitlines()
+        if line.startswith("coversumm-worker: error:")
+    ]
     assert "another worker has this instance id" in line
     assert "COVERSUMM_INSTANCE_ID" in line
     assert "Traceback" not in first.log_text()
@@ -108,13 +124,17 @@ def instance_of(worker: WorkerProcess) -> str:
 
 
 def test_a_worker_that_is_back_at_another_address_tells_the_others(site: Pipeline) -> None:
-    """Each in turn: one of them leads the group. One rebalance each, for whoever asks for an entity is sent to its owner."""
+    """Each in turn: one of them leads the group. One rebalance each, for whoever asks for an entity
+    is sent to its owner.
+    """
     workers = site.start(2)
     settled(site, 2)
     for worker, other in (workers, workers[::-1]):
         had, told = held(worker), rebalances(other)
         worker.terminate()
-        worker.environment["COVERSUMM_WEB_ADVERTISED_URL"] = url = f"http://localhost:{worker.web_port}"
+        worker.environment["COVERSUMM_WEB_ADVERTISED_URL"] = url = (
+            f"http://localhost:{worker.web_port}"
+        )
         worker.start()
         wait_for(lambda: url in others(other), other.log_end)  # noqa: B023 - it is over within the round
         settled(site, 2)
@@ -142,7 +162,9 @@ def test_a_worker_that_does_not_come_back_loses_its_partitions_with_its_session(
 
 
 def test_a_rolling_update_from_dynamic_members(site: Pipeline) -> None:
-    """One after the other comes back as a static member, under load: meanwhile a group has both kinds."""
+    """One after the other comes back as a static member, under load: meanwhile a group has both
+    kinds.
+    """
     site.launcher = dynamic.__name__
     before = site.start(2)
     site.launcher = None

@@ -1,4 +1,6 @@
-"""`status` and `entities` on a real Kafka: two workers, one stopped, then none; and a group that never was."""
+"""`status` and `entities` on a real Kafka: two workers, one stopped, then none; and a group that
+never was.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
     """A pipeline of the test's own name, with a standby for each partition."""
     name = request.node.originalname.removeprefix("test_").replace("_", "-")
-    settings = {**SETTINGS, "COVERSUMM_STANDBY_REPLICAS": "1", "COVERSUMM_SESSION_TIMEOUT_MS": "60000"}
+    settings = {
+        **SETTINGS,
+        "COVERSUMM_STANDBY_REPLICAS": "1",
+        "COVERSUMM_SESSION_TIMEOUT_MS": "60000",
+    }
     with pipeline(kafka, name, tmp_path, settings=settings, input_config=LARGE_MESSAGES) as made:
         yield made
 
@@ -56,12 +62,16 @@ def status(site: Pipeline, code: int = 0) -> dict[str, Any]:
     ended = tool(site, "status")
     assert ended.returncode == code, (ended.stdout, ended.stderr)
     found: dict[str, Any] = json.loads(ended.stdout)
-    assert ended.stderr.splitlines() == [f"coversumm-worker: error: {one}" for one in found["problems"]]
+    assert ended.stderr.splitlines() == [
+        f"coversumm-worker: error: {one}" for one in found["problems"]
+    ]
     return found
 
 
 def settled(site: Pipeline, workers: int) -> dict[str, Any]:
-    """`status` once so many workers share all partitions, nothing is wrong and nothing left to do."""
+    """`status` once so many workers share all partitions, nothing is wrong and nothing
+    left to do.
+    """
     last = None
 
     def is_settled() -> bool:
@@ -70,7 +80,9 @@ def settled(site: Pipeline, workers: int) -> dict[str, Any]:
         if last.returncode:
             return False
         found = json.loads(last.stdout)
-        return len(found["workers"]) == workers and not sum(one["lag"] for one in found["partitions"])
+        return len(found["workers"]) == workers and not sum(
+            one["lag"] for one in found["partitions"]
+        )
 
     wait_for(is_settled, lambda: f"{last}\n{site.logs()}", every_s=0.5)
     return status(site)
@@ -84,7 +96,9 @@ def listed(site: Pipeline, *arguments: str) -> list[dict[str, Any]]:
 
 
 def histories(site: Pipeline, entity: dict[str, Any]) -> None:
-    """`inspect --history`: each change has the texts of what came and what went, and they lead to the next."""
+    """`inspect --history`: each change has the texts of what came and what went, and they lead to
+    the next.
+    """
     ended = tool(site, "inspect", entity["entity_id"], "--history", "1000")
     assert (ended.returncode, ended.stderr) == (0, "")
     changes = [json.loads(line) for line in ended.stdout.splitlines()]
@@ -109,7 +123,10 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     """Who owns what, lag, readiness and addresses, each from where it is known."""
     before = status(site, code=1)
     assert before["state"] == "unknown"
-    assert (before["workers"], before["problems"]) == ([], [f"no worker runs in the group {site.name}"])
+    assert (before["workers"], before["problems"]) == (
+        [],
+        [f"no worker runs in the group {site.name}"],
+    )
     assert [one["lag"] for one in before["partitions"]] == [0] * site.partitions
 
     first, second = site.start(2)
@@ -122,16 +139,24 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     assert all(one["ready"] is True and one["version"] for one in both["workers"])
     given = [one["partitions"] for one in both["workers"]]
     assert sorted(chain.from_iterable(given)) == list(range(site.partitions))
-    assert sorted(one["standbys"] for one in both["workers"]) == sorted(given), "each is the other's standby"
+    assert sorted(one["standbys"] for one in both["workers"]) == sorted(given), (
+        "each is the other's standby"
+    )
     owner = {p: one["name"] for one in both["workers"] for p in one["partitions"]}
     assert {one["partition"]: one["worker"] for one in both["partitions"]} == owner
 
     found = listed(site, "--url", url(first))
     assert found == listed(site, "--url", url(second)), "either tells of both"
-    assert [one["entity_id"] for one in found] == sorted((one["entity_id"] for one in found), key=order)
+    assert [one["entity_id"] for one in found] == sorted(
+        (one["entity_id"] for one in found), key=order
+    )
     assert all({one["partition"] for one in found} & set(share) for share in given)
     own = ("--data-dir", str(first.data_dir))  # its own partitions and the standbys, which follow
-    wait_for(lambda: listed(site, *own) == found, lambda: f"{listed(site, *own)} is not {found}", every_s=0.5)
+    wait_for(
+        lambda: listed(site, *own) == found,
+        lambda: f"{listed(site, *own)} is not {found}",
+        every_s=0.5,
+    )
     busiest = max(found, key=lambda one: one["reviews"])
     prefix = busiest["entity_id"][:-1]
     some = listed(site, prefix, "--contains", busiest["entity_id"][-1], "--url", url(first))
@@ -167,7 +192,11 @@ def test_what_is_not_there(site: Pipeline) -> None:
     """No topic and no broker: one line, exit code 2."""
     for setting, value, told in (
         ("COVERSUMM_INPUT_TOPIC", "nothing.here", "the input topic nothing.here does not exist"),
-        ("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9", "no answer from KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:9"),
+        (
+            "KAFKA_BOOTSTRAP_SERVERS",
+            "127.0.0.1:9",
+            "no answer from KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:9",
+        ),
     ):
         ended = tool(site, "status", **{setting: value})
         assert (ended.returncode, ended.stdout) == (2, "")

@@ -1,5 +1,6 @@
-"""Killed at each step of the commit protocol, of a takeover, a restore and a standby: each step is really reached, and nothing
-is lost, repeated or wrong."""
+"""Killed at each step of the commit protocol, of a takeover, a restore and a standby: each step is
+really reached, and nothing is lost, repeated or wrong.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +28,11 @@ WORKER = Path(__file__).parents[2] / "worker"
 @pytest.mark.kafka
 @pytest.mark.timeout(TEST_SECONDS)
 def test_killed_at_every_step(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """`kill -9` at each in turn, two workers with standbys; an order that never strikes would be an error.
+    """`kill -9` at each in turn, two workers with standbys; an order that never strikes would be an
+    error.
 
-    And twice a zombie: before its commit, and in a takeover, where it finds its successor's rows when it wakes up.
+    And twice a zombie: before its commit, and in a takeover, where it finds its successor's rows
+    when it wakes up.
     """
     vectors = HashedVectors()
     kills = faults_at_steps("kill", 1, seed=1)
@@ -43,7 +46,9 @@ def test_killed_at_every_step(kafka: KafkaBroker, tmp_path: Path) -> None:
         Recorder().row("killed at every step") as row,
         pipeline(kafka, "steps", tmp_path, settings=settings, armed=True) as site,
     ):
-        chaos = under_faults(site, row, rounds(read_reviews(limit=400), vectors), 1000, faults, rate=60)
+        chaos = under_faults(
+            site, row, rounds(read_reviews(limit=400), vectors), 1000, faults, rate=60
+        )
     assert {fault.step for fault in faults} == set(STEPS)
     assert (chaos.struck["kill"], chaos.struck["pause"]) == (len(kills), len(zombies))
     assert row.invariants == dict.fromkeys(INVARIANTS, True)
@@ -57,7 +62,9 @@ def test_the_worker_has_no_trace_of_it() -> None:
 
 
 def test_faults_are_drawn_by_seed() -> None:
-    """Each worker at each step, those of a load first; of random ones every fourth is a burst over all workers."""
+    """Each worker at each step, those of a load first; of random ones every fourth is a burst over
+    all workers.
+    """
     at_steps = faults_at_steps("pause", 3, seed=7, seconds=(8.0, 12.0))
     assert at_steps == faults_at_steps("pause", 3, seed=7, seconds=(8.0, 12.0))
     assert {(fault.worker, fault.step) for fault in at_steps} == {
@@ -68,7 +75,9 @@ def test_faults_are_drawn_by_seed() -> None:
     assert [fault.alone for fault in at_steps] == [not one for one in on_load]
     drawn = random_faults(8, 2, seed=7)
     assert drawn == random_faults(8, 2, seed=7) != random_faults(8, 2, seed=8)
-    bursts = [at for at in {fault.at for fault in drawn} if [fault.at for fault in drawn].count(at) >= 2]
+    bursts = [
+        at for at in {fault.at for fault in drawn} if [fault.at for fault in drawn].count(at) >= 2
+    ]
     assert len(bursts) == 2
     assert all(0 <= fault.at <= 1 for fault in [*drawn, *at_steps])
 

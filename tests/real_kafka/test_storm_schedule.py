@@ -10,7 +10,16 @@ import pytest
 
 from tests.harness import clock
 from tests.harness.storm import ENOUGH, RESULTS, faults_of, main
-from tests.harness.storm_schedule import ADDED, AT_ONCE, KINDS, REPLAY, REPLAY_FROM, WORKERS, Fault, schedule
+from tests.harness.storm_schedule import (
+    ADDED,
+    AT_ONCE,
+    KINDS,
+    REPLAY,
+    REPLAY_FROM,
+    WORKERS,
+    Fault,
+    schedule,
+)
 
 SEEDS = range(20)
 MOST_SECONDS = 35 * 60
@@ -35,7 +44,9 @@ def test_all_kinds_come_by_their_shares(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_it_leaves_a_majority_and_ends_in_time(seed: int) -> None:
-    """By plan: few at once, none that need the same at one time, and the whole short enough for one run."""
+    """By plan: few at once, none that need the same at one time, and the whole short enough for one
+    run.
+    """
     faults = schedule(300, seed)
     assert faults == sorted(faults, key=lambda fault: fault.at_s)
     assert faults[-1].busy_until_s < MOST_SECONDS
@@ -56,7 +67,10 @@ def test_nothing_happens_to_who_is_not_there(seed: int) -> None:
 
 def test_some_kinds_alone() -> None:
     kinds = ("quota", "broker killed")
-    assert Counter(fault.kind for fault in schedule(10, 1, kinds)) == {"quota": 5, "broker killed": 5}
+    assert Counter(fault.kind for fault in schedule(10, 1, kinds)) == {
+        "quota": 5,
+        "broker killed": 5,
+    }
 
 
 def test_a_fault_is_told_in_a_line() -> None:
@@ -87,7 +101,13 @@ def test_what_must_not_be_is_told() -> None:
         "promoted": True,
     }
     assert faults_of(good) == []
-    bad = {"lost": 1, "repeated": 1, "wrong": 1, "unordered_ends": ["one with 3"], "seconds_to_ready": 60.0}
+    bad = {
+        "lost": 1,
+        "repeated": 1,
+        "wrong": 1,
+        "unordered_ends": ["one with 3"],
+        "seconds_to_ready": 60.0,
+    }
     for name, value in {**bad, "promoted": False}.items():
         assert len(faults_of({**good, name: value})) == 1
 

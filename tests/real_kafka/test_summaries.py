@@ -1,4 +1,6 @@
-"""Summaries and entities, asked for over HTTP: always there, always the last committed ones, whatever the worker does."""
+"""Summaries and entities, asked for over HTTP: always there, always the last committed ones,
+whatever the worker does.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +38,28 @@ def entities(worker: WorkerProcess) -> Any:
 
 def review(number: int, text: str) -> Sent:
     """A review of one sentence, of the one entity."""
-    body = {"type": "review.upserted", "entity_id": "hotel", "review_id": f"r{number}", "text": text}
+    body = {
+        "type": "review.upserted",
+        "entity_id": "hotel",
+        "review_id": f"r{number}",
+        "text": text,
+    }
     return Sent(b"hotel", json.dumps(body).encode())
 
 
 def test_it_is_there_while_a_micro_batch_is_under_way(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """The engine embeds the second review when it is told to: until then a micro-batch is under way, provably."""
+    """The engine embeds the second review when it is told to: until then a micro-batch is under
+    way, provably.
+    """
     gate = tmp_path / "gate"
     environment = {"COVERSUMM_EMBEDDER": "onnx", throttled.GATE: str(gate)}
     with pipeline(
-        kafka, "under-way", tmp_path, partitions=1, settings=environment, launcher=throttled.__name__
+        kafka,
+        "under-way",
+        tmp_path,
+        partitions=1,
+        settings=environment,
+        launcher=throttled.__name__,
     ) as site:
         send(kafka.bootstrap_servers, site.input_topic, [review(0, "The room was clean.")])
         (worker,) = site.start()
@@ -71,12 +85,18 @@ def test_it_is_there_while_a_micro_batch_is_under_way(kafka: KafkaBroker, tmp_pa
         site.stop()
 
 
-def test_asking_all_the_time_while_partitions_come_and_go(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """Whoever asks is answered, sent on, or told to come again; a database closes under no one, and opens again."""
+def test_asking_all_the_time_while_partitions_come_and_go(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """Whoever asks is answered, sent on, or told to come again; a database closes under no one, and
+    opens again.
+    """
     with pipeline(kafka, "asking", tmp_path, settings=SETTINGS) as site:
         load = events(150)
         ids = sorted({one.key.decode() for one in load if one.key and one.key.isascii()})[:40]
-        paths = [f"/entities/{quote(entity_id, safe='')}/summary" for entity_id in ids] + ["/entities"] * 4
+        paths = [f"/entities/{quote(entity_id, safe='')}/summary" for entity_id in ids] + [
+            "/entities"
+        ] * 4
         feed(site, load)
         site.start(1)
         over, statuses = threading.Event(), Counter[int]()

@@ -1,4 +1,6 @@
-"""What is wrong with a worker's surroundings ends it with the right exit code and one line that says what to do."""
+"""What is wrong with a worker's surroundings ends it with the right exit code and one line that
+says what to do.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ def test_data_directory_in_use(site: Pipeline) -> None:
 
 
 def test_two_workers_with_one_instance_id(site: Pipeline) -> None:
-    """The newer one takes the transactional id over; the older one is told at its next commit, and says so."""
+    """The newer one takes the transactional id over; the older one is told at its next commit, and
+    says so.
+    """
     older = site.worker("older", instance_id="same").start()
     older.wait_ready()
     newer = site.worker("newer", instance_id="same").start()
@@ -113,14 +117,18 @@ def test_committed_offset_before_the_log(site: Pipeline) -> None:
     targets = site.targets()
     feed(site, events(100, seed=1))
     admin = site.broker.admin()
-    wanted = [TopicPartition(site.input_topic, partition, end + 1) for partition, end in targets.items()]
+    wanted = [
+        TopicPartition(site.input_topic, partition, end + 1) for partition, end in targets.items()
+    ]
     for future in admin.delete_records(wanted).values():
         future.result(PATIENCE_SECONDS)
     refused_again(worker, "reset", site.input_topic)
 
 
 @pytest.mark.parametrize(("setting", "value"), [("K", "6"), ("DIMENSION", "8"), ("EPOCH", "2")])
-def test_another_kind_of_summary_on_the_same_state(site: Pipeline, setting: str, value: str) -> None:
+def test_another_kind_of_summary_on_the_same_state(
+    site: Pipeline, setting: str, value: str
+) -> None:
     worker = processed(site)
     worker.environment[f"COVERSUMM_{setting}"] = value
     refused_again(worker, setting.lower(), f"configured '{value}'", "own COVERSUMM_EPOCH")

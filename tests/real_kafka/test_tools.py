@@ -1,4 +1,6 @@
-"""The tools for the bad day, on a real Kafka: dead letters sent again, state thrown away, a running worker verified."""
+"""The tools for the bad day, on a real Kafka: dead letters sent again, state thrown away, a running
+worker verified.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,22 @@ from tests.harness.load import HashedVectors, Mix, Sent, Stream, read_reviews
 from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import Message, committed_offsets, producer, read_topic
-from tests.harness.workers import COMMAND, ROOT, Pipeline, WorkerProcess, clean_environment, pipeline
-from tests.real_kafka.test_exactly_once import DIMENSION, LARGE_MESSAGES, SETTINGS, check, events, feed
+from tests.harness.workers import (
+    COMMAND,
+    ROOT,
+    Pipeline,
+    WorkerProcess,
+    clean_environment,
+    pipeline,
+)
+from tests.real_kafka.test_exactly_once import (
+    DIMENSION,
+    LARGE_MESSAGES,
+    SETTINGS,
+    check,
+    events,
+    feed,
+)
 from worker.events import Reason, Record, Rejected, dead_letter_message
 from worker.state.keys import ENTITY, REVIEW, parse_entity_key
 
@@ -43,7 +59,11 @@ def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> 
 
 def environment(site: Pipeline, worker: WorkerProcess | None = None) -> dict[str, str]:
     """Of a command beside a worker, or for a data directory where none was."""
-    own = {"COVERSUMM_DATA_DIR": str(site.directory / "none")} if worker is None else worker.environment
+    own = (
+        {"COVERSUMM_DATA_DIR": str(site.directory / "none")}
+        if worker is None
+        else worker.environment
+    )
     return clean_environment({**site.environment, **own})
 
 
@@ -68,11 +88,14 @@ def printed(ended: subprocess.CompletedProcess[str], code: int = 0) -> list[dict
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
 
-# -- dead letters -----------------------------------------------------------------------------------------------------
+# -- dead letters
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_dead_letters_after_a_fix(site: Pipeline) -> None:
-    """A setting was too small; it is put right, and what it refused is sent again: applied, once."""
+    """A setting was too small; it is put right, and what it refused is sent again:
+    applied, once.
+    """
     load = list(Stream(read_reviews(limit=120, seed=4), HashedVectors(DIMENSION), mix=QUIET))
     worker = site.worker(max_text_bytes="60").start()
     worker.wait_ready()
@@ -100,7 +123,11 @@ def test_dead_letters_after_a_fix(site: Pipeline) -> None:
         in rest.stderr
     )
     closing = printed(rest)[0]
-    assert (closing["sent"], closing["already_sent"], closing["impossible"]) == (len(letters) - 1, 1, 0)
+    assert (closing["sent"], closing["already_sent"], closing["impossible"]) == (
+        len(letters) - 1,
+        1,
+        0,
+    )
     assert printed(tool(site, "dlq", "send", "--yes"))[0]["sent"] == 0
     assert {row["sent"] for row in printed(tool(site, "dlq", "list"))} == {True}
 
@@ -113,7 +140,10 @@ def test_dead_letters_after_a_fix(site: Pipeline) -> None:
     records = read_topic(site.broker.bootstrap_servers, site.input_topic)
     assert sorted((m.partition, m.key, m.value) for m in records[:]) == sorted(
         (m.partition, m.key, m.value)
-        for m in [*records_of(load, records), *read_topic(site.broker.bootstrap_servers, site.dlq_topic)]
+        for m in [
+            *records_of(load, records),
+            *read_topic(site.broker.bootstrap_servers, site.dlq_topic),
+        ]
     )
 
 
@@ -129,15 +159,21 @@ def records_of(load: Sequence[Sent], records: Sequence[Message]) -> list[Message
 class Letters:
     """A dead letter topic filled by hand, in small transactions with aborted ones between."""
 
-    def __init__(self, site: Pipeline, count: int, reasons: Sequence[Reason] = (Reason.BAD_JSON,)) -> None:
+    def __init__(
+        self, site: Pipeline, count: int, reasons: Sequence[Reason] = (Reason.BAD_JSON,)
+    ) -> None:
         self.site = site
         assert tool(site, "topics", "--replication-factor", "1").returncode == 0
         records = [
-            Record(site.input_topic, i % site.partitions, i, 0, b"key-%d" % (i % 7), b"value %d" % i)
+            Record(
+                site.input_topic, i % site.partitions, i, 0, b"key-%d" % (i % 7), b"value %d" % i
+            )
             for i in range(count)
         ]
         self.expected = [(record.partition, record.key, record.value) for record in records]
-        writer = producer(site.broker.bootstrap_servers, **{"transactional.id": f"{site.name}-writer"})
+        writer = producer(
+            site.broker.bootstrap_servers, **{"transactional.id": f"{site.name}-writer"}
+        )
         writer.init_transactions(PATIENCE_SECONDS)
         for at in range(0, count, 100):
             for commit in (False, True):
@@ -146,10 +182,16 @@ class Letters:
                     rejected = Rejected(reasons[i // site.partitions % len(reasons)], "by hand")
                     letter = dead_letter_message(site.dlq_topic, record, rejected, "1", 10**6)
                     writer.produce(
-                        letter.topic, letter.value, letter.key, letter.partition, headers=letter.headers
+                        letter.topic,
+                        letter.value,
+                        letter.key,
+                        letter.partition,
+                        headers=letter.headers,
                     )
                 assert writer.flush(PATIENCE_SECONDS) == 0
-                (writer.commit_transaction if commit else writer.abort_transaction)(PATIENCE_SECONDS)
+                (writer.commit_transaction if commit else writer.abort_transaction)(
+                    PATIENCE_SECONDS
+                )
 
     def sent(self) -> list[tuple[int, bytes | None, bytes | None]]:
         """What a committed reader finds in the input topic."""
@@ -162,7 +204,8 @@ class Letters:
         return self.sent() == wanted
 
 
-# `dlq send` in small transactions that a test can stop in the middle. {when}: what happens around the {at}-th commit.
+# `dlq send` in small transactions that a test can stop in the middle. {when}: what happens around
+# the {at}-th commit.
 PATIENT = """
 import os, signal, sys, time
 from confluent_kafka import Producer
@@ -208,9 +251,16 @@ def patient(site: Pipeline, when: str, at: int = 0, late: float = 0) -> subproce
 
 
 def test_kill_9_while_sending(site: Pipeline) -> None:
-    """Before and after a commit, early and late; the last run sends the rest. Each letter once, in order."""
+    """Before and after a commit, early and late; the last run sends the rest. Each letter once, in
+    order.
+    """
     letters = Letters(site, 400)
-    for when, at in (("killed before", 1), ("killed after", 2), ("killed before", 9), ("killed after", 12)):
+    for when, at in (
+        ("killed before", 1),
+        ("killed after", 2),
+        ("killed before", 9),
+        ("killed after", 12),
+    ):
         before = len(letters.sent())
         run = patient(site, when, at)
         run.communicate(timeout=PATIENCE_SECONDS)
@@ -226,7 +276,9 @@ def test_kill_9_while_sending(site: Pipeline) -> None:
 
 
 def test_two_runs_at_once(site: Pipeline) -> None:
-    """The younger takes over; the older is told, with exit code 4, and has sent nothing that the younger sends again."""
+    """The younger takes over; the older is told, with exit code 4, and has sent nothing that the
+    younger sends again.
+    """
     letters = Letters(site, 400)
     older = patient(site, "slow")
     while not letters.sent():
@@ -235,7 +287,10 @@ def test_two_runs_at_once(site: Pipeline) -> None:
     _, told = older.communicate(timeout=PATIENCE_SECONDS)
     assert older.returncode == 4, told
     assert "another `dlq send`" in told
-    assert [line.startswith("coversumm-worker: error:") for line in told.splitlines()] == [False, True]
+    assert [line.startswith("coversumm-worker: error:") for line in told.splitlines()] == [
+        False,
+        True,
+    ]
     closing, _ = younger.communicate(timeout=PATIENCE_SECONDS)
     assert younger.returncode == 0
     assert 0 < json.loads(closing)["sent"] < 400
@@ -263,7 +318,9 @@ def test_a_list_beside_an_open_transaction(site: Pipeline) -> None:
 
 
 def test_letters_that_lie_too_scattered(site: Pipeline) -> None:
-    """Every other one, two thousand times in a partition: it stops before it would forget, and says what to do."""
+    """Every other one, two thousand times in a partition: it stops before it would forget, and says
+    what to do.
+    """
     letters = Letters(site, 16_000, (Reason.BAD_JSON, Reason.NO_KEY))
     ended = tool(site, "dlq", "send", "--yes", "--reason", "no_key")
     assert ended.returncode == 2
@@ -305,18 +362,27 @@ def test_letters_that_are_cut_or_cannot_be_sent(site: Pipeline) -> None:
     assert printed(ended, 1) == [
         {"topic": site.input_topic, "sent": 1, "already_sent": 0, "impossible": 5, "dry_run": False}
     ]
-    for why in ("is gone", "created again", f"no partition {site.partitions}", "another.topic", "do not say"):
+    for why in (
+        "is gone",
+        "created again",
+        f"no partition {site.partitions}",
+        "another.topic",
+        "do not say",
+    ):
         assert why in ended.stderr
     *_, last = read_topic(site.broker.bootstrap_servers, site.input_topic)
     assert (last.partition, last.key, last.value) == (1, b"k", long[1])
     assert printed(tool(site, "dlq", "send", "--yes"), 1)[0]["already_sent"] == 1
 
 
-# -- reset ------------------------------------------------------------------------------------------------------------
+# -- reset
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_reset_and_a_new_epoch(site: Pipeline) -> None:
-    """What a dry run says is what goes; refused while anybody runs; and the next epoch agrees with the first."""
+    """What a dry run says is what goes; refused while anybody runs; and the next epoch agrees with
+    the first.
+    """
     (worker,) = site.start(1)
     load = events(300)
     feed(site, load)
@@ -333,7 +399,11 @@ def test_reset_and_a_new_epoch(site: Pipeline) -> None:
     planned = tool(site, "reset", "--dry-run", worker=worker)
     local, offsets, changelog = printed(planned)
     assert footprint(site, worker) == before
-    assert (local["step"], local["databases"], local["status"]) == ("local", site.partitions, "planned")
+    assert (local["step"], local["databases"], local["status"]) == (
+        "local",
+        site.partitions,
+        "planned",
+    )
     assert local["bytes"] > 0
     assert offsets["offsets"] == {
         site.input_topic: {str(p): offset for p, offset in sorted(before[0].items()) if offset >= 0}
@@ -351,7 +421,10 @@ def test_reset_and_a_new_epoch(site: Pipeline) -> None:
 
     done = tool(site, "reset", "--yes", worker=worker)
     told = done.stderr.splitlines()
-    assert told[0] == f"local: {worker.data_dir}: {local['databases']} databases, {local['bytes']:,} bytes"
+    assert (
+        told[0]
+        == f"local: {worker.data_dir}: {local['databases']} databases, {local['bytes']:,} bytes"
+    )
     assert told[3].startswith("the next `run` builds everything again")
     assert "COVERSUMM_EPOCH" in told[4]
     assert [row["status"] for row in printed(done)] == ["done"] * 3
@@ -394,7 +467,11 @@ def changelog_config(site: Pipeline) -> tuple[int, str, str]:
     resource = ConfigResource(ConfigResource.Type.TOPIC, site.changelog_topic)
     config = admin.describe_configs([resource])[resource].result(PATIENCE_SECONDS)
     topic = admin.list_topics(timeout=PATIENCE_SECONDS).topics[site.changelog_topic]
-    return len(topic.partitions), config["cleanup.policy"].value, config["delete.retention.ms"].value
+    return (
+        len(topic.partitions),
+        config["cleanup.policy"].value,
+        config["delete.retention.ms"].value,
+    )
 
 
 def comparable(message: Message) -> tuple[int, bytes | None, Any]:
@@ -407,7 +484,9 @@ def comparable(message: Message) -> tuple[int, bytes | None, Any]:
 
 @pytest.mark.parametrize("steps", [["--local", "--offsets"], ["--offsets"]], ids=" ".join)
 def test_a_reset_that_was_interrupted(kafka: KafkaBroker, tmp_path: Path, steps: list[str]) -> None:
-    """After any of its first steps the worker goes on as if nothing had been: right, and nothing is published again."""
+    """After any of its first steps the worker goes on as if nothing had been: right, and nothing is
+    published again.
+    """
     name = f"interrupted{'-'.join(steps).replace('--', '-')}"
     with pipeline(kafka, name, tmp_path, settings=SETTINGS) as site:
         (worker,) = site.start(1)
@@ -423,7 +502,9 @@ def test_a_reset_that_was_interrupted(kafka: KafkaBroker, tmp_path: Path, steps:
 
 
 def test_a_corrupt_row(site: Pipeline) -> None:
-    """`verify` names it, the worker ends when it meets it and says what to do, and what it says is the cure."""
+    """`verify` names it, the worker ends when it meets it and says what to do, and what it says is
+    the cure.
+    """
     (worker,) = site.start(1)
     load = list(Stream(read_reviews(limit=150, seed=2), HashedVectors(DIMENSION), mix=QUIET))
     feed(site, load[:100])
@@ -472,8 +553,13 @@ def test_reset_says_what_cannot_be_read_again(site: Pipeline) -> None:
         future.result(PATIENCE_SECONDS)
     ended = tool(site, "reset", "--dry-run")
     assert ended.returncode == 0, ended.stderr
-    assert f"warning: the first records of {site.input_topic} are gone (partition 0 at 5)" in ended.stderr
-    assert not Path(environment(site)["COVERSUMM_DATA_DIR"]).exists(), "looking must not create anything"
+    assert (
+        f"warning: the first records of {site.input_topic} are gone (partition 0 at 5)"
+        in ended.stderr
+    )
+    assert not Path(environment(site)["COVERSUMM_DATA_DIR"]).exists(), (
+        "looking must not create anything"
+    )
 
 
 def test_reset_local_needs_no_broker(site: Pipeline) -> None:
@@ -485,11 +571,14 @@ def test_reset_local_needs_no_broker(site: Pipeline) -> None:
     assert not list(worker.data_dir.glob("**/*.db*"))
 
 
-# -- a running worker -------------------------------------------------------------------------------------------------
+# -- a running worker
+# -------------------------------------------------------------------------------------------------
 
 
 def test_verify_while_the_worker_is_busy(site: Pipeline) -> None:
-    """Two workers with standbys, small write buffers, a load without a pause: every view of each is right."""
+    """Two workers with standbys, small write buffers, a load without a pause: every view of each is
+    right.
+    """
     site.settings = {
         **SETTINGS,
         "COVERSUMM_STANDBY_REPLICAS": "1",
@@ -524,7 +613,11 @@ def test_the_history_of_an_entity(site: Pipeline) -> None:
     for message in published:
         counts[message.key or b""] = counts.get(message.key or b"", 0) + 1
     entity = max(counts, key=lambda key: counts[key])
-    bodies = [message.value and json.loads(message.value) for message in published if message.key == entity]
+    bodies = [
+        message.value and json.loads(message.value)
+        for message in published
+        if message.key == entity
+    ]
     ended = tool(site, "inspect", entity.decode(), "--history", "100000")
     rows = printed(ended)
     assert len(rows) == len(bodies) > 5
@@ -543,16 +636,21 @@ def test_the_history_of_an_entity(site: Pipeline) -> None:
     assert printed(tool(site, "inspect", "nobody at all", "--history"), 1) == []
 
 
-# -- copies that were left behind --------------------------------------------------------------------------------------
+# -- copies that were left behind
+# --------------------------------------------------------------------------------------
 
 
 def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline) -> None:
-    """The first worker's databases stay; a second one has some of their partitions, and gets on with them."""
+    """The first worker's databases stay; a second one has some of their partitions, and gets on
+    with them.
+    """
     (first,) = site.start(1)
     load = events(300)
     feed(site, load[:150])
     site.wait_caught_up()
-    then = {row["partition"]: row["next_offset"] for row in printed(tool(site, "verify", worker=first))}
+    then = {
+        row["partition"]: row["next_offset"] for row in printed(tool(site, "verify", worker=first))
+    }
     (second,) = site.start(1)
     feed(site, load[150:])
     site.wait_caught_up()
@@ -568,7 +666,9 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
                 worker.kill()  # one that says goodbye hands its partitions to the other
         checked = tool(site, "verify", worker=first)
         rows = printed(checked)
-        assert {row["partition"]: row["current"] for row in rows} == {p: p not in moved for p in then}
+        assert {row["partition"]: row["current"] for row in rows} == {
+            p: p not in moved for p in then
+        }
         assert {row["partition"]: row["next_offset"] for row in rows} == {
             p: then[p] if p in moved else now[p] for p in then
         }
@@ -580,11 +680,15 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
         beside = printed(tool(site, "verify", worker=second))
         assert {(row["partition"], row["current"]) for row in beside} >= {(p, True) for p in moved}
 
-    entities = {row["partition"]: row["entity_id"] for row in rows if row["entity_id"].isprintable()}
+    entities = {
+        row["partition"]: row["entity_id"] for row in rows if row["entity_id"].isprintable()
+    }
     assert moved & entities.keys()
     assert entities.keys() - moved
     for partition, entity in entities.items():
-        (view,) = printed(tool(site, "inspect", entity, "--data-dir", str(first.data_dir), worker=first))
+        (view,) = printed(
+            tool(site, "inspect", entity, "--data-dir", str(first.data_dir), worker=first)
+        )
         assert (view["partition"], view["current"]) == (partition, partition not in moved)
         assert ("owned elsewhere now" in view["as_of"]) == (partition in moved)
         reviews = tool(site, "inspect", entity, "--reviews", worker=first)
@@ -610,14 +714,22 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
     assert {row["current"] for row in printed(tool(site, "verify", worker=first))} == {None}
 
 
-# -- send -------------------------------------------------------------------------------------------------------------
+# -- send
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_sending_goes_on_where_the_broker_died(tmp_path: Path) -> None:
-    """The line that is told has all before it acknowledged: going on there loses nothing and repeats no more than is told."""
+    """The line that is told has all before it acknowledged: going on there loses nothing and
+    repeats no more than is told.
+    """
     lines = [
         json.dumps(
-            {"type": "review.upserted", "entity_id": f"e{i % 11}", "review_id": f"r{i}", "text": "Good."}
+            {
+                "type": "review.upserted",
+                "entity_id": f"e{i % 11}",
+                "review_id": f"r{i}",
+                "text": "Good.",
+            }
         )
         for i in range(2000)
     ]
@@ -631,7 +743,9 @@ def test_sending_goes_on_where_the_broker_died(tmp_path: Path) -> None:
 
         def start(*options: str) -> subprocess.Popen[str]:
             command = [*COMMAND, "send", str(path), *options]
-            return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+            return subprocess.Popen(
+                command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
+            )
 
         with start("--rate", "50") as sending:
             while len(read_topic(broker.bootstrap_servers, "in")) < 30:
@@ -646,12 +760,16 @@ def test_sending_goes_on_where_the_broker_died(tmp_path: Path) -> None:
         sent, line, repeated = (int(number or 0) for number in match.groups())
         assert sent - repeated == line - 1
         broker.start()
-        before = Counter((m.value or b"").decode() for m in read_topic(broker.bootstrap_servers, "in"))
+        before = Counter(
+            (m.value or b"").decode() for m in read_topic(broker.bootstrap_servers, "in")
+        )
         assert all(before[lines[i]] == 1 for i in range(line - 1))
         with start("--from-line", str(line)) as going_on:
             _, told = going_on.communicate(timeout=PATIENCE_SECONDS)
         assert going_on.returncode == 0, told
-        after = Counter((m.value or b"").decode() for m in read_topic(broker.bootstrap_servers, "in"))
+        after = Counter(
+            (m.value or b"").decode() for m in read_topic(broker.bootstrap_servers, "in")
+        )
     assert set(after) == set(lines)
     assert all(after[lines[i]] == 1 for i in range(line - 1))
     assert max(after.values()) <= 2

@@ -1,4 +1,6 @@
-"""Traces from end to end: a producer's context into the worker, its span to a collector, its own context out with the summary."""
+"""Traces from end to end: a producer's context into the worker, its span to a collector, its own
+context out with the summary.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def test_contexts_go_through_the_worker(kafka: KafkaBroker, tmp_path: Path) -> N
         changes = [message for message in published(site) if message.value is not None]
         assert len(changes) == 31
         for message in changes:
-            version, trace_id, span_id, flags = dict(message.headers)["traceparent"].decode().split("-")
+            version, trace_id, span_id, flags = (
+                dict(message.headers)["traceparent"].decode().split("-")
+            )
             span = by_context[trace_id, span_id]
             assert (version, int(flags, 16) & 1) == ("00", 1), "it is sampled"
             body = json.loads(message.value or b"")
@@ -99,7 +103,9 @@ def test_without_a_collector_bytes_and_headers_are_those_of_a_worker_that_traces
             started_s = time.monotonic()
             assert worker.terminate() == 0
             assert time.monotonic() - started_s < 15
-            messages = sorted(published(site), key=lambda message: (message.partition, message.offset))
+            messages = sorted(
+                published(site), key=lambda message: (message.partition, message.offset)
+            )
             outputs.append(messages)
     untraced, unheard = outputs
     assert len(untraced) == len(unheard) == 12

@@ -1,4 +1,6 @@
-"""The commit of a micro-batch against a real broker and a real group: all or nothing, and who is refused."""
+"""The commit of a micro-batch against a real broker and a real group: all or nothing, and who is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import committed_offsets, end_offsets, producer, read_topic
-from worker.errors import Crash, InDoubt, Overtaken, SurroundingsError
+from worker.errors import Crash, InDoubt, Overtaken, SetupError
 from worker.events import Message
 from worker.kafka.clients import KafkaClients
 from worker.kafka.group import Membership, check_group_metadata, group_metadata
@@ -66,9 +68,14 @@ class Site:
         """The member's, as the broker knows it: a new group's first generation."""
         return Membership(1, self.member.memberid())
 
-    def producer(self, transaction_timeout_ms: int = 10_000, instance: str = "0") -> TransactionalProducer:
+    def producer(
+        self, transaction_timeout_ms: int = 10_000, instance: str = "0"
+    ) -> TransactionalProducer:
         own = settings(
-            self.broker, self.name, instance_id=instance, transaction_timeout_ms=transaction_timeout_ms
+            self.broker,
+            self.name,
+            instance_id=instance,
+            transaction_timeout_ms=transaction_timeout_ms,
         )
         made = TransactionalProducer(own, self.clients)
         made.start()
@@ -106,7 +113,9 @@ def site(kafka: KafkaBroker, request: pytest.FixtureRequest) -> Iterator[Site]:
 def test_messages_rows_and_offsets_become_visible_together(site: Site) -> None:
     by = site.producer()
     last = site.commit(by, 7)
-    written = [(m.partition, m.key, m.value, m.headers) for m in read_topic(site.servers, site.output)]
+    written = [
+        (m.partition, m.key, m.value, m.headers) for m in read_topic(site.servers, site.output)
+    ]
     assert written == [(0, b"k", b"v", (("h", b"7"),)), (1, b"k2", None, ())]
     rows = read_topic(site.servers, site.changelog)
     assert [(m.partition, m.key, m.value) for m in rows] == [
@@ -121,7 +130,9 @@ def test_messages_rows_and_offsets_become_visible_together(site: Site) -> None:
 
 @pytest.mark.parametrize("refused", ["a message", "rows", "rows but the last"])
 def test_a_record_that_the_broker_refuses_fails_all(site: Site, refused: str) -> None:
-    """Also where nobody asked to be told of its delivery: the client has failed the transaction, and says so at its next step."""
+    """Also where nobody asked to be told of its delivery: the client has failed the transaction,
+    and says so at its next step.
+    """
     small = f"{site.name}.small"
     site.broker.create_topic(small, 3, {"max.message.bytes": "2000"})
     large = random.Random(1).randbytes(5000)  # as large when it is compressed
@@ -130,7 +141,11 @@ def test_a_record_that_the_broker_refuses_fails_all(site: Site, refused: str) ->
     rows: dict[int, dict[bytes, bytes | None]] = {
         "a message": {0: {b"a": b"1", b"b": b"2"}},
         "rows": {0: {b"a": large, b"b": large}},
-        "rows but the last": {0: {b"a": b"1", b"b": b"2"}, 1: {b"c": large, b"d": b"1"}, 2: {b"e": b"1"}},
+        "rows but the last": {
+            0: {b"a": b"1", b"b": b"2"},
+            1: {b"c": large, b"d": b"1"},
+            2: {b"e": b"1"},
+        },
     }[refused]
     with pytest.raises(Crash, match="MSG_SIZE_TOO_LARGE"):
         by.commit(
@@ -157,7 +172,9 @@ def test_the_group_metadata_of_a_joined_consumer_is_ours(site: Site) -> None:
 
 @pytest.mark.parametrize("wrong", ["generation before", "generation after", "another member"])
 def test_a_zombies_commit_is_refused_and_nothing_of_it_is_visible(site: Site, wrong: str) -> None:
-    """A worker that was paused past its session: its partitions are others', its generation is not current."""
+    """A worker that was paused past its session: its partitions are others', its generation is not
+    current.
+    """
     now = site.membership
     membership = {
         "generation before": Membership(now.generation - 1, now.member_id),
@@ -171,7 +188,9 @@ def test_a_zombies_commit_is_refused_and_nothing_of_it_is_visible(site: Site, wr
     site.assert_nothing_is_visible()
 
 
-def test_a_second_worker_with_the_same_transactional_id_leaves_the_first_in_doubt(site: Site) -> None:
+def test_a_second_worker_with_the_same_transactional_id_leaves_the_first_in_doubt(
+    site: Site,
+) -> None:
     """Which of the two has to go is for the group to say."""
     first = site.producer()
     site.commit(first, 7)
@@ -180,7 +199,10 @@ def test_a_second_worker_with_the_same_transactional_id_leaves_the_first_in_doub
         site.commit(first, 8)
     site.commit(second, 9)
     assert committed_offsets(site.servers, site.input, site.name)[0] == 9
-    assert [m.value for m in read_topic(site.servers, site.changelog) if m.key == b"a"] == [b"7", b"9"]
+    assert [m.value for m in read_topic(site.servers, site.changelog) if m.key == b"a"] == [
+        b"7",
+        b"9",
+    ]
 
 
 def test_workers_with_ids_of_their_own_do_not_fence_each_other(site: Site) -> None:
@@ -241,7 +263,9 @@ class Unheard:
         ("commit_transaction", True, True),
     ],
 )
-def test_what_a_lost_answer_left_open_is_decided(site: Site, step: str, sent: bool, happened: bool) -> None:
+def test_what_a_lost_answer_left_open_is_decided(
+    site: Site, step: str, sent: bool, happened: bool
+) -> None:
     by = site.producer()
     by._transactions._producer = Unheard(by._transactions._producer, step, sent)  # type: ignore[assignment]
     with pytest.raises(InDoubt):
@@ -308,11 +332,12 @@ def test_a_broker_without_transactions_is_told(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path / "broker", WITHOUT_TRANSACTIONS) as broker:
         own = settings(broker, "x")
         by = TransactionalProducer(own, KafkaClients(own))
-        with pytest.raises(SurroundingsError, match="exactly-once delivery needs"):
+        with pytest.raises(SetupError, match="exactly-once delivery needs"):
             by.start(timeout_seconds=3)
 
 
-# -- the offsets a takeover begins with -------------------------------------------------------------------------------
+# -- the offsets a takeover begins with
+# -------------------------------------------------------------------------------
 
 
 def starts(site: Site) -> dict[int, Start]:
@@ -334,7 +359,9 @@ def test_a_takeover_waits_until_the_predecessors_transaction_is_decided(site: Si
     predecessor.init_transactions(PATIENCE_SECONDS)
     predecessor.begin_transaction()
     predecessor.send_offsets_to_transaction(
-        [TopicPartition(site.input, 0, 7)], group_metadata(site.name, site.membership), PATIENCE_SECONDS
+        [TopicPartition(site.input, 0, 7)],
+        group_metadata(site.name, site.membership),
+        PATIENCE_SECONDS,
     )
     found: list[dict[int, Start]] = []
     takeover = threading.Thread(target=lambda: found.append(starts(site)), daemon=True)
@@ -349,12 +376,12 @@ def test_a_takeover_waits_until_the_predecessors_transaction_is_decided(site: Si
 def test_an_offset_outside_the_log_is_refused(site: Site, kafka: KafkaBroker) -> None:
     fill(site, 20)
     site.commit(site.producer(), 21)
-    with pytest.raises(SurroundingsError, match=r"offset 21 of .* outside the log \[0, 20\]"):
+    with pytest.raises(SetupError, match=r"offset 21 of .* outside the log \[0, 20\]"):
         starts(site)
     site.commit(site.producer(), 5)
     admin = kafka.admin()
     for future in admin.delete_records([TopicPartition(site.input, 0, 6)]).values():
         future.result(PATIENCE_SECONDS)
-    with pytest.raises(SurroundingsError, match=r"offset 5 of .* outside the log \[6, 20\]"):
+    with pytest.raises(SetupError, match=r"offset 5 of .* outside the log \[6, 20\]"):
         starts(site)
     assert end_offsets(site.servers, site.input)[0] == 20

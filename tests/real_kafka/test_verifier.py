@@ -1,4 +1,6 @@
-"""The verifier finds what it is there to find: nothing in a right output, and every kind of wrong in a wrong one."""
+"""The verifier finds what it is there to find: nothing in a right output, and every kind of wrong
+in a wrong one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.harness.broker import KafkaBroker
-from tests.harness.compare import Change, DeadLetter, Difference, compare_changes, compare_dead_letters
+from tests.harness.compare import (
+    Change,
+    DeadLetter,
+    Difference,
+    compare_changes,
+    compare_dead_letters,
+)
 from tests.harness.history import history
 from tests.harness.load import HashedVectors, Mix, Sent, Stream, read_reviews
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
@@ -19,7 +27,9 @@ from worker.settings import Settings
 
 VARIABLES = {"COVERSUMM_EMBEDDER": "none", "COVERSUMM_DIMENSION": "4", "COVERSUMM_K": "3"}
 SETTINGS = Settings.from_environment(VARIABLES)
-EVENTS = list(Stream(read_reviews(limit=150), HashedVectors(4), mix=Mix(delete_entity=0.03, poison=0.1)))
+EVENTS = list(
+    Stream(read_reviews(limit=150), HashedVectors(4), mix=Mix(delete_entity=0.03, poison=0.1))
+)
 RECORDS = [Message("in", 0, offset, 0, *event, ()) for offset, event in enumerate(EVENTS)]
 WANTED = history(RECORDS, SETTINGS)
 
@@ -42,7 +52,11 @@ def published(change: Change, topic: str = "out") -> Message:
 def dead(letter: DeadLetter) -> Message:
     """The dead letter that a worker without fault publishes."""
     source = letter.source
-    place = {"topic": source.topic, "partition": str(source.partition), "offset": str(source.offset)}
+    place = {
+        "topic": source.topic,
+        "partition": str(source.partition),
+        "offset": str(source.offset),
+    }
     headers = {"dlq.reason": letter.reason, "dlq.worker.version": "1"}
     headers |= {f"dlq.source.{name}": value for name, value in place.items()}
     return _message("dlq", source.partition, source.key, source.value, headers)
@@ -98,7 +112,11 @@ def _edit(**fields: object) -> Mutation:
 
 
 def _nudge_distance(messages: list[Message]) -> None:
-    at = next(i for i, message in enumerate(messages) if json.loads(message.value or b"{}").get("sentences"))
+    at = next(
+        i
+        for i, message in enumerate(messages)
+        if json.loads(message.value or b"{}").get("sentences")
+    )
     body = json.loads(messages[at].value or b"")
     body["sentences"][0]["distance"] += 1e-6
     messages[at] = messages[at]._replace(value=json.dumps(body).encode())
@@ -139,7 +157,10 @@ def test_the_history_has_something_of_everything() -> None:
 
 def test_a_right_output_has_no_difference() -> None:
     assert compare_changes(WANTED.changes, map(published, WANTED.changes)) == []
-    assert compare_dead_letters(WANTED.dead_letters, [dead(letter) for letter in WANTED.dead_letters]) == []
+    assert (
+        compare_dead_letters(WANTED.dead_letters, [dead(letter) for letter in WANTED.dead_letters])
+        == []
+    )
 
 
 def test_entities_may_interleave_in_any_order() -> None:
@@ -177,11 +198,15 @@ def test_coalesced_output_may_leave_out_all_but_the_last_change() -> None:
         (lambda letters: letters.reverse(), "I4 reordered"),
         (lambda letters: letters.append(dead(DeadLetter(RECORDS[0], "bad_json"))), "I4 additional"),
         (
-            lambda letters: letters.__setitem__(2, letters[2]._replace(value=b"bytes that were touched")),
+            lambda letters: letters.__setitem__(
+                2, letters[2]._replace(value=b"bytes that were touched")
+            ),
             "I4 wrong",
         ),
         (
-            lambda letters: letters.__setitem__(2, dead(WANTED.dead_letters[2]._replace(reason="another"))),
+            lambda letters: letters.__setitem__(
+                2, dead(WANTED.dead_letters[2]._replace(reason="another"))
+            ),
             "I4 wrong",
         ),
     ],
@@ -224,7 +249,9 @@ def _fill(broker: KafkaBroker, topic: str, events: list[Sent]) -> None:
 
 
 def _publish(broker: KafkaBroker, messages: list[Message]) -> None:
-    """Also an aborted transaction with everything once more, which no committed reader may count."""
+    """Also an aborted transaction with everything once more, which no committed reader
+    may count.
+    """
     sender = producer(broker.bootstrap_servers, **{"transactional.id": messages[0].topic})
     sender.init_transactions(PATIENCE_SECONDS)
     for finish in (sender.abort_transaction, sender.commit_transaction):

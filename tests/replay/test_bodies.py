@@ -37,7 +37,9 @@ class Reader:
 
 @given(times_ms=st.lists(st.lists(st.integers(0, 9), max_size=12), min_size=1, max_size=4))
 def test_bodies_come_in_the_order_of_writing(times_ms: list[list[int]]) -> None:
-    """As a merge of the partitions: by time, and never before one that was written earlier in its partition."""
+    """As a merge of the partitions: by time, and never before one that was written earlier in its
+    partition.
+    """
     reader = Reader(times_ms)
 
     def when(stored: Stored) -> tuple[int, int, int]:

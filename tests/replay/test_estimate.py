@@ -1,4 +1,6 @@
-"""What a replay will take, by a sample: right where all records are alike, soon known, and no faster than is allowed."""
+"""What a replay will take, by a sample: right where all records are alike, soon known, and no
+faster than is allowed.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_texts_that_are_alike_take_what_one_takes(seconds_a_character):
 
 
 def test_a_short_history_is_processed_whole():
-    found, _ = estimated({0: Range(0, 900, 0), 3: Range(10, 20, 0), 5: Range(7, 7, 0)}, SlowEngine(0.0))
+    found, _ = estimated(
+        {0: Range(0, 900, 0), 3: Range(10, 20, 0), 5: Range(7, 7, 0)}, SlowEngine(0.0)
+    )
     assert (found.records, found.sampled, found.sampled_entities) == (910, 910, 7)
     assert found.seconds == START_SECONDS
 
@@ -67,8 +71,12 @@ def test_of_nothing_there_is_nothing_to_do():
 @pytest.mark.parametrize(("events_per_s", "size_per_s"), [(100, None), (None, 10_000), (5, 1e9)])
 def test_it_goes_no_faster_than_is_allowed(events_per_s, size_per_s):
     engine = SlowEngine(0.0)
-    found, _ = estimated({0: Range(0, 1000, 0)}, engine, RateThrottle(events_per_s, size_per_s, engine))
-    at_least = max(1000 / events_per_s if events_per_s else 0, found.size / size_per_s if size_per_s else 0)
+    found, _ = estimated(
+        {0: Range(0, 1000, 0)}, engine, RateThrottle(events_per_s, size_per_s, engine)
+    )
+    at_least = max(
+        1000 / events_per_s if events_per_s else 0, found.size / size_per_s if size_per_s else 0
+    )
     assert found.seconds == pytest.approx(START_SECONDS + at_least)
 
 
@@ -82,5 +90,13 @@ def test_records_are_read_no_further_than_they_are_wanted():
             yield one
 
     engine = SlowEngine(0.0)
-    estimate(read, {0: Range(0, 10**9, 0)}, config(), engine, None, RateThrottle(None, None, engine), engine)
+    estimate(
+        read,
+        {0: Range(0, 10**9, 0)},
+        config(),
+        engine,
+        None,
+        RateThrottle(None, None, engine),
+        engine,
+    )
     assert len(taken) <= WINDOWS * 601

@@ -1,4 +1,6 @@
-"""The account of a replay: a part of what it counts, so that it is exact whoever did what and however it ended."""
+"""The account of a replay: a part of what it counts, so that it is exact whoever did what and
+however it ended.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,16 @@ reasons = st.dictionaries(
     st.sampled_from(["stale_version", "unknown_entity", "bad_json"]), st.integers(1, 99)
 )
 accounts = st.builds(
-    Account, counts, counts, reasons, reasons, counts, counts, st.integers(-9, 9), counts, st.booleans()
+    Account,
+    counts,
+    counts,
+    reasons,
+    reasons,
+    counts,
+    counts,
+    st.integers(-9, 9),
+    counts,
+    st.booleans(),
 )
 
 OUTCOMES = [
@@ -29,7 +40,9 @@ OUTCOMES = [
 ]
 batches = st.lists(
     st.tuples(
-        st.dictionaries(st.sampled_from([0, 1, 2]), st.integers(1, 9), min_size=1),  # how far it goes
+        st.dictionaries(
+            st.sampled_from([0, 1, 2]), st.integers(1, 9), min_size=1
+        ),  # how far it goes
         st.lists(st.sampled_from(OUTCOMES), max_size=9),
         st.booleans(),  # it is committed
         st.sampled_from(["", "", "another takes over"]),
@@ -45,7 +58,9 @@ def processed(
 
 
 def starts(**offsets: tuple[int, str]) -> dict[int, Start]:
-    return {int(name[1:]): Start(offset, True, 99, note) for name, (offset, note) in offsets.items()}
+    return {
+        int(name[1:]): Start(offset, True, 99, note) for name, (offset, note) in offsets.items()
+    }
 
 
 @given(st.lists(accounts, max_size=5))
@@ -72,7 +87,9 @@ def test_the_notes_tell_what_was_committed_once_whoever_did_it(drawn: list[tuple
     take_over()
     wanted: Counter[str] = Counter()
     for steps, outcomes, happens, after in drawn:
-        stats = Stats(outcomes=Counter(outcomes), set_changes=2, changes=1, tombstones=1, entities=-1, late=3)
+        stats = Stats(
+            outcomes=Counter(outcomes), set_changes=2, changes=1, tombstones=1, entities=-1, late=3
+        )
         batch = processed({p: offsets[p] + step for p, step in steps.items()}, stats)
         written = ledger.notes(batch)
         assert written.keys() == batch.next_offsets.keys()
@@ -101,7 +118,9 @@ def test_the_notes_tell_what_was_committed_once_whoever_did_it(drawn: list[tuple
     )
 
 
-def test_a_micro_batch_of_several_partitions_counts_for_the_lowest_and_all_have_their_notes() -> None:
+def test_a_micro_batch_of_several_partitions_counts_for_the_lowest_and_all_have_their_notes() -> (
+    None
+):
     ledger = ReplayLedger({1: 10, 2: 10})
     ledger.begin(starts(p1=(0, ""), p2=(0, '{"read":5}')))
     notes = ledger.notes(processed({2: 4, 1: 3}, Stats(outcomes=Counter([OUTCOMES[0]]))))

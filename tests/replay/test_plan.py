@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec import json
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.ranges import Range
-from worker.replay.plan import FORMAT, Plan, decode_plan, refuse_other
+from worker.replay.plan import FORMAT, ReplayPlan, decode_plan, refuse_other
 
-PLAN = Plan(
+PLAN = ReplayPlan(
     begun="2026-11-22T20:00:00Z",
     request={"--from": "in", "--until": "latest"},
     made_with={"k": "5", "epoch": "2"},
@@ -32,13 +32,13 @@ def test_a_plan_comes_back_as_it_was() -> None:
     "value", [b"", b"{", b"[]", b"{}", PLAN.encode().replace(b'"end":10', b'"end":"10"')]
 )
 def test_what_is_no_plan_is_one_line(value: bytes) -> None:
-    with pytest.raises(SurroundingsError, match=r"the topic x holds no plan of a replay .*--restart"):
+    with pytest.raises(SetupError, match=r"the topic x holds no plan of a replay .*--restart"):
         decode_plan(value, "the topic x")
 
 
 def test_a_plan_of_another_version_is_refused() -> None:
     value = PLAN.encode().replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1))
-    with pytest.raises(SurroundingsError, match=r"written by another version.*--restart"):
+    with pytest.raises(SetupError, match=r"written by another version.*--restart"):
         decode_plan(value, "the topic x")
 
 
@@ -49,17 +49,29 @@ def test_the_same_again_is_gone_on_with() -> None:
 @pytest.mark.parametrize(
     ("request_", "settings", "says"),
     [
-        ({"--from": "in", "--until": "2026"}, PLAN.made_with, "--until was latest and is 2026. Give"),
+        (
+            {"--from": "in", "--until": "2026"},
+            PLAN.made_with,
+            "--until was latest and is 2026. Give",
+        ),
         (PLAN.request, {"k": "4", "epoch": "2"}, "k was 5 and is 4. Give"),
         (PLAN.request | {"--new": "x"}, PLAN.made_with, "--new was unknown and is x. Give"),
-        ({"--from": "other"}, {"epoch": "3"}, "--from was in and is other; epoch was 2 and is 3. Give"),
+        (
+            {"--from": "other"},
+            {"epoch": "3"},
+            "--from was in and is other; epoch was 2 and is 3. Give",
+        ),
     ],
 )
-def test_what_differs_is_named(request_: dict[str, str], settings: dict[str, str], says: str) -> None:
-    with pytest.raises(SurroundingsError) as refused:
+def test_what_differs_is_named(
+    request_: dict[str, str], settings: dict[str, str], says: str
+) -> None:
+    with pytest.raises(SetupError) as refused:
         refuse_other("name", PLAN, request_, settings)
     assert says in str(refused.value)
-    assert str(refused.value).startswith("the replay name was begun on 2026-11-22T20:00:00Z as another one: ")
+    assert str(refused.value).startswith(
+        "the replay name was begun on 2026-11-22T20:00:00Z as another one: "
+    )
     assert "--restart" in str(refused.value)
 
 

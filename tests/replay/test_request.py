@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.topics import changelog_topic, topic_specs
-from worker.processing.config import ALL, Selection
-from worker.replay.request import Names, Request, default_topic, plan_topic
+from worker.processing.config import ALL, RecordSelection
+from worker.replay.request import ReplayIdentity, Request, default_topic, plan_topic
 from worker.settings import Settings
 
 LIVE = Settings(
@@ -27,7 +27,7 @@ PLAIN = Request(name="two", topic="in", to_topic="out.two")
 
 
 def test_all_of_it_is_its_own() -> None:
-    names = Names(LIVE, PLAIN)
+    names = ReplayIdentity(LIVE, PLAIN)
     settings = names.settings
     mine = {
         settings.app_id,
@@ -52,7 +52,10 @@ def vars_of(settings: Settings) -> dict[str, Any]:
 
 
 def test_two_names_share_nothing() -> None:
-    one, other = (Names(LIVE, replace(PLAIN, name=name, to_topic=f"out.{name}")).settings for name in "ab")
+    one, other = (
+        ReplayIdentity(LIVE, replace(PLAIN, name=name, to_topic=f"out.{name}")).settings
+        for name in "ab"
+    )
     assert one.app_id != other.app_id
     assert one.data_dir != other.data_dir
     assert {spec.name for spec in topic_specs(one).values()} & {
@@ -62,19 +65,19 @@ def test_two_names_share_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "é", "x" * 61, "../x", "a\n"])
 def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
-    with pytest.raises(SurroundingsError, match=r"--name .*: up to 60 letters"):
-        Names(LIVE, replace(PLAIN, name=name))
+    with pytest.raises(SetupError, match=r"--name .*: up to 60 letters"):
+        ReplayIdentity(LIVE, replace(PLAIN, name=name))
 
 
 @pytest.mark.parametrize("topic", ["in", "out", "dead", changelog_topic(LIVE), "archive"])
 def test_a_topic_that_is_somebody_s_is_no_output(topic: str) -> None:
-    with pytest.raises(SurroundingsError, match=f"--to {topic}: that"):
-        Names(LIVE, replace(PLAIN, topic="archive", to_topic=topic))
+    with pytest.raises(SetupError, match=f"--to {topic}: that"):
+        ReplayIdentity(LIVE, replace(PLAIN, topic="archive", to_topic=topic))
 
 
 def test_topics_are_those_that_are_needed() -> None:
     def output(request: Request) -> Any:
-        return Names(LIVE, request).specs.get("output")
+        return ReplayIdentity(LIVE, request).specs.get("output")
 
     assert output(PLAIN).name == "out.two"
     assert output(PLAIN).config == topic_specs(LIVE)["output"].config
@@ -87,7 +90,11 @@ def test_topics_are_those_that_are_needed() -> None:
 
 def test_its_names_are_made_of_the_live_worker_s() -> None:
     assert default_topic(LIVE, "two") == "out.two"
-    assert Names(LIVE, PLAIN).plan_topic == plan_topic("live-replay-two") == "live-replay-two-plan"
+    assert (
+        ReplayIdentity(LIVE, PLAIN).plan_topic
+        == plan_topic("live-replay-two")
+        == "live-replay-two-plan"
+    )
 
 
 ASKED = {
@@ -135,14 +142,22 @@ def test_facts_are_for_people() -> None:
         ({"until_ms": 5}, ALL, True),  # a prefix: what comes then can be gone on with
         ({"since_ms": 5}, ALL, False),
         ({"partitions": frozenset({0})}, ALL, False),
-        ({"entities": frozenset({"é"})}, Selection(entities=frozenset({"é".encode()})), False),
-        ({"until_ms": 5, "by": "occurred_at"}, Selection(until_ms=5), False),
-        ({"since_ms": 3, "until_ms": 5, "by": "occurred_at"}, Selection(since_ms=3, until_ms=5), False),
+        (
+            {"entities": frozenset({"é"})},
+            RecordSelection(entities=frozenset({"é".encode()})),
+            False,
+        ),
+        ({"until_ms": 5, "by": "occurred_at"}, RecordSelection(until_ms=5), False),
+        (
+            {"since_ms": 3, "until_ms": 5, "by": "occurred_at"},
+            RecordSelection(since_ms=3, until_ms=5),
+            False,
+        ),
         ({"by": "occurred_at"}, ALL, True),
     ],
 )
 def test_what_is_selected_and_whether_a_worker_may_go_on(
-    asked: dict[str, Any], selection: Selection, is_whole: bool
+    asked: dict[str, Any], selection: RecordSelection, is_whole: bool
 ) -> None:
     request = replace(PLAIN, **asked)
     assert (request.selection, request.is_whole) == (selection, is_whole)

@@ -1,4 +1,6 @@
-"""A replay as one process takes part in it: its course, and how far all are, over a group that a test makes up."""
+"""A replay as one process takes part in it: its bounds, and how far all are, over a group that a
+test makes up.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,23 @@ import pytest
 from msgspec import json
 
 from tests.harness.fake_clients import FakeClients, FakeClock
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.ranges import Range
 from worker.replay.ledger import Account
-from worker.replay.plan import Plan
-from worker.replay.request import Names, Request
+from worker.replay.plan import ReplayPlan
+from worker.replay.request import ReplayIdentity, Request
 from worker.replay.resume import check_going_on
 from worker.replay.run import Replay
 from worker.settings import Settings
 from worker.stream.run_bounds import NoThrottle
 
-LIVE = Settings(app_id="live", input_topic="in", output_topic="out", dlq_topic="dead", data_dir=Path("data"))
-REQUEST = Request(name="two", topic="in", to_topic="out.two", emit="final", entities=frozenset({"e"}))
+LIVE = Settings(
+    app_id="live", input_topic="in", output_topic="out", dlq_topic="dead", data_dir=Path("data")
+)
+REQUEST = Request(
+    name="two", topic="in", to_topic="out.two", emit="final", entities=frozenset({"e"})
+)
 RANGES = {0: Range(0, 10, 0), 1: Range(5, 9, 5), 2: Range(4, 4, 4)}
 
 
@@ -56,12 +62,12 @@ def clients(group: Group) -> FakeClients:
 
 @pytest.fixture
 def replay(clients: FakeClients) -> Replay:
-    made = Replay(Names(LIVE, REQUEST), clients=clients, clock=FakeClock())
+    made = Replay(ReplayIdentity(LIVE, REQUEST), clients=clients, clock=FakeClock())
     made.keep_to(plan_of(made))
     return made
 
 
-def plan_of(replay: Replay, **changes: Any) -> Plan:
+def plan_of(replay: Replay, **changes: Any) -> ReplayPlan:
     request = replay.names.request
     fields: dict[str, Any] = {
         "begun": "today",
@@ -73,7 +79,7 @@ def plan_of(replay: Replay, **changes: Any) -> Plan:
         "output_topic": "out.two",
         "ranges": {str(partition): one for partition, one in RANGES.items()},
     }
-    return Plan(**{**fields, **changes})
+    return ReplayPlan(**{**fields, **changes})
 
 
 def note(**counts: Any) -> str:
@@ -81,17 +87,21 @@ def note(**counts: Any) -> str:
 
 
 def test_the_course_is_that_of_plan_and_request(replay: Replay) -> None:
-    course = replay.keep_to(plan_of(replay))
-    assert (course.first, course.ends) == ({0: 0, 1: 5, 2: 4}, {0: 10, 1: 9, 2: 4})
-    assert (course.emit, course.selection) == ("final", REQUEST.selection)
-    assert isinstance(course.throttle, NoThrottle)
-    assert set(course.open_partitions()) == {0, 1, 2}
-    assert course.ledger is not replay.keep_to(plan_of(replay)).ledger
+    bounds = replay.keep_to(plan_of(replay))
+    assert (bounds.first, bounds.ends) == ({0: 0, 1: 5, 2: 4}, {0: 10, 1: 9, 2: 4})
+    assert (bounds.emit, bounds.selection) == ("final", REQUEST.selection)
+    assert isinstance(bounds.throttle, NoThrottle)
+    assert set(bounds.open_partitions()) == {0, 1, 2}
+    assert bounds.ledger is not replay.keep_to(plan_of(replay)).ledger
 
 
-def test_it_asks_for_what_is_decided_under_its_own_name(replay: Replay, clients: FakeClients) -> None:
+def test_it_asks_for_what_is_decided_under_its_own_name(
+    replay: Replay, clients: FakeClients
+) -> None:
     replay.open_partitions()
-    assert [(one.group, one.isolation) for one in clients.asked] == [("live-replay-two", "read_committed")]
+    assert [(one.group, one.isolation) for one in clients.asked] == [
+        ("live-replay-two", "read_committed")
+    ]
 
 
 def test_how_far_all_are_together(replay: Replay, group: Group) -> None:
@@ -108,7 +118,9 @@ def test_how_far_all_are_together(replay: Replay, group: Group) -> None:
     assert replay.open_partitions() == []
 
 
-def test_read_to_its_end_is_not_over_while_something_is_to_be_published(replay: Replay, group: Group) -> None:
+def test_read_to_its_end_is_not_over_while_something_is_to_be_published(
+    replay: Replay, group: Group
+) -> None:
     group.committed_ = {0: (10, note(read=9)), 1: (9, note(over=True)), 2: (4, note(over=True))}
     assert replay.open_partitions() == [0]
 
@@ -124,7 +136,7 @@ def test_what_a_worker_has_gone_on_with_is_over(
 
 def test_a_plan_of_something_else_is_refused(replay: Replay) -> None:
     replay.plan = plan_of(replay, request=replace(REQUEST, emit="every").facts())
-    with pytest.raises(SurroundingsError, match="--emit was every and is final"):
+    with pytest.raises(SetupError, match="--emit was every and is final"):
         replay.check_plan(None)
 
 
@@ -140,7 +152,7 @@ def test_a_plan_that_is_gone_on_with_is_held_against_the_topic_as_it_is_now(
     replay.check_plan(None)
     assert checked == [{"in": "one"}, ("live-replay-two", "in", {0: 10, 1: 9, 2: 4})]
     history = SimpleNamespace(partitions=lambda: {0: range(10), 1: range(5)}, name="in")
-    replay.names = Names(LIVE, replace(REQUEST, history=history))  # type: ignore[arg-type]
+    replay.names = ReplayIdentity(LIVE, replace(REQUEST, history=history))  # type: ignore[arg-type]
     replay.plan = plan_of(replay)
     replay.check_plan(None)
     assert checked[-1][-1] == {1: 9, 2: 4}
@@ -155,7 +167,10 @@ def test_a_plan_that_is_gone_on_with_is_held_against_the_topic_as_it_is_now(
             {0: (4, note(read=3)), 1: (9, note(over=True))},
             r"not over \(partitions 0, 2\): let `replay` end first",
         ),
-        ({}, r"no account of the partitions 0, 1, 2: .*offsets were reset.*the same `replay` command again"),
+        (
+            {},
+            r"no account of the partitions 0, 1, 2: .*offsets were reset.*the same `replay` command again",
+        ),
         ({0: (2, ""), 1: (9, note(over=True)), 2: (4, "")}, "no account of the partitions 0: "),
     ],
 )
@@ -172,5 +187,5 @@ def test_a_worker_goes_on_from_what_is_over_and_knows_why_it_does_not(
     if says is None:
         check_going_on(replay.settings, clients)
         return
-    with pytest.raises(SurroundingsError, match=says):
+    with pytest.raises(SetupError, match=says):
         check_going_on(replay.settings, clients)

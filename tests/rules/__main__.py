@@ -1,9 +1,10 @@
-"""Take each rule of the delivery layer out of a copy of the sources: the tests named beside it must fail.
+"""Take each rule of the delivery layer out of a copy of the sources: the tests named beside it must
+fail.
 
     python -m tests.rules [WORD ...]      only rules that have one of these words
 
-Exit code 1 when the tests pass without a rule, or do not pass with all of them. A rule whose absence makes them hang, which
-some must, is shown as such.
+Exit code 1 when the tests pass without a rule, or do not pass with all of them. A rule whose
+absence makes them hang, which some must, is shown as such.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from tests.rules.rules import ROOT, RULES, Rule
 
 COPIED = ("worker", "tests", "schemas", "deploy", "docs", "pyproject.toml", "README.md")
 SECONDS = 600
-"""Tests that take longer hang: where something is missing, one wait of theirs (tests.harness.patience) runs out."""
+"""Tests that take longer hang: where something is missing, one wait of theirs
+(tests.harness.patience) runs out.
+"""
 
 
 def copy(folder: Path) -> None:
@@ -32,7 +35,9 @@ def copy(folder: Path) -> None:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
+            shutil.copytree(
+                source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "results")
+            )
         else:
             shutil.copy(source, folder / name)
     (folder / ".cache").symlink_to(ROOT / ".cache")  # the broker's jars
@@ -40,7 +45,17 @@ def copy(folder: Path) -> None:
 
 def run(folder: Path, tests: Sequence[str]) -> str:
     """What becomes of these tests on the copy: `pass`, `fail` or `hang`."""
-    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-m", "not faults", *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not faults",
+        *tests,
+    ]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
@@ -67,17 +82,23 @@ def main() -> int:
     rules = [rule for rule in RULES if not words or any(word in rule.rule for word in words)]
     table = Table("rule", "in", "without it the tests", "seconds")
     unheld = 0
-    with tempfile.TemporaryDirectory(prefix="rules-") as scratch, Progress(transient=True) as progress:
+    with (
+        tempfile.TemporaryDirectory(prefix="rules-") as scratch,
+        Progress(transient=True) as progress,
+    ):
         folder = Path(scratch)
         copy(folder)
         task = progress.add_task("", total=len(rules))
-        whole: dict[tuple[str, ...], str] = {}  # what becomes of some tests with every rule in place
+        # what becomes of some tests with every rule in place
+        whole: dict[tuple[str, ...], str] = {}
         for rule in rules:
             progress.update(task, description=rule.rule[:60])
             started = time.monotonic()
             if rule.tests not in whole:
                 whole[rule.tests] = run(folder, rule.tests)
-            verdict = run_without(folder, rule) if whole[rule.tests] == "pass" else "fail with it too"
+            verdict = (
+                run_without(folder, rule) if whole[rule.tests] == "pass" else "fail with it too"
+            )
             held = verdict in ("fail", "hang")
             unheld += not held
             shown = verdict if held else f"[red]{verdict}"

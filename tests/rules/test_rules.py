@@ -1,4 +1,6 @@
-"""The list of rules fits the sources (`make rules` takes each rule out and demands that its tests fail)."""
+"""The list of rules fits the sources (`make rules` takes each rule out and demands that its tests
+fail).
+"""
 
 import pytest
 
@@ -15,7 +17,9 @@ def test_the_rule_is_in_the_code_and_has_tests(rule: Rule) -> None:
     for test in rule.tests:
         path, _, name = test.partition("::")
         assert (
-            f"def {name.partition('[')[0]}(" in (ROOT / path).read_text() if name else (ROOT / path).exists()
+            f"def {name.partition('[')[0]}(" in (ROOT / path).read_text()
+            if name
+            else (ROOT / path).exists()
         )
 
 

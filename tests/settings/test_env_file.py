@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings import Settings, environment_file, origins, unknown_settings
 from worker.settings.environment import read_env_file
 
@@ -59,7 +59,7 @@ def test_lines(tmp_path: Path, line: str, value: str) -> None:
 def test_a_bad_line_is_named_and_not_shown(tmp_path: Path, line: str, words: str) -> None:
     path = tmp_path / "some.env"
     path.write_text(f"# one\nB=2\n{line}\n")
-    with pytest.raises(SurroundingsError) as caught:
+    with pytest.raises(SetupError) as caught:
         read_env_file(str(path))
     assert str(caught.value).startswith(f"{path}:3: ")
     assert words in str(caught.value)
@@ -67,14 +67,16 @@ def test_a_bad_line_is_named_and_not_shown(tmp_path: Path, line: str, words: str
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SurroundingsError, match=r"--env-file .*none\.env cannot be read: No such file"):
+    with pytest.raises(SetupError, match=r"--env-file .*none\.env cannot be read: No such file"):
         read_env_file(str(tmp_path / "none.env"))
     (tmp_path / "latin").write_bytes(b"A=\xe9\n")
-    with pytest.raises(SurroundingsError, match="not UTF-8"):
+    with pytest.raises(SetupError, match="not UTF-8"):
         read_env_file(str(tmp_path / "latin"))
 
 
-def test_the_environment_wins_and_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_wins_and_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("COVERSUMM_EPOCH", "COVERSUMM_BATCH_SIZE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COVERSUMM_K", "7")
@@ -86,9 +88,18 @@ def test_the_environment_wins_and_is_left_as_it_was(tmp_path: Path, monkeypatch:
     before = dict(os.environ)
     with environment_file(str(path)):
         settings = Settings.from_environment()
-        assert (settings.k, settings.epoch, settings.emit, settings.batch_size) == (7, 2, "coalesced", 6)
+        assert (settings.k, settings.epoch, settings.emit, settings.batch_size) == (
+            7,
+            2,
+            "coalesced",
+            6,
+        )
         found = origins()
-        assert (found["k"], found["epoch"], found["emit"]) == ("environment", f"{path}:2", f"{path}:3")
+        assert (found["k"], found["epoch"], found["emit"]) == (
+            "environment",
+            f"{path}:2",
+            f"{path}:3",
+        )
         assert (found["batch_size"], found["distinct"]) == (f"{path}:5", "default")
         assert (found["instance_id"], found["dlq_topic"]) == ("computed",) * 2
     assert dict(os.environ) == before
@@ -109,16 +120,21 @@ def test_what_is_not_accepted_names_file_and_line(
     monkeypatch.delenv("COVERSUMM_K", raising=False)
     path = tmp_path / "prod.env"
     path.write_text(f"\n{line}\n")
-    with environment_file(str(path)), pytest.raises(SurroundingsError) as caught:
+    with environment_file(str(path)), pytest.raises(SetupError) as caught:
         Settings.from_environment()
     assert str(caught.value).startswith(f"{path}:2: {words}")
 
 
-def test_an_option_is_not_blamed_on_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_is_not_blamed_on_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("COVERSUMM_K", raising=False)
     path = tmp_path / "prod.env"
     path.write_text("COVERSUMM_K=3\n")
-    with environment_file(str(path)), pytest.raises(SurroundingsError, match=r"^COVERSUMM_K: 'nine'"):
+    with (
+        environment_file(str(path)),
+        pytest.raises(SetupError, match=r"^COVERSUMM_K: 'nine'"),
+    ):
         Settings.from_environment(k="nine")
 
 

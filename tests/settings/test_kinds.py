@@ -33,7 +33,9 @@ def test_the_default_is_allowed(field: str) -> None:
         assert accepts(EACH[field], value)
 
 
-@pytest.mark.parametrize("field", [name for name, one in EACH.items() if "minimum" in one.kind.schema])
+@pytest.mark.parametrize(
+    "field", [name for name, one in EACH.items() if "minimum" in one.kind.schema]
+)
 def test_bounds_are_the_same(field: str) -> None:
     one = EACH[field]
     low, high = one.kind.schema["minimum"], one.kind.schema["maximum"]
@@ -42,7 +44,9 @@ def test_bounds_are_the_same(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", EACH)
-@pytest.mark.parametrize("value", ["a b", "x", "1e3", "256MB", "1 TiB", True, 1.5, None, [], "name", "é"])
+@pytest.mark.parametrize(
+    "value", ["a b", "x", "1e3", "256MB", "1 TiB", True, 1.5, None, [], "name", "é"]
+)
 def test_what_is_allowed_is_accepted(field: str, value: Any) -> None:
     """But for addresses and embedders, whose forms only the setting knows."""
     one = EACH[field]

@@ -52,5 +52,8 @@ def test_what_follows_from_others_does_not_differ_by_itself(tmp_path: Path) -> N
         "COVERSUMM_WEB_PORT": 9,
         "COVERSUMM_DATA_DIR": str(tmp_path),
     }
-    assert Settings(dlq_topic="marketplace.reviews.v1.dlq", data_dir=Settings().data_dir).changed() == {}
+    assert (
+        Settings(dlq_topic="marketplace.reviews.v1.dlq", data_dir=Settings().data_dir).changed()
+        == {}
+    )
     assert Settings(dlq_topic="elsewhere").changed() == {"COVERSUMM_DLQ_TOPIC": "elsewhere"}

@@ -1,8 +1,8 @@
 """Simulate many seeds, or look at one.
 
-    python -m tests.simulation --seeds 10000 [--first N] [--processes 2] [--record]
-    python -m tests.simulation --seed 123
-    python -m tests.simulation --replay ...           as replays: bounded runs, and an endless one after them
+    python -m tests.simulation --seeds 10000 [--first N] [--processes 2] [--record] python -m
+    tests.simulation --seed 123 python -m tests.simulation --replay ...           as replays:
+    bounded runs, and an endless one after them
 
 Ends with 1 when a seed fails; it is shrunk then, and its smallest history printed.
 """
@@ -33,7 +33,11 @@ RECORD = Path(__file__).resolve().parents[1] / "bench" / "results" / "simulation
 
 def show(seen: Counter[str], console: Console) -> None:
     """What happened: one table of the strikes by point, one of the rest."""
-    kinds = [f"{kind} {when}" for kind in ("kill", "park", "freeze", "fail") for when in ("before", "after")]
+    kinds = [
+        f"{kind} {when}"
+        for kind in ("kill", "park", "freeze", "fail")
+        for when in ("before", "after")
+    ]
     strikes = Table("call of a client library", *kinds)
     for point in POINTS:
         strikes.add_row(point, *(f"{seen[f'{kind} {point}']:,}" for kind in kinds))
@@ -82,8 +86,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--replay", action="store_true", help="each seed as a replay")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--shrink-seconds", type=float, default=60.0, help="for making a failure small (60)")
-    parser.add_argument("--record", action="store_true", help=f"write {RECORD.name} when all is well")
+    parser.add_argument(
+        "--shrink-seconds", type=float, default=60.0, help="for making a failure small (60)"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help=f"write {RECORD.name} when all is well"
+    )
     given = parser.parse_args()
     console = Console()
     if given.seed is not None:

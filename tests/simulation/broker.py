@@ -1,7 +1,8 @@
-"""Kafka in memory, as far as exactly-once delivery leans on it: logs, transactions, one consumer group, compaction.
+"""Kafka in memory, as far as exactly-once delivery leans on it: logs, transactions, one consumer
+group, compaction.
 
-Nothing here fails by itself and nothing waits: what must wait in Kafka is a question here (`Group.is_pending`), and the
-clients (`tests.simulation.clients`) do the waiting and the failing.
+Nothing here fails by itself and nothing waits: what must wait in Kafka is a question here
+(`Group.is_pending`), and the clients (`tests.simulation.clients`) do the waiting and the failing.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Clock:
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """Of a producer; `first` has its first offset in each log it wrote to, `offsets` what it would commit, with `notes`."""
+    """Of a producer; `first` has its first offset in each log it wrote to, `offsets` what it would
+    commit, with `notes`.
+    """
 
     opened_at: float
     state: str = OPEN
@@ -74,7 +77,9 @@ class Entry:
     @property
     def is_committed(self) -> bool:
         """Whether a committed reader sees it, once the log is stable that far."""
-        return not self.is_marker and (self.transaction is None or self.transaction.state == COMMITTED)
+        return not self.is_marker and (
+            self.transaction is None or self.transaction.state == COMMITTED
+        )
 
 
 _offset = attrgetter("offset")
@@ -140,10 +145,14 @@ class Log:
         return [entry for entry in self.history if entry.offset < end and entry.is_committed]
 
     def compact(self, keep_tail: int, tombstone_seconds: float) -> None:
-        """Keep each key's last record, but the newest `keep_tail` offsets as they are; tombstones live so long."""
+        """Keep each key's last record, but the newest `keep_tail` offsets as they are; tombstones
+        live so long.
+        """
         dirty = max(0, min(self.stable_end, self.end - keep_tail))
         last = {
-            entry.key: entry.offset for entry in self.entries if entry.offset < dirty and entry.is_committed
+            entry.key: entry.offset
+            for entry in self.entries
+            if entry.offset < dirty and entry.is_committed
         }
         expired = self._clock.now - tombstone_seconds
         self.entries = [
@@ -165,7 +174,8 @@ class _Producer:
 
 
 class Group:
-    """The worker's consumer group: static members, one generation after another, and committed offsets.
+    """The worker's consumer group: static members, one generation after another, and committed
+    offsets.
 
     Attributes:
         assigned: by instance id, what the present generation gave to it.
@@ -198,7 +208,9 @@ class Group:
     def hold(
         self, transaction: Transaction, offsets: Mapping[int, int], notes: Mapping[int, str] = {}
     ) -> None:
-        """Offsets of a transaction: pending until it is decided; one without a note has an empty one."""
+        """Offsets of a transaction: pending until it is decided; one without a note has an empty
+        one.
+        """
         transaction.offsets.update(offsets)
         transaction.notes.update({partition: notes.get(partition, "") for partition in offsets})
         if transaction not in self._pending:
@@ -220,7 +232,8 @@ class Group:
     # -- membership
 
     def join(self, member_id: str, host: Any) -> Any:
-        """A new member: everyone must join again, unless it takes the place of one with its instance id, and its assignment.
+        """A new member: everyone must join again, unless it takes the place of one with its
+        instance id, and its assignment.
 
         While the group rebalances it has no place yet to be taken.
         """
@@ -260,7 +273,9 @@ class Broker:
         self.clock = clock
         self.group = Group()
         self.away: dict[str, float] = {}
-        """By what moves (`transactions`, `group`, `logs`, `controller`), until when nobody leads it."""
+        """By what moves (`transactions`, `group`, `logs`, `controller`), until when nobody leads
+        it.
+        """
         self.decided: list[Transaction] = []
         """Committed transactions with offsets, in the order of their commits."""
         self._logs: dict[tuple[str, int], Log] = {}
@@ -341,7 +356,8 @@ class Broker:
         late = [
             producer
             for producer in self._producers.values()
-            if producer.transaction and self.clock.now - producer.transaction.opened_at > TRANSACTION_SECONDS
+            if producer.transaction
+            and self.clock.now - producer.transaction.opened_at > TRANSACTION_SECONDS
         ]
         for producer in late:
             self._fence(producer)

@@ -35,7 +35,9 @@ def check(world: World) -> None:
 
 
 def check_messages(world: World, wanted: History) -> None:
-    """What was published is what the input led to, each exactly once and in its transaction. Raises Violation."""
+    """What was published is what the input led to, each exactly once and in its transaction. Raises
+    Violation.
+    """
     published = messages_of(world, world.settings.output_topic)
     letters = messages_of(world, world.settings.dlq_topic)
     if world.setup.emit == "every":
@@ -50,7 +52,9 @@ def check_messages(world: World, wanted: History) -> None:
 
 def _raise_first(differences: Iterable[Difference]) -> None:
     for difference in differences:
-        raise Violation(difference.invariant, f"{difference.kind} {difference.where}: {difference.detail}")
+        raise Violation(
+            difference.invariant, f"{difference.kind} {difference.where}: {difference.detail}"
+        )
 
 
 def _to_be_published(world: World, wanted: History) -> tuple[list[Change], list[Change]]:
@@ -61,7 +65,9 @@ def _to_be_published(world: World, wanted: History) -> tuple[list[Change], list[
 
 
 def input_of(world: World) -> list[Message]:
-    """What was to be read: of a replay not what lies before its beginning, and until it is over nothing from its ends on."""
+    """What was to be read: of a replay not what lies before its beginning, and until it is over
+    nothing from its ends on.
+    """
     found = messages_of(world, world.settings.input_topic)
     if world.replay is None:
         return found
@@ -87,16 +93,20 @@ def _record(entry: Entry) -> tuple[int, int, bytes | None, bytes | None]:
     return entry.offset, int(entry.at * 1000), entry.key, entry.value
 
 
-# -- I4, I5: each transaction by itself -------------------------------------------------------------------------------
+# -- I4, I5: each transaction by itself
+# -------------------------------------------------------------------------------
 
 Identity = tuple[str, bytes | None]
-"""What says which message it is, and its value where it is not known otherwise what that must be."""
+"""What says which message it is, and its value where it is not known otherwise what that
+must be.
+"""
 
 
 def _check_transactions(
     world: World, expected: Callable[[int, int, int], list[Identity]], passed_over: Container[str]
 ) -> None:
-    """A transaction's offsets say which records it is about: it must hold what these lead to, and nothing else.
+    """A transaction's offsets say which records it is about: it must hold what these lead to, and
+    nothing else.
 
     What is published at the end of a replay is passed over, by its `ce_id`.
     """
@@ -141,9 +151,13 @@ def _expected(world: World, wanted: History) -> Callable[[int, int, int], list[I
     at_once, _ = _to_be_published(world, wanted)
 
     def every(partition: int, first: int, end: int) -> list[Identity]:
-        changes = [c.ce_id for c in at_once if c.partition == partition and first <= c.sequence < end]
+        changes = [
+            c.ce_id for c in at_once if c.partition == partition and first <= c.sequence < end
+        ]
         sources = [letter.source for letter in wanted.dead_letters]
-        letters = [str(s.offset) for s in sources if s.partition == partition and first <= s.offset < end]
+        letters = [
+            str(s.offset) for s in sources if s.partition == partition and first <= s.offset < end
+        ]
         return [(identity, None) for identity in changes + letters]
 
     return every
@@ -151,7 +165,9 @@ def _expected(world: World, wanted: History) -> Callable[[int, int, int], list[I
 
 def _coalesced(world: World) -> Callable[[int, int, int], list[Identity]]:
     """Which changes there are depends on the micro-batches: the model gets the same ones."""
-    model = RecordModel(processor_config(world.settings, world.setup.partitions, None), lambda _: [])
+    model = RecordModel(
+        processor_config(world.settings, world.setup.partitions, None), lambda _: []
+    )
 
     def coalesced(partition: int, first: int, end: int) -> list[Identity]:
         log = world.broker.log(world.settings.input_topic, partition)
@@ -174,7 +190,8 @@ def _coalesced(world: World) -> Callable[[int, int, int], list[Identity]]:
     return coalesced
 
 
-# -- I8 ---------------------------------------------------------------------------------------------------------------
+# -- I8
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def state_of(entries: Iterable[Entry]) -> dict[bytes, bytes]:
@@ -205,14 +222,16 @@ def check_restored(world: World, process: Process) -> None:
         )
 
 
-# -- what is told -----------------------------------------------------------------------------------------------------
+# -- what is told
+# -----------------------------------------------------------------------------------------------------
 
 
 def check_told(world: World, process: Process) -> None:
-    """Whoever asks for a summary at any moment gets one that was committed, with all below its offset. Raises Violation.
+    """Whoever asks for a summary at any moment gets one that was committed, with all below its
+    offset. Raises Violation.
 
-    Also of a partition that is only followed, restored or not held any more: there is nothing to be told of it, or what was
-    committed.
+    Also of a partition that is only followed, restored or not held any more: there is nothing to be
+    told of it, or what was committed.
     """
     for partition in world.partitions:
         for number, entity_id in enumerate(ENTITIES):
@@ -231,8 +250,8 @@ def check_told(world: World, process: Process) -> None:
 
 def _check_view(world: World, partition: int, told: SummaryView) -> None:
     rows = MemoryRows()
-    # Also what lies behind the open transaction of a worker that was replaced: readers of the log wait for its end, and what its
-    # owner has committed is committed.
+    # Also what lies behind the open transaction of a worker that was replaced: readers of the log
+    # wait for its end, and what its owner has committed is committed.
     for entry in world.broker.log(world.changelog, partition).history:
         if not entry.is_committed:
             continue
@@ -245,7 +264,9 @@ def _check_view(world: World, partition: int, told: SummaryView) -> None:
             break
     setup, dimension = world.setup, world.settings.dimension
     try:
-        wanted = read_view(rows, told.entity_id, dimension=dimension, k=setup.k, distinct=setup.distinct)
+        wanted = read_view(
+            rows, told.entity_id, dimension=dimension, k=setup.k, distinct=setup.distinct
+        )
     except StateError as error:
         raise Violation(
             "told", f"what was committed up to {told.next_offset} is no state: {error}"
@@ -256,7 +277,9 @@ def _check_view(world: World, partition: int, told: SummaryView) -> None:
 
 
 def _check_state(world: World) -> None:
-    """Owners, standbys and the compacted changelog have the same rows, which a brute-force look finds sound."""
+    """Owners, standbys and the compacted changelog have the same rows, which a brute-force look
+    finds sound.
+    """
     for partition in world.partitions:
         log = world.broker.log(world.changelog, partition)
         wanted = state_of(log.committed())
@@ -265,7 +288,9 @@ def _check_state(world: World) -> None:
             assert process.held is not None
             if partition in process.held.actives | process.held.standbys:
                 _compare_rows(
-                    f"partition {partition} at {process.name}", wanted, _stored(process.disk.get(partition))
+                    f"partition {partition} at {process.name}",
+                    wanted,
+                    _stored(process.disk.get(partition)),
                 )
             if partition in process.held.actives:
                 _verify(world, process, partition)
@@ -290,7 +315,9 @@ def _verify(world: World, process: Process, partition: int) -> None:
 def _check_compacted(world: World, log: Log, partition: int, wanted: dict[bytes, bytes]) -> None:
     log.compact(0, 0 if world.plan.seed % 2 else TOMBSTONE_SECONDS)
     entries, _ = log.read(0, len(log.entries))
-    _compare_rows(f"partition {partition} rebuilt from the compacted changelog", wanted, state_of(entries))
+    _compare_rows(
+        f"partition {partition} rebuilt from the compacted changelog", wanted, state_of(entries)
+    )
 
 
 def _compare_rows(where: str, wanted: dict[bytes, bytes], found: dict[bytes, bytes]) -> None:
@@ -298,14 +325,19 @@ def _compare_rows(where: str, wanted: dict[bytes, bytes], found: dict[bytes, byt
         missing = sorted(wanted.keys() - found.keys())
         more = sorted(found.keys() - wanted.keys())
         other = sorted(key for key in wanted.keys() & found.keys() if wanted[key] != found[key])
-        raise Violation("I8", f"{where}: missing {missing[:3]}, too many {more[:3]}, different {other[:3]}")
+        raise Violation(
+            "I8", f"{where}: missing {missing[:3]}, too many {more[:3]}, different {other[:3]}"
+        )
 
 
-# -- I6 -----------------------------------------------------------------------------------------------------------------
+# -- I6
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def _check_certificates(world: World) -> None:
-    """Every step was proved by a certificate or decided by a refill; that it was right is in the messages."""
+    """Every step was proved by a certificate or decided by a refill; that it was right is in the
+    messages.
+    """
     for counters in world.core:
         world.seen["steps proved by the gap"] += counters.proved_gap
         world.seen["steps proved by the reservoir"] += counters.proved_reservoir

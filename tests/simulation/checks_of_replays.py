@@ -1,4 +1,6 @@
-"""What must hold of a replay when a process takes it for over, and when all have ended; by brute force from the logs alone."""
+"""What must hold of a replay when a process takes it for over, and when all have ended; by brute
+force from the logs alone.
+"""
 
 from __future__ import annotations
 
@@ -15,31 +17,37 @@ from worker.state.rows import decode_applied
 
 
 def check_end(world: World) -> None:
-    """Whoever ends finds every partition done up to its end: nothing undecided below it, all committed. Raises Violation."""
+    """Whoever ends finds every partition done up to its end: nothing undecided below it, all
+    committed. Raises Violation.
+    """
     for partition, one in _replay(world).ranges.items():
         log = world.broker.log(world.settings.input_topic, partition)
         if log.stable_end < one.end:
             raise Violation(
-                "end", f"partition {partition} is undecided from {log.stable_end} on, below {one.end}"
+                "end",
+                f"partition {partition} is undecided from {log.stable_end} on, below {one.end}",
             )
         committed = world.broker.group.committed.get(partition)
         if committed != one.end:
-            raise Violation("end", f"partition {partition} is committed up to {committed}, not {one.end}")
+            raise Violation(
+                "end", f"partition {partition} is committed up to {committed}, not {one.end}"
+            )
         _check_rows(world, partition, one.end)
     world.seen["replays ended"] += 1
 
 
 def _check_rows(world: World, partition: int, end: int) -> None:
-    log = world.broker.log(
-        world.changelog, partition
-    )  # also behind the open transaction of one that was replaced
+    # also behind the open transaction of one that was replaced
+    log = world.broker.log(world.changelog, partition)
     rows = state_of(entry for entry in log.history if entry.is_committed)
     left = [key for key in rows if key.startswith(LAST_CHANGE)]
     if left:
         raise Violation("end", f"partition {partition}: not published yet are {left}")
     applied = decode_applied(APPLIED, rows[APPLIED]).next_offset
     if applied != end:
-        raise Violation("end", f"partition {partition}: the rows are those up to {applied}, not {end}")
+        raise Violation(
+            "end", f"partition {partition}: the rows are those up to {applied}, not {end}"
+        )
 
 
 def check_over(world: World) -> None:
@@ -58,7 +66,11 @@ def _replay(world: World) -> SharedReplay:
 
 def _check_account(world: World, wanted: History) -> None:
     """The accounts of all partitions together tell what happened, each thing once."""
-    verdicts: dict[str, Counter[str]] = {"applied": Counter(), "ignored": Counter(), "dead_letter": Counter()}
+    verdicts: dict[str, Counter[str]] = {
+        "applied": Counter(),
+        "ignored": Counter(),
+        "dead_letter": Counter(),
+    }
     for outcome, count in wanted.outcomes.items():
         verdict, _, reason = outcome.partition(":")
         verdicts[verdict][reason] += count
@@ -99,9 +111,15 @@ def _check_finals(world: World) -> None:
     for partition in world.partitions:
         taken: dict[Transaction | None, set[bytes]] = {}
         for entry in world.broker.log(world.changelog, partition).history:
-            if entry.is_committed and entry.value is None and (entry.key or b"").startswith(LAST_CHANGE):
+            if (
+                entry.is_committed
+                and entry.value is None
+                and (entry.key or b"").startswith(LAST_CHANGE)
+            ):
                 taken.setdefault(entry.transaction, set()).add((entry.key or b"")[5:])
         for entry in world.broker.log(world.settings.output_topic, partition).committed():
             world.seen["published at the end"] += 1
             if entry.key not in taken.get(entry.transaction, ()):
-                raise Violation("I5", f"{entry.key!r} is published, and its row stays in that transaction")
+                raise Violation(
+                    "I5", f"{entry.key!r} is published, and its row stays in that transaction"
+                )

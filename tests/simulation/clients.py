@@ -1,7 +1,9 @@
-"""The libraries the worker calls, over the broker and the disks in memory: confluent-kafka, aiokafka's thread, rocksdict.
+"""The libraries the worker calls, over the broker and the disks in memory: confluent-kafka,
+aiokafka's thread, rocksdict.
 
-Everything above them is the worker's own code. Each call passes a named *point* of the process that makes it (`Process.call`):
-there the simulation may kill the process, park the call, or fail it, before or after it took effect.
+Everything above them is the worker's own code. Each call passes a named *point* of the process that
+makes it (`Process.call`): there the simulation may kill the process, park the call, or fail it,
+before or after it took effect.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ def _poll(clock: Clock, has_news: Callable[[], bool]) -> None:
     Fiber.wait_while(lambda: clock.now < until and not has_news())
 
 
-# -- confluent-kafka --------------------------------------------------------------------------------------------------
+# -- confluent-kafka
+# --------------------------------------------------------------------------------------------------
 
 
 class Producer:
@@ -59,7 +62,9 @@ class Producer:
         self._id = transactional_id
         self._epoch = -1
         self._queue: list[tuple[Any, ...]] = []
-        self._refused: Exception | None = None  # of a record whose delivery nobody asked to be told of
+        self._refused: Exception | None = (
+            None  # of a record whose delivery nobody asked to be told of
+        )
 
     def list_topics(self, topic: str | None, timeout: float) -> None:
         """Any broker answers."""
@@ -82,7 +87,9 @@ class Producer:
     def produce_batch(self, topic: str, messages: list[dict[str, Any]], partition: int) -> int:
         """Put records into the queue."""
         for message in messages:
-            self.produce(topic, message["value"], message["key"], partition, on_delivery=None, headers=())
+            self.produce(
+                topic, message["value"], message["key"], partition, on_delivery=None, headers=()
+            )
         return len(messages)
 
     def poll(self, timeout: float) -> int:
@@ -90,7 +97,9 @@ class Producer:
         return 0
 
     def flush(self, timeout: float) -> int:
-        """Send the queue; a record that is refused is told to its callback, and fails the transaction."""
+        """Send the queue; a record that is refused is told to its callback, and fails the
+        transaction.
+        """
         self._process.call("flush", lambda: None)
         for topic, value, key, partition, on_delivery, headers in self._queue:
             place = (topic, partition)
@@ -109,7 +118,9 @@ class Producer:
         self._queue = []
         return 0
 
-    def send_offsets_to_transaction(self, offsets: Sequence[Any], metadata: bytes, timeout: float) -> None:
+    def send_offsets_to_transaction(
+        self, offsets: Sequence[Any], metadata: bytes, timeout: float
+    ) -> None:
         """Source offsets, checked against the group."""
         self._check()
         (generation,) = struct.unpack_from("<i", metadata, len(b"CGMDv2:"))
@@ -118,7 +129,8 @@ class Producer:
         notes = {offset.partition: offset.metadata or "" for offset in offsets}
         member = generation, member_id.decode()
         self._process.call(
-            "offsets", lambda: self._broker.add_offsets(self._id, self._epoch, wanted, member, notes)
+            "offsets",
+            lambda: self._broker.add_offsets(self._id, self._epoch, wanted, member, notes),
         )
 
     def commit_transaction(self, timeout: float) -> None:
@@ -195,7 +207,9 @@ class Consumer:
 
     def consume(self, count: int, timeout: float) -> list[_Message]:
         """Some records, and where a partition ends."""
-        return self._process.call("read", lambda: self._consume(min(count, self._process.restore_rows)))
+        return self._process.call(
+            "read", lambda: self._consume(min(count, self._process.restore_rows))
+        )
 
     def _consume(self, count: int) -> list[_Message]:
         found: list[_Message] = []
@@ -240,9 +254,12 @@ class Consumer:
         return self._process.call("committed", answer)
 
     def offsets_for_times(self, partitions: Sequence[Any], timeout: float) -> list[Any]:
-        """Start or end of each log as this reader sees it; else the first offset that is not older, -1 where all are."""
+        """Start or end of each log as this reader sees it; else the first offset that is not older,
+        -1 where all are.
+        """
         return self._process.call(
-            "bounds", lambda: [TopicPartition(p.topic, p.partition, self._offset_at(p)) for p in partitions]
+            "bounds",
+            lambda: [TopicPartition(p.topic, p.partition, self._offset_at(p)) for p in partitions],
         )
 
     def _offset_at(self, asked: Any) -> int:
@@ -257,7 +274,8 @@ class Consumer:
         """Nothing is held."""
 
 
-# -- aiokafka ---------------------------------------------------------------------------------------------------------
+# -- aiokafka
+# ---------------------------------------------------------------------------------------------------------
 
 
 class SimulatedThread(ConsumerThread):
@@ -267,9 +285,8 @@ class SimulatedThread(ConsumerThread):
         super().__init__()
         self._process = process
         self.fetch_records = 1
-        self.told: dict[
-            TP, tuple[int, int]
-        ] = {}  # where a log ended by the last fetch: its stable part, all of it
+        # where a log ended by the last fetch: its stable part, all of it
+        self.told: dict[TP, tuple[int, int]] = {}
 
     def assign(self, generation: int, member_id: str, assigned: set[TP]) -> None:
         """A new assignment; nothing is fetched before a seek."""
@@ -284,7 +301,9 @@ class SimulatedThread(ConsumerThread):
         return SimpleNamespace(cluster=cluster, send=self._send)
 
     async def _send(self, node: int, request: Any) -> Any:
-        """The answer to a fetch of one partition, as the newest protocol has it; aborted records and markers are in it too."""
+        """The answer to a fetch of one partition, as the newest protocol has it; aborted records
+        and markers are in it too.
+        """
         ((topic, ((partition, offset, _),)),) = request._topics
         broker = self._process.broker
 
@@ -323,17 +342,23 @@ class SimulatedThread(ConsumerThread):
             self.told[tp] = log.stable_end, log.end
             before = self.positions.get(tp, 0)
             entries, after = log.read(before, self.fetch_records)
-            self.positions[tp] = max(before, log.last_before(after) + 1)  # a hole at the end moves nobody
+            # a hole at the end moves nobody
+            self.positions[tp] = max(before, log.last_before(after) + 1)
             if entries:
-                found[tp] = [Fetched(*tp, e.offset, int(e.at * 1000), e.key, e.value) for e in entries]
+                found[tp] = [
+                    Fetched(*tp, e.offset, int(e.at * 1000), e.key, e.value) for e in entries
+                ]
         return found
 
 
-# -- rocksdict --------------------------------------------------------------------------------------------------------
+# -- rocksdict
+# --------------------------------------------------------------------------------------------------------
 
 
 class File:
-    """A database as it lies on a disk: one write after another, so that a power cut can take the last ones."""
+    """A database as it lies on a disk: one write after another, so that a power cut can take the
+    last ones.
+    """
 
     def __init__(self) -> None:
         self.rows = MemoryRows()
@@ -384,7 +409,9 @@ Disk = dict[int, File]
 
 
 class Databases:
-    """The databases of a worker on a disk in memory; see `worker.storage.databases.PartitionDatabases`."""
+    """The databases of a worker on a disk in memory; see
+    `worker.storage.databases.PartitionDatabases`.
+    """
 
     memory_bytes = 0
 
@@ -396,7 +423,9 @@ class Databases:
     def open(self, partition: int) -> Database:
         """Made where it is missing."""
         if partition not in self._databases:
-            self._databases[partition] = Database(self.disk.setdefault(partition, File()), self._process.call)
+            self._databases[partition] = Database(
+                self.disk.setdefault(partition, File()), self._process.call
+            )
         return self._databases[partition]
 
     rows = open
@@ -426,7 +455,9 @@ class Databases:
 
 
 class Store:
-    """What Faust's store is to the table: it closes the databases of partitions that were given up."""
+    """What Faust's store is to the table: it closes the databases of partitions that
+    were given up.
+    """
 
     def __init__(self, databases: Databases) -> None:
         self._databases = databases

@@ -1,8 +1,9 @@
 """Fibers: code that can be left in the middle of a call and taken up later; one runs at a time.
 
-The worker's own code is called as it is. Where it calls a client library, the simulation may park it: other fibers run on, and
-later this one, from where it stood. So any order of the client calls of several processes can be had, and had again. A fiber is
-carried by a thread, but a baton goes from hand to hand: nothing is ever left to the machine's scheduler.
+The worker's own code is called as it is. Where it calls a client library, the simulation may park
+it: other fibers run on, and later this one, from where it stood. So any order of the client calls
+of several processes can be had, and had again. A fiber is carried by a thread, but a baton goes
+from hand to hand: nothing is ever left to the machine's scheduler.
 """
 
 from __future__ import annotations
@@ -126,7 +127,9 @@ class _Carrier:
 
 
 def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine whose every `await` is answered at once, or by parking the fiber around it."""
+    """Run a coroutine whose every `await` is answered at once, or by parking the fiber
+    around it.
+    """
     try:
         coroutine.send(None)
     except StopIteration as end:

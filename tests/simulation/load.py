@@ -1,4 +1,6 @@
-"""The events of a seed: few entities, reviews, texts and vectors, so that everything collides with everything."""
+"""The events of a seed: few entities, reviews, texts and vectors, so that everything collides with
+everything.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ VECTORS = (
     [3, 0, 0, 0],
     [0.3, -0.2, 0.9, 1],
 )
-POISON = (b"{", b"\xff", b'{"type":"review.eaten","entity_id":"a"}', b'{"type":"review.deleted"}', b"null")
+POISON = (
+    b"{",
+    b"\xff",
+    b'{"type":"review.eaten","entity_id":"a"}',
+    b'{"type":"review.deleted"}',
+    b"null",
+)
 
 
 class Sent(NamedTuple):
@@ -55,7 +63,9 @@ class Load:
         return Sent(ENTITIES.index(entity) % self._partitions, entity.encode(), None)
 
     def _body(self, kind: str, entity: str, **fields: Any) -> bytes:
-        return json.dumps({"type": kind, "entity_id": entity, **fields}, ensure_ascii=False).encode()
+        return json.dumps(
+            {"type": kind, "entity_id": entity, **fields}, ensure_ascii=False
+        ).encode()
 
     def _version(self) -> int | None:
         return self._random.choice((None, None, 0, 1, 2, 3, 4))
@@ -64,10 +74,15 @@ class Load:
         return {"text": self._random.choice(TEXTS), "embedding": self._random.choice(VECTORS)}
 
     def _crowd(self) -> list[dict[str, Any]]:
-        """More sentences than a reservoir takes, around a centre of their own: the centroid goes far."""
+        """More sentences than a reservoir takes, around a centre of their own: the centroid goes
+        far.
+        """
         centre = [self._random.gauss(0, 3) for _ in range(DIMENSION)]
         return [
-            {"text": f"sentence {i}", "embedding": [round(self._random.gauss(c, 1), 3) for c in centre]}
+            {
+                "text": f"sentence {i}",
+                "embedding": [round(self._random.gauss(c, 1), 3) for c in centre],
+            }
             for i in range(self._random.randint(20, 45))
         ]
 
@@ -87,7 +102,10 @@ class Load:
     def deleted(self, entity: str) -> bytes:
         """A review's deletion, before its creation perhaps, or again."""
         return self._body(
-            "review.deleted", entity, review_id=self._random.choice(REVIEWS), review_version=self._version()
+            "review.deleted",
+            entity,
+            review_id=self._random.choice(REVIEWS),
+            review_version=self._version(),
         )
 
     def sentences_deleted(self, entity: str) -> bytes:

@@ -25,7 +25,7 @@ from worker.processing.summaries import Summaries
 from worker.state.keys import APPLIED
 from worker.state.overlay import Overlay
 from worker.stream.commit import Commit
-from worker.stream.commits import Commits
+from worker.stream.commits import CommitQueue
 from worker.stream.delivery import Delivery
 from worker.stream.faust.consumer import GuardedConsumer
 from worker.stream.faust.ending import Ending
@@ -37,7 +37,9 @@ Mutation = Callable[[], AbstractContextManager[Any]]
 
 
 def local_rows_before_the_transaction() -> AbstractContextManager[Any]:
-    """The local batch is written before the transaction: a crash between leaves rows nobody else has."""
+    """The local batch is written before the transaction: a crash between leaves rows nobody else
+    has.
+    """
     commit = Commit.__call__
 
     def early(self: Any, batch: Any, tenure: Any) -> None:
@@ -52,7 +54,9 @@ def changelog_offset_before_its_rows() -> AbstractContextManager[Any]:
     """Offset and rows in two writes: a crash between leaves rows out for good."""
     apply = Gate.apply
 
-    def in_two(self: Any, role: Any, epoch: int, partition: int, changes: Any, last: int, after: Any) -> None:
+    def in_two(
+        self: Any, role: Any, epoch: int, partition: int, changes: Any, last: int, after: Any
+    ) -> None:
         database = self._databases.open(partition)
         before = database.get(OFFSET_KEY)
         self._databases.write(partition, {OFFSET_KEY: str(last).encode()})
@@ -73,17 +77,21 @@ def what_waits_for_its_commit_told() -> AbstractContextManager[Any]:
 
 
 def rows_on_their_way_not_seen() -> AbstractContextManager[Any]:
-    """What is processed while something is committed is processed on top of the rows before that."""
+    """What is processed while something is committed is processed on top of the rows
+    before that.
+    """
     return patch.object(Overlay, "add", lambda self, changes: None)
 
 
 def sent_before_what_comes_before_it() -> AbstractContextManager[Any]:
-    """A transaction is begun as soon as its micro-batch is processed, whatever became of the one before."""
+    """A transaction is begun as soon as its micro-batch is processed, whatever became of the one
+    before.
+    """
 
     async def at_once(self: Any) -> None:
         """Nothing is waited for."""
 
-    return patch.object(Commits, "over", at_once)
+    return patch.object(CommitQueue, "over", at_once)
 
 
 def no_seek_back_after_a_dropped_fetch() -> AbstractContextManager[Any]:
@@ -99,7 +107,9 @@ def every_jump_believed() -> AbstractContextManager[Any]:
         self._asked.update(self.cursors)
         return guard(self, fetched, tenure)
 
-    return _both(patch.object(GuardedConsumer, "_guard", believing), no_seek_back_after_a_dropped_fetch())
+    return _both(
+        patch.object(GuardedConsumer, "_guard", believing), no_seek_back_after_a_dropped_fetch()
+    )
 
 
 def membership_read_live() -> AbstractContextManager[Any]:
@@ -162,7 +172,9 @@ def garbage_not_noted() -> AbstractContextManager[Any]:
 
 
 def takeover_of_what_is_committed_by_then() -> AbstractContextManager[Any]:
-    """The takeover waits for no transaction of its predecessor, neither for its offsets nor for its rows."""
+    """The takeover waits for no transaction of its predecessor, neither for its offsets nor for its
+    rows.
+    """
 
     return _both(
         patch("tests.simulation.broker.Group.is_pending", lambda self, partitions: False),
@@ -171,7 +183,9 @@ def takeover_of_what_is_committed_by_then() -> AbstractContextManager[Any]:
 
 
 def restore_to_the_end_of_its_beginning() -> AbstractContextManager[Any]:
-    """A restore ends as soon as it has passed the end that it was given, wherever that is by then."""
+    """A restore ends as soon as it has passed the end that it was given, wherever that
+    is by then.
+    """
     restore = ChangelogReader.restore
 
     def once(self: Any, goals: Any, on_progress: Any) -> int:
@@ -187,7 +201,7 @@ def acknowledged_before_it_is_committed() -> AbstractContextManager[Any]:
     async def at_once(self: Any, work: Any) -> None:
         await work(True)
 
-    return patch.object(Commits, "then", at_once)
+    return patch.object(CommitQueue, "then", at_once)
 
 
 def failed_commits_passed_over() -> AbstractContextManager[Any]:
@@ -204,7 +218,9 @@ def failed_commits_passed_over() -> AbstractContextManager[Any]:
 
 
 def doubtful_commits_retried() -> AbstractContextManager[Any]:
-    """After a commit without an answer the worker commits the same once more, without a look at what became of the first."""
+    """After a commit without an answer the worker commits the same once more, without a look at
+    what became of the first.
+    """
     commit = TransactionalProducer.commit
 
     def again(self: Any, *arguments: Any) -> dict[int, int]:
@@ -217,7 +233,9 @@ def doubtful_commits_retried() -> AbstractContextManager[Any]:
 
 
 def doubts_not_decided() -> AbstractContextManager[Any]:
-    """It is looked at what is committed while the transaction may still be: offsets and rows as of now, whoever holds the id."""
+    """It is looked at what is committed while the transaction may still be: offsets and rows as of
+    now, whoever holds the id.
+    """
     return _both(
         patch.object(Transactions, "decide", lambda self, seconds: None),
         takeover_of_what_is_committed_by_then(),
@@ -225,14 +243,18 @@ def doubts_not_decided() -> AbstractContextManager[Any]:
 
 
 def doubts_taken_for_failures() -> AbstractContextManager[Any]:
-    """What a commit in doubt would have committed is done again from where the worker was, not from where the group is."""
+    """What a commit in doubt would have committed is done again from where the worker was, not from
+    where the group is.
+    """
     fetch_starts = Takeover.fetch_starts
 
     async def as_before(self: Any) -> Any:
         held = dict(self._assignment.positions) or getattr(self, "_held_before", {})
         starts = await fetch_starts(self)
         if self._assignment.doubt is not None:
-            starts = {p: start._replace(offset=held.get(p, start.offset)) for p, start in starts.items()}
+            starts = {
+                p: start._replace(offset=held.get(p, start.offset)) for p, start in starts.items()
+            }
             self._assignment.starts = starts
         return starts
 
@@ -318,9 +340,13 @@ def finals_apart_from_their_rows() -> AbstractContextManager[Any]:
         self.is_published = True
         applied = self._partitions[partition].next_offset or 0
         rows = {
-            key: value for key, value in batch.rows[partition].items() if value is not None and key != APPLIED
+            key: value
+            for key, value in batch.rows[partition].items()
+            if value is not None and key != APPLIED
         }
-        return replace(batch, rows={partition: rows}, next_offsets={partition: applied}, is_end=False)
+        return replace(
+            batch, rows={partition: rows}, next_offsets={partition: applied}, is_end=False
+        )
 
     return patch.object(Processor, "finish", in_two)
 
@@ -421,4 +447,6 @@ FOCUS = {
     "doubts_taken_for_failures": "arm",
     "caches_kept_over_a_doubt": "arm",
 }
-"""The kind of step that brings a mutation to light the soonest: in plans full of it, tests need fewer seeds."""
+"""The kind of step that brings a mutation to light the soonest: in plans full of it, tests need
+fewer seeds.
+"""

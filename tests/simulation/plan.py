@@ -1,7 +1,7 @@
 """A seed as a list of steps: pure data, with everything that is left to chance drawn beforehand.
 
-A step says what to do with whatever is there by then; where there is nothing to do it is passed over. So a plan stays one when
-steps are taken out of it, and a failing one can be made small.
+A step says what to do with whatever is there by then; where there is nothing to do it is passed
+over. So a plan stays one when steps are taken out of it, and a failing one can be made small.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class Setup:
     transaction_records: int = 50_000
     shuffle: int = 1
     replay: Emit | None = None
-    """A bounded run that publishes so, and then an endless one; None: an endless one from the beginning."""
+    """A bounded run that publishes so, and then an endless one; None: an endless one from the
+    beginning.
+    """
     skipped: int = 0
     """Offsets that a replay leaves out at the beginning of each partition."""
     short: int = 0
@@ -91,7 +93,9 @@ class Plan:
 
 
 def draw_replay(seed: int, focus: str | None = None) -> Plan:
-    """The plan of a seed as a replay: before the first worker starts there is a history, and it goes on meanwhile."""
+    """The plan of a seed as a replay: before the first worker starts there is a history, and it
+    goes on meanwhile.
+    """
     plan = draw_plan(seed, focus)
     random = Random(f"replay {seed}")
     emit = random.choice(EMITS)
@@ -106,7 +110,8 @@ def draw_replay(seed: int, focus: str | None = None) -> Plan:
     )
     drawing = _Drawing(random, setup, None)
     history = tuple(drawing.history() for _ in range(random.choice((0, 20, 50, 80))))
-    steps = tuple(step for step in plan.steps if step.kind != "rewind")  # who does that starts a replay over
+    # who does that starts a replay over
+    steps = tuple(step for step in plan.steps if step.kind != "rewind")
     return Plan(seed, setup, history + steps)
 
 
@@ -127,9 +132,13 @@ def draw_plan(seed: int, focus: str | None = None) -> Plan:
         shuffle=random.randrange(27),
     )
     if setup.emit == "every":  # what is coalesced is compared with every change
-        setup = replace(setup, min_changes=min(setup.k, Random(f"least {seed}").choice((1, 1, 2, 3))))
+        setup = replace(
+            setup, min_changes=min(setup.k, Random(f"least {seed}").choice((1, 1, 2, 3)))
+        )
     drawing = _Drawing(random, setup, focus)
-    return Plan(seed, setup, tuple(step for _ in range(random.randint(60, 160)) for step in drawing.steps()))
+    return Plan(
+        seed, setup, tuple(step for _ in range(random.randint(60, 160)) for step in drawing.steps())
+    )
 
 
 class _Drawing:
@@ -149,7 +158,11 @@ class _Drawing:
         if self._focus is not None:
             kinds[self._focus] += 20.0
         (kind,) = self._random.choices(list(kinds), list(kinds.values()))
-        together = {"zombie": self._zombie, "slow_fetch": self._slow_fetch, "absence": self._absence}
+        together = {
+            "zombie": self._zombie,
+            "slow_fetch": self._slow_fetch,
+            "absence": self._absence,
+        }
         return together[kind]() if kind in together else [self._step(kind)]
 
     def history(self) -> Step:
@@ -162,7 +175,9 @@ class _Drawing:
         return Step(kind, arguments)
 
     def _zombie(self) -> list[Step]:
-        """A worker stops in its commit or takeover for longer than its session, and wakes when it has a successor."""
+        """A worker stops in its commit or takeover for longer than its session, and wakes when it
+        has a successor.
+        """
         random = self._random
         point = random.choice(
             ("begin", "flush", "offsets", "commit", "commit", "write", "hand over", "fetch", "read")
@@ -182,7 +197,14 @@ class _Drawing:
         random = self._random
         return [
             Step(
-                "arm", ("fetch", "park", random.choice(("before", "before", "after")), random.randrange(3), 3)
+                "arm",
+                (
+                    "fetch",
+                    "park",
+                    random.choice(("before", "before", "after")),
+                    random.randrange(3),
+                    3,
+                ),
             ),
             Step("work", (3, 5)),
             *(self._step("produce") for _ in range(3)),
@@ -272,7 +294,13 @@ class _Drawing:
         (point,) = random.choices(list(POINTS), [WEIGHTS.get(point, 1) for point in POINTS])
         kind = random.choice(("kill", "kill", "park", "park", "fail", "freeze"))
         when = random.choice(("before", "after"))
-        return point, kind, when, random.randrange(POINTS[point]), random.choice((0, 0, 1, 2, 3, 4, 8, 20))
+        return (
+            point,
+            kind,
+            when,
+            random.randrange(POINTS[point]),
+            random.choice((0, 0, 1, 2, 3, 4, 8, 20)),
+        )
 
     def _move(self) -> tuple[Any, ...]:
         parts = self._random.choice(MOVES)

@@ -1,7 +1,7 @@
 """One worker process: what `worker.app.assemble` puts together, over simulated surroundings.
 
-What Faust does around them (the fetch loop, the agent with its buffer, the steps of a rebalance in their order) is here; each
-is a fiber, so that a rebalance finds a commit or a restore half done.
+What Faust does around them (the fetch loop, the agent with its buffer, the steps of a rebalance in
+their order) is here; each is a fiber, so that a rebalance finds a commit or a restore half done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.simulation.fibers import Fiber, Killed, drive
 from tests.simulation.surroundings import Ended, surroundings_of
 from worker.app import assemble
 from worker.coversumm import Counters
-from worker.errors import Fenced, SurroundingsError
+from worker.errors import Fenced, SetupError
 from worker.limits import Limit
 from worker.processing.stats import Stats
 from worker.settings import Settings
@@ -30,7 +30,7 @@ from worker.state import TABLE_NAME
 from worker.stream.faust.consumer import GuardedConsumer
 from worker.stream.faust.ending import Ending
 from worker.stream.faust.table import CommittedTable
-from worker.stream.run_bounds import ENDLESS, Course
+from worker.stream.run_bounds import ENDLESS, RunBounds
 
 BUFFERED = 1
 """Micro-batches that wait for the agent."""
@@ -63,7 +63,9 @@ T = TypeVar("T")
 
 
 class Fault(NamedTuple):
-    """What is to happen at a process's next pass of a point: `kill`, `park`, `freeze` or `fail`, `before` or `after` it."""
+    """What is to happen at a process's next pass of a point: `kill`, `park`, `freeze` or `fail`,
+    `before` or `after` it.
+    """
 
     kind: str
     when: str
@@ -98,7 +100,9 @@ class Consumer(GuardedConsumer):
 
 @cache
 def _faust_app() -> Any:
-    """Its loop is never run; without one Faust asks asyncio for the current loop, which from Python 3.12 on warns."""
+    """Its loop is never run; without one Faust asks asyncio for the current loop, which from Python
+    3.12 on warns.
+    """
     return faust.App(
         "simulated",
         broker="kafka://nowhere:1",
@@ -157,7 +161,7 @@ class Process:
         over: its bounded run came to its end; `on_end` is called then.
 
     Args:
-        plot: the course of its run.
+        plot: the bounds of its run.
     """
 
     def __init__(
@@ -167,7 +171,7 @@ class Process:
         broker: Broker,
         disk: Disk,
         seen: Counter[str],
-        plot: Callable[[Process], Course] = lambda _: ENDLESS,
+        plot: Callable[[Process], RunBounds] = lambda _: ENDLESS,
     ) -> None:
         self.name = settings.instance_id
         self.broker = broker
@@ -191,15 +195,17 @@ class Process:
         self._suspended = True
         self._put_together(settings, partitions, plot(self))
 
-    def _put_together(self, settings: Settings, partitions: int, course: Course) -> None:
+    def _put_together(self, settings: Settings, partitions: int, bounds: RunBounds) -> None:
         databases = Databases(self, self.disk)
         self.worker = worker = assemble(
-            settings, partitions, None, _Metrics(self), surroundings_of(self, databases), course
+            settings, partitions, None, _Metrics(self), surroundings_of(self, databases), bounds
         )
         self.input_topic, self.changelog = worker.logs.input.topic, worker.logs.changelog.topic
         app: Any = App(self)
         self.thread = app.consumer_thread
-        transport: Any = SimpleNamespace(app=app, worker=worker, create_transaction_manager=lambda **_: None)
+        transport: Any = SimpleNamespace(
+            app=app, worker=worker, create_transaction_manager=lambda **_: None
+        )
         self.consumer = Consumer(
             transport, self._take, self._on_revoked, self._on_assigned, loop=SimpleNamespace()
         )
@@ -215,7 +221,8 @@ class Process:
         self.table._changelog_topic = SimpleNamespace(get_topic_name=lambda: self.changelog)
         self.table._data = Store(databases)
 
-    # -- faults -------------------------------------------------------------------------------------------------------
+    # -- faults
+    # -------------------------------------------------------------------------------------------------------
 
     def call(self, point: str, action: Callable[[], T]) -> T:
         """Every call of a client library comes by here."""
@@ -241,7 +248,8 @@ class Process:
         try:
             if self.broker.is_away(*LED.get(point, ())):
                 raise Refused(
-                    CODES[int(self.broker.clock.now) % len(CODES)], f"nobody leads what {point} needs"
+                    CODES[int(self.broker.clock.now) % len(CODES)],
+                    f"nobody leads what {point} needs",
                 )
             return action()
         except Refused as refused:
@@ -251,7 +259,9 @@ class Process:
     def _suffer(self, fault: Fault, point: str) -> None:
         if self.calm:
             return  # it was armed, and the call took until now
-        self.tell(f"{self.name} {Fiber.current and Fiber.current.name}: {fault.kind} {fault.when} {point}")
+        self.tell(
+            f"{self.name} {Fiber.current and Fiber.current.name}: {fault.kind} {fault.when} {point}"
+        )
         if fault.kind == "kill":
             raise Killed
         if fault.kind == "fail":
@@ -270,7 +280,8 @@ class Process:
         for fiber in self.fibers:
             fiber.kill()
 
-    # -- what runs ----------------------------------------------------------------------------------------------------
+    # -- what runs
+    # ----------------------------------------------------------------------------------------------------
 
     def spawn(self, name: str, coroutine_of: Callable[[], Any]) -> Fiber:
         """New work; it begins when it is resumed."""
@@ -284,15 +295,20 @@ class Process:
             if fiber.done:
                 self.fibers.remove(fiber)
                 break
-        found = [fiber.resume for fiber in self.fibers if fiber.ready and fiber.name not in BACKGROUND]
+        found = [
+            fiber.resume for fiber in self.fibers if fiber.ready and fiber.name not in BACKGROUND
+        ]
         if not self.stopping:
             found = self._beginnings() + found
-        return found + [fiber.resume for fiber in self.fibers if fiber.ready and fiber.name in BACKGROUND]
+        return found + [
+            fiber.resume for fiber in self.fibers if fiber.ready and fiber.name in BACKGROUND
+        ]
 
     def _beginnings(self) -> list[Callable[[], None]]:
         """What can begin."""
         found = []
-        if not self._is_busy("coordinator", "start"):  # one callback of the group's coordinator after another
+        # one callback of the group's coordinator after another
+        if not self._is_busy("coordinator", "start"):
             if self.assignment is not None:
                 found.append(lambda: self.spawn("coordinator", self._assign).resume())
             elif self._must_join:
@@ -313,7 +329,9 @@ class Process:
     @property
     def is_idle(self) -> bool:
         """Nothing is under way but what never ends."""
-        return not self.buffer and all(fiber.done or fiber.name in BACKGROUND for fiber in self.fibers)
+        return not self.buffer and all(
+            fiber.done or fiber.name in BACKGROUND for fiber in self.fibers
+        )
 
     async def _deliver(self) -> None:
         self.unacknowledged += 1
@@ -323,7 +341,9 @@ class Process:
         self.unacknowledged -= 1
 
     async def _take(self, message: Any) -> None:
-        """Put a micro-batch into the agent's buffer: held back while the flow is suspended, dropped when it is cleared."""
+        """Put a micro-batch into the agent's buffer: held back while the flow is suspended, dropped
+        when it is cleared.
+        """
         Fiber.wait_while(lambda: self._suspended)
         assignment = self.held
 
@@ -335,7 +355,8 @@ class Process:
         self.call("hand over", put)
         Fiber.park()
 
-    # -- the group, in the order in which Faust goes through it ---------------------------------------------------------
+    # -- the group, in the order in which Faust goes through it
+    # ---------------------------------------------------------
 
     async def _join(self) -> None:
         """Give up what is held and join the next generation."""
@@ -367,7 +388,9 @@ class Process:
         Fiber.wait_while(lambda: self.unacknowledged > 0)
 
     async def _assign(self) -> None:
-        """Take what was given: close and open databases; then restore, while the coordinator goes on."""
+        """Take what was given: close and open databases; then restore, while the coordinator goes
+        on.
+        """
         assignment, self.assignment = self.assignment, None
         assert assignment is not None
         self.held = assignment
@@ -407,15 +430,21 @@ class Process:
     async def _start(self) -> None:
         try:
             self.worker.producer.start()
-        except SurroundingsError as cause:
+        except SetupError as cause:
             self.excused = True  # nothing was begun: whoever starts it starts it again
             raise Ended(cause) from cause
         self.enter()
-        self.spawn("fetch", lambda: self.consumer._drain_messages(SimpleNamespace(should_stop=False)))
-        course = self.worker.course
-        if course.ends:
+        self.spawn(
+            "fetch", lambda: self.consumer._drain_messages(SimpleNamespace(should_stop=False))
+        )
+        bounds = self.worker.bounds
+        if bounds.ends:
             ending = Ending(
-                course, self.worker.assignment, course.open_partitions, self._end, self.worker.surroundings
+                bounds,
+                self.worker.assignment,
+                bounds.open_partitions,
+                self._end,
+                self.worker.surroundings,
             )
             self.spawn("ending", ending.watch)
 
@@ -449,12 +478,16 @@ class Process:
 
     @property
     def is_excused(self) -> bool:
-        """Whether its end was to be expected of what was done to it; a cluster that hands over what it leads excuses none."""
+        """Whether its end was to be expected of what was done to it; a cluster that hands over what
+        it leads excuses none.
+        """
         if self.contested and isinstance(self.end, Ended) and isinstance(self.end.cause, Fenced):
             return True
         cause: BaseException | None = self.end
         while cause is not None:
             if isinstance(cause, (DiskFullError, Killed)):
                 return True
-            cause = cause.cause if isinstance(cause, Ended) else cause.__cause__ or cause.__context__
+            cause = (
+                cause.cause if isinstance(cause, Ended) else cause.__cause__ or cause.__context__
+            )
         return self.excused

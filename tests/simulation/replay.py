@@ -1,4 +1,6 @@
-"""A replay in a world: what its processes agree on, and the course of each. Their worker and ledger are the real ones."""
+"""A replay in a world: what its processes agree on, and the bounds of each. Their worker and ledger
+are the real ones.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +14,32 @@ from tests.simulation.plan import Setup
 from tests.simulation.surroundings import Clients
 from worker.kafka.ranges import Range
 from worker.processing.config import Emit
-from worker.replay.plan import Plan
-from worker.replay.request import Names, Request
+from worker.replay.plan import ReplayPlan
+from worker.replay.request import ReplayIdentity, Request
 from worker.replay.run import Replay
 from worker.settings import Settings
-from worker.stream.run_bounds import Course
+from worker.stream.run_bounds import RunBounds
 
 
-def names_of(live: Settings, emit: Emit) -> Names:
+def names_of(live: Settings, emit: Emit) -> ReplayIdentity:
     """What a replay of the live worker's input has of its own."""
-    request = Request(name="again", topic=live.input_topic, to_topic=f"{live.output_topic}.again", emit=emit)
-    return Names(live, request)
+    request = Request(
+        name="again", topic=live.input_topic, to_topic=f"{live.output_topic}.again", emit=emit
+    )
+    return ReplayIdentity(live, request)
 
 
 def _from_nothing(change: Change) -> Change:
     assert change.body is not None
     added = [sentence["sentence_id"] for sentence in change.body["sentences"]]
-    return change._replace(body=change.body | {"previous_sequence": None, "added": added, "removed": []})
+    return change._replace(
+        body=change.body | {"previous_sequence": None, "added": added, "removed": []}
+    )
 
 
 class SharedReplay:
-    """The replay of a world; `plan` is fixed when it is first asked for, and stored where no fault reaches.
+    """The replay of a world; `plan` is fixed when it is first asked for, and stored where no fault
+    reaches.
 
     Args:
         names: what it has of its own.
@@ -40,15 +47,15 @@ class SharedReplay:
         broker: has its topic.
     """
 
-    def __init__(self, names: Names, setup: Setup, broker: Broker) -> None:
+    def __init__(self, names: ReplayIdentity, setup: Setup, broker: Broker) -> None:
         self._names = names
         self._setup = setup
         self._broker = broker
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> ReplayPlan:
         """From where to where, as of the first look."""
-        return Plan(
+        return ReplayPlan(
             begun="at the first look",
             request=self._names.request.facts(),
             made_with={},
@@ -56,7 +63,10 @@ class SharedReplay:
             topic=self._names.request.topic,
             topic_id="",
             output_topic=self._names.output_topic,
-            ranges={str(partition): self._range(partition) for partition in range(self._setup.partitions)},
+            ranges={
+                str(partition): self._range(partition)
+                for partition in range(self._setup.partitions)
+            },
         )
 
     def _range(self, partition: int) -> Range:
@@ -68,13 +78,18 @@ class SharedReplay:
         """By partition."""
         return self.plan.by_partition
 
-    # -- what it publishes ------------------------------------------------------------------------------------------------
+    # -- what it publishes
+    # ------------------------------------------------------------------------------------------------
 
     def at_once(self, changes: Iterable[Change]) -> list[Change]:
-        """Of these changes, those that are published when they happen; beyond the ends an endless worker does that."""
+        """Of these changes, those that are published when they happen; beyond the ends an endless
+        worker does that.
+        """
         if self._setup.replay in ("every", "coalesced"):
             return list(changes)
-        return [change for change in changes if change.sequence >= self.ranges[change.partition].end]
+        return [
+            change for change in changes if change.sequence >= self.ranges[change.partition].end
+        ]
 
     def at_end(self, changes: Iterable[Change]) -> list[Change]:
         """Each entity's last one below the ends, if its set is not empty, as from nothing."""
@@ -85,10 +100,17 @@ class SharedReplay:
             for change in changes
             if change.sequence < self.ranges[change.partition].end
         }
-        return [_from_nothing(change) for change in last.values() if change.body and change.body["sentences"]]
+        return [
+            _from_nothing(change)
+            for change in last.values()
+            if change.body and change.body["sentences"]
+        ]
 
-    # -- its processes ----------------------------------------------------------------------------------------------------
+    # -- its processes
+    # ----------------------------------------------------------------------------------------------------
 
-    def course(self, process: Caller) -> Course:
-        """The course of a process's worker."""
-        return Replay(self._names, clients=Clients(process), clock=self._broker.clock).keep_to(self.plan)
+    def bounds(self, process: Caller) -> RunBounds:
+        """The bounds of a process's worker."""
+        return Replay(self._names, clients=Clients(process), clock=self._broker.clock).keep_to(
+            self.plan
+        )

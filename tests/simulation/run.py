@@ -15,7 +15,9 @@ from tests.simulation.world import Violation, World, settings_of
 
 
 class Verdict(NamedTuple):
-    """What became of a plan: the violation, if there is one, what happened, and the story when it was asked for."""
+    """What became of a plan: the violation, if there is one, what happened, and the story when it
+    was asked for.
+    """
 
     violation: Violation | None
     seen: Counter[str]

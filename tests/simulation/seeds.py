@@ -39,7 +39,9 @@ def add(total: Counter[str], seen: Counter[str]) -> None:
 def run_seeds(
     first: int, count: int, processes: int, on_done: Callable[[int], None], *, replay: bool = False
 ) -> tuple[list[int], Counter[str]]:
-    """Simulate seeds, as replays perhaps: those that fail, and what happened in all; stops early when some have failed."""
+    """Simulate seeds, as replays perhaps: those that fail, and what happened in all; stops early
+    when some have failed.
+    """
     os.environ["OMP_NUM_THREADS"] = "1"  # the processes inherit it; their matrices are tiny
     failed: list[int] = []
     total: Counter[str] = Counter()
@@ -58,6 +60,8 @@ def _results(
     pool: ProcessPoolExecutor, first: int, count: int, replay: bool
 ) -> Iterator[tuple[list[int], Counter[str], int]]:
     starts = range(first, first + count, CHUNK)
-    jobs = [pool.submit(run_chunk, start, min(CHUNK, first + count - start), replay) for start in starts]
+    jobs = [
+        pool.submit(run_chunk, start, min(CHUNK, first + count - start), replay) for start in starts
+    ]
     for job in as_completed(jobs):
         yield job.result()

@@ -1,4 +1,6 @@
-"""A failing plan made small: steps taken out by halves, quarters and one by one, as long as it fails in the same way."""
+"""A failing plan made small: steps taken out by halves, quarters and one by one, as long as it
+fails in the same way.
+"""
 
 from __future__ import annotations
 

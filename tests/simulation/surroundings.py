@@ -1,4 +1,5 @@
-"""The surroundings of a simulated worker: what `worker.app.assemble` gets in place of Kafka, RocksDB, threads, clock and exit.
+"""The surroundings of a simulated worker: what `worker.app.assemble` gets in place of Kafka,
+RocksDB, threads, clock and exit.
 
 Nothing of the worker itself is replaced.
 """
@@ -74,7 +75,9 @@ class _Answer(SimpleNamespace):
 
 
 class Admin:
-    """What the worker asks about its topics: each has an id, and keeps tombstones as long as it was created to."""
+    """What the worker asks about its topics: each has an id, and keeps tombstones as long as it was
+    created to.
+    """
 
     def __init__(self, process: clients.Caller) -> None:
         self._process = process
@@ -101,7 +104,8 @@ class Admin:
         return {resource: _Answer(answer=config) for resource in resources}
 
 
-# -- one event loop for all of a process: what is awaited runs at once, or its fiber is parked -------------------------
+# -- one event loop for all of a process: what is awaited runs at once, or its fiber is parked
+# -------------------------
 
 
 class _Lock:
@@ -137,7 +141,9 @@ def _raising(error: BaseException) -> Callable[[], Any]:
 
 
 class _Thread:
-    """A thread that is one more fiber of the process that starts it; it begins whenever the scheduler comes to it."""
+    """A thread that is one more fiber of the process that starts it; it begins whenever the
+    scheduler comes to it.
+    """
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         assert Fiber.current is not None
@@ -166,7 +172,9 @@ class Threads:
         return _InOrder()
 
     def within(self, seconds: float, work: Callable[[], T], /) -> T:
-        """In a fiber of its own: one that is parked for longer is left there, and does its work when nobody waits for it."""
+        """In a fiber of its own: one that is parked for longer is left there, and does its work
+        when nobody waits for it.
+        """
         outcomes: list[Callable[[], T]] = []
 
         def run() -> None:
@@ -201,7 +209,9 @@ class Threads:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """No log meanwhile: simulated workers crash by the thousand, and nobody wants to read each one's."""
+    """No log meanwhile: simulated workers crash by the thousand, and nobody wants to read each
+    one's.
+    """
     loggers = [logging.getLogger(name) for name in ("worker", "faust", "aiokafka", "mode")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,6 @@
-"""Workers with different settings in one group, simulated: whatever happens, the group's state and output are of one kind."""
+"""Workers with different settings in one group, simulated: whatever happens, the group's state and
+output are of one kind.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ SEEDS = 120
 
 
 class SplitWorld(World):
-    """The workers of odd numbers have another k; such a group need not catch up, for one kind is refused."""
+    """The workers of odd numbers have another k; such a group need not catch up, for one kind is
+    refused.
+    """
 
     def settings_of_worker(self, number: int) -> Settings:
         return replace(self.settings, k=self.settings.k + number % 2)
@@ -43,7 +47,9 @@ class SplitWorld(World):
 
 
 def kinds(seed: int, seen: Counter[str]) -> set[str]:
-    """Every k in what a committed reader finds in changelog and output after the steps of a seed."""
+    """Every k in what a committed reader finds in changelog and output after the steps
+    of a seed.
+    """
     plan = draw_plan(seed)
     world = SplitWorld(plan, settings_of(plan.setup))
     with silence():
@@ -72,7 +78,9 @@ def test_there_is_one_kind_of_state_and_of_output() -> None:
 
 
 def _without_first_commits() -> AbstractContextManager[Any]:
-    """Only a takeover looks: two that take over an empty group at once see nothing of each other."""
+    """Only a takeover looks: two that take over an empty group at once see nothing of
+    each other.
+    """
     return patch.object(Commit, "_check", lambda self, check_ids, batch, last_offsets: check_ids())
 
 

@@ -1,4 +1,6 @@
-"""A few hundred seeds of the simulation; that it finds what it is there to find; and that it is the same every time."""
+"""A few hundred seeds of the simulation; that it finds what it is there to find; and that it is the
+same every time.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_every_invariant_holds_in_replays(first: int) -> None:
 @pytest.mark.parametrize("name", REPLAY_MUTATIONS)
 def test_a_rule_of_replays_taken_out_is_found(name: str) -> None:
     with REPLAY_MUTATIONS[name]():
-        failing = (s for s in range(MUTATION_SEEDS) if run_seed(s, FOCUS.get(name), replay=True).violation)
+        failing = (
+            s for s in range(MUTATION_SEEDS) if run_seed(s, FOCUS.get(name), replay=True).violation
+        )
         assert list(islice(failing, 1)), f"{name}: {MUTATION_SEEDS} seeds without a finding"
 
 
@@ -61,7 +65,9 @@ def test_a_rule_of_replays_taken_out_is_found(name: str) -> None:
 def test_a_rule_taken_out_is_found(name: str) -> None:
     with MUTATIONS[name]():
         focus = FOCUS.get(name)
-        failing = (seed for seed in range(MUTATION_SEEDS) if run_seed(seed, focus).violation is not None)
+        failing = (
+            seed for seed in range(MUTATION_SEEDS) if run_seed(seed, focus).violation is not None
+        )
         assert list(islice(failing, 1)), f"{name}: {MUTATION_SEEDS} seeds without a finding"
 
 
@@ -84,9 +90,11 @@ def test_a_run_silences_no_log_but_its_own() -> None:
 
 
 def test_a_zombie_that_wakes_in_its_commit_is_refused() -> None:
-    """One worker stops just before its commit; its successor waits until the broker aborts it, and goes on from there.
+    """One worker stops just before its commit; its successor waits until the broker aborts it, and
+    goes on from there.
 
-    Woken, it finds that its commit never happened, and takes over what the group gives it next, its successor's rows included.
+    Woken, it finds that its commit never happened, and takes over what the group gives it next, its
+    successor's rows included.
     """
     story = _zombie(seconds=16)
     assert "w1 call: commit" in story
@@ -96,7 +104,9 @@ def test_a_zombie_that_wakes_in_its_commit_is_refused() -> None:
 
 
 def test_a_zombie_in_time_is_waited_for() -> None:
-    """The same, but it wakes before its transaction runs out: it commits, and the successor has nothing left to do."""
+    """The same, but it wakes before its transaction runs out: it commits, and the successor has
+    nothing left to do.
+    """
     story = _zombie(seconds=0)
     assert "w1 call: commit" not in story
     assert "w0 commit: write" in story
@@ -121,11 +131,15 @@ def _zombie(seconds: int) -> list[str]:
 
 
 def test_a_restore_that_a_commit_of_the_next_owner_overtakes_ends_behind_it() -> None:
-    """One worker restores what is another's by now, and does not know: who asks it is told of no half of a transaction."""
+    """One worker restores what is another's by now, and does not know: who asks it is told of no
+    half of a transaction.
+    """
     steps = (
         Step("work", (10, 5)),
         Step("arm", ("flush", "fail", "after", 0, 0)),
-        Step("arm", ("init", "freeze", "before", 0, 0)),  # so it has a commit in doubt when it wakes
+        Step(
+            "arm", ("init", "freeze", "before", 0, 0)
+        ),  # so it has a commit in doubt when it wakes
         Step("produce", (0, b"a", UPSERT, -1)),
         Step("work", (10, 5)),
         Step("tick", (7,)),
@@ -194,10 +208,13 @@ def test_seeds_in_processes_are_the_same_seeds() -> None:
     assert seen["events"] == sum(run_seed(seed).seen["events"] for seed in range(3, 7))
 
 
-# -- the broker ---------------------------------------------------------------------------------------------------------
+# -- the broker
+# ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_open_transaction_holds_committed_readers_back_and_a_decided_one_leaves_a_marker() -> None:
+def test_an_open_transaction_holds_committed_readers_back_and_a_decided_one_leaves_a_marker() -> (
+    None
+):
     broker = Broker(Clock())
     epoch = broker.init_producer("p")
     broker.begin("p", epoch)

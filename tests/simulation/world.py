@@ -1,7 +1,7 @@
 """A world: broker, disks, workers and clock, and what the steps of a plan do to them.
 
-After the last step every fault ends: processes thaw or are started again, upstream transactions are decided, and within a
-bounded number of rounds everything must be applied. Then the checks.
+After the last step every fault ends: processes thaw or are started again, upstream transactions are
+decided, and within a bounded number of rounds everything must be applied. Then the checks.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ from tests.simulation.surroundings import Ended
 from worker.coversumm import Counters
 from worker.kafka.topics import changelog_topic
 from worker.settings import Settings
-from worker.stream.run_bounds import ENDLESS, Course
+from worker.stream.run_bounds import ENDLESS, RunBounds
 
 ROUNDS = 450
-"""In which the workers must have caught up after the last fault; one is about a third of a second."""
+"""In which the workers must have caught up after the last fault; one is about a third of
+a second.
+"""
 STEP_SECONDS = 0.2
 MOMENTS = 5
 """Someone asks for summaries each time that so many processes went on."""
@@ -132,7 +134,8 @@ class World:
         """Of the input topic."""
         return range(self.setup.partitions)
 
-    # -- a run --------------------------------------------------------------------------------------------------------
+    # -- a run
+    # --------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """All steps, then calm. Raises Violation."""
@@ -191,7 +194,9 @@ class World:
         raise Violation("I7", f"not done {ROUNDS} rounds after the last fault: {self._state()}")
 
     def _have_all_ended(self) -> bool:
-        return all(process is not None and process.dead and process.over for process in self.workers)
+        return all(
+            process is not None and process.dead and process.over for process in self.workers
+        )
 
     def _is_caught_up(self) -> bool:
         group = self.broker.group
@@ -199,9 +204,12 @@ class World:
         return (
             len(running) == self.setup.workers
             and group.joined is None
-            and all(p.is_idle and p.assignment is None and p.member_id in group.members for p in running)
             and all(
-                group.committed.get(p, 0) >= self._end(self.settings.input_topic, p) for p in self.partitions
+                p.is_idle and p.assignment is None and p.member_id in group.members for p in running
+            )
+            and all(
+                group.committed.get(p, 0) >= self._end(self.settings.input_topic, p)
+                for p in self.partitions
             )
             and all(
                 stored_offset(process.disk.get(p)) + 1 >= self._end(self.changelog, p)
@@ -219,7 +227,8 @@ class World:
     def _state(self) -> str:
         group = self.broker.group
         ends = {
-            p: (group.committed.get(p, 0), self._end(self.settings.input_topic, p)) for p in self.partitions
+            p: (group.committed.get(p, 0), self._end(self.settings.input_topic, p))
+            for p in self.partitions
         }
         doing = {
             process.name: [fiber.name for fiber in process.fibers if not fiber.done]
@@ -228,14 +237,17 @@ class World:
         }
         return f"(committed, end) {ends}, under way {doing}, group joined {group.joined}"
 
-    # -- processes ----------------------------------------------------------------------------------------------------
+    # -- processes
+    # ----------------------------------------------------------------------------------------------------
 
     def _processes(self) -> Iterator[Process]:
         yield from (process for process in self.workers if process is not None)
         yield from self.zombies
 
     def _worker(self, number: int) -> Process | None:
-        """The worker of a number; a dead one is started again, unless it is away, or the end of its run has come."""
+        """The worker of a number; a dead one is started again, unless it is away, or the end of its
+        run has come.
+        """
         process = self.workers[number]
         if (process is None or process.dead) and number in self._away:
             return None
@@ -245,7 +257,12 @@ class World:
             self.seen["started"] += 1
             settings = replace(self.settings_of_worker(number), instance_id=f"w{number}")
             process = Process(
-                settings, self.setup.partitions, self.broker, self.disks[number], self.seen, self._plot
+                settings,
+                self.setup.partitions,
+                self.broker,
+                self.disks[number],
+                self.seen,
+                self._plot,
             )
             process.on_end = lambda: self.on_end(self)
             process.restore_rows = self.setup.restore_rows
@@ -259,9 +276,11 @@ class World:
             self._look_at(process)
         return process
 
-    def _plot(self, process: Process) -> Course:
-        """The course of a worker; the first one of a replay says where it ends, for all."""
-        return self.replay.course(process) if self.replay is not None and self.is_bounded else ENDLESS
+    def _plot(self, process: Process) -> RunBounds:
+        """The bounds of a worker; the first one of a replay says where it ends, for all."""
+        return (
+            self.replay.bounds(process) if self.replay is not None and self.is_bounded else ENDLESS
+        )
 
     def settings_of_worker(self, number: int) -> Settings:
         """Of all workers the same."""
@@ -298,9 +317,11 @@ class World:
         self._bury(process)
 
     def _is_overtaken(self, process: Process) -> bool:
-        """Its partitions are others' by now, and it does not know: what it reads may make no sense to it.
+        """Its partitions are others' by now, and it does not know: what it reads may make no sense
+        to it.
 
-        So it may end itself, and all it says is to be taken with care; the broker takes nothing of it.
+        So it may end itself, and all it says is to be taken with care; the broker takes nothing of
+        it.
         """
         return process.held is not None and process.held.generation != self.broker.group.generation
 
@@ -316,7 +337,8 @@ class World:
             self.seen["takeovers"] += 1
             self.on_takeover(self, process)
 
-    # -- time ---------------------------------------------------------------------------------------------------------
+    # -- time
+    # ---------------------------------------------------------------------------------------------------------
 
     def _pass_time(self, seconds: float) -> None:
         """Sessions and transactions run out, generations begin."""
@@ -359,17 +381,24 @@ class World:
             standbys = frozenset(
                 p
                 for p in self.partitions
-                if self.setup.standbys and len(members) > 1 and (owners[p] + 1) % len(members) == number
+                if self.setup.standbys
+                and len(members) > 1
+                and (owners[p] + 1) % len(members) == number
             )
             process.assignment = Assignment(group.generation, actives, standbys)
             group.assigned[process.name] = process.assignment
             self.tell(f"{process.name} is given {process.assignment}")
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps
+    # --------------------------------------------------------------------------------------------------------
 
     def step_run(self, worker: int, choice: int, size: int) -> None:
-        """A worker, or its zombie, goes on with one of the things it could do, or is started again."""
-        zombies = [zombie for zombie in self.zombies if zombie.name == f"w{worker}" and not zombie.frozen]
+        """A worker, or its zombie, goes on with one of the things it could do, or is
+        started again.
+        """
+        zombies = [
+            zombie for zombie in self.zombies if zombie.name == f"w{worker}" and not zombie.frozen
+        ]
         self._go_on(zombies[0] if zombies and choice % 2 else self._worker(worker), choice, size)
 
     def step_work(self, rounds: int, size: int) -> None:
@@ -459,7 +488,9 @@ class World:
             self.broker.group.rebalance()
 
     def step_replace(self, worker: int) -> None:
-        """A frozen worker gets a successor of the same instance id on another machine, with an empty disk."""
+        """A frozen worker gets a successor of the same instance id on another machine, with an
+        empty disk.
+        """
         process = self.workers[worker]
         if process is not None and process.frozen and not process.dead:
             self.seen["replaced"] += 1

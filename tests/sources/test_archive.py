@@ -1,4 +1,6 @@
-"""An archive gives the topic that it was made of, however its records are spread over files and row groups."""
+"""An archive gives the topic that it was made of, however its records are spread over files and row
+groups.
+"""
 
 import gzip
 import json
@@ -18,10 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record
-from worker.sources import Archive, Faulty, is_archive
-from worker.sources import archive as archive_pieces
+from worker.sources import Archive, Faulty, archive_pieces, is_archive
 
 TOPIC = "reviews"
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
@@ -131,11 +132,14 @@ def test_any_spread_of_a_topic_gives_the_same_records(records, how, start):
         archive = Archive(spread(records, Path(folder), how))
         assert archive.topic == TOPIC
         assert archive.partitions() == {
-            partition: range(found[0].offset, found[-1].offset + 1) for partition, found in expected.items()
+            partition: range(found[0].offset, found[-1].offset + 1)
+            for partition, found in expected.items()
         }
         assert everything(archive) == expected
         for partition, found in expected.items():
-            assert list(archive.read(partition, start)) == [one for one in found if one.offset >= start]
+            assert list(archive.read(partition, start)) == [
+                one for one in found if one.offset >= start
+            ]
             has = {one.offset for one in found}
             missing = [
                 range(one.offset + 1, other.offset)
@@ -159,7 +163,8 @@ def test_a_partition_that_is_not_there_has_no_records(tmp_path):
 def test_values_are_the_bytes_they_were(tmp_path):
     """Text and bytes that are no UTF-8, empty ones and none."""
     records = [
-        record(0, n, value, value) for n, value in enumerate([b"\xff\0", b"", None, '"schön"'.encode()])
+        record(0, n, value, value)
+        for n, value in enumerate([b"\xff\0", b"", None, '"schön"'.encode()])
     ]
     write_parquet(tmp_path / "a", records)
     assert list(Archive([str(tmp_path / "a")]).read(0)) == records
@@ -233,7 +238,10 @@ def test_lines_of_json(tmp_path):
         record(0, 4, b'{"a": 1}', None, 1551708306500),
         record(0, 5, None, timestamp=9),
         record(
-            0, 6, b'{"type":"review.upserted","entity_id":"e","review_id":"7","text":"Good."}', timestamp=-1
+            0,
+            6,
+            b'{"type":"review.upserted","entity_id":"e","review_id":"7","text":"Good."}',
+            timestamp=-1,
         ),
         record(0, 7, b'{"type":"entity.deleted","entity_id":"e"}', b"k", -1),
     ]
@@ -277,7 +285,9 @@ def test_reviews_in_parquet(tmp_path):
             "timestamp": [5, 6],
             "asin": ["e", "e"],
             "review_id": [1, 2],
-            "text": pa.Array.from_buffers(pa.string(), 2, pa.array([b"Good.", b"sch\xf6n"]).buffers()),
+            "text": pa.Array.from_buffers(
+                pa.string(), 2, pa.array([b"Good.", b"sch\xf6n"]).buffers()
+            ),
             "occurred_at": ["03/04/2019", "2019-03-04"],
         }
     )
@@ -294,7 +304,15 @@ def test_reviews_in_parquet(tmp_path):
 
 def test_rows_without_coordinates_are_told_and_end_nothing(tmp_path):
     table = pa.Table.from_pylist(
-        rows([record(0, 1), record(None, 2), record(0, None), record(-1, 3), record(0, 4, topic=None)]),
+        rows(
+            [
+                record(0, 1),
+                record(None, 2),
+                record(0, None),
+                record(-1, 3),
+                record(0, 4, topic=None),
+            ]
+        ),
         schema=SCHEMA,
     )
     parquet.write_table(table, tmp_path / "a", row_group_size=2)
@@ -305,7 +323,9 @@ def test_rows_without_coordinates_are_told_and_end_nothing(tmp_path):
         b"[]",
     ]
     (tmp_path / "b").write_bytes(b"\n".join(lines))
-    (tmp_path / "c").write_bytes(b"topic,partition,offset,value\nreviews,0,x,\nreviews,0\nreviews,0,6,\n")
+    (tmp_path / "c").write_bytes(
+        b"topic,partition,offset,value\nreviews,0,x,\nreviews,0\nreviews,0,6,\n"
+    )
     archive = Archive([str(tmp_path / name) for name in "abc"])
     assert [one.offset for one in archive.read(0)] == [1, 4, 5, 6]
     assert {one.topic for one in archive.read(0)} == {TOPIC}
@@ -318,7 +338,13 @@ def test_rows_without_coordinates_are_told_and_end_nothing(tmp_path):
 
 @pytest.mark.parametrize("column", ["partition", "offset", "timestamp"])
 def test_a_number_of_too_many_digits_is_one_bad_row(tmp_path, column):
-    cells = {"topic": TOPIC, "partition": 0, "offset": 5, "timestamp": "2026-12-31T23:59:60Z", "value": "x"}
+    cells = {
+        "topic": TOPIC,
+        "partition": 0,
+        "offset": 5,
+        "timestamp": "2026-12-31T23:59:60Z",
+        "value": "x",
+    }
     bad = cells | {"offset": 6, column: "9" * 5000}
     lines = [",".join(map(str, row)) for row in (cells, cells.values(), bad.values())]
     (tmp_path / "a.csv").write_text("\n".join(lines))
@@ -331,12 +357,14 @@ def test_a_number_of_too_many_digits_is_one_bad_row(tmp_path, column):
 
 
 def refused(paths):
-    with pytest.raises(SurroundingsError) as raised:
+    with pytest.raises(SetupError) as raised:
         everything(Archive([str(path) for path in paths]))
     return str(raised.value)
 
 
-@pytest.mark.parametrize("other", [record(0, 5, b"[]"), record(0, 5, key=None), record(0, 5, timestamp=8)])
+@pytest.mark.parametrize(
+    "other", [record(0, 5, b"[]"), record(0, 5, key=None), record(0, 5, timestamp=8)]
+)
 def test_one_offset_with_two_records_is_refused(tmp_path, other):
     """Both files are named."""
     write_parquet(tmp_path / "a", [record(0, 4), record(0, 5), record(0, 6)])
@@ -410,10 +438,14 @@ def test_statistics_that_lie_are_found_out(tmp_path):
 @pytest.mark.parametrize("kind", sorted(WRITERS))
 def test_what_is_not_in_order_is_put_in_order_up_to_a_size(tmp_path, monkeypatch, kind):
     path = tmp_path / "a"
-    WRITERS[kind](path, [record(0, offset, b"x" * 1000) for offset in (3, 1, 2)], {"compression": "none"})
+    WRITERS[kind](
+        path, [record(0, offset, b"x" * 1000) for offset in (3, 1, 2)], {"compression": "none"}
+    )
     assert [one.offset for one in Archive([str(path)]).read(0)] == [1, 2, 3]
     monkeypatch.setattr(archive_pieces, "MOST_SORTED_BYTES", 500)
-    assert "is not in order of offsets, and too large to put it in order in memory" in refused([path])
+    assert "is not in order of offsets, and too large to put it in order in memory" in refused(
+        [path]
+    )
 
 
 def test_two_partitions_in_one_row_group_are_read_in_bounded_memory(tmp_path):
@@ -439,7 +471,9 @@ def test_two_partitions_in_one_row_group_are_read_in_bounded_memory(tmp_path):
         "before = peak()\n"
         "print(1 + sum(1 for _ in records), peak() - before)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+    )
     found, grown = map(int, done.stdout.split())
     assert found == count // 2
     assert grown < 1.5e7
@@ -448,7 +482,9 @@ def test_two_partitions_in_one_row_group_are_read_in_bounded_memory(tmp_path):
 @st.composite
 def damaged(draw):
     """A line of JSON, or a row, in which some bytes are others."""
-    line = bytearray(draw(st.sampled_from([*LINES, b"reviews,0,8,5,e,{}", b'reviews,1,1,,"a""b",'])))
+    line = bytearray(
+        draw(st.sampled_from([*LINES, b"reviews,0,8,5,e,{}", b'reviews,1,1,,"a""b",']))
+    )
     for place in draw(st.lists(st.integers(0, max(len(line) - 1, 0)), max_size=3)):
         line[place : place + 1] = draw(st.binary(max_size=2))
     return bytes(line).replace(b"\n", b"")
@@ -463,9 +499,11 @@ def test_damaged_lines_are_records_or_faults(first, lines):
     with TemporaryDirectory() as folder:
         path = Path(folder) / "a"
         path.write_bytes(
-            b"\n".join([first, b'{"topic":"reviews","partition":0,"offset":99,"value":null}', *lines])
+            b"\n".join(
+                [first, b'{"topic":"reviews","partition":0,"offset":99,"value":null}', *lines]
+            )
         )
-        with suppress(SurroundingsError):
+        with suppress(SetupError):
             archive = Archive([str(path)], {"text": "body"})
             found = [one for records in everything(archive).values() for one in records]
             assert all(isinstance(one, Record) for one in found)

@@ -46,7 +46,9 @@ def test_batches_come_to_take_their_time_whatever_the_speed(speed):
 
 def test_a_processor_that_slows_down_is_followed_at_once():
     now, speed, taken = [0.0], 1e6, []
-    for number, batch in enumerate(timely((record(i, 100) for i in range(100_000)), 0.5, lambda: now[0])):
+    for number, batch in enumerate(
+        timely((record(i, 100) for i in range(100_000)), 0.5, lambda: now[0])
+    ):
         speed = 1e6 if number < 12 else 2e4
         taken.append(sum(len(entry.value) for entry in batch) / speed)
         now[0] += taken[-1]

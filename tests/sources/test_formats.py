@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.sources import ReviewFile
 from worker.sources.formats import recognize
 
@@ -38,13 +38,13 @@ def zipped():
     ],
 )
 def test_one_line_says_what_it_looks_like_and_what_to_do(tmp_path, head, looks, advice):
-    with pytest.raises(SurroundingsError) as told:
+    with pytest.raises(SetupError) as told:
         recognize(head, "given.jsonl")
     assert str(told.value).startswith(f"given.jsonl looks like {looks}")
     assert advice in str(told.value)
     path = tmp_path / "packed.jsonl.gz"
     path.write_bytes(gzip.compress(head))
-    with pytest.raises(SurroundingsError, match=re.escape(looks)), ReviewFile(str(path)):
+    with pytest.raises(SetupError, match=re.escape(looks)), ReviewFile(str(path)):
         pass
 
 
@@ -65,7 +65,7 @@ def test_a_table_with_other_names_is_known_by_the_files_or_by_those_that_were_na
     head = b"asin,id,body\n"
     assert recognize(head, "given.csv").kind == recognize(head, "given.csv.gz").kind == "table"
     assert recognize(head, "given", {"text": "body"}).kind == "table"
-    with pytest.raises(SurroundingsError, match="plain text"):
+    with pytest.raises(SetupError, match="plain text"):
         recognize(head, "given")
 
 

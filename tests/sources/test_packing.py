@@ -1,4 +1,6 @@
-"""Packed files give what is in them, whatever their names; damaged ones end with a line that says so."""
+"""Packed files give what is in them, whatever their names; damaged ones end with a line that says
+so.
+"""
 
 import bz2
 import gzip
@@ -8,10 +10,12 @@ import sys
 import pyarrow
 import pytest
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.sources import ReviewFile
 
-LINES = b"".join(b'{"entity_id":"e","review_id":%d,"text":"Good."}\n' % number for number in range(20_000))
+LINES = b"".join(
+    b'{"entity_id":"e","review_id":%d,"text":"Good."}\n' % number for number in range(20_000)
+)
 
 
 def zstd(data):
@@ -45,7 +49,7 @@ def test_packed_lines_are_the_same_lines(tmp_path, packing):
 def test_a_damaged_one_is_told_with_the_last_line_that_was_read(tmp_path, packing):
     path = tmp_path / "reviews"
     path.write_bytes(packing(LINES)[:-20])
-    with pytest.raises(SurroundingsError, match=r"reviews cannot be read( after line \d+)? \("):
+    with pytest.raises(SetupError, match=r"reviews cannot be read( after line \d+)? \("):
         list(read(path))
 
 
@@ -53,7 +57,7 @@ def test_zstd_without_the_library_is_told_with_what_to_do(tmp_path, monkeypatch)
     path = tmp_path / "reviews.zst"
     path.write_bytes(zstd(LINES))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(SurroundingsError) as told:
+    with pytest.raises(SetupError) as told:
         list(read(path))
     assert str(told.value) == (
         f"{path} is compressed with zstd: pip install 'coversumm-worker[parquet]', "

@@ -22,13 +22,19 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from tests.harness.limits import event_limits
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record, decode
 from worker.events.inputs import ReviewUpserted
 from worker.sources import Faulty, ReviewFile
 from worker.sources import parquet as parquet_reading
 
-FIELDS = {"entity_id": "asin", "review_id": "id", "text": "body", "rating": "stars", "occurred_at": "when"}
+FIELDS = {
+    "entity_id": "asin",
+    "review_id": "id",
+    "text": "body",
+    "rating": "stars",
+    "occurred_at": "when",
+}
 
 
 def read(table, fields=None, **options):
@@ -49,7 +55,8 @@ def values(found):
 def one(**columns):
     """The event of a table with one row; columns are values or arrays."""
     arrays = {
-        name: value if isinstance(value, pa.Array) else pa.array([value]) for name, value in columns.items()
+        name: value if isinstance(value, pa.Array) else pa.array([value])
+        for name, value in columns.items()
     }
     ids = {"entity_id": pa.array(["e"]), "review_id": pa.array(["r"]), "text": pa.array(["Good."])}
     (event,) = values(read(pa.table({**ids, **arrays}))[0])
@@ -71,12 +78,17 @@ reviews = st.fixed_dictionaries(
 
 
 @given(st.lists(reviews, min_size=1, max_size=30), st.integers(1, 40), st.booleans())
-def test_parquet_and_json_lines_of_the_same_reviews_are_the_same_events(given_reviews, group, dictionary):
+def test_parquet_and_json_lines_of_the_same_reviews_are_the_same_events(
+    given_reviews, group, dictionary
+):
     columns = {name: [review[name] for review in given_reviews] for name in given_reviews[0]}
-    table = pa.table({**columns, "sentences": pa.array(columns["sentences"], pa.list_(pa.string()))})
+    table = pa.table(
+        {**columns, "sentences": pa.array(columns["sentences"], pa.list_(pa.string()))}
+    )
     of_parquet, left_out = read(table, FIELDS, row_group_size=group, use_dictionary=dictionary)
     lines = b"".join(
-        json.dumps({name: value for name, value in review.items() if value is not None}).encode() + b"\n"
+        json.dumps({name: value for name, value in review.items() if value is not None}).encode()
+        + b"\n"
         for review in given_reviews
     )
     with TemporaryDirectory() as directory:
@@ -95,7 +107,10 @@ def test_parquet_and_json_lines_of_the_same_reviews_are_the_same_events(given_re
     ("moment", "written"),
     [
         (pa.array([datetime(2019, 3, 4, 14, 5, 6)], pa.timestamp("s")), "2019-03-04T14:05:06Z"),
-        (pa.array([1551708306123], pa.timestamp("ms", "America/New_York")), "2019-03-04T14:05:06.123000Z"),
+        (
+            pa.array([1551708306123], pa.timestamp("ms", "America/New_York")),
+            "2019-03-04T14:05:06.123000Z",
+        ),
         (pa.array([datetime(2019, 3, 4, 14, 5, 6, 7, tzinfo=UTC)]), "2019-03-04T14:05:06.000007Z"),
         (pa.array([1551708306123456789], pa.timestamp("ns")), "2019-03-04T14:05:06.123456Z"),
         (pa.array([date(2019, 3, 4)]), "2019-03-04T00:00:00Z"),
@@ -174,7 +189,9 @@ PACKED = struct.pack("<2f", *VECTOR)
     ],
 )
 def test_nested_sentences_and_their_vectors(type_, value, in_json):
-    """As JSON has them; what a vector is comes out the same, and what is none is for `decode` to say."""
+    """As JSON has them; what a vector is comes out the same, and what is none is for `decode` to
+    say.
+    """
     sentences = pa.list_(pa.struct({"text": pa.string(), "embedding": type_}))
     table = pa.table(
         {
@@ -202,12 +219,16 @@ nested = st.none() | st.lists(
 
 @given(
     st.lists(nested, min_size=1, max_size=20),
-    st.sampled_from([pa.list_(pa.float32()), pa.list_(pa.float16(), 2), pa.large_list(pa.float32())]),
+    st.sampled_from(
+        [pa.list_(pa.float32()), pa.list_(pa.float16(), 2), pa.large_list(pa.float32())]
+    ),
     st.integers(1, 2000),
 )
 def test_vectors_are_bytes_wherever_they_are(given_sentences, type_, piece_bytes):
     """Nulls at every depth, and batches cut anywhere."""
-    sentences = pa.array(given_sentences, pa.list_(pa.struct({"text": pa.string(), "embedding": type_})))
+    sentences = pa.array(
+        given_sentences, pa.list_(pa.struct({"text": pa.string(), "embedding": type_}))
+    )
     ids = [str(number) for number in range(len(sentences))]
     with mock.patch.object(parquet_reading, "PIECE_BYTES", piece_bytes):
         found, _ = read(pa.table({"entity_id": ids, "review_id": ids, "sentences": sentences}))
@@ -233,7 +254,13 @@ def test_events_are_events():
         }
     )
     assert values(read(table)[0]) == [
-        {"type": "review.deleted", "entity_id": "e", "review_id": "r", "review_version": 3, "reason": "spam"},
+        {
+            "type": "review.deleted",
+            "entity_id": "e",
+            "review_id": "r",
+            "review_version": 3,
+            "reason": "spam",
+        },
         {"type": "sentences.deleted", "entity_id": "e", "sentence_ids": ["r#1"]},
         {"type": "review.upserted", "entity_id": "e", "review_id": "s"},
     ]
@@ -252,13 +279,17 @@ def test_a_row_with_text_that_is_not_utf_8_is_one_bad_row():
 @pytest.mark.parametrize(
     ("columns", "fields", "told"),
     [
-        ({"asin": ["e"], "body": ["x"]}, {}, "--fields entity_id=COLUMN,review_id=COLUMN,text=COLUMN"),
+        (
+            {"asin": ["e"], "body": ["x"]},
+            {},
+            "--fields entity_id=COLUMN,review_id=COLUMN,text=COLUMN",
+        ),
         ({"entity_id": ["e"], "review_id": ["r"]}, {}, "--fields text=COLUMN"),
         ({"entity_id": ["e"]}, {"text": "body"}, "has no column body (for text); it has entity_id"),
     ],
 )
 def test_columns_that_are_missing_are_named(columns, fields, told):
-    with pytest.raises(SurroundingsError) as raised:
+    with pytest.raises(SetupError) as raised:
         read(pa.table(columns), fields)
     assert told in str(raised.value)
 
@@ -266,12 +297,14 @@ def test_columns_that_are_missing_are_named(columns, fields, told):
 @pytest.fixture
 def content():
     written = io.BytesIO()
-    parquet.write_table(pa.table({"entity_id": ["e"], "review_id": ["r"], "text": ["x"] * 1}), written)
+    parquet.write_table(
+        pa.table({"entity_id": ["e"], "review_id": ["r"], "text": ["x"] * 1}), written
+    )
     return written.getvalue()
 
 
 def refused(path):
-    with pytest.raises(SurroundingsError) as raised, ReviewFile(str(path)):
+    with pytest.raises(SetupError) as raised, ReviewFile(str(path)):
         pass
     assert "\n" not in str(raised.value)
     return str(raised.value).removeprefix(str(path))
@@ -285,7 +318,9 @@ def test_what_cannot_be_read_is_one_line(tmp_path, content, monkeypatch):
     assert refused(path).startswith(" is a Parquet file, compressed as a whole: unpack it first")
     path.write_bytes(content)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert refused(path) == " is a Parquet file: to read it, pip install 'coversumm-worker[parquet]'"
+    assert (
+        refused(path) == " is a Parquet file: to read it, pip install 'coversumm-worker[parquet]'"
+    )
 
 
 def test_rows_that_are_missing_are_told(tmp_path):
@@ -301,7 +336,7 @@ def test_rows_that_are_missing_are_told(tmp_path):
     before, _, after = path.read_bytes().rpartition(a_hundred)
     path.write_bytes(before + one_more + after)
     with (
-        pytest.raises(SurroundingsError, match="its columns have not as many rows as it says"),
+        pytest.raises(SetupError, match="its columns have not as many rows as it says"),
         ReviewFile(str(path)) as reviews,
     ):
         list(reviews)
@@ -315,7 +350,9 @@ def test_a_pipe_cannot_be_read_from_its_end(tmp_path, content):
 
 
 def test_one_large_row_group_is_read_in_bounded_memory(tmp_path):
-    """100,000 reviews, 50 MB of text that no dictionary makes smaller, in less than a third of that."""
+    """100,000 reviews, 50 MB of text that no dictionary makes smaller, in less than a third of
+    that.
+    """
     path = tmp_path / "large.parquet"
     rows = 20_000
     texts = pa.array([os.urandom(250).hex() for _ in range(rows)])
@@ -336,7 +373,9 @@ def test_one_large_row_group_is_read_in_bounded_memory(tmp_path):
         "    before = peak()\n"
         "    print(1 + sum(1 for _ in entries), peak() - before)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+    )
     count, grown = map(int, done.stdout.split())
     assert count == 5 * rows
     assert path.stat().st_size > 5e7

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.sources import find_files
 
 
@@ -49,9 +49,14 @@ def test_a_folder_is_all_that_can_be_reviews_in_order_of_paths(folder):
 
 def test_patterns(folder):
     assert find_files(["reviews/*/*.gz"]).paths == find_files(["reviews/date=10"]).paths
-    assert find_files(["reviews/date*"]).paths == find_files(["reviews/date=10", "reviews/date=2"]).paths
+    assert (
+        find_files(["reviews/date*"]).paths
+        == find_files(["reviews/date=10", "reviews/date=2"]).paths
+    )
     assert find_files(["other/**"]).paths == ["other/1.csv", "other/[1].csv"]
-    assert find_files(["other/[1].csv"]).paths == ["other/[1].csv"], "a file of that name comes first"
+    assert find_files(["other/[1].csv"]).paths == ["other/[1].csv"], (
+        "a file of that name comes first"
+    )
 
 
 def test_the_order_of_names_is_kept(folder):
@@ -68,12 +73,15 @@ def test_the_order_of_names_is_kept(folder):
         (["nowhere/*.csv"], "nowhere/*.csv matches no file"),
         (["nowhere"], "nowhere does not exist"),
         (["reviews/.cache", "empty"], "there are no files of reviews in empty"),
-        (["other/1.csv", "./other/?.csv"], "./other/1.csv is named twice, also as other/1.csv: name each"),
+        (
+            ["other/1.csv", "./other/?.csv"],
+            "./other/1.csv is named twice, also as other/1.csv: name each",
+        ),
         (["-", "-"], "- is named twice: name each file once"),
     ],
 )
 def test_what_stands_for_no_file_or_for_one_twice_is_refused(folder, named, told):
     (folder / "empty").mkdir()
-    with pytest.raises(SurroundingsError) as raised:
+    with pytest.raises(SetupError) as raised:
         find_files(named)
     assert told in str(raised.value)

@@ -1,4 +1,6 @@
-"""Files one after the other are one: numbers, bytes and what was left out count on, and each line is found again."""
+"""Files one after the other are one: numbers, bytes and what was left out count on, and each line
+is found again.
+"""
 
 import json
 from pathlib import Path
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record
 from worker.sources import ReviewFile, ReviewFiles
 
@@ -27,7 +29,10 @@ contents = st.lists(
 def alone(path):
     """What a file gives by itself, by line from 1."""
     with ReviewFile(path) as reviews:
-        return [(entry.offset + 1 if isinstance(entry, Record) else entry.line, entry) for entry in reviews]
+        return [
+            (entry.offset + 1 if isinstance(entry, Record) else entry.line, entry)
+            for entry in reviews
+        ]
 
 
 @given(contents, st.booleans())
@@ -90,5 +95,8 @@ def test_a_beginning_beyond_the_end_of_its_file_is_refused(tmp_path):
     for first, offsets in ((3, [2, 3, 4, 5]), (4, [3, 4, 5])):
         with ReviewFiles(paths, first_line=first) as reviews:
             assert [entry.offset for entry in reviews] == offsets
-    with ReviewFiles(paths, first_line=5) as reviews, pytest.raises(SurroundingsError, match="only 3 lines"):
+    with (
+        ReviewFiles(paths, first_line=5) as reviews,
+        pytest.raises(SetupError, match="only 3 lines"),
+    ):
         list(reviews)

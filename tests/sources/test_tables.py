@@ -1,4 +1,6 @@
-"""CSV and TSV give what the same reviews give as JSON lines; what is no row is told, not guessed."""
+"""CSV and TSV give what the same reviews give as JSON lines; what is no row is told, not
+guessed.
+"""
 
 import csv
 import io
@@ -11,12 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record
 from worker.sources import Faulty, ReviewFile, parse_fields
 from worker.sources.columns import rows
 
-FIELDS = {"entity_id": "asin", "review_id": "id", "text": "body", "rating": "stars", "occurred_at": "when"}
+FIELDS = {
+    "entity_id": "asin",
+    "review_id": "id",
+    "text": "body",
+    "rating": "stars",
+    "occurred_at": "when",
+}
 
 
 def entries(content, name="given.csv", fields=None):
@@ -40,16 +48,21 @@ reviews = st.fixed_dictionaries(
         "id": words,
         "body": st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")),
         "stars": st.none() | st.integers(0, 10) | st.floats(0, 5, width=16),
-        "when": st.none() | st.sampled_from(["2019-03-04", "March 4, 2019", "03/04/2019", "1551708306"]),
+        "when": st.none()
+        | st.sampled_from(["2019-03-04", "March 4, 2019", "03/04/2019", "1551708306"]),
         "unused": words,
     }
 )
 
 
 @given(st.lists(reviews, min_size=1), st.sampled_from(",;|"), st.sampled_from(["\n", "\r\n"]))
-def test_csv_and_json_lines_of_the_same_reviews_are_the_same_events(given_reviews, delimiter, ending):
+def test_csv_and_json_lines_of_the_same_reviews_are_the_same_events(
+    given_reviews, delimiter, ending
+):
     table = io.StringIO()
-    writer = csv.DictWriter(table, list(given_reviews[0]), delimiter=delimiter, lineterminator=ending)
+    writer = csv.DictWriter(
+        table, list(given_reviews[0]), delimiter=delimiter, lineterminator=ending
+    )
     writer.writeheader()
     writer.writerows(given_reviews)
     of_csv, left_out_of_csv = entries(table.getvalue().encode(), fields=FIELDS)
@@ -83,7 +96,9 @@ def test_a_row_has_the_number_of_its_first_line():
 )
 def test_what_is_no_row_is_told_with_its_line(row, detail):
     is_last = b"never" in row
-    found, _ = entries(b"entity_id,review_id,text\ne,0,a\n" + row + (b"\n" if is_last else b"\ne,2,b\n"))
+    found, _ = entries(
+        b"entity_id,review_id,text\ne,0,a\n" + row + (b"\n" if is_last else b"\ne,2,b\n")
+    )
     bad = [entry for entry in found if isinstance(entry, Faulty)]
     assert [(entry.line, entry.reason) for entry in bad] == [(3, "bad_row")]
     assert detail in bad[0].detail
@@ -92,14 +107,18 @@ def test_what_is_no_row_is_told_with_its_line(row, detail):
 
 
 def test_tsv_is_not_quoted_but_a_quoted_cell_is_unquoted():
-    table = b'entity_id\treview_id\ttext\ne\t1\t"Great" they said\ne\t2\t"say ""yes"""\ne\t3\t"open\n'
+    table = (
+        b'entity_id\treview_id\ttext\ne\t1\t"Great" they said\ne\t2\t"say ""yes"""\ne\t3\t"open\n'
+    )
     found, _ = entries(table, "given.tsv")
     assert [value["text"] for value in values(found)] == ['"Great" they said', 'say "yes"', '"open']
 
 
 def test_an_empty_cell_is_no_value_but_an_empty_text_is_one():
     found, left_out = entries(b"entity_id,review_id,text,rating,created_at\ne,1,,,\n")
-    assert values(found) == [{"type": "review.upserted", "entity_id": "e", "review_id": "1", "text": ""}]
+    assert values(found) == [
+        {"type": "review.upserted", "entity_id": "e", "review_id": "1", "text": ""}
+    ]
     assert left_out == {}
 
 
@@ -118,14 +137,22 @@ def test_what_is_left_out_is_counted_with_its_first_line():
 @pytest.mark.parametrize(
     ("header", "fields", "told"),
     [
-        (b"asin,id,body", {}, "say which is which: --fields entity_id=COLUMN,review_id=COLUMN,text=COLUMN"),
+        (
+            b"asin,id,body",
+            {},
+            "say which is which: --fields entity_id=COLUMN,review_id=COLUMN,text=COLUMN",
+        ),
         (b"entity_id,id,text", {}, "--fields review_id=COLUMN"),
-        (b"asin,id,body", {"entity_id": "sin"}, "has no column sin (for entity_id); it has asin, id, body"),
+        (
+            b"asin,id,body",
+            {"entity_id": "sin"},
+            "has no column sin (for entity_id); it has asin, id, body",
+        ),
         (b"entity_id,text,review_id,text", {}, "has the column text twice"),
     ],
 )
 def test_columns_that_are_missing_are_named(header, fields, told):
-    with pytest.raises(SurroundingsError) as raised:
+    with pytest.raises(SetupError) as raised:
         entries(header + b"\n1,2,3,4\n", fields=fields)
     assert told in str(raised.value)
 

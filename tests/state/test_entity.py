@@ -1,4 +1,6 @@
-"""One entity's rows: reviews of any size come back as they were, and nothing of a former state stays."""
+"""One entity's rows: reviews of any size come back as they were, and nothing of a former state
+stays.
+"""
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ import pytest
 from worker.state import CorruptRow, MemoryRows
 from worker.state.entity import EntityRows, Review, Sentence, read_header
 from worker.state.keys import sentence_id
-from worker.state.rows import CHUNK_BYTES, Header, Published
+from worker.state.rows import CHUNK_BYTES, Header, PublishedSet
 
 DIMENSION = 384
 RANDOM = np.random.default_rng(5)
@@ -19,7 +21,8 @@ def entity(rows=None, incarnation=4):
 def review(count, version=1, text="Fine.", review_id=b"r", **fields):
     vectors = RANDOM.integers(-3000, 3000, (count, DIMENSION)).astype(np.int16)
     sentences = [
-        Sentence(2 * i, sentence_id(review_id, 2 * i), f"{text} {i}", v) for i, v in enumerate(vectors)
+        Sentence(2 * i, sentence_id(review_id, 2 * i), f"{text} {i}", v)
+        for i, v in enumerate(vectors)
     ]
     return Review(version, sentences=sentences, **fields)
 
@@ -76,7 +79,9 @@ def test_a_smaller_review_leaves_nothing_of_the_larger():
 
 def test_reviews_whose_ids_begin_alike_are_apart():
     rows = MemoryRows()
-    reviews = {review_id: review(3, review_id=review_id) for review_id in (b"a", b"a#", b"a\0", b"ab")}
+    reviews = {
+        review_id: review(3, review_id=review_id) for review_id in (b"a", b"a#", b"a\0", b"ab")
+    }
     for review_id, written in reviews.items():
         stored(rows, entity(rows), review_id, written)
     for review_id, written in reviews.items():
@@ -118,7 +123,7 @@ def test_vectors_of_other_sentences_are_noticed():
 
 def test_header_and_published():
     rows, changes = MemoryRows(), {}
-    header, published = Header(2, 5, 4), Published(9, {b"r#1": bytes(16), b"r#0": bytes(16)})
+    header, published = Header(2, 5, 4), PublishedSet(9, {b"r#1": bytes(16), b"r#0": bytes(16)})
     assert read_header(rows, b"hotel") is None
     assert entity(rows).published() is None
     entity(rows).put_header(changes, header)

@@ -1,5 +1,6 @@
-"""Rows as other versions of the worker wrote them, byte by byte: what was once written is read for ever, what is newer
-is refused by name."""
+"""Rows as other versions of the worker wrote them, byte by byte: what was once written is read for
+ever, what is newer is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from worker.state import CorruptRow, MemoryRows, UnknownFormat, read_applied
 from worker.state import rows as formats
 from worker.state.keys import APPLIED, describe
 from worker.state.partition import collect_garbage, put_applied
-from worker.state.rows import Applied, Header, Output, Published, ReviewRow
+from worker.state.rows import Applied, Header, Output, PublishedSet, ReviewRow
 
 
 def read_vectors(key: bytes, value: bytes) -> Any:
@@ -42,7 +43,7 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
         "4500000005636166c3a9000000000000000c50",
         "011779c554df03000000000000020000000600000006000000722d38312330722d39233132303132333435363738396162636465666665"
         "6463626139383736353433323130",
-        Published(991, {b"r-81#0": b"0123456789abcdef", b"r-9#12": b"fedcba9876543210"}),
+        PublishedSet(991, {b"r-81#0": b"0123456789abcdef", b"r-9#12": b"fedcba9876543210"}),
     ),
     (
         "review 1",
@@ -106,7 +107,10 @@ WRITTEN: list[tuple[str, Callable[[bytes, bytes], Any], str, str, Any]] = [
 ]
 KINDS = pytest.mark.parametrize(
     ("read", "key", "value", "meaning"),
-    [(read, bytes.fromhex(key), bytes.fromhex(value), meaning) for _, read, key, value, meaning in WRITTEN],
+    [
+        (read, bytes.fromhex(key), bytes.fromhex(value), meaning)
+        for _, read, key, value, meaning in WRITTEN
+    ],
     ids=[name for name, *_ in WRITTEN],
 )
 
@@ -130,7 +134,8 @@ def test_a_newer_format_is_refused_by_the_rows_name(
         read(key, newer)
     message = str(refused.value)
     assert (
-        f"({describe(key)}) has format {newest + 1}, the newest that this worker knows is {newest}" in message
+        f"({describe(key)}) has format {newest + 1}, the newest that this worker knows is {newest}"
+        in message
     )
     assert "run the version of the worker that wrote it" in message
     assert "own COVERSUMM_EPOCH" in message
@@ -143,7 +148,9 @@ def test_a_newer_format_is_refused_by_the_rows_name(
 def test_a_flip_of_any_byte_is_refused_by_the_rows_name(
     read: Callable[[bytes, bytes], Any], key: bytes, value: bytes, meaning: Any
 ) -> None:
-    """The first one says the format, and no checksum covers it: a flip there must not pass for another format."""
+    """The first one says the format, and no checksum covers it: a flip there must not pass for
+    another format.
+    """
     for at in range(len(value)):
         for flipped in {value[at] ^ 0xFF, value[at] ^ 1, value[at] ^ 3}:
             damaged = value[:at] + bytes([flipped]) + value[at + 1 :]

@@ -1,4 +1,6 @@
-"""Laws of the keys: no two rows share one, and nothing of an entity lies between the rows of another."""
+"""Laws of the keys: no two rows share one, and nothing of an entity lies between the rows of
+another.
+"""
 
 from itertools import pairwise
 
@@ -61,7 +63,9 @@ def test_an_incarnation_prefix_finds_its_own_rows_alone(made, entity, incarnatio
 def test_rows_of_an_entity_are_neighbours_header_first(made):
     ordered = sorted(dict(made).items())
     entities = [parts.entity for _, parts in ordered]
-    assert len([e for i, e in enumerate(entities) if i == 0 or entities[i - 1] != e]) == len(set(entities))
+    assert len([e for i, e in enumerate(entities) if i == 0 or entities[i - 1] != e]) == len(
+        set(entities)
+    )
     for (_, before), (_, after) in pairwise(ordered):
         assert not (before.entity == after.entity and after.incarnation is None)
 
@@ -85,7 +89,9 @@ def test_any_bytes_are_described(raw):
     assert describe(b"E" + raw)
 
 
-@pytest.mark.parametrize("raw", [b"", b"E", b"X\0\0\0\1a", b"E\0\0\0\1a\0", b"E\0\0\0\1a" + bytes(8) + b"Q"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"E", b"X\0\0\0\1a", b"E\0\0\0\1a\0", b"E\0\0\0\1a" + bytes(8) + b"Q"]
+)
 def test_other_keys_do_not_parse(raw):
     with pytest.raises(ValueError, match="entity key"):
         parse_entity_key(raw)

@@ -10,7 +10,9 @@ from worker.state.last_change import LastChange
 from worker.state.partition import last_changes, put_last_change
 from worker.state.rows import decode_last_change, encode_last_change, seal
 
-entities = st.one_of(st.sampled_from([b"a", b"ab", b"a\0", b"\0"]), st.binary(min_size=1, max_size=5))
+entities = st.one_of(
+    st.sampled_from([b"a", b"ab", b"a\0", b"\0"]), st.binary(min_size=1, max_size=5)
+)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 texts = st.one_of(st.none(), st.text(max_size=5))
 counts = st.integers(0, 2**63 - 1)
@@ -27,7 +29,9 @@ changes = st.builds(
     st.lists(numbers, max_size=3),
     st.lists(counts, max_size=3),
 )
-CHANGE = LastChange(5, "reviews", "review.upserted", "r", None, 1, 2, [None, 4.0], [0.5, 0.25], [1, 1])
+CHANGE = LastChange(
+    5, "reviews", "review.upserted", "r", None, 1, 2, [None, 4.0], [0.5, 0.25], [1, 1]
+)
 
 
 @given(st.lists(st.tuples(entities, st.one_of(st.none(), changes)), max_size=20))

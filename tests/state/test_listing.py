@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from worker.state import CorruptRow, MemoryRows
 from worker.state.keys import IncarnationKeys, garbage_key, header_key
-from worker.state.listing import Page, Search, find_entities, merged, order, read_page
-from worker.state.rows import Header, Published, encode_header, encode_published
+from worker.state.listing import EntitySearch, Page, find_entities, merged, order, read_page
+from worker.state.rows import Header, PublishedSet, encode_header, encode_published
 
 IDS = st.text(st.sampled_from("abB0é\x00\uffff"), max_size=4)
 
@@ -23,7 +23,9 @@ class CountedRows(MemoryRows):
 
 
 def stored(entities, deleted=()):
-    """Rows of entities with many reviews each; of deleted ones some rows that are still to be removed."""
+    """Rows of entities with many reviews each; of deleted ones some rows that are still to be
+    removed.
+    """
     rows = CountedRows()
     for number, entity_id in enumerate(entities):
         entity = entity_id.encode()
@@ -31,7 +33,9 @@ def stored(entities, deleted=()):
         header = header_key(entity)
         values = {header: encode_header(header, Header(number + 1, 10 * number, number))}
         if number % 2:
-            values[keys.published] = encode_published(keys.published, Published(100 + number, {}))
+            values[keys.published] = encode_published(
+                keys.published, PublishedSet(100 + number, {})
+            )
         values |= {keys.review(b"r%d" % i): b"" for i in range(20)}
         values |= {IncarnationKeys(entity, number + 1000).review(b"old"): b""}
         rows.write(values)
@@ -46,12 +50,21 @@ def stored(entities, deleted=()):
     return rows
 
 
-@given(ids=st.sets(IDS, max_size=12), deleted=st.sets(IDS, max_size=4), prefix=IDS, after=st.none() | IDS)
+@given(
+    ids=st.sets(IDS, max_size=12),
+    deleted=st.sets(IDS, max_size=4),
+    prefix=IDS,
+    after=st.none() | IDS,
+)
 def test_exactly_those_with_the_prefix_beyond_the_last(ids, deleted, prefix, after):
     rows = stored(sorted(ids), deleted - ids)
     encoded = None if after is None else after.encode()
     found = [entity.decode() for entity, _ in find_entities(rows, prefix.encode(), encoded)]
-    wanted = [one for one in ids if one.startswith(prefix) and (after is None or order(one) > order(after))]
+    wanted = [
+        one
+        for one in ids
+        if one.startswith(prefix) and (after is None or order(one) > order(after))
+    ]
     assert found == sorted(wanted, key=order)
     lengths = {len(one.encode()) for one in ids | deleted}
     assert rows.seeks <= len(ids | deleted) + 2 * len(lengths) + 2, (
@@ -76,7 +89,7 @@ def test_pages_of_several_partitions_give_each_once(shares, contains, limit, pat
     for _ in range(100):
         page = read_page(
             parts,
-            Search(contains=contains, after=after),
+            EntitySearch(contains=contains, after=after),
             limit,
             iter([True] * patience + [False] * 100).__next__,
         )
@@ -89,9 +102,10 @@ def test_pages_of_several_partitions_give_each_once(shares, contains, limit, pat
 
 
 def test_what_is_told_of_an_entity():
-    page = read_page({3: stored(["a", "b"])}, Search(), 10)
+    page = read_page({3: stored(["a", "b"])}, EntitySearch(), 10)
     assert [
-        (one.entity_id, one.reviews, one.sentences, one.sequence, one.partition) for one in page.entities
+        (one.entity_id, one.reviews, one.sentences, one.sequence, one.partition)
+        for one in page.entities
     ] == [
         ("a", 1, 0, None, 3),
         ("b", 2, 10, 101, 3),
@@ -101,7 +115,7 @@ def test_what_is_told_of_an_entity():
 
 def test_an_entity_in_two_partitions_is_on_one_page():
     """Its producers chose the partitions; the next page goes on after the id."""
-    page = read_page({0: stored(["a", "b"]), 1: stored(["a"])}, Search(), 1)
+    page = read_page({0: stored(["a", "b"]), 1: stored(["a"])}, EntitySearch(), 1)
     assert [(one.entity_id, one.partition) for one in page.entities] == [("a", 0), ("a", 1)]
     assert page.after == "a"
 
@@ -118,7 +132,9 @@ def test_a_key_that_is_none_is_told():
     limit=st.integers(1, 6),
 )
 def test_pages_of_several_workers_are_one(shares, limits, limit):
-    """Each worker's page ends where it ends; nothing beyond the first end is shown, so nothing is passed over."""
+    """Each worker's page ends where it ends; nothing beyond the first end is shown, so nothing is
+    passed over.
+    """
     seen: set[str] = set()
     workers = []
     for number, share in enumerate(shares):
@@ -127,7 +143,8 @@ def test_pages_of_several_workers_are_one(shares, limits, limit):
     found, after = [], None
     for _ in range(100):
         pages = [
-            read_page(parts, Search(after=after), most) for parts, most in zip(workers, limits, strict=False)
+            read_page(parts, EntitySearch(after=after), most)
+            for parts, most in zip(workers, limits, strict=False)
         ]
         page = merged(pages, limit)
         assert len(page.entities) <= limit

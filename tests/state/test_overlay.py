@@ -1,4 +1,6 @@
-"""Rows under changes that are on their way to them: the same as the rows with the changes, before and after they are stored."""
+"""Rows under changes that are on their way to them: the same as the rows with the changes, before
+and after they are stored.
+"""
 
 import threading
 
@@ -15,7 +17,12 @@ CHANGES = st.dictionaries(KEYS, st.none() | st.binary(max_size=2), max_size=12)
 
 def looks(rows, prefix, start):
     """All that can be asked."""
-    return [rows.get(prefix), list(rows.scan(prefix)), list(rows.scan(prefix, start)), list(rows.scan(b""))]
+    return [
+        rows.get(prefix),
+        list(rows.scan(prefix)),
+        list(rows.scan(prefix, start)),
+        list(rows.scan(b"")),
+    ]
 
 
 @given(ROWS, st.lists(CHANGES, max_size=3), KEYS, KEYS, st.data())

@@ -1,4 +1,6 @@
-"""The partition's own rows: applied offset, fingerprint, and the slow removal of deleted entities."""
+"""The partition's own rows: applied offset, fingerprint, and the slow removal of deleted
+entities.
+"""
 
 from dataclasses import fields, replace
 
@@ -78,7 +80,9 @@ def test_another_fingerprint_is_refused(name, value):
     with pytest.raises(FingerprintMismatch) as raised:
         check_fingerprint(rows, configured)
     message = str(raised.value)
-    assert f"{name}: stored {str(getattr(FINGERPRINT, name))!r}, configured {str(value)!r}" in message
+    assert (
+        f"{name}: stored {str(getattr(FINGERPRINT, name))!r}, configured {str(value)!r}" in message
+    )
     assert "own COVERSUMM_EPOCH" in message
     assert list(raised.value.differences) == [name]
     assert raised.value.exit_code == 2
@@ -96,13 +100,17 @@ def test_a_state_of_older_workers_goes_with_any_epoch_until_it_says_which():
     rows.write(changes)
     assert read_output(rows) == Output(2, "summaries", "an id")
     assert check_fingerprint(rows, replace(FINGERPRINT, epoch=2))
-    with pytest.raises(FingerprintMismatch, match=r"epoch: stored '2', configured '1' \(COVERSUMM_EPOCH\)"):
+    with pytest.raises(
+        FingerprintMismatch, match=r"epoch: stored '2', configured '1' \(COVERSUMM_EPOCH\)"
+    ):
         check_fingerprint(rows, FINGERPRINT)
 
 
 def test_rows_without_a_fingerprint_are_the_rest_of_a_state():
     """Of a changelog whose beginning is gone: most rows are missing, whatever the offset says."""
-    with pytest.raises(IncompleteState, match=r"beginning of its changelog is gone.*coversumm-worker reset"):
+    with pytest.raises(
+        IncompleteState, match=r"beginning of its changelog is gone.*coversumm-worker reset"
+    ):
         check_fingerprint(with_rows((put_applied, Applied(7, "reviews"))), FINGERPRINT)
 
 
@@ -112,8 +120,14 @@ def _values():
 
 def test_garbage_goes_in_bounded_batches_and_alone():
     dead, live = IncarnationKeys(b"e", 3), IncarnationKeys(b"e", 30)
-    kept = {header_key(b"e"): b"h", live.review(b"r0"): b"", IncarnationKeys(b"e2", 3).review(b"r"): b""}
-    rows = MemoryRows({**kept, **{dead.review(b"r%d" % i): b"" for i in range(25)}, dead.published: b"p"})
+    kept = {
+        header_key(b"e"): b"h",
+        live.review(b"r0"): b"",
+        IncarnationKeys(b"e2", 3).review(b"r"): b"",
+    }
+    rows = MemoryRows(
+        {**kept, **{dead.review(b"r%d" % i): b"" for i in range(25)}, dead.published: b"p"}
+    )
     changes = {}
     put_garbage(changes, b"e", 3)
     rows.write(changes)

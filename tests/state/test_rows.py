@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from worker.state import rows
 from worker.state.errors import CorruptRow, StateError, UnknownFormat
 from worker.state.keys import IncarnationKeys, header_key
-from worker.state.rows import Applied, Header, Output, Published, ReviewRow
+from worker.state.rows import Applied, Header, Output, PublishedSet, ReviewRow
 
 KEY = header_key(b"hotel")
 u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
@@ -50,7 +50,7 @@ def test_header(header):
     assert rows.decode_header(KEY, rows.encode_header(KEY, header)) == header
 
 
-@given(st.builds(Published, u64, digests))
+@given(st.builds(PublishedSet, u64, digests))
 def test_published_keeps_rank_order(published):
     read = rows.decode_published(KEY, rows.encode_published(KEY, published))
     assert read == published
@@ -67,7 +67,9 @@ def test_texts(chunk):
     assert rows.decode_text_chunk(KEY, rows.encode_text_chunk(KEY, chunk)) == chunk
 
 
-@given(st.lists(st.tuples(u32, st.tuples(*[st.integers(-32768, 32767)] * 3)), min_size=1, max_size=5))
+@given(
+    st.lists(st.tuples(u32, st.tuples(*[st.integers(-32768, 32767)] * 3)), min_size=1, max_size=5)
+)
 def test_vectors(chunk):
     ordinals = tuple(ordinal for ordinal, _ in chunk)
     vectors = [np.array(vector, np.int16) for _, vector in chunk]

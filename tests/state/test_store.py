@@ -67,7 +67,9 @@ def test_scan_is_a_view_of_the_moment_it_began(rows):
     assert [key for key, _ in rows.scan(b"a")] == [b"a1", b"a25", b"a3"]
 
 
-changes = st.dictionaries(st.binary(max_size=3), st.one_of(st.none(), st.binary(max_size=4)), max_size=8)
+changes = st.dictionaries(
+    st.binary(max_size=3), st.one_of(st.none(), st.binary(max_size=4)), max_size=8
+)
 
 
 @settings(max_examples=100, deadline=None)
@@ -78,7 +80,9 @@ def test_memory_is_an_ordered_map(batches, prefix):
         rows.write(batch)
         model.update(batch)
     model = {key: value for key, value in model.items() if value is not None}
-    assert list(rows.scan(prefix)) == sorted((k, v) for k, v in model.items() if k.startswith(prefix))
+    assert list(rows.scan(prefix)) == sorted(
+        (k, v) for k, v in model.items() if k.startswith(prefix)
+    )
     assert len(rows) == len(model)
     assert all(rows.get(key) == value for key, value in model.items())
 

@@ -61,5 +61,7 @@ def test_rows_are_read_in_other_versions_of_the_worker():
     """The bytes of format 1."""
     rows = VectorRows(bytes(range(16)), 2)
     text, vector = "Très calme.", np.array([32767, -2], np.int16)
-    assert rows.key(text).hex() == "56000102030405060708090a0b0c0d0e0f7f23779160b3870cdfce69dc724bd507"
+    assert (
+        rows.key(text).hex() == "56000102030405060708090a0b0c0d0e0f7f23779160b3870cdfce69dc724bd507"
+    )
     assert rows.encode(text, vector).hex() == "01a0df349e90835d295ff9da980fb76b2eff7ffeff"

@@ -1,4 +1,6 @@
-"""Reading entities back: the brute force is the oracle's, and `verify` finds what was tampered with."""
+"""Reading entities back: the brute force is the oracle's, and `verify` finds what was tampered
+with.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from worker.coversumm import brute_force as oracle
 from worker.state import read_view, verify_partition
 from worker.state.entity import EntityRows, read_header
 from worker.state.keys import IncarnationKeys, header_key
-from worker.state.rows import Header, Published
+from worker.state.rows import Header, PublishedSet
 from worker.state.view import brute_force
 
 vectors = st.tuples(*[st.integers(-2, 2)] * 3).filter(any)
@@ -47,7 +49,9 @@ def driver():
 
 
 def problems(driver, entity_id="e"):
-    checks = {c.entity_id: c for c in verify_partition(driver.rows[0], dimension=3, k=2, distinct=False)}
+    checks = {
+        c.entity_id: c for c in verify_partition(driver.rows[0], dimension=3, k=2, distinct=False)
+    }
     return checks[entity_id].problems
 
 
@@ -91,7 +95,7 @@ def test_verify_finds_another_published_set(driver):
     rows = entity_rows(driver)
     published = rows.published()
     changes = {}
-    rows.put_published(changes, Published(3, {**published.digests, b"b#1": bytes(16)}))
+    rows.put_published(changes, PublishedSet(3, {**published.digests, b"b#1": bytes(16)}))
     driver.rows[0].write(changes)
     assert problems(driver) == ("published, but not among the nearest: b#1",)
     driver.rows[0].write({rows.keys.published: None})
@@ -101,7 +105,7 @@ def test_verify_finds_another_published_set(driver):
 def test_verify_finds_another_text(driver):
     rows = entity_rows(driver)
     changes = {}
-    rows.put_published(changes, Published(3, dict.fromkeys(rows.published().digests, bytes(16))))
+    rows.put_published(changes, PublishedSet(3, dict.fromkeys(rows.published().digests, bytes(16))))
     driver.rows[0].write(changes)
     assert problems(driver) == ("published with another text: a#1, b#0",)
 
@@ -123,7 +127,9 @@ def test_verify_finds_missing_vectors(driver):
 
 def test_verify_finds_orphans(driver):
     driver.rows[0].write({IncarnationKeys(b"e", 77).published: b"", header_key(b"other"): None})
-    assert problems(driver) == ("1 rows of incarnation 77, which is neither live nor noted for removal",)
+    assert problems(driver) == (
+        "1 rows of incarnation 77, which is neither live nor noted for removal",
+    )
     assert problems(driver, "other")[0].endswith(
         "of incarnation 4, which is neither live nor noted for removal"
     )

@@ -12,7 +12,7 @@ from rocksdict import Rdict, WriteBatch
 
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import End, die
-from worker.errors import Crash, SurroundingsError
+from worker.errors import Crash, SetupError
 from worker.state import DamagedDatabase
 from worker.storage.databases import (
     MAX_OPEN_FILES,
@@ -69,15 +69,23 @@ def peak_bytes(directory: Path, how: str) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc"
+)
 def test_many_databases_take_no_more_memory_than_the_budget(tmp_path: Path) -> None:
-    """Besides blocks and buffers a process has compactions under way, readers of files, its heap's fragments."""
+    """Besides blocks and buffers a process has compactions under way, readers of files, its heap's
+    fragments.
+    """
     assert peak_bytes(tmp_path / "shared", "shared") < 4 * BUDGET
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc"
+)
 def test_a_budget_for_each_database_would_be_noticed(tmp_path: Path) -> None:
-    """What the test above is worth: the same load on databases that share nothing takes several times as much."""
+    """What the test above is worth: the same load on databases that share nothing takes several
+    times as much.
+    """
     assert peak_bytes(tmp_path / "apart", "apart") > 5 * BUDGET
 
 
@@ -117,7 +125,9 @@ def test_rows_outlive_the_process_that_wrote_them(tmp_path: Path) -> None:
         (16 * MIB, 64, MIN_WRITE_BUFFER),
     ],
 )
-def test_a_write_buffer_is_a_databases_share_of_the_bound(budget: int, partitions: int, each: int) -> None:
+def test_a_write_buffer_is_a_databases_share_of_the_bound(
+    budget: int, partitions: int, each: int
+) -> None:
     made = Databases(Path("/nowhere"), budget, partitions, die)
     assert made.write_buffer_bytes == each
     assert each == MIN_WRITE_BUFFER or each * partitions <= budget // WRITE_SHARE
@@ -128,7 +138,8 @@ def test_the_open_files_are_bounded_in_sum() -> None:
         needed = SPARE_FILES + partitions * (MIN_OPEN_FILES + OTHER_FILES)
         assert open_files_each(partitions, needed) == MIN_OPEN_FILES
         with pytest.raises(
-            SurroundingsError, match=rf"{partitions} partitions may need {needed}: .*ulimit -n {needed}"
+            SetupError,
+            match=rf"{partitions} partitions may need {needed}: .*ulimit -n {needed}",
         ):
             open_files_each(partitions, needed - 1)
         for limit in (needed, 2 * needed, 65_536):
@@ -186,7 +197,8 @@ def test_a_wiped_database_is_empty_and_works_again(tmp_path: Path) -> None:
     databases.close()
 
 
-# -- damage -----------------------------------------------------------------------------------------------------------
+# -- damage
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_damaged_database_ends_the_process_with_one_line(tmp_path: Path) -> None:
@@ -211,16 +223,17 @@ def test_a_manifest_that_names_too_few_files_ends_the_process(tmp_path: Path) ->
     size = manifest.stat().st_size
     databases.open(0).flush()
     databases.write(0, {b"b": b"1"})
-    files = {
-        path.name: path.read_bytes() for path in folder.iterdir() if path.name != "LOCK"
-    }  # as `kill -9` leaves it
+    # as `kill -9` leaves it
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "LOCK"}
     databases.close()
 
     def put_back(cut: bool) -> None:
         for path in folder.iterdir():
             path.unlink()
         for name, content in files.items():
-            (folder / name).write_bytes(content[:size] if cut and name == manifest.name else content)
+            (folder / name).write_bytes(
+                content[:size] if cut and name == manifest.name else content
+            )
 
     put_back(cut=False)
     assert dict(databases.rows(0).scan(b"")) == {b"a": b"1", b"b": b"1"}
@@ -247,7 +260,9 @@ def test_an_unforeseen_error_of_rocksdb_is_raised_as_it_is(tmp_path: Path) -> No
         ("Corruption: block checksum mismatch", DamagedDatabase),
     ],
 )
-def test_a_write_that_rocksdb_refuses_is_told(tmp_path: Path, error: str, expected: type[Exception]) -> None:
+def test_a_write_that_rocksdb_refuses_is_told(
+    tmp_path: Path, error: str, expected: type[Exception]
+) -> None:
     databases = Databases(tmp_path, 16 * MIB, 2, die)
 
     def write(batch: WriteBatch) -> None:

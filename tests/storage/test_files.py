@@ -1,4 +1,6 @@
-"""Damaged RocksDB files: every damage is an error with the folder's name, or an older state under an older offset."""
+"""Damaged RocksDB files: every damage is an error with the folder's name, or an older state under
+an older offset.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def batches() -> Iterator[dict[bytes, bytes]]:
 
 
 def write_and_die(folder: str) -> None:
-    """Leave a database as `kill -9` does: several table files, and writes that are in the log alone."""
+    """Leave a database as `kill -9` does: several table files, and writes that are in the log
+    alone.
+    """
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     database = Rdict(folder, options)
@@ -69,7 +73,9 @@ def history() -> list[dict[bytes, bytes]]:
 
 
 def read(folder: Path) -> dict[bytes, bytes]:
-    """All rows, as the worker comes to them: files checked, opened, scanned; raises what the worker ends with."""
+    """All rows, as the worker comes to them: files checked, opened, scanned; raises what the worker
+    ends with.
+    """
     check_files(folder)
     try:
         database = Rdict(str(folder), Options(raw_mode=True))
@@ -87,7 +93,11 @@ def read(folder: Path) -> dict[bytes, bytes]:
 
 def damaged(path: Path, how: str) -> None:
     content = path.read_bytes()
-    at = {"head": min(20, len(content) - 1), "middle": len(content) // 2, "end": max(0, len(content) - 20)}
+    at = {
+        "head": min(20, len(content) - 1),
+        "middle": len(content) // 2,
+        "end": max(0, len(content) - 20),
+    }
     action, _, place = how.partition(" ")
     if action == "remove":
         path.unlink()
@@ -97,10 +107,21 @@ def damaged(path: Path, how: str) -> None:
         os.truncate(path, at[place])
     else:
         assert action == "flip"
-        path.write_bytes(content[: at[place]] + bytes([content[at[place]] ^ 0x40]) + content[at[place] + 1 :])
+        path.write_bytes(
+            content[: at[place]] + bytes([content[at[place]] ^ 0x40]) + content[at[place] + 1 :]
+        )
 
 
-DAMAGES = ["remove", "empty", "cut head", "cut middle", "cut end", "flip head", "flip middle", "flip end"]
+DAMAGES = [
+    "remove",
+    "empty",
+    "cut head",
+    "cut middle",
+    "cut end",
+    "flip head",
+    "flip middle",
+    "flip end",
+]
 FILES: dict[str, Callable[[Path], Path]] = {
     "first table file": lambda folder: sorted(folder.glob("*.sst"))[0],
     "last table file": lambda folder: sorted(folder.glob("*.sst"))[-1],
@@ -120,8 +141,12 @@ def test_a_killed_database_is_whole(folder: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damage_is_refused_or_gives_an_older_state_as_a_whole(folder: Path, file: str, damage: str) -> None:
-    """Never some rows of one state and the offset of another: the restore goes on from the offset."""
+def test_a_damage_is_refused_or_gives_an_older_state_as_a_whole(
+    folder: Path, file: str, damage: str
+) -> None:
+    """Never some rows of one state and the offset of another: the restore goes on from
+    the offset.
+    """
     damaged(FILES[file](folder), damage)
     refused, found = None, {}
     try:
@@ -135,7 +160,8 @@ def test_a_damage_is_refused_or_gives_an_older_state_as_a_whole(folder: Path, fi
         assert file in ("first table file", "last table file", "manifest", "current", "log")
         return
     states = history()
-    if not found:  # a new database was made: there is no offset, and the restore begins at the log's start
+    # a new database was made: there is no offset, and the restore begins at the log's start
+    if not found:
         assert file == "current"
         return
     assert found == states[int(found[OFFSET])]
@@ -196,9 +222,15 @@ def test_the_check_writes_nothing(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("IO error: No space left on device: While appending to file: /data/x.log: No space left", Crash),
+        (
+            "IO error: No space left on device: While appending to file: /data/x.log: No space left",
+            Crash,
+        ),
         ("Corruption: block checksum mismatch\nmore", DamagedDatabase),
-        ("IO error: No such file or directory: While open a file: /data/MANIFEST-000005", DamagedDatabase),
+        (
+            "IO error: No such file or directory: While open a file: /data/MANIFEST-000005",
+            DamagedDatabase,
+        ),
         ("Invalid argument: not an SST file", DamagedDatabase),
     ],
 )

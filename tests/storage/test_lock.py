@@ -1,4 +1,6 @@
-"""A data directory is one process's: of a worker until it ends, of a command as long as it needs it."""
+"""A data directory is one process's: of a worker until it ends, of a command as long as it needs
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.storage.lock import held, is_running, lock_data_dir
 
 
@@ -21,27 +23,31 @@ def test_a_data_directory_is_held_against_a_second_worker(tmp_path: Path) -> Non
     lock_data_dir(data_dir)
     code = (
         "import pathlib, sys\n"
-        "from worker.errors import SurroundingsError\n"
+        "from worker.errors import SetupError\n"
         "from worker.storage.lock import lock_data_dir\n"
         "try: lock_data_dir(pathlib.Path(sys.argv[1]))\n"
-        "except SurroundingsError as error: print(error); sys.exit(2)\n"
+        "except SetupError as error: print(error); sys.exit(2)\n"
     )
     run = [sys.executable, "-c", code]
-    second = subprocess.run([*run, str(data_dir)], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    second = subprocess.run(
+        [*run, str(data_dir)], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert second.returncode == 2, second.stderr
     assert "in use by another worker" in second.stdout
     # The lock ends with its process: one that was free a moment ago can be had again.
     for _ in range(2):
-        assert subprocess.run([*run, str(tmp_path / "free")], timeout=PATIENCE_SECONDS).returncode == 0
+        assert (
+            subprocess.run([*run, str(tmp_path / "free")], timeout=PATIENCE_SECONDS).returncode == 0
+        )
 
 
 def test_a_data_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     """Below a file nobody can make a directory, not even root."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(SurroundingsError, match=r"COVERSUMM_DATA_DIR=.* cannot be written"):
+    with pytest.raises(SetupError, match=r"COVERSUMM_DATA_DIR=.* cannot be written"):
         lock_data_dir(tmp_path / "file" / "data")
     (tmp_path / "data" / "lock").mkdir(parents=True)
-    with pytest.raises(SurroundingsError, match=r"COVERSUMM_DATA_DIR=.* cannot be written"):
+    with pytest.raises(SetupError, match=r"COVERSUMM_DATA_DIR=.* cannot be written"):
         lock_data_dir(tmp_path / "data")
 
 
@@ -51,7 +57,7 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "open", full)
     with pytest.raises(
-        SurroundingsError, match=r"COVERSUMM_DATA_DIR=.* \(No space left on device\): make room"
+        SetupError, match=r"COVERSUMM_DATA_DIR=.* \(No space left on device\): make room"
     ):
         lock_data_dir(tmp_path)
 
@@ -68,8 +74,8 @@ def test_is_running(tmp_path: Path) -> None:
 def test_workers_are_kept_out_as_long_as_a_command_needs_it(tmp_path: Path) -> None:
     with held(tmp_path):
         assert is_running(tmp_path)
-        with pytest.raises(SurroundingsError, match="in use by another worker"):
+        with pytest.raises(SetupError, match="in use by another worker"):
             lock_data_dir(tmp_path)
-        with pytest.raises(SurroundingsError, match="its worker is running"), held(tmp_path):
+        with pytest.raises(SetupError, match="its worker is running"), held(tmp_path):
             pass
     assert not is_running(tmp_path)

@@ -25,7 +25,13 @@ def test_a_look_is_at_one_moment(tmp_path: Path) -> None:
         databases.write(0, {b"a1": b"2", b"a2": b"2", b"a3": None})
         databases.open(0).flush()
         assert list(rows.scan(b"a")) == [(b"a1", b"1"), (b"a3", b"1")]
-        assert [rows.get(key) for key in (b"a1", b"a2", b"a3", b"a", b"b")] == [b"1", None, b"1", None, None]
+        assert [rows.get(key) for key in (b"a1", b"a2", b"a3", b"a", b"b")] == [
+            b"1",
+            None,
+            b"1",
+            None,
+            None,
+        ]
     with databases.look(0, b"b") as rows:
         assert [rows.get(key) for key in (b"a1", b"a2", b"b")] == [b"2", b"2", b"1"]
 
@@ -38,7 +44,9 @@ def test_a_look_opens_nothing(tmp_path: Path) -> None:
 
 
 def test_a_database_closes_under_those_who_look_and_opens_again_at_once(tmp_path: Path) -> None:
-    """Who reads meets NotOpen at the next row, whatever frames its error holds; RocksDB opens a database once."""
+    """Who reads meets NotOpen at the next row, whatever frames its error holds; RocksDB opens a
+    database once.
+    """
     databases = made(tmp_path)
     databases.open(0)
     databases.write(0, {b"%05d" % i: b"x" for i in range(20_000)})
@@ -68,7 +76,9 @@ def test_a_database_closes_under_those_who_look_and_opens_again_at_once(tmp_path
 
 
 def test_looks_at_rows_of_an_earlier_life_see_all_up_to_their_end(tmp_path: Path) -> None:
-    """RocksDB's iterator points to the bound that it was made with: where nobody keeps it, rows seem to be missing."""
+    """RocksDB's iterator points to the bound that it was made with: where nobody keeps it, rows
+    seem to be missing.
+    """
     prefixes = [b"\xf0%05d" % number + b"x" * (number % 50) for number in range(3000)]
     rows = {prefix + b"row": b"row" for prefix in prefixes}
     databases = made(tmp_path)
@@ -79,7 +89,8 @@ def test_looks_at_rows_of_an_earlier_life_see_all_up_to_their_end(tmp_path: Path
     databases.open(0)
     for prefix in prefixes[::7]:
         with databases.look(0, prefix) as look:
-            _ = [bytes(size) for size in range(64)]  # what takes the place of memory that was given up
+            # what takes the place of memory that was given up
+            _ = [bytes(size) for size in range(64)]
             assert len(list(look.scan(prefix))) == 1
             assert look.get(b"A") == b"applied"
 

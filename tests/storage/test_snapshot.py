@@ -1,4 +1,6 @@
-"""A database looked at from beside the process that writes it: one moment, all of it, whatever is flushed and compacted."""
+"""A database looked at from beside the process that writes it: one moment, all of it, whatever is
+flushed and compacted.
+"""
 
 import fcntl
 import json
@@ -12,7 +14,7 @@ from rocksdict import Options, Rdict
 
 from tests.harness.drive import config
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record, read_line
 from worker.processing.processor import Processor
 from worker.state import DamagedDatabase, MemoryRows
@@ -37,9 +39,13 @@ EVENTS = [
 def transactions(events=EVENTS):
     """The rows that each event changes."""
     rows = MemoryRows()
-    processor = Processor(config(k=3, limits={"model": None, "embeds": False}), lambda _: rows, None)
+    processor = Processor(
+        config(k=3, limits={"model": None, "embeds": False}), lambda _: rows, None
+    )
     for offset, event in enumerate(events):
-        batch = processor.process([Record("reviews", 0, offset, 0, *read_line(json.dumps(event).encode()))])
+        batch = processor.process(
+            [Record("reviews", 0, offset, 0, *read_line(json.dumps(event).encode()))]
+        )
         rows.write(batch.rows[0])
         processor.committed(batch)
         yield dict(batch.rows[0])
@@ -74,7 +80,9 @@ def busy(path):
 
 
 def test_views_beside_a_writer(path, running):
-    """Rows are numbered as they are written; a view without one of them, or with half a batch, would show."""
+    """Rows are numbered as they are written; a view without one of them, or with half a batch,
+    would show.
+    """
     first = next(transactions())
     stop = threading.Event()
     database = busy(path)
@@ -97,7 +105,9 @@ def test_views_beside_a_writer(path, running):
             assert time.monotonic() - started < PATIENCE_SECONDS, "the writer stands still"
             with stored_partition(0, path) as part:
                 count = int(part.rows.get(b"n") or b"0")
-                assert [key for key, _ in part.rows.scan(b"x")] == [b"x%010d" % i for i in range(count)]
+                assert [key for key, _ in part.rows.scan(b"x")] == [
+                    b"x%010d" % i for i in range(count)
+                ]
                 seen.append(count)
         assert seen == sorted(seen)
     finally:
@@ -126,7 +136,7 @@ def test_a_view_counts_only_if_the_manifest_stood_still(path, running, monkeypat
         assert [key for key, _ in part.rows.scan(b"x")] == [b"x1", b"x2"]
     monkeypatch.setattr(stored, "OPEN_SECONDS", 0)
     opened.clear()
-    with pytest.raises(SurroundingsError, match="so fast it is written"), stored_partition(0, path):
+    with pytest.raises(SetupError, match="so fast it is written"), stored_partition(0, path):
         pass
     database.close()
 
@@ -169,11 +179,14 @@ def test_a_damaged_file_is_a_result(path):
 
 
 def half_and_rest(changes):
-    """A transaction as a standby may stand in the middle of it: reviews first, what was published of them later."""
+    """A transaction as a standby may stand in the middle of it: reviews first, what was published
+    of them later.
+    """
     late = {
         key
         for key in changes
-        if key == APPLIED or (key.startswith(ENTITY) and parse_entity_key(key).kind in (None, PUBLISHED))
+        if key == APPLIED
+        or (key.startswith(ENTITY) and parse_entity_key(key).kind in (None, PUBLISHED))
     }
     assert late != set(changes)
     return {k: v for k, v in changes.items() if k not in late}, {k: changes[k] for k in late}

@@ -1,4 +1,6 @@
-"""The vector store: what is kept is found again, by several processes, within its bytes, and whatever happens to its files."""
+"""The vector store: what is kept is found again, by several processes, within its bytes, and
+whatever happens to its files.
+"""
 
 import logging
 import multiprocessing
@@ -15,7 +17,7 @@ import pytest
 
 from tests.harness.drive import FakeEngine
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings import Settings
 from worker.storage import vectors as stored
 from worker.storage.vectors import (
@@ -121,7 +123,9 @@ def test_a_reader_writes_when_the_writer_has_ended(store, tmp_path, caplog):
     reader.add({"b": vector(2)})
     assert list(reader.find(["b"])) == ["b"]
     reader.close()
-    told = [line.rpartition(": this process ")[2] for line in caplog.messages if "this process" in line]
+    told = [
+        line.rpartition(": this process ")[2] for line in caplog.messages if "this process" in line
+    ]
     assert told == ["reads it, another one writes: what it embeds is not kept", "writes it"]
 
 
@@ -202,7 +206,9 @@ def test_it_stays_within_its_bytes_and_the_oldest_go(tmp_path):
     noise = np.random.default_rng(1)
     largest = 0
     for i in range(0, 12_000, 50):
-        store.add({f"text {i + j}": noise.integers(-9999, 9999, dimension, np.int16) for j in range(50)})
+        store.add(
+            {f"text {i + j}": noise.integers(-9999, 9999, dimension, np.int16) for j in range(50)}
+        )
         largest = max(largest, disk_bytes(tmp_path / DATABASE))
     assert bound / 2 < largest <= bound  # 48 MB were written
     kept = [i for i in range(12_000) if store.find([f"text {i}"])]
@@ -211,7 +217,9 @@ def test_it_stays_within_its_bytes_and_the_oldest_go(tmp_path):
     assert kept[0] > 7000
     (held,) = contents(tmp_path)
     assert held.vectors == len(kept)
-    assert held.engine["model"] == "model@1", "what an engine is does not go with its oldest vectors"
+    assert held.engine["model"] == "model@1", (
+        "what an engine is does not go with its oldest vectors"
+    )
     store.close()
 
 
@@ -252,7 +260,9 @@ def test_a_damaged_store_is_told_in_a_line_and_not_used(tmp_path, store, caplog)
 
 
 def test_damage_that_is_met_later_ends_its_use(store, tmp_path, caplog):
-    """A table is cut short under the running process; a bloom filter that was not read yet is gone with it."""
+    """A table is cut short under the running process; a bloom filter that was not read yet is gone
+    with it.
+    """
     store.add({f"text {i}": vector(i) for i in range(2000)})
     store._database.flush()
     store.close()
@@ -298,7 +308,7 @@ def test_a_disk_that_takes_no_more_ends_its_use_and_not_the_worker(tmp_path, cap
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(SurroundingsError, match=r"COVERSUMM_VECTOR_STORE_DIR=.*cannot be written"):
+    with pytest.raises(SetupError, match=r"COVERSUMM_VECTOR_STORE_DIR=.*cannot be written"):
         open_vector_store(settings(tmp_path / "file" / "store"), FakeEngine())
 
 
@@ -314,7 +324,7 @@ def test_it_is_opened_where_it_is_set_and_there_is_an_engine(tmp_path):
 
 
 def test_contents_of_nothing(tmp_path):
-    with pytest.raises(SurroundingsError, match="there is no vector store"):
+    with pytest.raises(SetupError, match="there is no vector store"):
         contents(tmp_path)
 
 

@@ -1,4 +1,6 @@
-"""What a worker holds, from the group's assignment over doubts to the next: under which tenure, and for how long."""
+"""What a worker holds, from the group's assignment over doubts to the next: under which tenure, and
+for how long.
+"""
 
 from __future__ import annotations
 

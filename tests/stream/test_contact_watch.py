@@ -47,7 +47,9 @@ def contact(world: Any) -> Contact:
 @pytest.fixture
 def watch(world: Any, contact: Contact) -> ContactWatch:
     client = IdleClient(world.ask, world.suspect)
-    return ContactWatch(contact, lambda: world.heard_at, {"producer": client, "admin": client}, world)
+    return ContactWatch(
+        contact, lambda: world.heard_at, {"producer": client, "admin": client}, world
+    )
 
 
 def test_a_look_asks_each_idle_client_and_waits_a_fraction_of_the_time_that_counts(
@@ -87,11 +89,15 @@ def test_a_producer_that_alone_hears_nothing_is_found_out(
         if world.now:
             raise TimeoutError
 
-    watch = ContactWatch(contact, lambda: world.now, {"producer": IdleClient(frozen, world.suspect)}, world)  # type: ignore[arg-type]
+    watch = ContactWatch(
+        contact, lambda: world.now, {"producer": IdleClient(frozen, world.suspect)}, world
+    )  # type: ignore[arg-type]
     watch.look()
     world.now = 12.0
     watch.look()
-    assert [one.getMessage()[:35] for one in caplog.records] == ["no broker for 12 s for the producer"]
+    assert [one.getMessage()[:35] for one in caplog.records] == [
+        "no broker for 12 s for the producer"
+    ]
     assert world.suspected == 1
 
 
@@ -113,7 +119,9 @@ def test_clients_that_are_about_to_lose_contact_are_to_begin_again_and_no_others
 
 def test_it_looks_by_itself_until_it_is_stopped(world: World) -> None:
     contact = Contact(0.05, world)  # type: ignore[arg-type]
-    watch = ContactWatch(contact, lambda: None, {"producer": IdleClient(world.ask, world.suspect)}, world)  # type: ignore[arg-type]
+    watch = ContactWatch(
+        contact, lambda: None, {"producer": IdleClient(world.ask, world.suspect)}, world
+    )  # type: ignore[arg-type]
     watch.start()
     while len(world.asked) < 3:
         time.sleep(0.01)
@@ -135,7 +143,9 @@ def test_nothing_is_told_of_brokers_in_an_orderly_stop(
 def test_a_look_that_fails_is_told_and_is_not_the_last(
     world: World, contact: Contact, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else every client would seem silent from then on: not ready for ever, and the watchdog asleep."""
+    """Else every client would seem silent from then on: not ready for ever, and the watchdog
+    asleep.
+    """
     heard: list[int] = []
 
     def heard_at() -> float:

@@ -50,7 +50,9 @@ def test_one_line_for_many_letters_and_none_for_none(caplog: pytest.LogCaptureFi
     assert caplog.records[-1].facts["first"]["bad_json"]["offset"] == 20  # type: ignore[attr-defined]
 
 
-def test_it_tells_by_itself(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_tells_by_itself(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert module.TELL_SECONDS == 60
     monkeypatch.setattr(module, "TELL_SECONDS", 0.01)
     log = DeadLetterLog(RealThreads())

@@ -1,4 +1,6 @@
-"""The commit protocol: what it drops, what it refuses, in which order it commits, and what a doubt ends."""
+"""The commit protocol: what it drops, what it refuses, in which order it commits, and what a doubt
+ends.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from worker.processing.stats import Stats
 from worker.state import FingerprintMismatch
 from worker.stream.assignment import Assignment, Tenure
 from worker.stream.commit import Commit
-from worker.stream.commits import Commits
+from worker.stream.commits import CommitQueue
 from worker.stream.delivery import Delivery, MicroBatch
 from worker.stream.feed import ChangeFeed
 from worker.stream.journal import DeadLetterLog, Journal
@@ -55,11 +57,14 @@ class Rig:
         self.takes = takes  # records that the processor takes at once
         self.failures: dict[str, Exception] = {}
         self.ids = Ids()
-        self.stored = 99  # the changelog offset of every partition; a commit's rows end at 100 and more
+        self.stored = (
+            99  # the changelog offset of every partition; a commit's rows end at 100 and more
+        )
         self.group: Any = Group()
         self.rows_of: Callable[[int], dict[bytes, bytes | None]] = lambda partition: {b"row": b"1"}
         self.blocked: threading.Event | None = None
-        self.settles: Callable[[], bool] = lambda: False  # what a doubt comes to, and what happens until then
+        # what a doubt comes to, and what happens until then
+        self.settles: Callable[[], bool] = lambda: False
         self.metrics: Any = SimpleNamespace(
             observe_batch=lambda stats: self._note("observe"),
             observe_doubt=lambda committed: self._note("doubt", committed),
@@ -74,7 +79,8 @@ class Rig:
         )
         producer: Any = SimpleNamespace(commit=self._transaction)
         gate: Any = SimpleNamespace(
-            write=lambda *given: self.write_step(*given), stored_offset=lambda partition: self.stored
+            write=lambda *given: self.write_step(*given),
+            stored_offset=lambda partition: self.stored,
         )
         processor: Any = self
         self.threads = WatchedThreads()
@@ -85,7 +91,9 @@ class Rig:
             die=die,
         )
         self.assignment = Assignment(surroundings.clock, Journal(surroundings.clock, 2))
-        settings: Any = SimpleNamespace(input_topic="in", batch_size=batch_events, batch_bytes=batch_bytes)
+        settings: Any = SimpleNamespace(
+            input_topic="in", batch_size=batch_events, batch_bytes=batch_bytes
+        )
         settlement: Any = SimpleNamespace(
             settle=self._settle,
             nothing_open=lambda: self._note("nothing open"),
@@ -108,13 +116,15 @@ class Rig:
             settings,
             self.assignment,
             ProcessorThread(processor, surroundings.threads.in_order("processing")),
-            Commits(commit, settlement, self.assignment, surroundings),
+            CommitQueue(commit, settlement, self.assignment, surroundings),
             self.metrics.observe_limit,
             surroundings,
         )
 
     async def deliver(self, batch: MicroBatch) -> None:
-        """Deliver it, and wait until nothing of it is under way any more, or the process has ended."""
+        """Deliver it, and wait until nothing of it is under way any more, or the process
+        has ended.
+        """
         await self.begin(batch)
         await self.threads.all_ended()
 
@@ -236,7 +246,8 @@ class NotingLedger(NoLedger):
         self.told.append((dict(batch.next_offsets), dict(notes)))
 
 
-# -- the end of a bounded run -----------------------------------------------------------------------------------------
+# -- the end of a bounded run
+# -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -260,7 +271,9 @@ async def test_what_is_not_committed_is_no_matter_of_the_ledger_s() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_partition_is_finished_after_its_last_records_in_as_many_transactions_as_it_takes() -> None:
+async def test_a_partition_is_finished_after_its_last_records_in_as_many_transactions_as_it_takes() -> (
+    None
+):
     rig = Rig()
     rig.take_over(p0=5, p1=8)
     rig.left = {1: 3}
@@ -326,7 +339,8 @@ async def test_a_doubt_about_an_end_is_settled_and_the_rest_is_for_who_takes_ove
     assert rig.transactions() == [{0: 7}]
 
 
-# -- the order --------------------------------------------------------------------------------------------------------
+# -- the order
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -355,19 +369,19 @@ async def test_the_next_micro_batch_may_come_when_the_last_commit_of_this_one_ha
     seen: list[tuple[bool, bool]] = []
 
     def look(_partition: int) -> dict[bytes, bytes | None]:
-        seen.append((rig.delivery.is_over_with(first), rig.delivery.is_over_with(second)))
+        seen.append((rig.delivery.commit_started(first), rig.delivery.commit_started(second)))
         return {b"row": b"1"}
 
     rig.rows_of = look  # while it is processed
     await rig.begin(first)
     await rig.begin(second)
     assert seen == [(False, False), (True, False)]
-    assert rig.delivery.is_over_with(second)
-    assert not rig.delivery.is_over_with(first)
+    assert rig.delivery.commit_started(second)
+    assert not rig.delivery.commit_started(first)
     rig.take_over(p0=9)
     dropped = batch((0, 7), starts={0: 7}, tenure=NOW)
     await rig.begin(dropped)
-    assert rig.delivery.is_over_with(dropped)
+    assert rig.delivery.commit_started(dropped)
     await rig.threads.all_ended()
 
 
@@ -460,11 +474,14 @@ async def test_the_event_loop_goes_on_meanwhile(step: str) -> None:
     await running
 
 
-# -- the next one, while one is committed -----------------------------------------------------------------------------
+# -- the next one, while one is committed
+# -----------------------------------------------------------------------------
 
 
 class Held:
-    """A step of the rig that goes on when it is told to, the first time; or with the end of its test."""
+    """A step of the rig that goes on when it is told to, the first time; or with the end of its
+    test.
+    """
 
     def __init__(self, rig: Rig, step: str) -> None:
         self.reached, self._go_on = threading.Event(), threading.Event()
@@ -597,7 +614,9 @@ async def test_what_is_ahead_of_a_doubt_is_thrown_away(is_settled_here: bool) ->
 
 
 @pytest.mark.asyncio
-async def test_before_a_failure_ahead_ends_the_process_the_commit_under_way_is_seen_through() -> None:
+async def test_before_a_failure_ahead_ends_the_process_the_commit_under_way_is_seen_through() -> (
+    None
+):
     """Else its transaction stays open, and all readers wait."""
     rig = Rig()
     rig.take_over(p0=5)
@@ -646,7 +665,8 @@ async def test_what_is_ahead_follows_what_is_not_committed_yet() -> None:
     assert "begins at 7, not 6" in str(end.value.cause)
 
 
-# -- the guard --------------------------------------------------------------------------------------------------------
+# -- the guard
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -670,7 +690,9 @@ async def test_a_micro_batch_of_another_tenure_is_dropped(tenure: Tenure) -> Non
 
 @pytest.mark.asyncio
 async def test_a_rebalance_ends_a_micro_batch_between_two_commits() -> None:
-    """Faust waits for it, and the group does not wait for ever: dozens of commits may be too many."""
+    """Faust waits for it, and the group does not wait for ever: dozens of commits may be
+    too many.
+    """
     rig = Rig(takes=1)
     rig.take_over(p0=5)
     committed = rig.committed
@@ -717,14 +739,17 @@ async def test_a_partition_that_was_not_taken_over_ends_the_process() -> None:
     assert isinstance(end.value.cause, Crash)
 
 
-# -- a commit in doubt ------------------------------------------------------------------------------------------------
+# -- a commit in doubt
+# ------------------------------------------------------------------------------------------------
 
 DOUBT = InDoubt("no answer")
 
 
 @pytest.mark.asyncio
 async def test_a_transaction_that_failed_for_its_size_is_settled_as_such_and_is_progress() -> None:
-    """The next one is smaller: a watchdog that ended the worker would make it begin from what is too large."""
+    """The next one is smaller: a watchdog that ended the worker would make it begin from what is
+    too large.
+    """
     rig = Rig(size=TransactionSize(seconds=0.0))
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}
@@ -737,8 +762,12 @@ async def test_a_transaction_that_failed_for_its_size_is_settled_as_such_and_is_
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("happened", [True, False])
-async def test_a_doubt_is_settled_and_its_micro_batch_counts_only_if_it_happened(happened: bool) -> None:
-    """What is stored here, and what caches hold, the settlement brings to what was committed: none of it is done twice."""
+async def test_a_doubt_is_settled_and_its_micro_batch_counts_only_if_it_happened(
+    happened: bool,
+) -> None:
+    """What is stored here, and what caches hold, the settlement brings to what was committed: none
+    of it is done twice.
+    """
     rig = Rig()
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}
@@ -758,7 +787,9 @@ async def test_a_doubt_is_settled_and_its_micro_batch_counts_only_if_it_happened
 @pytest.mark.asyncio
 @pytest.mark.parametrize("position", [5, 6, 7])
 async def test_a_doubt_ends_its_micro_batch_where_the_takeover_says(position: int) -> None:
-    """The rest of it is read again: to go on with it, or to take its end for the position, could lose or repeat events."""
+    """The rest of it is read again: to go on with it, or to take its end for the position, could
+    lose or repeat events.
+    """
     rig = Rig(takes=1)
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}
@@ -775,7 +806,9 @@ async def test_a_doubt_ends_its_micro_batch_where_the_takeover_says(position: in
 
 
 @pytest.mark.asyncio
-async def test_a_doubt_while_the_group_takes_the_partitions_back_leaves_them_to_the_next_owner() -> None:
+async def test_a_doubt_while_the_group_takes_the_partitions_back_leaves_them_to_the_next_owner() -> (
+    None
+):
     rig = Rig()
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}
@@ -808,7 +841,8 @@ async def test_a_doubt_is_no_progress() -> None:
     assert not rig.assignment.progress.is_busy
 
 
-# -- bounds -----------------------------------------------------------------------------------------------------------
+# -- bounds
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio

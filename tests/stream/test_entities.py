@@ -1,4 +1,6 @@
-"""Whoever asks a running worker for its entities is served beside the stream, of the last commits, or told that it cannot be."""
+"""Whoever asks a running worker for its entities is served beside the stream, of the last commits,
+or told that it cannot be.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ import pytest
 from tests.harness.stream import End, die
 from worker.state import CorruptRow
 from worker.state.keys import IncarnationKeys, header_key
-from worker.state.listing import Page, Search
-from worker.state.rows import Header, Published, encode_header, encode_published
+from worker.state.listing import EntitySearch, Page
+from worker.state.rows import Header, PublishedSet, encode_header, encode_published
 from worker.storage.databases import Databases
 from worker.storage.rows import Look
 from worker.stream.queries import EntityLister, NotHere
@@ -25,7 +27,7 @@ def entity_rows(entity_id: str, sentences: int, sequence: int) -> dict[bytes, by
     key, keys = header_key(entity), IncarnationKeys(entity, 1)
     return {
         key: encode_header(key, Header(1, sentences, 1)),
-        keys.published: encode_published(keys.published, Published(sequence, {})),
+        keys.published: encode_published(keys.published, PublishedSet(sequence, {})),
         keys.review(b"r"): b"",
     }
 
@@ -40,7 +42,7 @@ class Site:
         self.lister = EntityLister(self.databases, RealThreads(), die)
 
     async def page(self, limit: int = 10, seconds: float = LONG, **search: str) -> Page:
-        return await self.lister.read([0, 1], Search(**search), limit, seconds)
+        return await self.lister.read([0, 1], EntitySearch(**search), limit, seconds)
 
 
 @pytest.fixture
@@ -59,7 +61,9 @@ def ids(page: Page) -> list[str]:
 @pytest.mark.asyncio
 async def test_a_page_of_all_partitions(site: Site) -> None:
     page = await site.page(limit=3)
-    assert [(one.entity_id, one.sentences, one.sequence, one.partition) for one in page.entities] == [
+    assert [
+        (one.entity_id, one.sentences, one.sequence, one.partition) for one in page.entities
+    ] == [
         ("a", 0, 10, 0),
         ("b", 1, 11, 1),
         ("c", 2, 12, 0),
@@ -75,8 +79,12 @@ async def test_a_page_without_time_has_one_entity(site: Site) -> None:
 
 
 @pytest.mark.asyncio
-async def test_it_is_of_the_moment_it_was_asked_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is committed while a page is read is on none of it, and what it removes is on all of it."""
+async def test_it_is_of_the_moment_it_was_asked_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is committed while a page is read is on none of it, and what it removes is on
+    all of it.
+    """
     scan, scans = Look.scan, []
 
     def with_commits(look: Look, *arguments: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -92,7 +100,9 @@ async def test_it_is_of_the_moment_it_was_asked_for(site: Site, monkeypatch: pyt
 
 
 @pytest.mark.asyncio
-async def test_a_partition_that_is_not_here_or_goes_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_partition_that_is_not_here_or_goes_away(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scan = Look.scan
 
     def interrupted(look: Look, *arguments: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -106,7 +116,7 @@ async def test_a_partition_that_is_not_here_or_goes_away(site: Site, monkeypatch
     site.databases.close([1])
     with pytest.raises(NotHere):
         await site.page()
-    assert ids(await site.lister.read([0], Search(), 10, LONG)) == ["a", "c"]
+    assert ids(await site.lister.read([0], EntitySearch(), 10, LONG)) == ["a", "c"]
 
 
 @pytest.mark.asyncio

@@ -9,12 +9,12 @@ from typing import NoReturn
 import pytest
 
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.errors import Crash, Fenced, SurroundingsError
+from worker.errors import Crash, Fenced, SetupError
 from worker.stream.surroundings import LeavingFirst
 
 PROGRAM = """
 import sys, threading, time
-from worker.errors import Crash, Fenced, SurroundingsError
+from worker.errors import Crash, Fenced, SetupError
 from worker.stream.surroundings import die
 threading.Thread(target=time.sleep, args=(600,)).start()  # as librdkafka, which may block for minutes
 try:
@@ -27,7 +27,7 @@ except BaseException as cause:
 @pytest.mark.parametrize(
     ("cause", "code"),
     [
-        ("SurroundingsError('what to do')", 2),
+        ("SetupError('what to do')", 2),
         ("Crash('what to do')", 3),
         ("Fenced('what to do')", 4),
         ("RuntimeError('what to do')", 3),
@@ -36,7 +36,10 @@ except BaseException as cause:
 )
 def test_the_process_ends_at_once_with_the_causes_exit_code(cause: str, code: int) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, cause], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+        [sys.executable, "-c", PROGRAM, cause],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert ended.returncode == code
     assert "coversumm-worker: error: what to do\n" in ended.stderr
@@ -63,7 +66,7 @@ class EndedError(Exception):
 @pytest.mark.parametrize(
     ("cause", "log"),
     [
-        (SurroundingsError("refused"), ["left", "refused"]),
+        (SetupError("refused"), ["left", "refused"]),
         (Crash("crashed"), ["crashed"]),
         (Fenced("fenced"), ["fenced"]),
         (RuntimeError("unexpected"), ["unexpected"]),

@@ -1,9 +1,11 @@
-"""What was published lately is told once, in bounded numbers, to who looks on, and kept for nobody else."""
+"""What was published lately is told once, in bounded numbers, to who looks on, and kept for nobody
+else.
+"""
 
 from __future__ import annotations
 
 from worker.events import Message
-from worker.stream.feed import LATELY, OF_ONE, ChangeFeed
+from worker.stream.feed import RECENT_CHANGES, RECENT_PER_ENTITY, ChangeFeed
 from worker.stream.surroundings import RealThreads
 
 
@@ -42,8 +44,12 @@ def test_however_much_changes_a_few_are_kept_and_all_are_counted() -> None:
         one.committed([change("b", number), change("a", number)])
     lately = one.take()
     assert lately.changes == 2000
-    assert lately.last == [change(key, number) for number in range(1000 - LATELY // 2, 1000) for key in "ba"]
-    assert lately.watched == {b"b": (1000, [change("b", number) for number in range(1000 - OF_ONE, 1000)])}
+    assert lately.last == [
+        change(key, number) for number in range(1000 - RECENT_CHANGES // 2, 1000) for key in "ba"
+    ]
+    assert lately.watched == {
+        b"b": (1000, [change("b", number) for number in range(1000 - RECENT_PER_ENTITY, 1000)])
+    }
 
 
 def test_who_comes_or_goes_takes_nothing_from_the_others() -> None:

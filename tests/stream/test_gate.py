@@ -1,4 +1,6 @@
-"""The gate: who may write rows, that they and their offset are one write, and where a restore starts."""
+"""The gate: who may write rows, that they and their offset are one write, and where a restore
+starts.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,21 @@ def stored(parts: Parts, partition: int = 0) -> tuple[dict[bytes, bytes], int]:
     return rows, parts.gate.stored_offset(partition)
 
 
-def test_rows_and_their_changelog_offset_are_one_write(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_and_their_changelog_offset_are_one_write(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hold(parts)
     parts.gate.write(parts.assignment.epoch, 0, {b"gone": b"1"}, 3)
     writes: list[Any] = []
     write = parts.databases.write
-    monkeypatch.setattr(parts.databases, "write", lambda *batch: (writes.append(batch), write(*batch)))
+    monkeypatch.setattr(
+        parts.databases, "write", lambda *batch: (writes.append(batch), write(*batch))
+    )
     parts.gate.write(
-        parts.assignment.epoch, 0, {b"a": b"1", b"gone": None, b"": b"empty key", b"empty value": b""}, 9
+        parts.assignment.epoch,
+        0,
+        {b"a": b"1", b"gone": None, b"": b"empty key", b"empty value": b""},
+        9,
     )
     assert len(writes) == 1
     assert stored(parts) == ({b"a": b"1", b"": b"empty key", b"empty value": b""}, 9)
@@ -59,7 +68,9 @@ def test_partitions_are_apart(parts: Parts) -> None:
 
 
 @pytest.mark.parametrize("role", [None, Role.STANDBY])
-def test_the_gate_refuses_rows_for_a_partition_in_another_role(parts: Parts, role: Role | None) -> None:
+def test_the_gate_refuses_rows_for_a_partition_in_another_role(
+    parts: Parts, role: Role | None
+) -> None:
     if role:
         hold(parts, role=role)
     with pytest.raises(Crash, match="no longer active"):
@@ -104,7 +115,9 @@ def test_the_gate_refuses_a_restore_from_before_what_is_stored(parts: Parts, aft
     assert stored(parts) == ({b"a": b"2"}, 9)
 
 
-def test_the_gate_lets_one_writer_through_at_a_time(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gate_lets_one_writer_through_at_a_time(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hold(parts)
     entered, go_on, second = threading.Event(), threading.Event(), threading.Event()
     inside: list[Any] = []
@@ -118,9 +131,14 @@ def test_the_gate_lets_one_writer_through_at_a_time(parts: Parts, monkeypatch: p
 
     monkeypatch.setattr(parts.databases, "write", slow)
     writers = [
-        threading.Thread(target=parts.gate.write, args=(parts.assignment.epoch, 0, {b"a": b"1"}, 1)),
         threading.Thread(
-            target=lambda: (parts.gate.write(parts.assignment.epoch, 0, {b"a": b"2"}, 2), second.set())
+            target=parts.gate.write, args=(parts.assignment.epoch, 0, {b"a": b"1"}, 1)
+        ),
+        threading.Thread(
+            target=lambda: (
+                parts.gate.write(parts.assignment.epoch, 0, {b"a": b"2"}, 2),
+                second.set(),
+            )
         ),
     ]
     writers[0].start()
@@ -134,7 +152,8 @@ def test_the_gate_lets_one_writer_through_at_a_time(parts: Parts, monkeypatch: p
     assert stored(parts) == ({b"a": b"2"}, 2)
 
 
-# -- where a restore starts -------------------------------------------------------------------------------------------
+# -- where a restore starts
+# -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -161,7 +180,9 @@ def test_a_restore_starts_after_the_stored_offset_unless_the_log_says_otherwise(
     start: int,
     kept: bool,
 ) -> None:
-    """Local rows that do not belong to the log, or whose deletion may be compacted away, are wiped and rebuilt."""
+    """Local rows that do not belong to the log, or whose deletion may be compacted away, are wiped
+    and rebuilt.
+    """
     hold(parts)
     if stored_offset is not None:
         parts.gate.write(parts.assignment.epoch, 0, {b"a": b"1"}, stored_offset)
@@ -191,7 +212,9 @@ def test_local_rows_of_another_changelog_of_the_name_are_wiped(
     assert stored(parts) == (({b"a": b"1"}, 20) if kept else ({}, -1))
 
 
-def test_the_changelogs_id_goes_with_its_offset_and_is_kept_where_nobody_tells(parts: Parts) -> None:
+def test_the_changelogs_id_goes_with_its_offset_and_is_kept_where_nobody_tells(
+    parts: Parts,
+) -> None:
     hold(parts)
     for told, kept in (("", None), ("one", b"one"), ("", b"one"), ("two", b"two")):
         parts.logs.ids.told = {CHANGELOG: told}

@@ -1,4 +1,6 @@
-"""The lines about a worker's life: one for each start, takeover, rebalance and stop, and their facts."""
+"""The lines about a worker's life: one for each start, takeover, rebalance and stop, and their
+facts.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ def test_ready_then_each_rebalance_once(held: Assignment, clock: FakeClock, told
 
     held.revoke()
     take(held, set())
-    assert [line for line, _ in told()] == ["rebalanced in 0.00 s: had partitions 0-1, has none of 6"]
+    assert [line for line, _ in told()] == [
+        "rebalanced in 0.00 s: had partitions 0-1, has none of 6"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +125,11 @@ def test_a_doubt_has_a_line_when_it_begins_and_one_when_it_is_decided(
         f"goes on after 2.50 s with partitions 0-1 and a copy of 2: the commit in doubt is decided, {outcome}; "
         "restored 3 rows of 2 partitions in 0.25 s"
     )
-    assert (facts["doubt"], facts["committed"], facts["seconds"]) == ("_TIMED_OUT: no answer", happened, 2.5)
+    assert (facts["doubt"], facts["committed"], facts["seconds"]) == (
+        "_TIMED_OUT: no answer",
+        happened,
+        2.5,
+    )
     held.flow()
     assert told() == []
 
@@ -158,7 +166,9 @@ def test_a_doubt_after_a_rebalance_began_has_no_line(held: Assignment, told: Tol
 
 
 def test_a_takeover_that_ends_after_a_signal_begins_nothing(held: Assignment, told: Told) -> None:
-    """The group rebalances while the worker is told to stop: what it gives out is for whoever comes next."""
+    """The group rebalances while the worker is told to stop: what it gives out is for whoever comes
+    next.
+    """
     take(held, {0, 1})
     held.leave_off()
     assert held.tenure is None
@@ -188,7 +198,13 @@ def test_a_stop_says_what_was_committed(held: Assignment, told: Told) -> None:
 
 @pytest.mark.parametrize(
     ("partitions", "shown"),
-    [([], "none"), ([3], "3"), ([3, 2, 1], "1-3"), ([0, 2, 3, 9], "0, 2-3, 9"), ([0, 1, 4, 5], "0-1, 4-5")],
+    [
+        ([], "none"),
+        ([3], "3"),
+        ([3, 2, 1], "1-3"),
+        ([0, 2, 3, 9], "0, 2-3, 9"),
+        ([0, 1, 4, 5], "0-1, 4-5"),
+    ],
 )
 def test_ranges(partitions: list[int], shown: str) -> None:
     assert shown_ranges(partitions) == shown

@@ -1,4 +1,6 @@
-"""A commit in doubt, from the doubt to the seek: what is asked, what is waited for, and what ends it."""
+"""A commit in doubt, from the doubt to the seek: what is asked, what is waited for, and what ends
+it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class AtOnce(RealThreads):
 
 
 class Rig:
-    """A settlement between a producer that decides as it is told and a takeover that finds `committed`."""
+    """A settlement between a producer that decides as it is told and a takeover that finds
+    `committed`.
+    """
 
     def __init__(self) -> None:
         self.log: list[Any] = []
@@ -95,7 +99,8 @@ def rig() -> Rig:
     return Rig()
 
 
-# -- the order --------------------------------------------------------------------------------------------------------
+# -- the order
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -145,11 +150,14 @@ def test_a_decision_that_is_refused_ends_it(rig: Rig, cause: Exception) -> None:
     assert "again" not in rig.log
 
 
-# -- the group --------------------------------------------------------------------------------------------------------
+# -- the group
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_whoever_was_overtaken_is_decided_and_waits_for_the_group(rig: Rig) -> None:
-    """Its partitions are being given to others: to take them over again would put both to work on them."""
+    """Its partitions are being given to others: to take them over again would put both to work on
+    them.
+    """
     assert not rig.settle(Overtaken("UNKNOWN_MEMBER_ID"))
     assert rig.log == ["decide"]
     assert not rig.assignment.is_flowing
@@ -184,7 +192,8 @@ def test_what_the_takeover_did_not_find_out_counts_as_not_happened(rig: Rig) -> 
     assert rig.log == ["decide", "again"]
 
 
-# -- the limit --------------------------------------------------------------------------------------------------------
+# -- the limit
+# --------------------------------------------------------------------------------------------------------
 
 
 def hear(rig: Rig) -> None:
@@ -249,7 +258,9 @@ def test_time_in_which_no_commit_was_tried_does_not_count(rig: Rig) -> None:
 
 
 def test_doubts_of_an_assignment_that_is_over_do_not_count(rig: Rig) -> None:
-    """The next assignment has taken everything over: what failed before says nothing about its commits."""
+    """The next assignment has taken everything over: what failed before says nothing about its
+    commits.
+    """
     doubts_for(rig, LIMIT_SECONDS)
     rig.assignment.revoke()
     rig.assignment.assign(Membership(6, "member"), frozenset({0, 1}))
@@ -282,7 +293,9 @@ def test_a_rebalance_begins_the_time_anew(rig: Rig) -> None:
 def test_transactions_that_become_smaller_do_not_end_it_and_one_that_does_not_begins_the_time(
     rig: Rig,
 ) -> None:
-    doubts_for(rig, 3 * LIMIT_SECONDS, doubt=TooSlow("it had 1000000 bytes, the next has at most 250000"))
+    doubts_for(
+        rig, 3 * LIMIT_SECONDS, doubt=TooSlow("it had 1000000 bytes, the next has at most 250000")
+    )
     doubts_for(rig, LIMIT_SECONDS - 10)
     with pytest.raises(Crash, match="no commit was answered"):
         doubts_for(rig, 30)

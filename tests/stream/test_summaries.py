@@ -1,4 +1,6 @@
-"""Whoever asks a running worker for a summary is served beside the stream, or told that it cannot be; only damage is a crash."""
+"""Whoever asks a running worker for a summary is served beside the stream, or told that it cannot
+be; only damage is a crash.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,8 @@ def site() -> Site:
     made = Site()
     made.driver.processor.begin(0)
     made.driver.run(
-        upsert(0, "r0", "one", "three"), upsert(1, "r1", *(str(i) for i in range(9)), entity_id="big")
+        upsert(0, "r0", "one", "three"),
+        upsert(1, "r1", *(str(i) for i in range(9)), entity_id="big"),
     )
     return made
 
@@ -81,7 +84,8 @@ async def test_it_is_served_while_a_micro_batch_is_under_way(site: Site) -> None
     assert not under_way.done()
     site.engine.go.set()
     batch = await under_way
-    ranked = await site.reader.read(0, "e")  # and not committed: it comes from rows, which have no reservoir
+    # and not committed: it comes from rows, which have no reservoir
+    ranked = await site.reader.read(0, "e")
     assert ranked == replace(view, reservoir=None, refills=None)
     site.driver.rows[0].write(batch.rows[0])
     await site.thread.run(lambda processor: processor.committed(batch))
@@ -91,7 +95,9 @@ async def test_it_is_served_while_a_micro_batch_is_under_way(site: Site) -> None
 
 
 @pytest.mark.asyncio
-async def test_a_partition_that_is_not_here_or_goes_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_partition_that_is_not_here_or_goes_away(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(NotHere):
         await site.reader.read(1, "e")
     site.driver.restart()
@@ -108,7 +114,9 @@ async def test_a_partition_that_is_not_here_or_goes_away(site: Site, monkeypatch
 
 @pytest.mark.asyncio
 async def test_rows_that_are_only_followed_are_no_summary(site: Site) -> None:
-    """Whoever waited while the partition became a standby meets rows that end within a transaction, which are no damage."""
+    """Whoever waited while the partition became a standby meets rows that end within a transaction,
+    which are no damage.
+    """
     await site.thread.run(lambda processor: processor.forget([0]))
     site.rows[0] = MemoryRows({header_key(b"e"): b"half of a transaction"})
     with pytest.raises(NotHere):
@@ -130,7 +138,9 @@ async def test_a_commit_that_is_told_of_late_makes_followed_rows_no_summary(site
 async def test_rows_of_before_the_end_of_a_restore_are_no_summary(
     site: Site, monkeypatch: pytest.MonkeyPatch, was_held: bool
 ) -> None:
-    """Whoever has looked at them by then has half of a transaction, whatever the processor holds meanwhile."""
+    """Whoever has looked at them by then has half of a transaction, whatever the processor holds
+    meanwhile.
+    """
     processor, look = site.driver.processor, site.look
     if not was_held:
         processor.forget([0])
@@ -151,7 +161,9 @@ async def test_rows_of_before_the_end_of_a_restore_are_no_summary(
 
 
 @pytest.mark.asyncio
-async def test_an_entity_of_a_partition_without_rows_is_unknown_and_the_partition_is_here(site: Site) -> None:
+async def test_an_entity_of_a_partition_without_rows_is_unknown_and_the_partition_is_here(
+    site: Site,
+) -> None:
     site.open.add(1)
     with pytest.raises(NotHere):
         await site.reader.read(1, "e")
@@ -205,7 +217,9 @@ async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
 async def test_a_short_view_is_told_beside_the_stream(
     site: Site, monkeypatch: pytest.MonkeyPatch, large: int
 ) -> None:
-    """Of a large entity in the thread of the large ones, so that the others need not wait for it."""
+    """Of a large entity in the thread of the large ones, so that the others need not
+    wait for it.
+    """
     monkeypatch.setattr(processing, "LARGE", large)
     records = [upsert(2, "r2", "wait")]
     under_way = asyncio.ensure_future(site.thread.run(lambda processor: processor.process(records)))
@@ -222,7 +236,9 @@ async def test_a_short_view_is_told_beside_the_stream(
     assert view is not None
     assert (view.sentence_count, view.next_offset) == (2, 2)
     assert {one.sentence_id for one in view.sentences} <= {"r0#0", "r0#1"}
-    assert [name.rpartition("_")[0] for name in names] == ["summaries" if large else "large summaries"]
+    assert [name.rpartition("_")[0] for name in names] == [
+        "summaries" if large else "large summaries"
+    ]
     assert await site.reader.short_view(0, "nobody", Extent()) is None
     assert not under_way.done()
     site.engine.go.set()

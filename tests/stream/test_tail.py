@@ -1,4 +1,6 @@
-"""The end of a partition in a bounded run: it is finished when nothing below its end is left, and not before."""
+"""The end of a partition in a bounded run: it is finished when nothing below its end is left, and
+not before.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +21,29 @@ from aiokafka.protocol.fetch import (
 from faust.types import TP
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.stream.test_consumer import FakeThread, Rig, offsets
 
 from tests.harness.consumer_thread import Fetched
 from tests.harness.fake_clients import FakeClock
 from tests.harness.stream import INPUT, make_app
-from worker.errors import Crash, SurroundingsError, Unanswered
+from tests.stream.faust.test_consumer import FakeThread, Rig, offsets
+from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.ranges import CUT_SHORT_SECONDS
 from worker.stream.bounded_reader import Tail, is_empty
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust.consumer import CHECK_SECONDS
-from worker.stream.run_bounds import Course, NoLedger
+from worker.stream.run_bounds import NoLedger, RunBounds
 
 A, B = TP(INPUT, 0), TP(INPUT, 1)
 
 
 class Log:
-    """What a partition holds: records, and offsets that a fetch passes without one (markers, aborted records)."""
+    """What a partition holds: records, and offsets that a fetch passes without one (markers,
+    aborted records).
+    """
 
-    def __init__(self, records: list[int], *, passed: Collection[int] = (), stable: int, end: int) -> None:
+    def __init__(
+        self, records: list[int], *, passed: Collection[int] = (), stable: int, end: int
+    ) -> None:
         self.records = records
         self.passed = passed
         self.stable = stable
@@ -50,15 +56,15 @@ class Log:
 
 
 class TailThread(FakeThread):
-    """A driver that moves its position past what holds no record, as aiokafka does; `most` records a fetch."""
+    """A driver that moves its position past what holds no record, as aiokafka does; `most` records
+    a fetch.
+    """
 
     def __init__(self, logs: dict[TP, Log]) -> None:
         super().__init__({})
         self.tails = logs
         self.most = 10
-        self.losses = (
-            0  # so often what is fetched is lost, and the position past it; never right after a seek
-        )
+        self.losses = 0  # so often what is fetched is lost, and the position past it; never right after a seek
         self.sought: set[TP] = set()
         self.asked: list[int] = []
         self.failure: Exception | None = None
@@ -76,14 +82,20 @@ class TailThread(FakeThread):
             self.positions[tp] = log.after(position)
             return []
         self.sought.discard(tp)
-        self.positions[tp] = found[self.most - 1] + 1 if len(found) >= self.most else log.after(position)
-        return [Fetched(tp.topic, tp.partition, o, 0, b"key", b"%d" % o) for o in found[: self.most]]
+        self.positions[tp] = (
+            found[self.most - 1] + 1 if len(found) >= self.most else log.after(position)
+        )
+        return [
+            Fetched(tp.topic, tp.partition, o, 0, b"key", b"%d" % o) for o in found[: self.most]
+        ]
 
     # aiokafka's client
 
     @property
     def _client(self) -> Any:
-        return SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=lambda tp: 1), send=self._send)
+        return SimpleNamespace(
+            cluster=SimpleNamespace(leader_for_partition=lambda tp: 1), send=self._send
+        )
 
     async def _send(self, node: int, request: Any) -> Any:
         ((topic, ((partition, offset, _),)),) = request._topics
@@ -102,7 +114,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 async def bounded(app: Any, logs: dict[TP, Log], ends: dict[int, int], **starts: int) -> Rig:
     """A rig whose run ends there; it begins at 0 unless said otherwise."""
-    rig = Rig(app, {}, TailThread(logs), Course(ends=ends))
+    rig = Rig(app, {}, TailThread(logs), RunBounds(ends=ends))
     await rig.join({tp.partition: starts.get(f"p{tp.partition}", 0) for tp in logs})
     return rig
 
@@ -118,7 +130,8 @@ async def until_finished(rig: Rig, *partitions: int, turns: int = 20) -> list[Mi
     raise AssertionError(f"{partitions} are not finished")
 
 
-# -- what is at the end of a log --------------------------------------------------------------------------------------
+# -- what is at the end of a log
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -126,7 +139,12 @@ async def test_the_last_record_is_the_end(app: Any) -> None:
     """Finished with the micro-batch of its last records, and not fetched any more."""
     rig = await bounded(app, {A: Log([0, 1, 2], stable=3, end=3)}, {0: 3})
     (batch,) = await until_finished(rig, 0)
-    assert (offsets(batch), batch.starts, batch.ends, batch.finished) == ([0, 1, 2], {0: 0}, {0: 3}, {0})
+    assert (offsets(batch), batch.starts, batch.ends, batch.finished) == (
+        [0, 1, 2],
+        {0: 0},
+        {0: 3},
+        {0},
+    )
     fetches = len(rig.thread.fetched)
     assert await rig.poll() is None
     assert len(rig.thread.fetched) == fetches
@@ -134,8 +152,12 @@ async def test_the_last_record_is_the_end(app: Any) -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("passed", [{3}, {3, 4, 5}, {2, 3, 4}])
-async def test_markers_and_aborted_records_at_the_end_are_passed(app: Any, passed: set[int]) -> None:
-    """The position passes the end, where no record does; the second fetch from the cursor shows it."""
+async def test_markers_and_aborted_records_at_the_end_are_passed(
+    app: Any, passed: set[int]
+) -> None:
+    """The position passes the end, where no record does; the second fetch from the
+    cursor shows it.
+    """
     end = max(passed) + 1
     rig = await bounded(app, {A: Log([0, 1], passed=passed, stable=end, end=end)}, {0: end})
     batches = await until_finished(rig, 0)
@@ -154,7 +176,9 @@ async def test_records_at_or_beyond_the_end_are_not_handed_over(app: Any) -> Non
 @pytest.mark.asyncio
 async def test_an_end_between_two_records_is_reached_without_the_second(app: Any) -> None:
     """The end of a prefix as of a time may lie in what holds no record."""
-    rig = await bounded(app, {A: Log([0, 1, 9], passed={2, 3, 4, 5, 6, 7, 8}, stable=10, end=10)}, {0: 5})
+    rig = await bounded(
+        app, {A: Log([0, 1, 9], passed={2, 3, 4, 5, 6, 7, 8}, stable=10, end=10)}, {0: 5}
+    )
     assert [offsets(batch) for batch in await until_finished(rig, 0)] == [[0, 1], []]
 
 
@@ -174,7 +198,9 @@ async def test_an_open_transaction_below_the_end_is_waited_for(app: Any) -> None
 async def test_a_log_that_ends_below_the_end_is_waited_for_only_as_long_as_a_leader_may_not_know_it(
     app: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A record may still come; else the topic was created again, or records are lost: no transaction is open there."""
+    """A record may still come; else the topic was created again, or records are lost: no
+    transaction is open there.
+    """
     log = Log([0, 1], stable=2, end=2)
     rig = await bounded(app, {A: log}, {0: 4})
     clock = FakeClock()
@@ -185,7 +211,7 @@ async def test_a_log_that_ends_below_the_end_is_waited_for_only_as_long_as_a_lea
     await rig.poll()
     clock.sleep(2)
     with pytest.raises(
-        SurroundingsError, match=f"{INPUT}-0 ends at offset 2, and the plan of the replay at 4"
+        SetupError, match=f"{INPUT}-0 ends at offset 2, and the plan of the replay at 4"
     ):
         await rig.poll()
     assert "open transaction" not in caplog.text
@@ -209,10 +235,10 @@ async def test_while_it_waits_it_looks_whether_the_topic_is_the_same(app: Any) -
     ids = rig.parts.logs.ids
     ids.failure = Unanswered("away")
     await rig.poll()
-    ids.failure = SurroundingsError("another topic")
+    ids.failure = SetupError("another topic")
     await rig.poll()  # not at every look
     clock.sleep(CHECK_SECONDS)
-    with pytest.raises(SurroundingsError, match="another topic"):
+    with pytest.raises(SetupError, match="another topic"):
         await rig.poll()
 
 
@@ -228,14 +254,16 @@ async def test_an_offset_that_is_gone_may_be_one_of_another_topic(
     monkeypatch.setattr(rig.consumer, "_getmany", gone)
     with pytest.raises(Crash, match="has no offset 0"):
         await rig.poll()
-    rig.parts.logs.ids.failure = SurroundingsError("another topic")
-    with pytest.raises(SurroundingsError, match="another topic"):
+    rig.parts.logs.ids.failure = SetupError("another topic")
+    with pytest.raises(SetupError, match="another topic"):
         await rig.poll()
 
 
 @pytest.mark.asyncio
 async def test_so_it_is_where_nothing_is_to_be_read(app: Any) -> None:
-    """Else an offset would be committed that lies beyond what whoever comes next can see of the log."""
+    """Else an offset would be committed that lies beyond what whoever comes next can see of the
+    log.
+    """
     log = Log([0, 1, 2], stable=1, end=3)
     rig = await bounded(app, {A: log}, {0: 3}, p0=3)
     for _ in range(5):
@@ -261,7 +289,8 @@ async def test_one_partition_ends_and_the_other_goes_on(app: Any) -> None:
     assert rig.thread.fetched[-1] == {B}
 
 
-# -- in turn ----------------------------------------------------------------------------------------------------------
+# -- in turn
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -281,9 +310,13 @@ async def test_one_partition_is_read_after_the_other(app: Any) -> None:
 
 @pytest.mark.asyncio
 async def test_a_partition_without_news_holds_up_no_other(app: Any) -> None:
-    """It is left in the middle, for a transaction that is open, and gone back to once that is decided."""
+    """It is left in the middle, for a transaction that is open, and gone back to once that is
+    decided.
+    """
     waiting = Log(list(range(10)), stable=4, end=10)
-    rig = await bounded(app, {A: waiting, B: Log(list(range(15)), stable=15, end=15)}, {0: 10, 1: 15})
+    rig = await bounded(
+        app, {A: waiting, B: Log(list(range(15)), stable=15, end=15)}, {0: 10, 1: 15}
+    )
     batches = await until_finished(rig, 1)
     assert [list(batch.ends) for batch in batches] == [[0], [1], [1]]
     waiting.stable = 10
@@ -299,7 +332,9 @@ async def test_a_partition_without_news_holds_up_no_other(app: Any) -> None:
 async def test_a_micro_batch_is_filled_from_its_partition(
     app: Any, events: int, size: int, lengths: list[int]
 ) -> None:
-    """By whole fetches, as long as they fit by events and bytes; ten records have 10 to 20 bytes."""
+    """By whole fetches, as long as they fit by events and bytes; ten records have 10 to
+    20 bytes.
+    """
     logs = {A: Log(list(range(35)), stable=35, end=35), B: Log([0], stable=1, end=1)}
     rig = await bounded(app, logs, {0: 35, 1: 1})
     rig.consumer._batch_events, rig.consumer._batch_bytes = events, size
@@ -319,12 +354,15 @@ async def test_a_jump_between_two_fetches_ends_the_micro_batch(app: Any) -> None
     assert (offsets(second), second.starts) == ([*range(12, 40)], {0: 10})
 
 
-# -- what proves nothing ----------------------------------------------------------------------------------------------
+# -- what proves nothing
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
 async def test_a_fetch_whose_records_are_lost_finishes_nothing(app: Any) -> None:
-    """A fetch from before a seek moves the position and brings nothing: it is past the end, and nobody got the records."""
+    """A fetch from before a seek moves the position and brings nothing: it is past the end, and
+    nobody got the records.
+    """
     rig = await bounded(app, {A: Log([0, 1, 2], stable=3, end=3)}, {0: 3})
     assert isinstance(rig.thread, TailThread)
     rig.thread.losses = 1
@@ -337,7 +375,9 @@ async def test_a_fetch_whose_records_are_lost_finishes_nothing(app: Any) -> None
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("when", ["during", "after"])
-async def test_nothing_is_finished_under_an_assignment_that_ended_meanwhile(app: Any, when: str) -> None:
+async def test_nothing_is_finished_under_an_assignment_that_ended_meanwhile(
+    app: Any, when: str
+) -> None:
     rig = await bounded(app, {A: Log([], passed={0}, stable=1, end=1)}, {0: 1})
     await rig.poll()
     setattr(rig.thread, when, rig.revoke)
@@ -363,14 +403,15 @@ async def test_what_is_over_by_the_ledger_is_not_finished_again(app: Any) -> Non
             return partition == 0
 
     logs = {A: Log([0, 1], stable=2, end=2), B: Log([0], stable=1, end=1)}
-    rig = Rig(app, {}, TailThread(logs), Course(ends={0: 1, 1: 1}, ledger=Over()))
+    rig = Rig(app, {}, TailThread(logs), RunBounds(ends={0: 1, 1: 1}, ledger=Over()))
     await rig.join({0: 1, 1: 0})
     (batch,) = await until_finished(rig, 1)
     assert batch.finished == {1}
     assert rig.thread.fetched == [{B}]
 
 
-# -- holes ------------------------------------------------------------------------------------------------------------
+# -- holes
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -421,7 +462,9 @@ def client_of(reply: Callable[[Any], Any], leader: int | None = 1) -> Any:
         assert node == leader
         return reply(request)
 
-    return SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=lambda tp: leader), send=send)
+    return SimpleNamespace(
+        cluster=SimpleNamespace(leader_for_partition=lambda tp: leader), send=send
+    )
 
 
 @pytest.mark.parametrize(
@@ -455,14 +498,17 @@ def test_a_partition_is_empty_by_an_answer_of_any_version(
     assert request.encode()
 
 
-def test_nothing_is_known_of_a_partition_without_a_leader_or_in_an_answer_that_was_throttled() -> None:
+def test_nothing_is_known_of_a_partition_without_a_leader_or_in_an_answer_that_was_throttled() -> (
+    None
+):
     nothing = SimpleNamespace(topics=[])  # a broker that throttles leaves everything out
     assert not asyncio.run(is_empty(client_of(lambda _: nothing), A, 2, 6))
     for leader in (None, -1):
         assert not asyncio.run(is_empty(client_of(lambda _: nothing, leader), A, 2, 6))
 
 
-# -- the whole --------------------------------------------------------------------------------------------------------
+# -- the whole
+# --------------------------------------------------------------------------------------------------------
 
 _KINDS = st.lists(st.sampled_from(["record", "passed", "hole"]), max_size=25)
 
@@ -472,7 +518,9 @@ _KINDS = st.lists(st.sampled_from(["record", "passed", "hole"]), max_size=25)
 def test_every_record_below_the_end_once_and_then_it_is_finished(
     app: Any, kinds: list[str], end: int, most: int, lost: int, linger: float
 ) -> None:
-    """Whatever the log holds on either side of the end, however little a fetch brings, and however many are lost."""
+    """Whatever the log holds on either side of the end, however little a fetch brings, and however
+    many are lost.
+    """
     end = min(end, len(kinds))
     log = Log(
         [offset for offset, kind in enumerate(kinds) if kind == "record"],

@@ -1,4 +1,6 @@
-"""The takeover: the order of its steps, what a rebalance does to it, and which state may be continued."""
+"""The takeover: the order of its steps, what a rebalance does to it, and which state may be
+continued.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.harness.fake_clients import FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import INPUT, OUTPUT, Parts
-from worker.errors import Crash, SurroundingsError, Unanswered
+from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.group import Membership
 from worker.kafka.offsets import LogBounds, Start
 from worker.state import FingerprintMismatch
@@ -95,7 +97,10 @@ class Rig(Parts):
         answer = self.logs.input.starts
         self.logs.input.starts = lambda partitions: (self._wait(), answer(partitions))[1]
         check_partition = self.processor.check_partition
-        self.processor.check_partition = lambda partition: (self._begin(), check_partition(partition))[1]
+        self.processor.check_partition = lambda partition: (
+            self._begin(),
+            check_partition(partition),
+        )[1]
 
     def _wait(self) -> None:
         if self.starts_wait:
@@ -147,11 +152,14 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     made.databases.close()
 
 
-# -- the order --------------------------------------------------------------------------------------------------------
+# -- the order
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
-async def test_offsets_first_then_the_end_of_the_log_then_the_restore_then_the_state(rig: Rig) -> None:
+async def test_offsets_first_then_the_end_of_the_log_then_the_restore_then_the_state(
+    rig: Rig,
+) -> None:
     await rig.recovered({0})
     assert rig.log == [
         *("offsets", "ids", ("bounds", [0]), ("restore", {0: 0}, {0: 10})),
@@ -167,7 +175,9 @@ async def test_offsets_first_then_the_end_of_the_log_then_the_restore_then_the_s
 
 @pytest.mark.asyncio
 async def test_a_restore_goes_on_until_nothing_more_comes(rig: Rig) -> None:
-    """Of what comes while it reads the first rows may be read with it: so may be the others, which belong to them."""
+    """Of what comes while it reads the first rows may be read with it: so may be the others, which
+    belong to them.
+    """
     ends = iter((14, 14, 17))
 
     def written_on() -> None:
@@ -203,7 +213,9 @@ async def test_a_restore_that_is_stopped_asks_brokers_for_nothing_more(rig: Rig)
 
 @pytest.mark.asyncio
 async def test_nothing_is_told_of_partitions_before_they_are_taken_over(rig: Rig) -> None:
-    """One that brokers cut short restores once more, or is given up for a rebalance; neither forgets what was told before."""
+    """One that brokers cut short restores once more, or is given up for a rebalance; neither
+    forgets what was told before.
+    """
     failures = [Unanswered("the first rows are not read")] * 2
 
     def check() -> None:
@@ -228,7 +240,9 @@ async def test_what_the_worker_left_open_is_decided_first(rig: Rig) -> None:
 
 @pytest.mark.asyncio
 async def test_what_was_restored_goes_on_under_the_next_assignment(rig: Rig) -> None:
-    """Only rows after the stored offset are read again, and the old assignment can write no more."""
+    """Only rows after the stored offset are read again, and the old assignment can write
+    no more.
+    """
     await rig.recovered({0})
     old = rig.readers[0]
     await rig.takeover.let_go()
@@ -268,25 +282,31 @@ async def test_a_worker_without_partitions_takes_over_nothing(rig: Rig) -> None:
     [
         RuntimeError("disk full"),
         Crash("not a row"),
-        SurroundingsError("another fingerprint"),
+        SetupError("another fingerprint"),
         KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)),
     ],
 )
-async def test_a_takeover_that_fails_ends_the_process(rig: Rig, step: str, failure: Exception) -> None:
+async def test_a_takeover_that_fails_ends_the_process(
+    rig: Rig, step: str, failure: Exception
+) -> None:
     """Faust swallows what is raised here, and the worker would report ready."""
     setattr(rig, step, [failure])
     await rig.recovered({0})
     assert rig.deaths == [failure]
 
 
-# -- brokers that do not answer ---------------------------------------------------------------------------------------
+# -- brokers that do not answer
+# ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("step", ["restore_failures", "begin_failures"])
 @pytest.mark.parametrize(
     "failure",
-    [Unanswered("the restore stands still"), KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))],
+    [
+        Unanswered("the restore stands still"),
+        KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)),
+    ],
 )
 async def test_a_takeover_begins_again_while_brokers_do_not_answer(
     rig: Rig, step: str, failure: Exception
@@ -303,14 +323,16 @@ async def test_a_takeover_begins_again_while_brokers_do_not_answer(
 
 
 @pytest.mark.asyncio
-async def test_that_a_takeover_begins_again_is_told_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_that_a_takeover_begins_again_is_told_once(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     """Brokers may be away for hours, and their absence is told by whoever watches them."""
     caplog.set_level(logging.INFO)
     rig.begin_failures = [Unanswered("no broker")] * 5
     await rig.recovered({0})
-    assert [one.getMessage() for one in caplog.records if "taking over again" in one.getMessage()] == [
-        "taking over again, because brokers do not answer as they should: no broker"
-    ]
+    assert [
+        one.getMessage() for one in caplog.records if "taking over again" in one.getMessage()
+    ] == ["taking over again, because brokers do not answer as they should: no broker"]
 
 
 @pytest.mark.asyncio
@@ -330,7 +352,9 @@ async def test_offsets_that_are_not_told_are_asked_for_again(rig: Rig) -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("ending", ["let go", "revoked"])
-async def test_a_takeover_that_waits_for_brokers_ends_with_its_assignment(rig: Rig, ending: str) -> None:
+async def test_a_takeover_that_waits_for_brokers_ends_with_its_assignment(
+    rig: Rig, ending: str
+) -> None:
     """At a rebalance the group waits for it: brokers may take long."""
     rig.restore_failures = [Unanswered("the restore stands still")] * 10_000
     began = len(rig.restore_failures) - 3
@@ -356,11 +380,14 @@ async def test_a_takeover_that_waits_for_brokers_ends_with_its_assignment(rig: R
     assert rig.assignment.positions == {}
 
 
-# -- after a doubt ----------------------------------------------------------------------------------------------------
+# -- after a doubt
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
-async def test_what_is_held_is_taken_over_again_with_everything_that_was_cached_forgotten(rig: Rig) -> None:
+async def test_what_is_held_is_taken_over_again_with_everything_that_was_cached_forgotten(
+    rig: Rig,
+) -> None:
     await rig.flowing({0}, {1})
     await asyncio.to_thread(rig.following.wait, PATIENCE_SECONDS)
     tenure, reader = rig.assignment.tenure, rig.readers[0]
@@ -400,7 +427,9 @@ async def test_a_doubt_waits_for_brokers_like_any_takeover(rig: Rig) -> None:
 
 @pytest.mark.asyncio
 async def test_a_group_that_takes_the_partitions_back_meanwhile_goes_first(rig: Rig) -> None:
-    """It waits for the end of it: the restore is not completed, and nothing is found out or read."""
+    """It waits for the end of it: the restore is not completed, and nothing is found out
+    or read.
+    """
     await rig.flowing({0})
     rig.logs.bounds = LogBounds(0, 14, 0)
     rig.at_restore = rig.assignment.revoke
@@ -424,7 +453,8 @@ async def test_a_commit_alone_is_progress_after_a_doubt(rig: Rig) -> None:
     assert rig.assignment.progress.at > 0
 
 
-# -- rebalances -------------------------------------------------------------------------------------------------------
+# -- rebalances
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -435,7 +465,8 @@ async def test_a_rebalance_ends_a_restore_and_nothing_is_taken_over(rig: Rig) ->
     await asyncio.wait_for(rig.takeover.let_go(), PATIENCE_SECONDS)
     await recovery
     assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 0}, {0: 10})]
-    assert rig.processor.forgotten == [[]]  # by the rebalance alone: no state was held against the input
+    # by the rebalance alone: no state was held against the input
+    assert rig.processor.forgotten == [[]]
     assert rig.processor.made_from == {}
     assert rig.assignment.roles == rig.assignment.positions == {}
     assert rig.deaths == []
@@ -465,7 +496,9 @@ async def test_a_rebalance_before_the_restore_began_ends_it_too(rig: Rig) -> Non
 async def test_a_recovery_of_a_past_assignment_takes_nothing_over(
     rig: Rig, next_one: tuple[int, ...]
 ) -> None:
-    """Faust may end it when the consumer has the next one already: offsets and partitions would not belong together."""
+    """Faust may end it when the consumer has the next one already: offsets and partitions would not
+    belong together.
+    """
     rig.assigned(*next_one)
     await rig.takeover.run({0}, set())
     assert rig.log == (["offsets", "ids"] if next_one else ["ids"])
@@ -508,7 +541,9 @@ async def test_a_standby_that_fails_ends_the_process(rig: Rig) -> None:
 
 
 class StandbyBounds:
-    """The changelog's bounds of a standby: they come when the test lets them, after some failures."""
+    """The changelog's bounds of a standby: they come when the test lets them, after some
+    failures.
+    """
 
     def __init__(self, rig: Rig, *failures: Exception) -> None:
         self.asked, self.told = threading.Event(), threading.Event()
@@ -585,7 +620,8 @@ async def test_a_standby_of_a_past_assignment_begins_nothing(rig: Rig) -> None:
     assert rig.assignment.roles == {}
 
 
-# -- state and offsets ------------------------------------------------------------------------------------------------
+# -- state and offsets
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -607,7 +643,9 @@ async def test_state_at_or_ahead_of_the_offsets_is_taken_over(
 
 
 @pytest.mark.asyncio
-async def test_the_ledger_is_told_of_what_is_taken_over_before_anything_is_processed(rig: Rig) -> None:
+async def test_the_ledger_is_told_of_what_is_taken_over_before_anything_is_processed(
+    rig: Rig,
+) -> None:
     told = []
 
     class Ledger(NoLedger):
@@ -623,8 +661,12 @@ async def test_the_ledger_is_told_of_what_is_taken_over_before_anything_is_proce
 
 
 @pytest.mark.asyncio
-async def test_partitions_without_rows_are_taken_over_only_under_the_groups_fingerprint(rig: Rig) -> None:
-    """Rows of one's own have said so already; without any, those of others are asked, also by a worker without partitions."""
+async def test_partitions_without_rows_are_taken_over_only_under_the_groups_fingerprint(
+    rig: Rig,
+) -> None:
+    """Rows of one's own have said so already; without any, those of others are asked, also by a
+    worker without partitions.
+    """
     start = Start(0, False, 10)
     rig.processor.applied = {0: None, 1: 4}
     await rig.takeover.begin_processing({0: start, 1: start})
@@ -654,7 +696,7 @@ async def test_state_that_does_not_fit_the_offsets_is_refused(
     rig: Rig, applied: int | None, start: Start, complaint: str
 ) -> None:
     rig.processor.applied = {0: applied}
-    with pytest.raises(SurroundingsError, match=f"{complaint}.*coversumm-worker reset"):
+    with pytest.raises(SetupError, match=f"{complaint}.*coversumm-worker reset"):
         await rig.takeover.begin_processing({0: start})
     assert rig.assignment.positions == {}
 
@@ -672,7 +714,11 @@ async def test_state_that_does_not_fit_the_offsets_is_refused(
 async def test_the_topic_that_the_state_was_made_from_is_taken_over(
     rig: Rig, stored: str, told: str, noted: str
 ) -> None:
-    rig.processor.applied, rig.processor.made_from, rig.logs.ids.told = {0: 10}, {0: stored}, {INPUT: told}
+    rig.processor.applied, rig.processor.made_from, rig.logs.ids.told = (
+        {0: 10},
+        {0: stored},
+        {INPUT: told},
+    )
     await rig.takeover.begin_processing({0: Start(10, True, 10)})
     assert rig.processor.made_from == {0: noted}
 
@@ -682,13 +728,19 @@ async def test_the_topic_that_the_state_was_made_from_is_taken_over(
 async def test_a_state_beyond_the_end_is_a_successors_only_in_the_topic_it_was_made_from(
     rig: Rig, stored: str, told: str
 ) -> None:
-    """A takeover that is paused between offsets and restore finds the rows of whoever took over meanwhile."""
-    rig.processor.applied, rig.processor.made_from, rig.logs.ids.told = {0: 12}, {0: stored}, {INPUT: told}
+    """A takeover that is paused between offsets and restore finds the rows of whoever took over
+    meanwhile.
+    """
+    rig.processor.applied, rig.processor.made_from, rig.logs.ids.told = (
+        {0: 12},
+        {0: stored},
+        {INPUT: told},
+    )
     if stored and told:
         await rig.takeover.begin_processing({0: Start(10, True, 10)})
         assert rig.assignment.positions == {0: 10}
     else:
-        with pytest.raises(SurroundingsError, match="created again"):
+        with pytest.raises(SetupError, match="created again"):
             await rig.takeover.begin_processing({0: Start(10, True, 10)})
 
 
@@ -716,7 +768,7 @@ async def test_an_output_topic_made_anew_is_refused(rig: Rig) -> None:
     rig.processor.applied, rig.processor.published_to = {0: 10}, {0: Output(1, OUTPUT, "one")}
     rig.logs.ids.told = {OUTPUT: "two"}
     told = rf"{OUTPUT} with the id one, .* the id two: .*created again.*coversumm-worker reset.*another COVERSUMM_OUTPUT_TOPIC"
-    with pytest.raises(SurroundingsError, match=told):
+    with pytest.raises(SetupError, match=told):
         await rig.takeover.begin_processing({0: Start(10, True, 10)})
     assert rig.assignment.positions == {}
 
@@ -744,7 +796,8 @@ async def test_an_input_topic_made_anew_is_refused_though_its_log_is_longer(rig:
     rig.processor.applied, rig.processor.made_from = {0: 10}, {0: "one"}
     rig.logs.ids.told = {INPUT: "two"}
     with pytest.raises(
-        SurroundingsError, match=r"the id one, .* the id two: .*created again.*coversumm-worker reset"
+        SetupError,
+        match=r"the id one, .* the id two: .*created again.*coversumm-worker reset",
     ):
         await rig.takeover.begin_processing({0: Start(10, True, 5000)})
     assert rig.assignment.positions == {}

@@ -1,4 +1,6 @@
-"""The watchdog barks for each way a worker can stand still, once it lasts, and never at an idle one."""
+"""The watchdog barks for each way a worker can stand still, once it lasts, and never at an idle
+one.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ LIMIT_S = 15.0
 
 
 class Checks:
-    """Stands for the event that ends the watchdog: between two checks no time passes but what the test lets pass."""
+    """Stands for the event that ends the watchdog: between two checks no time passes but what the
+    test lets pass.
+    """
 
     def __init__(self) -> None:
         self._next, self._done = threading.Semaphore(0), threading.Semaphore(0)
@@ -52,7 +56,9 @@ class Checks:
 
 
 class Worker:
-    """What the watchdog watches, and what it said, on a clock of its own: it looks once a second."""
+    """What the watchdog watches, and what it said, on a clock of its own: it looks once
+    a second.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1e6
@@ -146,7 +152,8 @@ def test_an_event_loop_that_does_not_answer_makes_it_bark(worker: Worker) -> Non
     assert "event loop" in worker.said[0]
 
 
-# -- what hinders -----------------------------------------------------------------------------------------------------
+# -- what hinders
+# -----------------------------------------------------------------------------------------------------
 
 
 class Consumer:
@@ -227,7 +234,9 @@ def test_a_rebalance_hinders(status: WorkerStatus, app: Any) -> None:
     assert status.ready() == (False, "rebalancing")
 
 
-def test_a_commit_in_doubt_hinders_until_it_is_settled(status: WorkerStatus, assignment: Assignment) -> None:
+def test_a_commit_in_doubt_hinders_until_it_is_settled(
+    status: WorkerStatus, assignment: Assignment
+) -> None:
     assignment.suspend("no answer")
     with assignment.progress.busy():
         assert status.stall() == "a commit is in doubt: no answer"
@@ -307,7 +316,9 @@ def test_before_the_first_fetch_lag_is_unknown_and_nothing_hinders(
     assert status.ready() == (False, "restoring the state from the changelog")
 
 
-def test_a_worker_without_a_membership_is_starting(status: WorkerStatus, assignment: Assignment) -> None:
+def test_a_worker_without_a_membership_is_starting(
+    status: WorkerStatus, assignment: Assignment
+) -> None:
     assignment.membership = None
     assert status.ready() == (False, "starting: not yet a member of the consumer group")
 
@@ -316,10 +327,13 @@ def test_the_databases_memory_is_told(status: WorkerStatus) -> None:
     assert status.rocksdb_bytes() == 7
 
 
-# -- brokers that are away --------------------------------------------------------------------------------------------
+# -- brokers that are away
+# --------------------------------------------------------------------------------------------
 
 
-def test_without_a_broker_an_idle_worker_is_not_ready(status: WorkerStatus, clock: FakeClock) -> None:
+def test_without_a_broker_an_idle_worker_is_not_ready(
+    status: WorkerStatus, clock: FakeClock
+) -> None:
     clock.now_s += 9.9
     assert status.ready()[0]
     clock.now_s += 2.1
@@ -372,7 +386,10 @@ def test_a_consumer_that_alone_hears_nothing_stands_still(
 def test_addresses_that_are_more_than_host_and_port_are_ignored(
     app: Any, status: WorkerStatus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = {"http://w-1:8080/": {"changelog": [1]}, "http://w-1:8080/page?x=": {"changelog": [0, 1]}}
+    held = {
+        "http://w-1:8080/": {"changelog": [1]},
+        "http://w-1:8080/page?x=": {"changelog": [0, 1]},
+    }
     app.router = SimpleNamespace(tables_metadata=lambda: held)
     assert status.others() == {"http://w-1:8080": [1]}
     held["file:///etc/passwd"] = held.pop("http://w-1:8080/")

@@ -1,4 +1,6 @@
-"""Model folders for the tests: the packaged default model in other shapes, and tiny encoders of random weights."""
+"""Model folders for the tests: the packaged default model in other shapes, and tiny encoders of
+random weights.
+"""
 
 import importlib.util
 import json
@@ -36,7 +38,9 @@ def edit_json(path: Path, **changes: Any) -> None:
 def tiny_folder(
     target: Path, *, seed: int = 0, inputs: tuple[str, ...] = ("input_ids", "attention_mask")
 ) -> Path:
-    """A model of 16 dimensions: a token's hidden state is a row of a random table; padded tokens are far away."""
+    """A model of 16 dimensions: a token's hidden state is a row of a random table; padded tokens
+    are far away.
+    """
     copy_settings(target)
     edit_json(target / "config.json", hidden_size=TINY)
     table = np.random.default_rng(seed).standard_normal((30522, TINY)).astype(np.float32)
@@ -54,8 +58,13 @@ def tiny_folder(
         numpy_helper.from_array(np.float32(1), "one"),
         numpy_helper.from_array(np.float32(1e6), "far"),
     ]
-    given = [helper.make_tensor_value_info(name, TensorProto.INT64, ["rows_", "length"]) for name in inputs]
-    output = helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, ["rows_", "length", TINY])
+    given = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["rows_", "length"])
+        for name in inputs
+    ]
+    output = helper.make_tensor_value_info(
+        "last_hidden_state", TensorProto.FLOAT, ["rows_", "length", TINY]
+    )
     graph = helper.make_graph(nodes, "tiny", given, [output], weights)
     (target / "onnx").mkdir(exist_ok=True)
     onnx.save(

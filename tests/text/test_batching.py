@@ -1,4 +1,6 @@
-"""Which sentences run together: each of them once, in batches that are neither too large nor too many."""
+"""Which sentences run together: each of them once, in batches that are neither too large nor too
+many.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,6 @@
-"""The setting, its help, its errors and the loader agree on what names an embedder, since all have it from one table."""
+"""The setting, its help, its errors and the loader agree on what names an embedder, since all have
+it from one table.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings import Settings, settings_by_field
 from worker.text import embedders
 from worker.text.embedders import EMBEDDERS, FORMS, HELP, PATTERN, load_engine
@@ -51,10 +53,12 @@ def test_every_form_is_named_in_help_and_errors() -> None:
 
 
 @pytest.mark.parametrize("spec", UNKNOWN)
-def test_what_names_none_is_refused_by_the_setting_and_by_the_loader(spec: str, tmp_path: Path) -> None:
+def test_what_names_none_is_refused_by_the_setting_and_by_the_loader(
+    spec: str, tmp_path: Path
+) -> None:
     assert re.fullmatch(PATTERN, spec) is None
     environment = {"COVERSUMM_EMBEDDER": spec, "COVERSUMM_DATA_DIR": str(tmp_path)}
-    with pytest.raises(SurroundingsError, match=re.escape(FORMS)):
+    with pytest.raises(SetupError, match=re.escape(FORMS)):
         Settings.from_environment(environment)
     with pytest.raises(EngineError, match=re.escape(FORMS)):
         load_engine(spec)
@@ -76,5 +80,7 @@ def test_settings_import_no_engine() -> None:
     """They are read before NumPy's threads are limited, and for every `--help`."""
     heavy = {"numpy", "onnxruntime", "onnx", "tokenizers", "nupunkt", "huggingface_hub", "msgspec"}
     program = f"import sys, worker.settings; print(sorted({heavy!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "[]\n"

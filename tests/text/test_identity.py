@@ -60,7 +60,9 @@ def test_threads_and_processes_do_not_matter():
         check=True,
         cwd=Path(__file__).parents[2],
     )
-    assert ended.stdout.strip() == engine_identity("onnx", load_engine("onnx", threads=1)).digest.hex()
+    assert (
+        ended.stdout.strip() == engine_identity("onnx", load_engine("onnx", threads=1)).digest.hex()
+    )
 
 
 def test_probes_are_of_many_lengths():
@@ -73,7 +75,10 @@ def test_probes_are_of_many_lengths():
 @pytest.mark.parametrize(
     ("text", "machine"),
     [
-        ("processor\t: 0\nflags\t\t: fpu sse2 avx avx2 smep sme fma\nflags : other", "m avx avx2 fma sse2"),
+        (
+            "processor\t: 0\nflags\t\t: fpu sse2 avx avx2 smep sme fma\nflags : other",
+            "m avx avx2 fma sse2",
+        ),
         ("Features\t: fp asimd evtstrm sve i8mm sme\n", "m asimd i8mm sme sve"),
         ("nothing of the kind", "m"),
         (None, "m"),
@@ -89,7 +94,9 @@ def test_the_type_of_a_machine(monkeypatch, tmp_path, text, machine):
 
 
 def test_software_has_the_versions():
-    assert software(["numpy", "no-such-package"]) == f"no-such-package unknown, numpy {np.__version__}"
+    assert (
+        software(["numpy", "no-such-package"]) == f"no-such-package unknown, numpy {np.__version__}"
+    )
 
 
 def test_every_engine_tells_what_computes_its_vectors():

@@ -1,4 +1,6 @@
-"""The default model's encoder, which is put together here from operators: held against the formulas of BERT in NumPy."""
+"""The default model's encoder, which is put together here from operators: held against the formulas
+of BERT in NumPy.
+"""
 
 from math import erf, sqrt
 
@@ -15,7 +17,12 @@ from worker.text.packed import PackedEncoder
 
 Array = NDArray[np.float64]
 HEADS = 12
-SENTENCES = ("Good.", "The room was clean, quiet and close to the station.", "Très bien 👍", "word " * 300)
+SENTENCES = (
+    "Good.",
+    "The room was clean, quiet and close to the station.",
+    "Très bien 👍",
+    "word " * 300,
+)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +31,9 @@ def engine() -> OnnxEngine:
 
 
 class Bert:
-    """An encoder as Devlin et al. 2018 and Vaswani et al. 2017 write it down: one sentence, 64-bit numbers."""
+    """An encoder as Devlin et al. 2018 and Vaswani et al. 2017 write it down: one sentence, 64-bit
+    numbers.
+    """
 
     def __init__(self) -> None:
         weights = load_file(PACKAGED / "model.safetensors")
@@ -45,7 +54,8 @@ class Bert:
             scores = np.exp(query @ key.transpose(0, 2, 1) / sqrt(query.shape[2]))
             attended = np.concatenate(scores / scores.sum(axis=2, keepdims=True) @ value, axis=1)
             x = self.norm(
-                at + "attention.output.LayerNorm", x + self.dense(at + "attention.output.dense", attended)
+                at + "attention.output.LayerNorm",
+                x + self.dense(at + "attention.output.dense", attended),
             )
             inner = self.dense(at + "intermediate.dense", x)
             inner *= (1 + np.vectorize(erf)(inner / sqrt(2))) / 2
@@ -70,7 +80,9 @@ def test_vectors_are_those_of_the_formulas(engine: OnnxEngine) -> None:
 
 def test_sessions_have_weights_of_their_own(engine: OnnxEngine) -> None:
     """Nobody keeps the arrays that they were made from."""
-    tensors = {name: value.copy() for name, value in load_file(PACKAGED / "model.safetensors").items()}
+    tensors = {
+        name: value.copy() for name, value in load_file(PACKAGED / "model.safetensors").items()
+    }
     encoder = PackedEncoder(encoder_sessions(tensors))
     for value in tensors.values():
         value.fill(7)
@@ -85,7 +97,10 @@ def test_same_bits_wherever_a_sentence_lies(engine: OnnxEngine) -> None:
     sentence = "It was fine, thank you."
     expected = engine.embed([sentence])[0]
     for others in range(0, TOKEN_BUDGET // 3, 7):
-        for filler in ("", "A much longer sentence comes first here, so that rows begin elsewhere."):
+        for filler in (
+            "",
+            "A much longer sentence comes first here, so that rows begin elsewhere.",
+        ):
             texts = [filler] * others + [sentence] * (1 + others % 3)
             found = engine.embed(texts)[others:]
             np.testing.assert_array_equal(found, np.broadcast_to(expected, found.shape))

@@ -1,4 +1,6 @@
-"""The default engine against the library whose models it runs. In `make test-sentence-transformers`: needs torch."""
+"""The default engine against the library whose models it runs. In `make
+test-sentence-transformers`: needs torch.
+"""
 
 import random
 from pathlib import Path
@@ -59,7 +61,9 @@ def test_summaries_are_the_same(expected: NDArray[np.float32], found: NDArray[np
 
 
 def test_library_encodes_the_same(expected: NDArray[np.float32]) -> None:
-    """The engine's own batches change nothing but the last bits of what the library gives in one call."""
+    """The engine's own batches change nothing but the last bits of what the library gives in one
+    call.
+    """
     from sentence_transformers import SentenceTransformer
 
     plain = SentenceTransformer(str(PACKAGED), device="cpu").encode(
@@ -68,7 +72,9 @@ def test_library_encodes_the_same(expected: NDArray[np.float32]) -> None:
     assert np.abs(plain - expected).max() <= 1e-5
 
 
-def test_same_bits_in_any_company(reference: EmbeddingEngine, expected: NDArray[np.float32]) -> None:
+def test_same_bits_in_any_company(
+    reference: EmbeddingEngine, expected: NDArray[np.float32]
+) -> None:
     order = random.Random(3).sample(range(len(SENTENCES)), 150)
     np.testing.assert_array_equal(reference.embed([SENTENCES[i] for i in order]), expected[order])
     for i in order[:20]:

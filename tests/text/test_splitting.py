@@ -1,4 +1,6 @@
-"""Sentences out of reviews: what they are, and that no text can hang, break or bloat the splitter."""
+"""Sentences out of reviews: what they are, and that no text can hang, break or bloat the
+splitter.
+"""
 
 import concurrent.futures
 import gzip
@@ -133,7 +135,19 @@ PATTERNS = [
         "<!-- ",
         "</ ",
     ),
-    *("\x00", "\ud800", "\n", "\x0b", "\u2028", "x\n", "!\n", "e\u0301", "😀", "\u202e", "\ufeff. "),
+    *(
+        "\x00",
+        "\ud800",
+        "\n",
+        "\x0b",
+        "\u2028",
+        "x\n",
+        "!\n",
+        "e\u0301",
+        "😀",
+        "\u202e",
+        "\ufeff. ",
+    ),
     "!)" * 23 + " ",
     ". " * 23 + "a ",
     "." * 47 + " A",
@@ -159,7 +173,9 @@ def test_hostile_numerals_and_blanks() -> None:
 
 @pytest.mark.timeout(PATIENCE_SECONDS)
 def test_hostile_text_leaves_no_memory_behind() -> None:
-    """Words and runs of dots, all different and all long, must not stay in the splitter's memories."""
+    """Words and runs of dots, all different and all long, must not stay in the
+    splitter's memories.
+    """
     program = """if True:
         import resource
         from worker.text.splitting import split_sentences
@@ -254,7 +270,9 @@ def test_threads_and_order_do_not_change_the_result() -> None:
     order = list(range(len(reviews)))
     random.Random(7).shuffle(order)
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
-        found = dict(zip(order, threads.map(lambda i: split_sentences(reviews[i], CAP), order), strict=True))
+        found = dict(
+            zip(order, threads.map(lambda i: split_sentences(reviews[i], CAP), order), strict=True)
+        )
     assert [found[i] for i in range(len(reviews))] == expected
 
 

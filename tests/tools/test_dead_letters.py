@@ -1,16 +1,20 @@
-"""A dead letter as its topic holds it, against what the worker writes; and which letters are meant."""
+"""A dead letter as its topic holds it, against what the worker writes; and which letters
+are meant.
+"""
 
 import pytest
 
 from worker.events import Reason, Record, Rejected, dead_letter_message
 from worker.events.messages import TRUNCATED_BYTES
 from worker.kafka.reader import Stored
-from worker.tools.dlq import DeadLetter, NotTheOriginal, Place, Selection, Source
+from worker.tools.dlq import DeadLetter, LetterOrigin, LetterSelection, NotTheOriginal, Place
 
 RECORD = Record("reviews", 3, 991, 1_700_000_000_000, b"entity", b"not json")
 
 
-def letter(record=RECORD, reason=Reason.BAD_JSON, place=(3, 7), max_bytes=1_000_000, timestamp_ms=5000):
+def letter(
+    record=RECORD, reason=Reason.BAD_JSON, place=(3, 7), max_bytes=1_000_000, timestamp_ms=5000
+):
     """As the worker writes it, and as it is read back."""
     message = dead_letter_message("dlq", record, Rejected(reason, "detail"), "1.0", max_bytes)
     stored = Record("dlq", *place, timestamp_ms, message.key, message.value)
@@ -29,7 +33,7 @@ def test_what_is_in_one():
         "bytes": 8,
         "truncated": False,
     }
-    assert letter().source == Source("reviews", 3, 991)
+    assert letter().source == LetterOrigin("reviews", 3, 991)
 
 
 def test_a_message_of_somebody_else_has_no_source():
@@ -76,16 +80,16 @@ def test_a_cut_key_is_compared_by_its_beginning():
 @pytest.mark.parametrize(
     ("selection", "meant"),
     [
-        (Selection(), True),
-        (Selection(reasons=frozenset({"bad_json", "no_key"})), True),
-        (Selection(reasons=frozenset({"no_key"})), False),
-        (Selection(entity_id="entity"), True),
-        (Selection(entity_id="entit"), False),
-        (Selection(since_ms=5000), True),
-        (Selection(since_ms=5001), False),
-        (Selection(places=frozenset({Place(3, 7)})), True),
-        (Selection(places=frozenset({Place(7, 3)})), False),
-        (Selection(reasons=frozenset({"bad_json"}), entity_id="other"), False),
+        (LetterSelection(), True),
+        (LetterSelection(reasons=frozenset({"bad_json", "no_key"})), True),
+        (LetterSelection(reasons=frozenset({"no_key"})), False),
+        (LetterSelection(entity_id="entity"), True),
+        (LetterSelection(entity_id="entit"), False),
+        (LetterSelection(since_ms=5000), True),
+        (LetterSelection(since_ms=5001), False),
+        (LetterSelection(places=frozenset({Place(3, 7)})), True),
+        (LetterSelection(places=frozenset({Place(7, 3)})), False),
+        (LetterSelection(reasons=frozenset({"bad_json"}), entity_id="other"), False),
     ],
 )
 def test_selection(selection, meant):
@@ -93,7 +97,7 @@ def test_selection(selection, meant):
 
 
 def test_the_span_of_a_selection():
-    named = Selection(places=frozenset({Place(1, 5), Place(1, 9), Place(2, 1)}))
+    named = LetterSelection(places=frozenset({Place(1, 5), Place(1, 9), Place(2, 1)}))
     assert named.span(1) == range(5, 10)
     assert named.span(0) == range(0)
-    assert Selection().span(0) is None
+    assert LetterSelection().span(0) is None

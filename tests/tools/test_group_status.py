@@ -2,9 +2,9 @@
 
 import pytest
 
-from worker.kafka.group import Member, WorkerGroup
+from worker.kafka.group import GroupMember, WorkerGroup
 from worker.tools import status as group_status
-from worker.tools.entities import Answer, NoAnswer
+from worker.tools.entities import WorkerAnswer, WorkerUnreachable
 from worker.tools.status import combined, reachable_url
 
 OFFSETS = {0: (100, 0, 120), 1: (None, 40, 90), 2: (7, 20, 20), 3: (5, 0, 5)}
@@ -12,17 +12,21 @@ OFFSETS = {0: (100, 0, 120), 1: (None, 40, 90), 2: (7, 20, 20), 3: (5, 0, 5)}
 
 def member(name, *partitions, url="http://w:1", standbys=()):
     given = {"in": list(partitions), "log": sorted([*partitions, *standbys])}
-    return Member(name, "10.0.0.7", url, given)
+    return GroupMember(name, "10.0.0.7", url, given)
 
 
 def page(name, **lag):
     lags = {partition.removeprefix("p"): count for partition, count in lag.items()}
-    return Answer(200, {"ready": True, "reason": "fine", "instance_id": name, "version": "1", "lag": lags})
+    return WorkerAnswer(
+        200, {"ready": True, "reason": "fine", "instance_id": name, "version": "1", "lag": lags}
+    )
 
 
 def test_each_from_where_it_is_known():
     group = WorkerGroup("stable", [member("a", 0, 2, standbys=(1,)), member("b", 1)])
-    workers, partitions = combined(group, [page("one", p0=3, p2=None), "no answer"], OFFSETS, "in", "log")
+    workers, partitions = combined(
+        group, [page("one", p0=3, p2=None), "no answer"], OFFSETS, "in", "log"
+    )
     assert [(one.partition, one.worker, one.lag) for one in partitions] == [
         (0, "one", 3),  # as the worker counts: transaction markers are no records
         (1, "w:1 on 10.0.0.7", 50),  # nothing committed: from the log's start
@@ -37,7 +41,12 @@ def test_each_from_where_it_is_known():
         [1],
         3,
     )
-    assert (unknown.ready, unknown.reason, unknown.lag, unknown.version) == (None, "no answer", 50, None)
+    assert (unknown.ready, unknown.reason, unknown.lag, unknown.version) == (
+        None,
+        "no answer",
+        50,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,7 +60,7 @@ def test_each_from_where_it_is_known():
     ],
 )
 def test_where_a_worker_is_asked(told, host, asked):
-    assert reachable_url(Member("m", host, told, {})) == asked
+    assert reachable_url(GroupMember("m", host, told, {})) == asked
 
 
 @pytest.mark.parametrize(
@@ -65,7 +74,7 @@ def test_where_a_worker_is_asked(told, host, asked):
 )
 def test_the_name_of_one_that_does_not_answer(url, name):
     """Two on different machines may tell the same address."""
-    assert group_status._name(Member("m", "10.0.0.7", url, {}), "no answer") == name
+    assert group_status._name(GroupMember("m", "10.0.0.7", url, {}), "no answer") == name
 
 
 class Pages:
@@ -77,8 +86,8 @@ class Pages:
     def __call__(self, _url, path, **_):
         answer = self.answers.get(path.removeprefix("/"))
         if answer is None:
-            raise NoAnswer("Connection refused")
-        return Answer(*answer)
+            raise WorkerUnreachable("Connection refused")
+        return WorkerAnswer(*answer)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +95,10 @@ class Pages:
     [
         (Pages(), "no answer from here: Connection refused"),
         (Pages(status=(200, {})), "no answer from here: no worker speaks at http://w:1"),
-        (Pages(status=(404, {}), readyz=(404, {})), "no answer from here: no worker speaks at http://w:1"),
+        (
+            Pages(status=(404, {}), readyz=(404, {})),
+            "no answer from here: no worker speaks at http://w:1",
+        ),
         (
             Pages(status=(200, {"ready": True, "member_id": "b"})),
             "no answer from here: another worker has this address",
@@ -111,12 +123,16 @@ def test_what_is_wrong():
     def problems(state, *members, pages=None):
         group = WorkerGroup(state, list(members))
         answers = pages or [page(one.member_id) for one in members]
-        return list(group_status._problems("g", group, *combined(group, answers, OFFSETS, "in", "log")))
+        return list(
+            group_status._problems("g", group, *combined(group, answers, OFFSETS, "in", "log"))
+        )
 
     assert problems("empty") == ["no worker runs in the group g"]
     assert problems("stable", member("a", 0, 1, 2, 3)) == []
     assert problems("stable", member("a", 0, 1)) == ["nobody was given partitions 2, 3"]
     assert problems("rebalancing", member("a")) == ["the group g is not settled: rebalancing"]
     assert problems("stable", member("a", 0, 1, 2, 3), pages=["no answer"]) == []
-    late = Answer(200, {"ready": False, "reason": "restoring", "instance_id": "x"})
-    assert problems("stable", member("a", 0, 1, 2, 3), pages=[late]) == ["x is not ready: restoring"]
+    late = WorkerAnswer(200, {"ready": False, "reason": "restoring", "instance_id": "x"})
+    assert problems("stable", member("a", 0, 1, 2, 3), pages=[late]) == [
+        "x is not ready: restoring"
+    ]

@@ -13,13 +13,17 @@ RECORD = Record("reviews", 3, 991, 1_700_000_000_000, b"entity", b"v" * 300_000)
 
 
 def letter(record: Record = RECORD, max_bytes: int = 1_000_000) -> DeadLetter:
-    message = dead_letter_message("dlq", record, Rejected(Reason.BAD_JSON, "detail"), "1.0", max_bytes)
+    message = dead_letter_message(
+        "dlq", record, Rejected(Reason.BAD_JSON, "detail"), "1.0", max_bytes
+    )
     stored = Record("dlq", 0, 7, 5000, message.key, message.value)
     return DeadLetter.of(Stored(stored, dict(message.headers)))
 
 
 def topic(*records: Record, name: str = "reviews") -> Any:
-    """The input topic as a reader of it finds it, with partitions 0 to 3; the first record after an offset is read."""
+    """The input topic as a reader of it finds it, with partitions 0 to 3; the first record after an
+    offset is read.
+    """
 
     def read(partition: int, start: int, end: int) -> Any:
         return (Stored(r, {}) for r in records if r.partition == partition and r.offset >= start)
@@ -40,10 +44,15 @@ def test_a_cut_letter_is_read_from_its_source() -> None:
     [
         ((), "its original at reviews/3/991 is gone"),
         ((RECORD._replace(offset=992),), "its original at reviews/3/991 is gone"),
-        ((RECORD._replace(value=b"w"),), "another value .reviews/3/991.: the topic was created again"),
+        (
+            (RECORD._replace(value=b"w"),),
+            "another value .reviews/3/991.: the topic was created again",
+        ),
     ],
 )
-def test_a_cut_letter_whose_original_is_not_there_cannot_be_sent(found: tuple[Record, ...], why: str) -> None:
+def test_a_cut_letter_whose_original_is_not_there_cannot_be_sent(
+    found: tuple[Record, ...], why: str
+) -> None:
     with pytest.raises(Impossible, match=why):
         original(letter(max_bytes=200_000), topic(*found))
 
@@ -56,6 +65,8 @@ def test_a_cut_letter_whose_original_is_not_there_cannot_be_sent(found: tuple[Re
         (letter(RECORD._replace(partition=4)), topic(), "reviews has no partition 4"),
     ],
 )
-def test_a_letter_from_elsewhere_cannot_be_sent(one: DeadLetter, input_topic: Any, why: str) -> None:
+def test_a_letter_from_elsewhere_cannot_be_sent(
+    one: DeadLetter, input_topic: Any, why: str
+) -> None:
     with pytest.raises(Impossible, match=why):
         original(one, input_topic)

@@ -1,4 +1,6 @@
-"""What a failed transaction of `dlq send` ends in (whole runs on a real broker: tests/real_kafka/test_tools.py)."""
+"""What a failed transaction of `dlq send` ends in (whole runs on a real broker:
+tests/real_kafka/test_tools.py).
+"""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.harness.fake_clients import FakeClients
 from tests.harness.fake_producer import FakeProducer
-from worker.errors import CoversummError, Crash, Fenced, SurroundingsError
+from worker.errors import CoversummError, Crash, Fenced, SetupError
 from worker.events import Record
 from worker.settings import Settings
 from worker.tools.resend import LetterProducer
@@ -54,8 +56,16 @@ def test_letters_go_to_where_they_came_from_with_what_was_sent_in_one_transactio
     ("failures", "ending", "words"),
     [
         ({"commit": KafkaError._FENCED}, Fenced, "another `dlq send` of app-dlq began meanwhile"),
-        ({"commit": KafkaError._STATE, "abort": KafkaError._FENCED}, Fenced, "nothing is sent twice"),
-        ({"offsets": KafkaError.MSG_SIZE_TOO_LARGE}, SurroundingsError, r"raise its max\.message\.bytes"),
+        (
+            {"commit": KafkaError._STATE, "abort": KafkaError._FENCED},
+            Fenced,
+            "nothing is sent twice",
+        ),
+        (
+            {"offsets": KafkaError.MSG_SIZE_TOO_LARGE},
+            SetupError,
+            r"raise its max\.message\.bytes",
+        ),
         (
             {"flush": KafkaError._TIMED_OUT},
             Crash,
@@ -63,7 +73,9 @@ def test_letters_go_to_where_they_came_from_with_what_was_sent_in_one_transactio
         ),
     ],
 )
-def test_what_a_failure_ends_in(failures: dict[str, int], ending: type[CoversummError], words: str) -> None:
+def test_what_a_failure_ends_in(
+    failures: dict[str, int], ending: type[CoversummError], words: str
+) -> None:
     with pytest.raises(ending, match=words):
         commit(made(**failures))
     assert Failing.last.calls[-1] == "abort"
@@ -77,6 +89,6 @@ def test_a_broker_that_takes_too_long_is_a_crash() -> None:
 
 
 def test_a_broker_without_transactions_is_told_in_one_line() -> None:
-    with pytest.raises(SurroundingsError, match="did not start a transaction of app-dlq") as refused:
+    with pytest.raises(SetupError, match="did not start a transaction of app-dlq") as refused:
         made(init=KafkaError._TIMED_OUT)
     assert isinstance(refused.value.__cause__, KafkaException)

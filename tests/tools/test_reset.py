@@ -1,4 +1,6 @@
-"""Who keeps a reset from its work: members of the group, once the sessions of those that were stopped are over."""
+"""Who keeps a reset from its work: members of the group, once the sessions of those that were
+stopped are over.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness.fake_clients import FakeClock
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.tools.reset import EXPIRY_SECONDS, refuse_members
 
 
@@ -22,7 +24,9 @@ class Group:
     def describe_consumer_groups(self, groups: list[str], request_timeout: float) -> dict[str, Any]:
         member = SimpleNamespace(client_id="worker-0", host="/10.0.0.7")
         answer: Future[Any] = Future()
-        answer.set_result(SimpleNamespace(members=[member] if self.clock.now_s < self.until else []))
+        answer.set_result(
+            SimpleNamespace(members=[member] if self.clock.now_s < self.until else [])
+        )
         return dict.fromkeys(groups, answer)
 
 
@@ -47,12 +51,14 @@ def test_a_group_without_members_is_waited_for_by_nobody(clock: FakeClock) -> No
 
 def test_a_stopped_worker_is_waited_for_until_its_session_is_over(clock: FakeClock) -> None:
     began = clock.now_s
-    assert refuse(clock, 9.0) == ["waiting up to 10 s for the end of the sessions of worker-0 on /10.0.0.7"]
+    assert refuse(clock, 9.0) == [
+        "waiting up to 10 s for the end of the sessions of worker-0 on /10.0.0.7"
+    ]
     assert 9.0 <= clock.now_s - began < 10.0
 
 
 def test_a_running_worker_is_named(clock: FakeClock) -> None:
     with pytest.raises(
-        SurroundingsError, match=r"group hotels .* has running workers: worker-0 on /10\.0\.0\.7"
+        SetupError, match=r"group hotels .* has running workers: worker-0 on /10\.0\.0\.7"
     ):
         refuse(clock, 10.0 + EXPIRY_SECONDS + 1.0)

@@ -1,4 +1,6 @@
-"""The line to go on from: all before it were acknowledged, whatever the order of acknowledgements."""
+"""The line to go on from: all before it were acknowledged, whatever the order of
+acknowledgements.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st

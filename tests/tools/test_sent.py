@@ -1,4 +1,6 @@
-"""What was sent of a partition: the set, its walk over the letters, and the string that remembers it."""
+"""What was sent of a partition: the set, its walk over the letters, and the string that remembers
+it.
+"""
 
 import pytest
 from hypothesis import given
@@ -27,7 +29,9 @@ def is_canonical(sent):
 
 @given(letters=LETTERS, data=st.data())
 def test_runs_of_any_choice_cut_off_anywhere(letters, data):
-    """After each run exactly those letters are in the set that some run has sent, and its string remembers it."""
+    """After each run exactly those letters are in the set that some run has sent, and its string
+    remembers it.
+    """
     sent, state = set(), Sent()
     for _ in range(data.draw(st.integers(1, 5))):
         chosen = data.draw(st.sets(st.sampled_from(letters))) if letters else set()
@@ -78,7 +82,9 @@ def test_too_scattered_is_refused_and_a_thousand_pieces_are_not():
         Sent(0, tuple(range(at, at + 1) for at in range(1, 20_000, 2))).metadata()
 
 
-@pytest.mark.parametrize("text", ["2:AAAA", "something", "1:***", "1:gA==", "1:AA==", "1:AQ==", "1:AQA="])
+@pytest.mark.parametrize(
+    "text", ["2:AAAA", "something", "1:***", "1:gA==", "1:AA==", "1:AQ==", "1:AQA="]
+)
 def test_a_string_of_somebody_else_is_refused(text):
     with pytest.raises(UnknownMetadata):
         Sent.parse(7, text)

@@ -15,8 +15,16 @@ def test_a_change_has_the_sentences_that_came_and_went():
     assert [one.text for one in change.added] == ["Three."]
     assert [one.text for one in change.removed] == ["One."]
     entity = board.entities["e"]
-    assert (entity.review_count, entity.sentence_count, entity.changes, entity.changed_at) == (2, 20, 2, 2.0)
-    assert {identifier: come.at for identifier, come in entity.come.items()} == {"b#0": 1.0, "c#0": 2.0}
+    assert (entity.review_count, entity.sentence_count, entity.changes, entity.changed_at) == (
+        2,
+        20,
+        2,
+        2.0,
+    )
+    assert {identifier: come.at for identifier, come in entity.come.items()} == {
+        "b#0": 1.0,
+        "c#0": 2.0,
+    }
     assert [(gone.sentence.text, gone.at) for gone in entity.gone] == [("One.", 2.0)]
 
 

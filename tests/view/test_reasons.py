@@ -3,7 +3,7 @@
 import pytest
 
 from tests.view.changes import body
-from worker.view import Board, Names, change_lines
+from worker.view import Board, EntityNames, change_lines
 from worker.view.reasons import headline, why_come, why_gone
 
 BEFORE = {"a#0": "One.", "b#0": "Two."}
@@ -56,7 +56,13 @@ def change(texts, added=(), removed=(), before=BEFORE, **facts):
             ["edited away"],
         ),
         (
-            change({"b#0": "Two.", "c#0": "Three."}, ["c#0"], ["a#0"], cause="review.deleted", review="a"),
+            change(
+                {"b#0": "Two.", "c#0": "Three."},
+                ["c#0"],
+                ["a#0"],
+                cause="review.deleted",
+                review="a",
+            ),
             "review a was taken down: its sentence is gone, this one moved up",
             ["moved up"],
             ["taken down"],
@@ -81,7 +87,9 @@ def change(texts, added=(), removed=(), before=BEFORE, **facts):
             ["taken down", "taken down"],
         ),
         (
-            change({"b#0": "Two.", "c#0": "3"}, ["c#0"], ["a#0"], cause="review.deleted", review="x"),
+            change(
+                {"b#0": "Two.", "c#0": "3"}, ["c#0"], ["a#0"], cause="review.deleted", review="x"
+            ),
             "review x was taken down, which shifted the average: another sentence is closer to it now",
             ["moved up"],
             ["pushed out"],
@@ -101,14 +109,14 @@ def change(texts, added=(), removed=(), before=BEFORE, **facts):
     ],
 )
 def test_reasons(made, told, come, gone):
-    assert headline(made, Names()) == told
+    assert headline(made, EntityNames()) == told
     assert [why_come(made, one) for one in made.added] == come
     assert [why_gone(made, one) for one in made.removed_ids] == gone
 
 
 def test_what_was_never_seen_is_not_taken_for_room():
     made = change({"n#0": "New."}, ["n#0"], ["z#0"], before=None, review="n")
-    assert headline(made, Names()).endswith("than what it pushes out")
+    assert headline(made, EntityNames()).endswith("than what it pushes out")
 
 
 @pytest.mark.parametrize(
@@ -121,12 +129,12 @@ def test_what_was_never_seen_is_not_taken_for_room():
 )
 def test_the_day_is_told_where_it_is_known(occurred_at, told):
     made = change({"x:7#0": "New."}, ["x:7#0"], review="x:7", occurred_at=occurred_at)
-    assert headline(made, Names(prefix="x:")).startswith(told)
+    assert headline(made, EntityNames(prefix="x:")).startswith(told)
 
 
 def test_plain_lines_have_name_reason_and_sentences():
     made = change({"n#0": "New\x1b[2J.", "b#0": "Two."}, ["n#0"], ["a#0"], review="n")
-    assert change_lines(made, Names({"e": "Earl's loft"})) == [
+    assert change_lines(made, EntityNames({"e": "Earl's loft"})) == [
         "Earl's loft: review n came in: it is closer to what most say than what it pushes out",
         "  - One.",
         "  + New [2J.",

@@ -8,19 +8,22 @@ from rich.console import Console
 from rich.text import Text
 
 from tests.view.changes import body
-from worker.view import Board, Focus, Frame, Names, card, one_line, screen, summary_lines
+from worker.view import Board, EntityNames, Focus, Frame, card, one_line, screen, summary_lines
 from worker.view.board import REST_SECONDS
 from worker.view.card import FRESH_SECONDS
 
 SHORT = {f"{letter}#0": f"Sentence {letter} is good." for letter in "abcde"}
-LONG = (
-    "A very long sentence about 日本 and the élan of it all, with a Wordthatneverendsandnobodycouldsayaloud "
-)
+LONG = "A very long sentence about 日本 and the élan of it all, with a Wordthatneverendsandnobodycouldsayaloud "
 
 
 def console(width=80, height=24):
     return Console(
-        file=io.StringIO(), force_terminal=True, width=width, height=height, markup=False, emoji=False
+        file=io.StringIO(),
+        force_terminal=True,
+        width=width,
+        height=height,
+        markup=False,
+        emoji=False,
     )
 
 
@@ -43,7 +46,7 @@ def words(lines):
 
 
 def test_a_card_shows_all_sentences_the_reason_and_what_left():
-    lines = card(console(), told().entities["e"], Names({"e": "Earl's loft"}), 80, 13, 10.0)
+    lines = card(console(), told().entities["e"], EntityNames({"e": "Earl's loft"}), 80, 13, 10.0)
     assert plain(lines) == [
         "Earl's loft                                    5 reviews, 50 sentences, 1 change",
         "     review a came in: it is closer to what most say than what it pushes out",
@@ -62,26 +65,28 @@ def styles(line):
 
 def test_what_is_new_flashes_and_what_left_is_struck_through_for_a_moment():
     entity = told().entities["e"]
-    flash = card(console(), entity, Names(), 80, 13, 10.1)
+    flash = card(console(), entity, EntityNames(), 80, 13, 10.1)
     assert "reverse" in styles(flash[2])
     assert "strike" in styles(flash[-1])
-    later = card(console(), entity, Names(), 80, 13, 11.0)
+    later = card(console(), entity, EntityNames(), 80, 13, 11.0)
     assert "reverse" not in styles(later[2])
     assert "green" in styles(later[2])
-    calm = card(console(), entity, Names(), 80, 13, 10.0 + FRESH_SECONDS)
+    calm = card(console(), entity, EntityNames(), 80, 13, 10.0 + FRESH_SECONDS)
     assert plain(calm)[2] == " 1   Sentence a is good."
     assert "What was said before." not in words(calm)
 
 
 def test_a_review_that_is_about_to_go_is_marked():
-    lines = plain(card(console(), told().entities["e"], Names(), 80, 13, 30.0, frozenset({"c"})))
+    lines = plain(
+        card(console(), told().entities["e"], EntityNames(), 80, 13, 30.0, frozenset({"c"}))
+    )
     assert lines[1].strip() == "a review is about to be taken down"
     assert lines[4].startswith(" 3 ! Sentence c is good.")
 
 
 def test_long_sentences_are_wrapped_not_cut():
     texts = {f"{letter}#0": LONG * 2 + letter for letter in "abcde"}
-    lines = card(console(), told(texts).entities["e"], Names(), 80, 40, 30.0)
+    lines = card(console(), told(texts).entities["e"], EntityNames(), 80, 40, 30.0)
     for text in texts.values():
         assert one_line(text) in words(lines)
     assert "…" not in words(lines)
@@ -89,8 +94,8 @@ def test_long_sentences_are_wrapped_not_cut():
 
 def test_where_room_lacks_the_last_sentence_is_cut_and_no_other():
     texts = {f"{letter}#0": LONG + letter for letter in "abcde"}
-    full = card(console(), told(texts).entities["e"], Names(), 80, 40, 30.0)
-    lines = card(console(), told(texts).entities["e"], Names(), 80, len(full) - 2, 30.0)
+    full = card(console(), told(texts).entities["e"], EntityNames(), 80, 40, 30.0)
+    lines = card(console(), told(texts).entities["e"], EntityNames(), 80, len(full) - 2, 30.0)
     assert len(lines) == len(full) - 2  # the reason went first
     for text in list(texts.values())[:-1]:
         assert one_line(text) in words(lines)
@@ -101,7 +106,7 @@ def test_where_room_lacks_the_last_sentence_is_cut_and_no_other():
 
 def test_a_summary_for_keeps_is_whole_and_unmarked():
     texts = {f"{letter}#0": LONG * 3 + letter for letter in "abcde"}
-    lines = summary_lines(console(), told(texts).entities["e"], Names(), 60)
+    lines = summary_lines(console(), told(texts).entities["e"], EntityNames(), 60)
     for text in texts.values():
         assert one_line(text) in words(lines)
     assert not [line for line in plain(lines) if "+" in line or "…" in line]
@@ -130,7 +135,9 @@ def many():
             for i in range(chance.randrange(1, 21))
         }
         board.take(
-            body(f"e {number % 12} 日本" * chance.randrange(1, 4), number, texts, list(texts), k=20),
+            body(
+                f"e {number % 12} 日本" * chance.randrange(1, 4), number, texts, list(texts), k=20
+            ),
             10.0 + number,
         )
     return board
@@ -143,7 +150,7 @@ def test_no_screen_is_higher_or_wider_than_its_terminal(width, height, others):
     board, on = many(), console(width, height)
     for focus in (None, *list(board.entities)[:3]):
         frame = Frame([Text("head " * 100)] * 3, "label", others)
-        lines = screen(on, board, list(board.entities.values()), focus, Names(), frame, 69.5)
+        lines = screen(on, board, list(board.entities.values()), focus, EntityNames(), frame, 69.5)
         assert len(lines) <= height
         assert max((line.cell_len for line in lines), default=0) <= width
         on.print(*lines, sep="\n", end="")
@@ -153,7 +160,9 @@ def test_no_screen_is_higher_or_wider_than_its_terminal(width, height, others):
 def test_a_terminal_of_24_lines_has_room_for_five_sentences_and_seven_others():
     board = told({f"{letter}#0": LONG[:90] + letter for letter in "abcde"})
     others = [board.begin_with(body(f"other {n}", n, {"x#0": "Fine."}, ["x#0"])) for n in range(7)]
-    shown = screen(console(), board, others, "e", Names(), Frame([Text("head")] * 3, "label"), 10.0)
+    shown = screen(
+        console(), board, others, "e", EntityNames(), Frame([Text("head")] * 3, "label"), 10.0
+    )
     assert len(shown) == 24
     for letter in "abcde":
         assert f"{one_line(LONG[:90])}{letter}".replace(" ", "") in words(shown).replace(" ", "")
@@ -162,7 +171,9 @@ def test_a_terminal_of_24_lines_has_room_for_five_sentences_and_seven_others():
 
 
 def test_a_high_terminal_shows_the_latest_changes_too():
-    shown = screen(console(160, 50), told(), [], "e", Names(), Frame([Text("head")], "label"), 10.0)
+    shown = screen(
+        console(160, 50), told(), [], "e", EntityNames(), Frame([Text("head")], "label"), 10.0
+    )
     assert "latest changes" in words(shown)
     assert "+ Sentence a is good. - What was said before." in words(shown)
 
@@ -187,5 +198,5 @@ def test_one_line_is_one_line():
 
 
 def test_a_name_without_visible_characters_is_shown_all_the_same():
-    assert Names().entity("\x00") == r"'\x00'"
-    assert Names(prefix="x:").review("x:7") == "7"
+    assert EntityNames().entity("\x00") == r"'\x00'"
+    assert EntityNames(prefix="x:").review("x:7") == "7"

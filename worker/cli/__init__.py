@@ -31,8 +31,9 @@ def main() -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """End the process here, with everything done and written.
 
-    Taking the interpreter apart has nothing left to do, and may crash: threads of Kafka's client and of RocksDB can be in calls
-    on objects that it would take from them (seen: a worker that had stopped in order ended with a segmentation fault).
+    Taking the interpreter apart has nothing left to do, and may crash: threads of Kafka's client
+    and of RocksDB can be in calls on objects that it would take from them (seen: a worker that had
+    stopped in order ended with a segmentation fault).
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
@@ -43,7 +44,9 @@ def _leave(code: int) -> NoReturn:
 
 @contextmanager
 def _ending_quietly() -> Iterator[None]:
-    """Ctrl-C ends the process on the spot: nothing is open yet, and an exception amid imports would be a page of them."""
+    """Ctrl-C ends the process on the spot: nothing is open yet, and an exception amid imports would
+    be a page of them.
+    """
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler:  # whoever started us may ignore it
         yield

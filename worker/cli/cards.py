@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def cards(bodies: Iterable[bytes], *, styled: bool) -> Iterator[bytes]:
-    """A card for each body of a `summary.changed`, or a short view, as wide as the terminal; `styled`: with bold and colours."""
+    """A card for each body of a `summary.changed`, or a short view, as wide as the terminal;
+    `styled`: with bold and colours.
+    """
     from rich.console import Console
 
     for body in bodies:
@@ -37,9 +39,12 @@ def _print(console: Any, body: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    counts = ", ".join(output.many(body[f"{one}_count"], f"{one}s") for one in ("review", "sentence"))
+    counts = ", ".join(
+        output.many(body[f"{one}_count"], f"{one}s") for one in ("review", "sentence")
+    )
     console.print(
-        Text(output.printable(body["entity_id"]), style="bold", overflow="fold"), Text(counts, style="dim")
+        Text(output.printable(body["entity_id"]), style="bold", overflow="fold"),
+        Text(counts, style="dim"),
     )
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for justify in ("right", "left", "right"):

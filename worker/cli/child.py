@@ -1,7 +1,7 @@
 """The demo's worker process: `coversumm-worker run`, and it never outlives the demo.
 
-Its standard input is a pipe that the demo holds and never writes to. When the demo is gone, however it went, the pipe ends; then
-this process removes the demo's directory and ends too.
+Its standard input is a pipe that the demo holds and never writes to. When the demo is gone, however
+it went, the pipe ends; then this process removes the demo's directory and ends too.
 
     python -m worker.cli.child DIRECTORY
 """

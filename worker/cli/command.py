@@ -1,4 +1,6 @@
-"""What our commands have beyond click's own: examples in their help, commands in sections, and the name that was meant."""
+"""What our commands have beyond click's own: examples in their help, commands in sections, and the
+name that was meant.
+"""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -14,7 +16,8 @@ class Command(click.Command):
     """A command with examples, shown at the end of its help.
 
     Args:
-        examples: lines for a shell, each with what it does. They are shown as they are, to be copied.
+        examples: lines for a shell, each with what it does. They are shown as they are, to be
+            copied.
     """
 
     def __init__(self, *args: Any, examples: Sequence[Example] = (), **kwargs: Any) -> None:
@@ -32,8 +35,10 @@ class Command(click.Command):
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
-class Group(Command, click.Group):
-    """A group of commands that lists them in the order they were added, under the titles of their sections."""
+class CommandGroup(Command, click.Group):
+    """A group of commands that lists them in the order they were added, under the titles of their
+    sections.
+    """
 
     command_class = Command
 
@@ -41,7 +46,9 @@ class Group(Command, click.Group):
         self._sections: dict[str, str] = {}
         super().__init__(*args, **kwargs)
 
-    def add_command(self, cmd: click.Command, name: str | None = None, section: str = "Commands") -> None:
+    def add_command(
+        self, cmd: click.Command, name: str | None = None, section: str = "Commands"
+    ) -> None:
         """See `click.Group`; `section` is the title it is listed under."""
         super().add_command(cmd, name)
         self._sections[name or cmd.name or ""] = section
@@ -65,7 +72,9 @@ class Group(Command, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See `click.Group`; a name that does not exist is answered with the one that was probably meant."""
+        """See `click.Group`; a name that does not exist is answered with the one that was probably
+        meant.
+        """
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchOption:
@@ -76,15 +85,19 @@ class Group(Command, click.Group):
             raise
 
     def _names(self) -> Iterator[tuple[str, str]]:
-        """What can be typed, by the word that somebody would look for: `list` is `dlq list`; the nearer name wins."""
+        """What can be typed, by the word that somebody would look for: `list` is `dlq list`; the
+        nearer name wins.
+        """
         for name, command in self.commands.items():
-            if isinstance(command, Group):
+            if isinstance(command, CommandGroup):
                 yield from ((word, f"{name} {path}") for word, path in command._names())
         yield from zip(self.commands, self.commands, strict=True)
 
 
 def nearest(word: str, names: dict[str, str]) -> str | None:
-    """What `names` has for the word itself, its only continuation, or what looks most like it; None where nothing does."""
+    """What `names` has for the word itself, its only continuation, or what looks most like it; None
+    where nothing does.
+    """
     continued = [name for name in names if name.startswith(word)]
     found = [word] if word in names else continued if len(continued) == 1 else []
     found = found or get_close_matches(word, names, n=1)

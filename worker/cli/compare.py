@@ -9,13 +9,13 @@ import click
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.tables import Column, show_facts, show_table
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
     from worker.events import SummarySentence
     from worker.published.comparison import Comparison, Example
-    from worker.published.published import Publication, Published
+    from worker.published.published import Publication, PublishedSource
 
 EXAMPLES = 3
 """Unless the command says another number."""
@@ -40,7 +40,9 @@ class BoundType(click.ParamType):
 
     name = "N|N%"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Bound:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Bound:
         """See `click.ParamType`."""
         text = str(value)
         number = text.removesuffix("%")
@@ -50,7 +52,9 @@ class BoundType(click.ParamType):
         except ValueError:
             found = -1
         if not 0 <= found <= (100 if is_percentage else float("inf")):
-            self.fail(f"{text!r} is neither a number of entities like 12 nor a share like 5%.", param, ctx)
+            self.fail(
+                f"{text!r} is neither a number of entities like 12 nor a share like 5%.", param, ctx
+            )
         return Bound(found, is_percentage)
 
 
@@ -60,7 +64,10 @@ class BoundType(click.ParamType):
     short_help="Two output topics or files of summaries: what differs.",
     examples=[
         ("coversumm-worker compare summaries.v1 summaries.v2", "the topics of two epochs"),
-        ("coversumm-worker compare summaries.v1 ./epoch-2.jsonl.gz --examples 10", "a topic and a file"),
+        (
+            "coversumm-worker compare summaries.v1 ./epoch-2.jsonl.gz --examples 10",
+            "a topic and a file",
+        ),
         (
             "coversumm-worker compare old.jsonl new.jsonl --max-changed 5%",
             "exit code 1 beyond 5 % of all entities",
@@ -84,17 +91,19 @@ class BoundType(click.ParamType):
 )
 @output.json_option
 def command(a: str, b: str, bound: Bound | None, examples: int, as_json: bool) -> int:
-    """Hold the summaries of B against those of A: entities that are equal, changed, or missing in one of the two; and how many
-    sentences differ.
+    """Hold the summaries of B against those of A: entities that are equal, changed, or missing in
+    one of the two; and how many sentences differ.
 
-    A and B are output topics, or files of bodies as `summarize` writes them (with a slash, or ending in .jsonl, also .gz).
-    Of each entity the last body counts. Summaries are compared as sets of sentence id and text; an entity without a sentence
-    has none. Identical are those whose bodies agree in everything but epoch, sequence, previous_sequence and cause.
+    A and B are output topics, or files of bodies as `summarize` writes them (with a slash, or
+    ending in .jsonl, also .gz). Of each entity the last body counts. Summaries are compared as sets
+    of sentence id and text; an entity without a sentence has none. Identical are those whose bodies
+    agree in everything but epoch, sequence, previous_sequence and cause.
 
-    Where k differs, an entity is contained if the larger set has all that the smaller k has room for: that much a change of k
-    alone brings about. Everything beyond it is changed.
+    Where k differs, an entity is contained if the larger set has all that the smaller k has room
+    for: that much a change of k alone brings about. Everything beyond it is changed.
 
-    Memory grows with the number of entities, not with their texts: at k = 20 about half a GiB for a million.
+    Memory grows with the number of entities, not with their texts: at k = 20 about half a GiB for a
+    million.
     """
     settings = Settings.from_environment()
     from worker.published.comparison import compare
@@ -103,7 +112,7 @@ def command(a: str, b: str, bound: Bound | None, examples: int, as_json: bool) -
     with published(a, settings) as of_a, published(b, settings) as of_b:
         for source in (of_a, of_b) if examples else ():
             if not source.is_lasting:
-                raise SurroundingsError(
+                raise SetupError(
                     f"{source.name} can be read only once: write it to a file, or leave the examples out with --examples 0"
                 )
         found = compare(Shown(of_a), Shown(of_b), examples)
@@ -118,7 +127,7 @@ def command(a: str, b: str, bound: Bound | None, examples: int, as_json: bool) -
 class Shown:
     """A topic or file that shows, each time it is read, how far that is."""
 
-    def __init__(self, source: "Published") -> None:
+    def __init__(self, source: "PublishedSource") -> None:
         self._source = source
 
     def __iter__(self) -> "Iterator[Publication]":
@@ -164,17 +173,24 @@ def _show(a: str, b: str, found: "Comparison") -> None:
     show_facts((("A", a), ("B", b)))
     console.print()
     show_table(
-        (Column("entities"), Column("", right=True), Column("share", right=True)), list(_counts(found))
+        (Column("entities"), Column("", right=True), Column("share", right=True)),
+        list(_counts(found)),
     )
     if found.k_a != found.k_b:
         ks = (", ".join(map(str, ks)) or "-" for ks in (found.k_a, found.k_b))
         console.print(
-            "k is {} in A and {} in B: what that alone changes is contained, not changed".format(*ks)
+            "k is {} in A and {} in B: what that alone changes is contained, not changed".format(
+                *ks
+            )
         )
     if found.differing:
         console.print()
         show_table(
-            (Column("sentences that differ", right=True), Column("entities", right=True), Column("")),
+            (
+                Column("sentences that differ", right=True),
+                Column("entities", right=True),
+                Column(""),
+            ),
             list(_bars(found)),
         )
     for example in found.examples:
@@ -187,7 +203,9 @@ def _show(a: str, b: str, found: "Comparison") -> None:
         if some:
             more = f" and {count - len(some):,} more" if count > len(some) else ""
             console.print()
-            console.print(output.printable(f"missing in {name}: {', '.join(some)}{more}"), soft_wrap=True)
+            console.print(
+                output.printable(f"missing in {name}: {', '.join(some)}{more}"), soft_wrap=True
+            )
 
 
 def _counts(found: "Comparison") -> Iterator[tuple[object, ...]]:
@@ -216,7 +234,9 @@ def _show_example(example: "Example") -> None:
     console = output.console()
     heading = f"{example.entity_id}: {example.differing} differ, {example.both} in both"
     console.print(output.printable(heading), style="bold", soft_wrap=True)
-    pairs = zip_longest(map(_sentence, example.only_a), map(_sentence, example.only_b), fillvalue="")
+    pairs = zip_longest(
+        map(_sentence, example.only_a), map(_sentence, example.only_b), fillvalue=""
+    )
     show_table((Column("only in A", prose=True), Column("only in B", prose=True)), list(pairs))
 
 

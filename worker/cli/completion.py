@@ -1,7 +1,7 @@
 """`completion`: what makes a shell complete our commands, and the answers to it.
 
-The script asks the program itself at each press of the key, through an environment variable: so what is completed is what this
-version has. Nothing heavy is imported for an answer.
+The script asks the program itself at each press of the key, through an environment variable: so
+what is completed is what this version has. Nothing heavy is imported for an answer.
 """
 
 import os
@@ -26,7 +26,10 @@ BASH_FILE = "~/.local/share/bash-completion/completions/coversumm-worker"
             'eval "$(coversumm-worker completion bash)"',
             "in this shell, or with the line in ~/.bashrc in every new one",
         ),
-        ('eval "$(coversumm-worker completion zsh)"', "the same for zsh: in ~/.zshrc, after compinit"),
+        (
+            'eval "$(coversumm-worker completion zsh)"',
+            "the same for zsh: in ~/.zshrc, after compinit",
+        ),
         (
             f"coversumm-worker completion bash > {BASH_FILE}",
             "in every new bash, loaded when it is first needed",
@@ -40,7 +43,8 @@ BASH_FILE = "~/.local/share/bash-completion/completions/coversumm-worker"
 @click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Write the script that makes SHELL (bash, zsh or fish) complete commands, options, their choices and file names.
+    """Write the script that makes SHELL (bash, zsh or fish) complete commands, options, their
+    choices and file names.
 
     bash from 4.4 on. The `coversumm-worker` that answers is the one on the PATH.
     """
@@ -53,7 +57,9 @@ def asked() -> bool:
 
 
 def answer(cli: click.Command) -> int:
-    """Answer the shell on standard output; the exit code. Nothing may disturb the line that is being typed."""
+    """Answer the shell on standard output; the exit code. Nothing may disturb the line that is
+    being typed.
+    """
     try:
         click.echo(_answer(cli, os.environ[VARIABLE]), nl=False)
     except Exception:
@@ -62,7 +68,9 @@ def answer(cli: click.Command) -> int:
 
 
 def _answer(cli: click.Command, instruction: str) -> str:
-    """What the instruction asks for. Raises KeyError for a shell or a question that there is not."""
+    """What the instruction asks for. Raises KeyError for a shell or a question that
+    there is not.
+    """
     from click.shell_completion import get_completion_class
 
     shell, _, question = instruction.partition("_")

@@ -1,4 +1,6 @@
-"""`config`: every setting with its value and where that comes from; what the broker has and allows."""
+"""`config`: every setting with its value and where that comes from; what the broker has
+and allows.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ from worker.cli.tables import Column, show_table
 from worker.settings import HIDDEN, Settings, origins, settings_by_field
 
 if TYPE_CHECKING:
-    from worker.tools.config import Check
+    from worker.tools.config import ConfigCheck
 
 SETTINGS = (Column("setting"), Column("value", prose=True), Column("origin"))
 CHECKS = (Column("of"), Column("check"), Column("status"), Column("found", prose=True))
@@ -23,7 +25,10 @@ _VERDICTS = {True: "ok", False: "failed", None: "not checked"}
     cls=Command,
     short_help="Every setting, its value and origin.",
     examples=[
-        ("coversumm-worker --env-file prod.env config", "what a worker with this file would run with"),
+        (
+            "coversumm-worker --env-file prod.env config",
+            "what a worker with this file would run with",
+        ),
         ("coversumm-worker config --check", "and whether the broker has and allows what it needs"),
     ],
 )
@@ -34,12 +39,12 @@ _VERDICTS = {True: "ok", False: "failed", None: "not checked"}
 )
 @output.json_option
 def command(check: bool, as_json: bool) -> int:
-    """Show every setting with its value and where that comes from: default, computed (from this machine or other settings),
-    environment, or a line of --env-file. Secrets are shown as ***.
+    """Show every setting with its value and where that comes from: default, computed (from this
+    machine or other settings), environment, or a line of --env-file. Secrets are shown as ***.
 
-    With --check the broker is asked for what `run` needs: its topics, their partition counts and cleanup policies, whether
-    this client may use them, and whether the state of the group was built with these settings. Nothing is changed. Exit code 1
-    where a check failed.
+    With --check the broker is asked for what `run` needs: its topics, their partition counts and
+    cleanup policies, whether this client may use them, and whether the state of the group was built
+    with these settings. Nothing is changed. Exit code 1 where a check failed.
     """
     settings = Settings.from_environment()
     _show_settings(settings, as_json)
@@ -51,7 +56,9 @@ def command(check: bool, as_json: bool) -> int:
     _show_checks(found, as_json)
     failed = [one for one in found if one.passed is False]
     for one in failed:
-        output.complain(f"{one.of}: {one.what}: {one.found}" + (f"; {one.remedy}" if one.remedy else ""))
+        output.complain(
+            f"{one.of}: {one.what}: {one.found}" + (f"; {one.remedy}" if one.remedy else "")
+        )
     return output.CHECK_FAILED if failed else 0
 
 
@@ -76,7 +83,7 @@ def _show_settings(settings: Settings, as_json: bool) -> None:
     )
 
 
-def _show_checks(found: "list[Check]", as_json: bool) -> None:
+def _show_checks(found: "list[ConfigCheck]", as_json: bool) -> None:
     if as_json:
         for one in found:
             facts = {"of": one.of, "check": one.what, "status": _VERDICTS[one.passed]}
@@ -85,6 +92,8 @@ def _show_checks(found: "list[Check]", as_json: bool) -> None:
     show_table(CHECKS, [(one.of, one.what, _VERDICTS[one.passed], _found(one)) for one in found])
 
 
-def _found(one: "Check") -> str:
-    """What was found; where there was no answer, with what would help: failed ones say so below the table."""
+def _found(one: "ConfigCheck") -> str:
+    """What was found; where there was no answer, with what would help: failed ones say so below the
+    table.
+    """
     return f"{one.found}; {one.remedy}" if one.passed is None and one.remedy else one.found

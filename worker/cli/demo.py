@@ -15,7 +15,9 @@ class ReviewCount(click.ParamType):
 
     name = "N|all"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
         """See `click.ParamType`."""
         if value == "all":
             return None
@@ -41,10 +43,17 @@ class ReviewCount(click.ParamType):
     help="How many of the 4,771 reviews; by default fewer where the machine is slow.",
 )
 @click.option(
-    "--k", type=click.IntRange(1, 1000), default=DEFAULT_K, show_default=True, help="Sentences in a summary."
+    "--k",
+    type=click.IntRange(1, 1000),
+    default=DEFAULT_K,
+    show_default=True,
+    help="Sentences in a summary.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="The summary changes and the closing figures as JSON lines."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="The summary changes and the closing figures as JSON lines.",
 )
 @click.option(
     "--serve",
@@ -53,9 +62,12 @@ class ReviewCount(click.ParamType):
     help="Keep the worker's live page up until Ctrl-C; its address is told first.",
 )
 @click.pass_context
-def command(context: click.Context, reviews: int | None, k: int, as_json: bool, is_served: bool) -> int:
-    """No broker, no Java, no Docker: the bundled real reviews through the real worker on an embedded broker, and the summaries
-    as they change, with the reasons; some reviews are taken down again.
+def command(
+    context: click.Context, reviews: int | None, k: int, as_json: bool, is_served: bool
+) -> int:
+    """No broker, no Java, no Docker: the bundled real reviews through the real worker on an
+    embedded broker, and the summaries as they change, with the reasons; some reviews are taken down
+    again.
 
     In a pipe, plain lines; with --json, the bodies as they were published and the closing figures.
     """

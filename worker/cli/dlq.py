@@ -13,7 +13,7 @@ import click
 
 from worker.cli import options as consent
 from worker.cli import output
-from worker.cli.command import Command, Group
+from worker.cli.command import Command, CommandGroup
 from worker.cli.options import TimeType
 from worker.cli.tables import Column, show_facts, show_table
 from worker.settings import Settings
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.kafka.reader import TopicReader
-    from worker.tools.dlq import DeadLetter, Selection
+    from worker.tools.dlq import DeadLetter, LetterSelection
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -72,15 +72,17 @@ def selection_of(
     since_ms: int | None,
     entity_id: str | None,
     places: tuple[tuple[int, int], ...] = (),
-) -> "Selection":
+) -> "LetterSelection":
     """The letters that the options choose; click.UsageError for a reason that does not exist."""
     from worker.events import Reason
-    from worker.tools.dlq import Place, Selection
+    from worker.tools.dlq import LetterSelection, Place
 
     known = {reason.value for reason in Reason}
     if unknown := sorted(set(reasons) - known):
         raise click.UsageError(f"--reason {unknown[0]!r} is none of {', '.join(sorted(known))}.")
-    return Selection(frozenset(reasons), since_ms, entity_id, frozenset(Place(*place) for place in places))
+    return LetterSelection(
+        frozenset(reasons), since_ms, entity_id, frozenset(Place(*place) for place in places)
+    )
 
 
 COLUMNS = (
@@ -102,8 +104,14 @@ SHOWN = 50
     cls=Command,
     short_help="What lies in the dead letter topic, and why.",
     examples=[
-        ("coversumm-worker dlq list --since 2026-11-20 --reason bad_json", "of one reason, since a day"),
-        ("coversumm-worker dlq list --json | jq -r .reason | sort | uniq -c", "all of them, counted"),
+        (
+            "coversumm-worker dlq list --since 2026-11-20 --reason bad_json",
+            "of one reason, since a day",
+        ),
+        (
+            "coversumm-worker dlq list --json | jq -r .reason | sort | uniq -c",
+            "all of them, counted",
+        ),
     ],
 )
 @selection_options
@@ -114,9 +122,14 @@ SHOWN = 50
 )
 @output.json_option
 def list_letters(
-    reasons: tuple[str, ...], since: int | None, entity: str | None, limit: int | None, as_json: bool
+    reasons: tuple[str, ...],
+    since: int | None,
+    entity: str | None,
+    limit: int | None,
+    as_json: bool,
 ) -> None:
-    """The dead letters there are now: where, when, why, from where, and whether they were sent again; with counts by reason.
+    """The dead letters there are now: where, when, why, from where, and whether they were sent
+    again; with counts by reason.
 
     Reads the topic once, to where it ends when the command begins.
     """
@@ -150,7 +163,7 @@ def _age(row: dict[str, Any]) -> tuple[str, int, int]:
     return row["time"] or "", row["partition"], row["offset"]
 
 
-def _letters(letters: "TopicReader", selection: "Selection") -> "Iterator[DeadLetter]":
+def _letters(letters: "TopicReader", selection: "LetterSelection") -> "Iterator[DeadLetter]":
     """The selected letters, partition after partition."""
     from worker.tools.dlq import DeadLetter
 
@@ -176,7 +189,9 @@ def _show_list(rows: list[dict[str, Any]], counts: Counter[str]) -> None:
     by_reason = ", ".join(
         f"{count:,} {reason or 'without a reason'}" for reason, count in counts.most_common()
     )
-    console.print(f"{counts.total():,} dead letters{': ' if by_reason else ''}{output.printable(by_reason)}")
+    console.print(
+        f"{counts.total():,} dead letters{': ' if by_reason else ''}{output.printable(by_reason)}"
+    )
 
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:
@@ -193,14 +208,19 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
     short_help="Send dead letters to the input topic again, each exactly once.",
     examples=[
         ("coversumm-worker dlq send --dry-run", "how many there are to send"),
-        ("coversumm-worker dlq send --reason text_too_long", "those that a larger limit lets through"),
+        (
+            "coversumm-worker dlq send --reason text_too_long",
+            "those that a larger limit lets through",
+        ),
         ("coversumm-worker dlq send 3:991 3:994", "these two"),
     ],
 )
 @click.argument("places", type=PlaceType(), nargs=-1, metavar="[PARTITION:OFFSET]...")
 @selection_options
 @click.option("--dry-run", is_flag=True, help="Send nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask. Without a terminal on standard input it is needed.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask. Without a terminal on standard input it is needed."
+)
 @output.json_option
 def send(
     places: tuple[tuple[int, int], ...],
@@ -211,17 +231,19 @@ def send(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Send dead letters to the input topic again, after a fix, each exactly once: key and value as they were, to the partition
-    they came from.
+    """Send dead letters to the input topic again, after a fix, each exactly once: key and value as
+    they were, to the partition they came from.
 
-    Each is sent once, however often the command is run, killed or run at the same time as another: what was sent is remembered
-    on the broker, in the transaction that sends. Without a choice it sends all that were not sent yet.
+    Each is sent once, however often the command is run, killed or run at the same time as another:
+    what was sent is remembered on the broker, in the transaction that sends. Without a choice it
+    sends all that were not sent yet.
 
-    To the worker it is a new record at a new offset. So an event without a review_version counts as the newest of its review
-    when it is sent again, even where a later one was applied meanwhile; one with a version that was overtaken is ignored.
+    To the worker it is a new record at a new offset. So an event without a review_version counts as
+    the newest of its review when it is sent again, even where a later one was applied meanwhile;
+    one with a version that was overtaken is ignored.
 
-    A letter that was cut because of its size is read from where it came from. Exit code 1 where that is not possible any more, or
-    a letter cannot be sent for another reason.
+    A letter that was cut because of its size is read from where it came from. Exit code 1 where
+    that is not possible any more, or a letter cannot be sent for another reason.
 
     Tells how many would be sent, then asks; exit code 1 where the answer is no.
     """
@@ -253,15 +275,21 @@ def send(
     return output.CHECK_FAILED if counts[IMPOSSIBLE] or missing > 0 else 0
 
 
-def _agreed(settings: Settings, letters: "TopicReader", selection: "Selection", yes: bool) -> bool:
-    """Tell what would be sent, and what follows from it; whether it is to be sent. Nothing to send needs no answer."""
+def _agreed(
+    settings: Settings, letters: "TopicReader", selection: "LetterSelection", yes: bool
+) -> bool:
+    """Tell what would be sent, and what follows from it; whether it is to be sent. Nothing to send
+    needs no answer.
+    """
     from worker.tools.resend import SENT, resend
 
     outcomes = resend(settings, letters, selection, dry_run=True)
     reasons = Counter(outcome.letter.reason for outcome in outcomes if outcome.status == SENT)
     if not reasons:
         return True
-    listed = ", ".join(f"{count:,} {reason or 'without a reason'}" for reason, count in reasons.most_common())
+    listed = ", ".join(
+        f"{count:,} {reason or 'without a reason'}" for reason, count in reasons.most_common()
+    )
     what = f"{reasons.total():,} dead letters ({listed})"
     output.note(
         f"{what} go to {settings.input_topic} again, each once. An event without a review_version counts as the newest of its "
@@ -274,7 +302,9 @@ def _report(settings: Settings, counts: Counter[str], dry_run: bool, as_json: bo
     from worker.tools.resend import ALREADY_SENT, IMPOSSIBLE, SENT
 
     if as_json:
-        named = {status.replace(" ", "_"): counts[status] for status in (SENT, ALREADY_SENT, IMPOSSIBLE)}
+        named = {
+            status.replace(" ", "_"): counts[status] for status in (SENT, ALREADY_SENT, IMPOSSIBLE)
+        }
         output.print_json({"topic": settings.input_topic, **named, "dry_run": dry_run})
     else:
         sent = f"{counts[SENT]:,} {'would be ' if dry_run else ''}sent to {settings.input_topic}"
@@ -345,7 +375,9 @@ def _as_json(letter: "DeadLetter") -> dict[str, Any]:
 
 
 def _show_letter(letter: "DeadLetter") -> None:
-    headers = {name: raw.decode("utf-8", "backslashreplace") for name, raw in letter.headers.items()}
+    headers = {
+        name: raw.decode("utf-8", "backslashreplace") for name, raw in letter.headers.items()
+    }
     show_facts([*letter.describe().items(), *headers.items()])
     console = output.console()
     console.print()
@@ -378,11 +410,14 @@ def _dump(value: bytes) -> Iterator[str]:
 
 @click.group(
     "dlq",
-    cls=Group,
+    cls=CommandGroup,
     short_help="Dead letters: list them, look at them, send them again.",
     examples=[
         ("coversumm-worker dlq list", "what was refused, and why"),
-        ("coversumm-worker dlq send --reason text_too_long --dry-run", "what would be sent after a fix"),
+        (
+            "coversumm-worker dlq send --reason text_too_long --dry-run",
+            "what would be sent after a fix",
+        ),
     ],
 )
 def command() -> None:

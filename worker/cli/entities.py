@@ -14,7 +14,7 @@ from worker.cli.tables import Column, show_table
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.state.listing import ListedEntity, Search
+    from worker.state.listing import EntitySearch, ListedEntity
     from worker.tools.entities import ServedEntities, StoredEntities
 
 SHOWN = 50
@@ -38,16 +38,26 @@ COLUMNS = (
     short_help="The entities there are, searched and paged.",
     examples=[
         ("coversumm-worker entities", "the first ones, from the workers"),
-        ("coversumm-worker entities B00 --after B00X --limit 20", "the next twenty whose ids begin with B00"),
-        ("coversumm-worker entities --contains albany --data-dir /var/lib/coversumm", "of a data directory"),
+        (
+            "coversumm-worker entities B00 --after B00X --limit 20",
+            "the next twenty whose ids begin with B00",
+        ),
+        (
+            "coversumm-worker entities --contains albany --data-dir /var/lib/coversumm",
+            "of a data directory",
+        ),
         ("coversumm-worker entities --json | jq -r .entity_id", "the ids of all"),
     ],
 )
 @click.argument("prefix", default="")
-@click.option("--contains", default="", metavar="TEXT", help="Only ids with this in them; looks at every id.")
+@click.option(
+    "--contains", default="", metavar="TEXT", help="Only ids with this in them; looks at every id."
+)
 @click.option("--after", metavar="ID", help="Only those after this one: where the last page ended.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), help=f"At most so many. [default: {SHOWN} on a terminal, else all]"
+    "--limit",
+    type=click.IntRange(min=1),
+    help=f"At most so many. [default: {SHOWN} on a terminal, else all]",
 )
 @url_option
 @click.option(
@@ -65,12 +75,13 @@ def command(
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """The entities there are, or those whose ids begin with PREFIX: live reviews and sentences, the offset of the event that
-    last changed the summary, the partition.
+    """The entities there are, or those whose ids begin with PREFIX: live reviews and sentences, the
+    offset of the event that last changed the summary, the partition.
 
-    From a running worker and all others of its group that can be reached; or from a data directory. The order is that of the
-    stored rows: shorter ids first, those of one length by their bytes. A running worker reads them beside its stream, from
-    headers alone. --contains looks at every id, on a terminal for ten seconds at most; the last line says where to go on.
+    From a running worker and all others of its group that can be reached; or from a data directory.
+    The order is that of the stored rows: shorter ids first, those of one length by their bytes. A
+    running worker reads them beside its stream, from headers alone. --contains looks at every id,
+    on a terminal for ten seconds at most; the last line says where to go on.
     """
     search, source = _asked(prefix, contains, after, url, data_dir)
     if limit is None and not as_json:
@@ -97,16 +108,18 @@ def command(
 
 def _asked(
     prefix: str, contains: str, after: str | None, url: str | None, data_dir: Path | None
-) -> "tuple[Search, ServedEntities | StoredEntities]":
-    """What to look for, and where. Raises click.UsageError for what contradicts itself or is no text."""
+) -> "tuple[EntitySearch, ServedEntities | StoredEntities]":
+    """What to look for, and where. Raises click.UsageError for what contradicts itself or is no
+    text.
+    """
     for name, value in (("PREFIX", prefix), ("--contains", contains), ("--after", after or "")):
         check_utf8(name, value)
     if url is not None and data_dir is not None:
         raise click.UsageError("--url and --data-dir exclude each other.")
-    from worker.state.listing import Search
+    from worker.state.listing import EntitySearch
     from worker.tools.entities import ServedEntities, StoredEntities
 
-    search = Search(prefix, contains, after)
+    search = EntitySearch(prefix, contains, after)
     if data_dir is not None:
         return search, StoredEntities(data_dir)
     return search, ServedEntities(url or local_url(Settings.from_environment()))
@@ -144,4 +157,6 @@ def _show(
         if goes_on_after is None
         else f"; go on with --after {shlex.quote(output.printable(goes_on_after))}"
     )
-    output.console().print(f"{output.many(len(found), 'entities')}{looked}, of {of}{more}", soft_wrap=True)
+    output.console().print(
+        f"{output.many(len(found), 'entities')}{looked}, of {of}{more}", soft_wrap=True
+    )

@@ -40,8 +40,8 @@ from worker.cli import (
     verify,
     watch,
 )
-from worker.cli.command import Group
-from worker.errors import CoversummError, Crash, SurroundingsError
+from worker.cli.command import CommandGroup
+from worker.errors import CoversummError, Crash, SetupError
 from worker.settings import environment_file, unknown_settings
 
 SECTIONS = {
@@ -56,7 +56,7 @@ SECTIONS = {
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     examples=[
         ("coversumm-worker demo", "see it work: no Kafka, a minute"),
@@ -75,7 +75,8 @@ SECTIONS = {
 def cli(context: click.Context, env_file: str | None) -> None:
     """The exact extractive summary of every entity's reviews, kept current on Kafka, exactly once.
 
-    Settings are environment variables (KAFKA_BOOTSTRAP_SERVERS, COVERSUMM_...): docs/reference/settings.md lists them.
+    Settings are environment variables (KAFKA_BOOTSTRAP_SERVERS, COVERSUMM_...):
+    docs/reference/settings.md lists them.
     """
     if env_file is not None:
         context.with_resource(environment_file(env_file))
@@ -89,7 +90,9 @@ for section, modules in SECTIONS.items():
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
-    """Run a command (of `sys.argv` by default); return its exit code, with one line on standard error where it is 2 to 4."""
+    """Run a command (of `sys.argv` by default); return its exit code, with one line on standard
+    error where it is 2 to 4.
+    """
     if completion.asked():
         return completion.answer(cli)
     try:
@@ -97,11 +100,11 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         output.flush()
     except click.exceptions.NoArgsIsHelpError as nothing:  # its message is the whole help
         output.note_lines(nothing.format_message())
-        return SurroundingsError.exit_code  # nothing was asked for, so nothing was done
+        return SetupError.exit_code  # nothing was asked for, so nothing was done
     except click.UsageError as error:
-        return _fail(_usage(error), SurroundingsError.exit_code)
+        return _fail(_usage(error), SetupError.exit_code)
     except click.ClickException as error:
-        return _fail(error.format_message(), SurroundingsError.exit_code)
+        return _fail(error.format_message(), SetupError.exit_code)
     except CoversummError as error:
         return _fail(str(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
@@ -118,7 +121,9 @@ def execute(arguments: Sequence[str] | None = None) -> int:
 
 
 def _invoke(arguments: list[str]) -> object:
-    """The command's result. Not by `cli.main`, which has exit codes of its own for Ctrl-C and closed pipes."""
+    """The command's result. Not by `cli.main`, which has exit codes of its own for Ctrl-C and
+    closed pipes.
+    """
     try:
         with cli.make_context(output.PROGRAM, arguments) as context:
             return cli.invoke(context)
@@ -127,7 +132,9 @@ def _invoke(arguments: list[str]) -> object:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Whether Ctrl-C is at the root of it: a native module that it meets while it is imported raises an error of its own."""
+    """Whether Ctrl-C is at the root of it: a native module that it meets while it is imported
+    raises an error of its own.
+    """
     cause = error.__cause__ or error.__context__
     return isinstance(error, KeyboardInterrupt) or (cause is not None and _is_interrupt(cause))
 
@@ -138,7 +145,9 @@ def _usage(error: click.UsageError) -> str:
     told = error.format_message()
     if isinstance(error, click.NoSuchOption):
         meant = " or ".join(map(repr, error.possibilities or ()))
-        told = f"No such option {error.option_name!r}." + (f" Did you mean {meant}?" if meant else "")
+        told = f"No such option {error.option_name!r}." + (
+            f" Did you mean {meant}?" if meant else ""
+        )
     return f"{told} See `{where} --help`."
 
 

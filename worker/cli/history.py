@@ -13,7 +13,7 @@ from worker.cli.writing import sink
 from worker.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.published.history import PublishedChange, Step
+    from worker.published.history import HistoryStep, PublishedChange
 
 
 CHANGES_SHOWN = 20
@@ -31,13 +31,13 @@ class Told(NamedTuple):
     has_earlier: bool = False
     """Whether some that are known were left out before the first."""
 
-    def and_then(self, step: "Step") -> "Told":
+    def and_then(self, step: "HistoryStep") -> "Told":
         """The same with another step."""
         has_earlier = self.has_earlier if self.changes else step.before is not None
         return Told(self.changes + 1, self.is_incomplete or step.incomplete, has_earlier)
 
 
-def list_changes(steps: "Iterable[Step]", as_json: bool) -> Told:
+def list_changes(steps: "Iterable[HistoryStep]", as_json: bool) -> Told:
     """Show them one by one."""
     from dataclasses import asdict
 
@@ -88,7 +88,7 @@ CHANGES_ON_PAGE = 500
 """Unless the command says another number."""
 
 
-def write_page(path: str, entity: str, source: str, steps: "Sequence[Step]") -> Told:
+def write_page(path: str, entity: str, source: str, steps: "Sequence[HistoryStep]") -> Told:
     """Write the page, if there is a step."""
     from worker.view.timeline import page
 
@@ -108,7 +108,10 @@ def write_page(path: str, entity: str, source: str, steps: "Sequence[Step]") -> 
     short_help="How an entity's summary came about: change by change.",
     examples=[
         ("coversumm-worker history B00X", "its last changes, from the output topic"),
-        ("coversumm-worker history B00X --since 2026-11-01 --html B00X.html", "a page with a timeline"),
+        (
+            "coversumm-worker history B00X --since 2026-11-01 --html B00X.html",
+            "a page with a timeline",
+        ),
         (
             "coversumm-worker history B00X --from changes.jsonl --json",
             "all of them, of what `summarize` wrote",
@@ -123,7 +126,9 @@ def write_page(path: str, entity: str, source: str, steps: "Sequence[Step]") -> 
     help="An output topic; or a file of bodies: with a slash, or ending in .jsonl, also .gz. [default: COVERSUMM_OUTPUT_TOPIC]",
 )
 @click.option("--since", type=TimeType(), help="From the first change at or past it on.")
-@click.option("--until", type=TimeType(), help="Up to the first change at or past it, without that one.")
+@click.option(
+    "--until", type=TimeType(), help="Up to the first change at or past it, without that one."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -145,32 +150,38 @@ def command(
     html: str | None,
     as_json: bool,
 ) -> int:
-    """Each change of the entity's summary with its time, its cause, and the sentences that came and went; a deletion too. The
-    newest is the last. With --html as a page, one file that needs nothing else: when each sentence was in the summary, on an
-    axis of time, and each change in words.
+    """Each change of the entity's summary with its time, its cause, and the sentences that came and
+    went; a deletion too. The newest is the last. With --html as a page, one file that needs nothing
+    else: when each sentence was in the summary, on an axis of time, and each change in words.
 
-    From a topic --since and --until go by the time of publication; by the topic's index by time only what lies between is read,
-    of the entity's partition. From a file they go by occurred_at.
+    From a topic --since and --until go by the time of publication; by the topic's index by time
+    only what lies between is read, of the entity's partition. From a file they go by occurred_at.
 
-    A compacted topic holds the last change of an entity for certain, no other: where some are missing, a line says so. Exit
-    code 1 where nothing was published of the entity.
+    A compacted topic holds the last change of an entity for certain, no other: where some are
+    missing, a line says so. Exit code 1 where nothing was published of the entity.
     """
     _check_usage(entity, since, until)
     settings = Settings.from_environment()
     from worker.published.history import last_steps
-    from worker.published.published import Span, published
+    from worker.published.published import TimeSpan, published
 
     if limit is None:
         limit = CHANGES_ON_PAGE if html is not None else None if as_json else CHANGES_SHOWN
     with published(place or settings.output_topic, settings) as source:
         if limit is None:  # each is shown when it is found
-            told = list_changes(last_steps(source.of(entity, Span(since, until)), None), as_json)
+            told = list_changes(
+                last_steps(source.of(entity, TimeSpan(since, until)), None), as_json
+            )
         else:
             with output.file_progress(None, "messages searched") as progress:
-                found = source.of(entity, Span(since, until), lambda count: progress.update(count, count))
+                found = source.of(
+                    entity, TimeSpan(since, until), lambda count: progress.update(count, count)
+                )
                 steps = list(last_steps(found, limit))
             told = (
-                list_changes(steps, as_json) if html is None else write_page(html, entity, source.name, steps)
+                list_changes(steps, as_json)
+                if html is None
+                else write_page(html, entity, source.name, steps)
             )
     if told.is_incomplete:
         unread = ", or lie before --since" if since is not None else ""

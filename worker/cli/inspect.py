@@ -16,7 +16,7 @@ from worker.cli.command import Command
 from worker.cli.history import CHANGES_SHOWN, list_changes
 from worker.cli.options import check_utf8, local_url, url_option
 from worker.cli.tables import Column, show_facts, show_table
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -93,8 +93,9 @@ COLUMNS = {
 def show_summaries(
     entity: str, url: str | None, data_dir: Path | None, extent: "Extent | None", as_json: bool
 ) -> bool:
-    """Show the entity, or its short view of this extent, as each partition that has it knows it, mostly one; False where it is
-    unknown."""
+    """Show the entity, or its short view of this extent, as each partition that has it knows it,
+    mostly one; False where it is unknown.
+    """
     if data_dir is not None:
         found = _from_data_dir(entity, data_dir, extent, Settings.from_environment())
     else:
@@ -110,7 +111,11 @@ def show_summaries(
 
 def _from_worker(entity: str, url: str, extent: "Extent | None") -> list[dict[str, Any]]:
     """Follows the redirect to the worker that owns the entity."""
-    name = f"/{quote(entity, safe='')}/summary?" if entity not in (".", "..") else f"//summary?id={entity}&"
+    name = (
+        f"/{quote(entity, safe='')}/summary?"
+        if entity not in (".", "..")
+        else f"//summary?id={entity}&"
+    )
     address = f"{url.rstrip('/')}/entities{name}{_query(extent)}".rstrip("?&")
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
@@ -118,11 +123,11 @@ def _from_worker(entity: str, url: str, extent: "Extent | None") -> list[dict[st
     except urllib.error.HTTPError as refusal:
         if refusal.code == 404:
             return []
-        raise SurroundingsError(
+        raise SetupError(
             f"the worker at {url} answers {refusal.code}: {_reason(refusal)}"
         ) from refusal
     except (OSError, ValueError) as cause:
-        raise SurroundingsError(
+        raise SetupError(
             f"no worker answers at {url} ({getattr(cause, 'reason', cause)}): name one by --url, or a data directory "
             "by --data-dir"
         ) from cause
@@ -131,8 +136,14 @@ def _from_worker(entity: str, url: str, extent: "Extent | None") -> list[dict[st
 def _query(extent: "Extent | None") -> str:
     if extent is None:
         return ""
-    asked = {"sentences": extent.sentences, "words": extent.words, "threshold": f"{extent.threshold:.9f}"}
-    return urlencode({"view": "short"} | {name: one for name, one in asked.items() if one is not None})
+    asked = {
+        "sentences": extent.sentences,
+        "words": extent.words,
+        "threshold": f"{extent.threshold:.9f}",
+    }
+    return urlencode(
+        {"view": "short"} | {name: one for name, one in asked.items() if one is not None}
+    )
 
 
 def _reason(refusal: urllib.error.HTTPError) -> str:
@@ -146,7 +157,9 @@ def _reason(refusal: urllib.error.HTTPError) -> str:
 def _from_data_dir(
     entity: str, data_dir: Path, extent: "Extent | None", settings: Settings
 ) -> list[dict[str, Any]]:
-    """One view, or several if producers put the entity's events into several partitions; `as_of` says how old it is."""
+    """One view, or several if producers put the entity's events into several partitions; `as_of`
+    says how old it is.
+    """
     from dataclasses import asdict
 
     from worker.tools.inspect import refuse_elsewhere, stored_copies
@@ -197,7 +210,9 @@ def _reservoir_size(part: "StoredPartition", entity: str, incarnation: int) -> i
 
 
 def _show(view: dict[str, Any], columns: dict[str, Column]) -> None:
-    show_facts((name.replace("_", " "), value) for name, value in view.items() if name != "sentences")
+    show_facts(
+        (name.replace("_", " "), value) for name, value in view.items() if name != "sentences"
+    )
     rows = ({**one, "distance": f"{one['distance']:.6f}"} for one in view["sentences"])
     show_table(tuple(columns.values()), [[row[field] for field in columns] for row in rows])
 
@@ -208,8 +223,14 @@ def _show(view: dict[str, Any], columns: dict[str, Column]) -> None:
     short_help="An entity's summary; its reviews or its history.",
     examples=[
         ("coversumm-worker inspect B00X", "its summary, from the worker on this machine"),
-        ("coversumm-worker inspect B00X --url http://worker-1:8080", "from any worker of the group"),
-        ("coversumm-worker inspect B00X --view short --words 75", "what a reader gets: nothing said twice"),
+        (
+            "coversumm-worker inspect B00X --url http://worker-1:8080",
+            "from any worker of the group",
+        ),
+        (
+            "coversumm-worker inspect B00X --view short --words 75",
+            "what a reader gets: nothing said twice",
+        ),
         ("coversumm-worker inspect B00X --history 5", "its last five changes"),
         (
             "coversumm-worker inspect B00X --reviews --data-dir /var/lib/coversumm",
@@ -251,12 +272,12 @@ def command(
     threshold: float | None,
     as_json: bool,
 ) -> int:
-    """The entity's summary, counts and last offsets; from a data directory its reservoir too. Or its short view, its reviews, or
-    its history.
+    """The entity's summary, counts and last offsets; from a data directory its reservoir too. Or
+    its short view, its reviews, or its history.
 
-    A data directory may lack the entity's partition, or have an old copy of one that has moved: it says as of which offset it
-    is, and, where a broker answers, whether the group is further. Exit code 1 where the entity is unknown, 2 where it may well be
-    known elsewhere.
+    A data directory may lack the entity's partition, or have an old copy of one that has moved: it
+    says as of which offset it is, and, where a broker answers, whether the group is further. Exit
+    code 1 where the entity is unknown, 2 where it may well be known elsewhere.
     """
     _check_usage(entity, url, data_dir, reviews, history)
     extent = extent_of(view, sentences, words, threshold)
@@ -270,7 +291,9 @@ def command(
     else:
         shown = show_summaries(entity, url, data_dir, extent, as_json)
     if not shown:
-        missing = f"nothing published of {entity!r}" if history is not None else f"no entity {entity!r}"
+        missing = (
+            f"nothing published of {entity!r}" if history is not None else f"no entity {entity!r}"
+        )
         output.complain(f"there is {missing}")
         return output.CHECK_FAILED
     return 0

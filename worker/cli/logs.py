@@ -1,4 +1,5 @@
-"""Logging as the settings say: to standard error, text or JSON lines; libraries speak up from WARNING.
+"""Logging as the settings say: to standard error, text or JSON lines; libraries speak up from
+WARNING.
 
 No line shows a secret of the settings, whoever logs it, tracebacks included.
 """
@@ -25,10 +26,14 @@ def set_up_logging(settings: Settings) -> None:
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
     logging.captureWarnings(True)
     for name in PROTOCOL_LOGS:
-        logging.getLogger(name).setLevel(logging.INFO if settings.log_level == "DEBUG" else logging.NOTSET)
+        logging.getLogger(name).setLevel(
+            logging.INFO if settings.log_level == "DEBUG" else logging.NOTSET
+        )
     if settings.log_level != "DEBUG":
         for name in LIBRARIES:
-            logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))
+            logging.getLogger(name).setLevel(
+                max(logging.WARNING, logging.getLevelName(settings.log_level))
+            )
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -37,7 +42,9 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class Redacted(logging.Formatter):
-    """Another formatter's lines with `***` in place of secrets, written plainly or as Python or JSON would write them."""
+    """Another formatter's lines with `***` in place of secrets, written plainly or as Python or
+    JSON would write them.
+    """
 
     def __init__(self, formatter: logging.Formatter, secrets: Iterable[str]) -> None:
         super().__init__()
@@ -45,9 +52,15 @@ class Redacted(logging.Formatter):
         written = {
             form
             for secret in secrets
-            for form in (secret, repr(secret)[1:-1], repr(secret.encode())[2:-1], json.dumps(secret)[1:-1])
+            for form in (
+                secret,
+                repr(secret)[1:-1],
+                repr(secret.encode())[2:-1],
+                json.dumps(secret)[1:-1],
+            )
         }
-        forms = written | {json.dumps(form, ensure_ascii=False)[1:-1] for form in written}  # in JSON lines
+        # in JSON lines
+        forms = written | {json.dumps(form, ensure_ascii=False)[1:-1] for form in written}
         self._forms = sorted(forms, key=len, reverse=True)  # a form may hold another
 
     def format(self, record: logging.LogRecord) -> str:
@@ -70,7 +83,9 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line; what a line says in figures and names is in fields of their own (its `facts`)."""
+    """One JSON object a line; what a line says in figures and names is in fields of their own (its
+    `facts`).
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter`."""
@@ -80,7 +95,9 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        entry |= {name: fact for name, fact in getattr(record, "facts", {}).items() if name not in entry}
+        entry |= {
+            name: fact for name, fact in getattr(record, "facts", {}).items() if name not in entry
+        }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False)

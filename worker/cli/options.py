@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from worker.cli import output
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +32,9 @@ def check_utf8(name: str, value: str) -> None:
         raise click.UsageError(f"{name} is not UTF-8.") from None
 
 
-def _parsed(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
+def _parsed(
+    ctx: click.Context, option: click.Parameter, given: tuple[str, ...]
+) -> Mapping[str, str]:
     if not given:
         return {}
     from worker.sources import parse_fields
@@ -54,18 +56,26 @@ class _Named(click.Path):
 def files_argument(command: F) -> F:
     """The files to read, as they are named; `found_files` says which they are."""
     return click.argument(
-        "files", metavar="FILE...", nargs=-1, required=True, type=_Named(exists=True, allow_dash=True)
+        "files",
+        metavar="FILE...",
+        nargs=-1,
+        required=True,
+        type=_Named(exists=True, allow_dash=True),
     )(command)
 
 
 def found_files(named: "Sequence[str]") -> list[str]:
-    """The files that names, patterns and folders stand for; what is passed over is told. Raises SurroundingsError."""
+    """The files that names, patterns and folders stand for; what is passed over is told. Raises
+    SetupError.
+    """
     from worker.sources import find_files
 
     paths, skipped = find_files(named)
     if skipped:
         more = f" and {len(skipped) - MOST_SHOWN:,} more" if len(skipped) > MOST_SHOWN else ""
-        output.note(f"passed over, no reviews by their names: {', '.join(skipped[:MOST_SHOWN])}{more}")
+        output.note(
+            f"passed over, no reviews by their names: {', '.join(skipped[:MOST_SHOWN])}{more}"
+        )
     return paths
 
 
@@ -86,12 +96,16 @@ class TimeType(click.ParamType):
 
     name = "TIME"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
         """See `click.ParamType`."""
         try:
             moment = datetime.fromisoformat(str(value))
         except ValueError:
-            self.fail(f"{value!r} is not a time like 2026-11-20T12:00:00Z or 2026-11-20.", param, ctx)
+            self.fail(
+                f"{value!r} is not a time like 2026-11-20T12:00:00Z or 2026-11-20.", param, ctx
+            )
         return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -125,15 +139,19 @@ DECLINED = 1
 
 
 def check_can_ask(yes: bool, dry_run: bool) -> None:
-    """Raise SurroundingsError where there would have to be a question and nobody is there to answer it."""
+    """Raise SetupError where there would have to be a question and nobody is there to answer
+    it.
+    """
     if not (yes or dry_run or _has_terminal()):
-        raise SurroundingsError(
+        raise SetupError(
             "standard input is no terminal, so nobody can be asked: pass --yes to do it, or --dry-run to see what would be done"
         )
 
 
 def agreed(question: str, yes: bool) -> bool:
-    """Whether it is to be done; says so where it is not. Ctrl-C and the end of the input are raised as click.Abort."""
+    """Whether it is to be done; says so where it is not. Ctrl-C and the end of the input are raised
+    as click.Abort.
+    """
     if yes:
         return True
     try:
@@ -179,7 +197,9 @@ class Findings:
     def complain(self, lines: int, unit: str) -> None:
         """One line of error about all of them, if there are any."""
         if self.total:
-            output.complain(f"{self.total:,} of {lines:,} {unit} could not be used: {counted(self.reasons)}")
+            output.complain(
+                f"{self.total:,} of {lines:,} {unit} could not be used: {counted(self.reasons)}"
+            )
 
 
 def counted(reasons: "Counter[str]") -> str:
@@ -188,7 +208,9 @@ def counted(reasons: "Counter[str]") -> str:
 
 
 def warn_left_out(left_out: "Mapping[str, LeftOut]", where: "Callable[[int], str]") -> None:
-    """One line for each field that was left out of some reviews; `where`: what a line (from 1) is called."""
+    """One line for each field that was left out of some reviews; `where`: what a line (from 1) is
+    called.
+    """
     wanted = {
         "occurred_at": "no date with one meaning (2019-03-04 and March 4, 2019 have one, 03/04/2019 has not)",
         "rating": "not a number",

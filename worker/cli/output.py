@@ -1,4 +1,6 @@
-"""Where output goes: progress for people at a terminal, JSON lines for everything else; tables are `worker.cli.tables`."""
+"""Where output goes: progress for people at a terminal, JSON lines for everything else; tables are
+`worker.cli.tables`.
+"""
 
 import codecs
 import io
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +30,9 @@ CHECK_FAILED = 1
 
 
 def json_option(command: F) -> F:
-    """The `--json` option, handed to the command as `as_json`: on by itself where standard output is not a terminal."""
+    """The `--json` option, handed to the command as `as_json`: on by itself where standard output
+    is not a terminal.
+    """
     return click.option(
         "--json",
         "as_json",
@@ -44,7 +48,7 @@ def is_terminal(stream: "TextIO | None") -> bool:
 
 
 def console() -> "Console":
-    """For people, on standard output. Raises SurroundingsError where there is none."""
+    """For people, on standard output. Raises SetupError where there is none."""
     from rich.console import Console
 
     require()
@@ -52,7 +56,7 @@ def console() -> "Console":
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON on standard output. Raises SurroundingsError where there is none."""
+    """One line of JSON on standard output. Raises SetupError where there is none."""
     require()
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
@@ -85,7 +89,9 @@ def many(count: int, plural: str) -> str:
     >>> many(1, "entities"), many(2000, "lines")
     ('1 entity', '2,000 lines')
     """
-    singular = plural.removesuffix("ies") + "y" if plural.endswith("ies") else plural.removesuffix("s")
+    singular = (
+        plural.removesuffix("ies") + "y" if plural.endswith("ies") else plural.removesuffix("s")
+    )
     return f"{count:,} {singular if count == 1 else plural}"
 
 
@@ -109,9 +115,9 @@ def printable(text: str) -> str:
 
 
 def require() -> None:
-    """Raise SurroundingsError where the process was started without a standard output."""
+    """Raise SetupError where the process was started without a standard output."""
     if sys.stdout is None:
-        raise SurroundingsError("standard output is closed: pipe it somewhere")
+        raise SetupError("standard output is closed: pipe it somewhere")
 
 
 def flush() -> None:
@@ -121,12 +127,16 @@ def flush() -> None:
 
 
 def abandon() -> None:
-    """Give up standard output, so that the interpreter's own flush at exit has nothing to complain about."""
+    """Give up standard output, so that the interpreter's own flush at exit has nothing to complain
+    about.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class FileProgress:
-    """How far a file (or topic) has been read, shown on standard error if that is a terminal, else not at all."""
+    """How far a file (or topic) has been read, shown on standard error if that is a terminal, else
+    not at all.
+    """
 
     def __init__(self, progress: "Progress | None", total: int | None) -> None:
         self._progress = progress
@@ -152,12 +162,20 @@ class FileProgress:
 
 @contextmanager
 def file_progress(total: int | None, what: str = "events") -> Iterator[FileProgress]:
-    """Progress over a file of `total` bytes, or a topic of as many offsets (None: unknown); `what` is counted."""
+    """Progress over a file of `total` bytes, or a topic of as many offsets (None: unknown); `what`
+    is counted.
+    """
     if not is_terminal(sys.stderr):
         yield FileProgress(None, total)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         BarColumn(),
@@ -179,17 +197,20 @@ def prepare() -> None:
     if codecs.lookup(encoding).name != "utf-8":
         encoding, errors = (encoding, "replace") if old.isatty() else ("utf-8", "strict")
     is_line_buffered, is_unbuffered = old.line_buffering, old.write_through
-    sys.stdout = StandardOutput(
+    sys.stdout = StdoutWrapper(
         old.detach(), encoding, errors, line_buffering=is_line_buffered, write_through=is_unbuffered
     )
 
 
-class StandardOutput(io.TextIOWrapper):
-    """Raises SurroundingsError where nothing more can be written; BrokenPipeError once nobody reads any more."""
+class StdoutWrapper(io.TextIOWrapper):
+    """Raises SetupError where nothing more can be written; BrokenPipeError once nobody reads
+    any more.
+    """
 
     def write(self, text: str) -> int:
         """See `io.TextIOWrapper`."""
-        if text == "":  # click asks so whether it is text that is wanted, and takes any error for a no
+        # click asks so whether it is text that is wanted, and takes any error for a no
+        if text == "":
             return 0
         with _told():
             return super().write(text)
@@ -208,4 +229,4 @@ def _told() -> Iterator[None]:
         raise
     except OSError as error:
         abandon()  # what is left in the buffer must not fail again at exit
-        raise SurroundingsError(f"standard output cannot be written ({error.strerror})") from error
+        raise SetupError(f"standard output cannot be written ({error.strerror})") from error

@@ -40,13 +40,16 @@ from worker.settings import Settings
     help="So many seconds for the new build to catch up.",
 )
 @output.json_option
-def command(app_id: str, output_topic: str, bound: Bound | None, wait_seconds: float, as_json: bool) -> int:
-    """Check whether consumers can go over from the present build of the summaries, which the environment names
-    (COVERSUMM_APP_ID, COVERSUMM_OUTPUT_TOPIC), to the one of the group APP_ID in OUTPUT_TOPIC: it is whole, a worker keeps it
-    current, it has caught up, and it differs from the present one in no more entities than it may.
+def command(
+    app_id: str, output_topic: str, bound: Bound | None, wait_seconds: float, as_json: bool
+) -> int:
+    """Check whether consumers can go over from the present build of the summaries, which the
+    environment names (COVERSUMM_APP_ID, COVERSUMM_OUTPUT_TOPIC), to the one of the group APP_ID in
+    OUTPUT_TOPIC: it is whole, a worker keeps it current, it has caught up, and it differs from the
+    present one in no more entities than it may.
 
-    Changes nothing. Says what consumers switch, and exits with 1 where something does not hold. Going back is the same command
-    with the two builds exchanged.
+    Changes nothing. Says what consumers switch, and exits with 1 where something does not hold.
+    Going back is the same command with the two builds exchanged.
     """
     present = Settings.from_environment()
     following = replace(present, app_id=app_id, output_topic=output_topic)

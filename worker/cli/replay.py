@@ -15,12 +15,12 @@ from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.logs import set_up_logging
 from worker.cli.options import TimeType, check_utf8, fields_option
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings import Settings, origins
 
 if TYPE_CHECKING:
-    from worker.replay.record_source import Archived, Lines
-    from worker.replay.request import Names
+    from worker.replay.record_source import Archived, PlainFiles
+    from worker.replay.request import ReplayIdentity
 
 
 LATEST = "latest"
@@ -29,7 +29,9 @@ LATEST = "latest"
 class EndType(TimeType):
     """A time, or `latest`."""
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         """See `click.ParamType`."""
         return value if value == LATEST else super().convert(value, param, ctx)
 
@@ -47,16 +49,16 @@ def names_of(
     by: str,
     entities: Sequence[str],
     partitions: str | None,
-) -> "Names":
-    """The replay that is asked for, beside the live worker. Raises SurroundingsError."""
+) -> "ReplayIdentity":
+    """The replay that is asked for, beside the live worker. Raises SetupError."""
     from worker.published.published import names_file
-    from worker.replay.request import Names, Request, default_topic
+    from worker.replay.request import ReplayIdentity, Request, default_topic
 
     name = name or f"epoch-{live.epoch}"
     history = _history(sources, fields)
     to_file = Path(target) if target is not None and names_file(target) else None
     is_nowhere = target == "none" or emit == "none"
-    return Names(
+    return ReplayIdentity(
         live,
         Request(
             name=name,
@@ -74,14 +76,14 @@ def names_of(
     )
 
 
-def _history(sources: Sequence[str], fields: Mapping[str, str]) -> "Lines | Archived | None":
+def _history(sources: Sequence[str], fields: Mapping[str, str]) -> "PlainFiles | Archived | None":
     """What of the sources is in files."""
     from worker.published.published import names_file
 
     named = [source for source in sources if names_file(source)]
     if not named:
         if fields:
-            raise SurroundingsError("--fields is for files: name some with --from")
+            raise SetupError("--fields is for files: name some with --from")
         return None
     from worker.cli.options import found_files
     from worker.replay.record_source import open_history
@@ -89,18 +91,20 @@ def _history(sources: Sequence[str], fields: Mapping[str, str]) -> "Lines | Arch
     return open_history(found_files(named), fields)
 
 
-def _topic(sources: Sequence[str], history: "Lines | Archived | None", live: Settings) -> str:
-    """The topic that is read, after its archive where there is one; empty where only plain files are."""
+def _topic(sources: Sequence[str], history: "PlainFiles | Archived | None", live: Settings) -> str:
+    """The topic that is read, after its archive where there is one; empty where only plain files
+    are.
+    """
     from worker.published.published import names_file
 
     topics = [source for source in sources if not names_file(source)]
     archived = getattr(history, "topic", None)
     if len(topics) > 1:
-        raise SurroundingsError(f"--from {topics[1]}: one topic is replayed at a time")
+        raise SetupError(f"--from {topics[1]}: one topic is replayed at a time")
     if history is None:
         return topics[0] if topics else live.input_topic
     if topics and topics[0] != archived:
-        raise SurroundingsError(
+        raise SetupError(
             f"--from {topics[0]}: the files are {f'an archive of {archived}' if archived else 'no archive of a topic'}"
         )
     return archived or ""
@@ -115,7 +119,7 @@ def _entities(given: Sequence[str]) -> Iterator[str]:
         try:
             lines = Path(text[1:]).read_text().splitlines()
         except (OSError, UnicodeDecodeError) as cause:
-            raise SurroundingsError(f"--entities {text}: the file cannot be read ({cause})") from cause
+            raise SetupError(f"--entities {text}: the file cannot be read ({cause})") from cause
         yield from (line for line in map(str.strip, lines) if line)
 
 
@@ -124,7 +128,9 @@ def _numbers(text: str) -> frozenset[int]:
     for part in text.split(","):
         match = re.fullmatch("([0-9]{1,6})(?:-([0-9]{1,6}))?", part.strip())
         if match is None:
-            raise SurroundingsError(f"--partitions {text!r} is not accepted: write numbers like 0,3 or 0-3")
+            raise SetupError(
+                f"--partitions {text!r} is not accepted: write numbers like 0,3 or 0-3"
+            )
         numbers |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
     return frozenset(numbers)
 
@@ -145,7 +151,10 @@ EMITS = ("every", "coalesced", "final", "none")
             "coversumm-worker replay --name june --until 2026-06-30 --emit final --to june.jsonl",
             "every summary as it was at that time, in a file",
         ),
-        ("coversumm-worker replay --name one --entities B00X --to b00x.jsonl", "the changes of one entity"),
+        (
+            "coversumm-worker replay --name one --entities B00X --to b00x.jsonl",
+            "the changes of one entity",
+        ),
     ],
 )
 @click.option(
@@ -180,7 +189,9 @@ EMITS = ("every", "coalesced", "final", "none")
     show_default=True,
     help="Whose time that is: the record's, or the event's own, however late it arrived.",
 )
-@click.option("--entities", metavar="ID,...|@FILE", multiple=True, help="These alone; @FILE has one a line.")
+@click.option(
+    "--entities", metavar="ID,...|@FILE", multiple=True, help="These alone; @FILE has one a line."
+)
 @click.option("--partitions", metavar="N,...", help="These alone, as in 0,3 or 0-3.")
 @click.option(
     "--emit",
@@ -191,16 +202,24 @@ EMITS = ("every", "coalesced", "final", "none")
     "--name", help="The same name goes on with a replay; by default epoch-N, after COVERSUMM_EPOCH."
 )
 @click.option(
-    "--restart", is_flag=True, help="Throw away what this replay has, its output too, and start over."
+    "--restart",
+    is_flag=True,
+    help="Throw away what this replay has, its output too, and start over.",
 )
 @click.option(
     "--dry-run",
     is_flag=True,
     help="How much there is to read, and how long it will take, measured on a sample; nothing is begun.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask before a restart. Without a terminal it is needed.")
-@click.option("--max-events-per-s", type=click.FloatRange(min=0, min_open=True), help="Most events a second.")
-@click.option("--max-bytes-per-s", type=click.FloatRange(min=0, min_open=True), help="Most bytes a second.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask before a restart. Without a terminal it is needed."
+)
+@click.option(
+    "--max-events-per-s", type=click.FloatRange(min=0, min_open=True), help="Most events a second."
+)
+@click.option(
+    "--max-bytes-per-s", type=click.FloatRange(min=0, min_open=True), help="Most bytes a second."
+)
 @output.json_option
 def command(
     sources: tuple[str, ...],
@@ -220,12 +239,14 @@ def command(
     max_bytes_per_s: float | None,
     as_json: bool,
 ) -> int:
-    """Read history through the worker, from the beginning of a topic to where it ends now, or as of a time: under a consumer
-    group, state, changelog and output of its own. The live worker goes on untouched.
+    """Read history through the worker, from the beginning of a topic to where it ends now, or as of
+    a time: under a consumer group, state, changelog and output of its own. The live worker goes on
+    untouched.
 
-    Interrupted or killed, the same command goes on. Several processes with one name share the partitions (each with its own
-    COVERSUMM_DATA_DIR); where it ends is fixed once, for all of them. It ends with a report and exit code 0 when every partition
-    is read to its end and committed. Then `run` goes on from there, with the settings that the report names.
+    Interrupted or killed, the same command goes on. Several processes with one name share the
+    partitions (each with its own COVERSUMM_DATA_DIR); where it ends is fixed once, for all of them.
+    It ends with a report and exit code 0 when every partition is read to its end and committed.
+    Then `run` goes on from there, with the settings that the report names.
 
     COVERSUMM_EPOCH, COVERSUMM_K and all other settings are the environment's.
     """
@@ -246,7 +267,7 @@ def command(
     if restart:
         consent.check_can_ask(yes, dry_run)
     _prepare_logging(live)
-    from worker.cli.replay_process import Part, estimate
+    from worker.cli.replay_process import ReplayProcess, estimate
     from worker.kafka.clients import KafkaClients
     from worker.kafka.topics import reached
     from worker.replay.request import RateThrottle
@@ -263,19 +284,21 @@ def command(
             if not consent.agreed(f"Throw away {names.app_id} and {names.output_topic}?", yes):
                 return consent.DECLINED
             start_over(names, output.note)
-        return Part(replay, throttle, as_json=as_json).replay()
+        return ReplayProcess(replay, throttle, as_json=as_json).replay()
 
 
 def _prepare_logging(live: Settings) -> None:
-    """At a terminal the progress is shown, and only what is wrong is told beside it, unless a level is set."""
+    """At a terminal the progress is shown, and only what is wrong is told beside it, unless a level
+    is set.
+    """
     is_quiet = output.is_terminal(sys.stderr) and origins()["log_level"] == "default"
     set_up_logging(replace(live, log_level="WARNING") if is_quiet else live)
 
 
 @contextmanager
-def _advised(names: "Names") -> Iterator[None]:
-    """Errors are told as `Names.advised` puts them."""
+def _advised(names: "ReplayIdentity") -> Iterator[None]:
+    """Errors are told as `ReplayIdentity.advised` puts them."""
     try:
         yield
-    except SurroundingsError as error:
-        raise SurroundingsError(names.advised(str(error))) from error
+    except SetupError as error:
+        raise SetupError(names.advised(str(error))) from error

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from worker.cli import output
 from worker.cli.tables import show_facts
-from worker.errors import Crash, SurroundingsError
+from worker.errors import Crash, SetupError
 from worker.settings import COMPUTED, Settings, origins
 
 if TYPE_CHECKING:
     from worker.replay.filled import Holes
-    from worker.replay.request import Names, RateThrottle
-    from worker.replay.run import Replay, Standing
+    from worker.replay.request import RateThrottle, ReplayIdentity
+    from worker.replay.run import Replay, ReplayProgress
     from worker.text.engine import EmbeddingEngine
 
 
@@ -36,7 +36,9 @@ log = logging.getLogger(__name__)
 def telling(replay: "Replay", as_json: bool) -> Iterator[None]:
     """Tell how far it is, in a thread of its own, until the block ends."""
     over = threading.Event()
-    teller = threading.Thread(target=_tell, args=[replay, as_json, over], name="progress", daemon=True)
+    teller = threading.Thread(
+        target=_tell, args=[replay, as_json, over], name="progress", daemon=True
+    )
     teller.start()
     try:
         yield
@@ -50,7 +52,7 @@ def _tell(replay: "Replay", as_json: bool, over: threading.Event) -> None:
         if over.wait(0.1):
             return
     is_terminal = output.is_terminal(sys.stderr)
-    course: _Course | None = None
+    estimate: _Estimate | None = None
     with output.file_progress(replay.plan.size, "events") as progress:
         while True:
             try:
@@ -58,20 +60,21 @@ def _tell(replay: "Replay", as_json: bool, over: threading.Event) -> None:
             except Exception as cause:  # brokers may be away: then nothing is known
                 log.debug("how far it is is not known: %r", cause)
             else:
-                course = course or _Course(time.monotonic(), standing.done)
+                estimate = estimate or _Estimate(time.monotonic(), standing.done)
                 progress.update(standing.done, standing.account.read)
                 if as_json:
-                    output.print_json(course.line(time.monotonic(), standing))
+                    output.print_json(estimate.line(time.monotonic(), standing))
                     output.flush()
-            if over.wait(TERMINAL_SECONDS if is_terminal or course is None else course.pause()):
+            if over.wait(TERMINAL_SECONDS if is_terminal or estimate is None else estimate.pause()):
                 return
 
 
-class _Course:
+class _Estimate:
     """The lines that programs read.
 
-    What is left is foretold by the rate of the later half of the time since the first progress: how long a process takes to start
-    and to restore says nothing about it, and its first micro-batches are small ones.
+    What is left is foretold by the rate of the later half of the time since the first progress: how
+    long a process takes to start and to restore says nothing about it, and its first micro-batches
+    are small ones.
 
     Args:
         now: `time.monotonic` at the first look.
@@ -84,7 +87,7 @@ class _Course:
         self._moves_since: float | None = None
         self._looks: deque[tuple[float, int]] = deque()  # of the later half
 
-    def line(self, now: float, standing: "Standing") -> dict[str, Any]:
+    def line(self, now: float, standing: "ReplayProgress") -> dict[str, Any]:
         """What is told now."""
         self._looked = now
         rate = self._rate(now, standing.done)
@@ -155,7 +158,9 @@ def holes_facts(holes: "Holes") -> dict[str, Any]:
     if holes.unreadable:
         facts |= {"unreadable_rows": holes.unreadable, "first_unreadable": holes.first_unreadable}
     if holes.missing:
-        facts["missing_offsets"] = {partition: one.offsets for partition, one in holes.missing.items()}
+        facts["missing_offsets"] = {
+            partition: one.offsets for partition, one in holes.missing.items()
+        }
         facts["missing_ranges"] = {partition: one.first for partition, one in holes.missing.items()}
     return facts
 
@@ -163,7 +168,10 @@ def holes_facts(holes: "Holes") -> dict[str, Any]:
 def show(name: str, facts: Mapping[str, Any]) -> None:
     """For people, one below the other."""
     show_facts(
-        [("replay", name), *((fact.replace("_", " "), _shown(value)) for fact, value in facts.items())]
+        [
+            ("replay", name),
+            *((fact.replace("_", " "), _shown(value)) for fact, value in facts.items()),
+        ]
     )
 
 
@@ -175,11 +183,12 @@ def _shown(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _going_on(names: "Names") -> str:
+def _going_on(names: "ReplayIdentity") -> str:
     """The command that goes on from the replay's state and offsets, beside the live worker.
 
-    Its settings are the replay's where the state depends on them, else those that the live worker would have; what is
-    computed from other settings is left out. Secrets are in the environment alone.
+    Its settings are the replay's where the state depends on them, else those that the live worker
+    would have; what is computed from other settings is left out. Secrets are in the environment
+    alone.
     """
     origin, live = origins(), names.live
     own: dict[str, Any] = {
@@ -198,16 +207,20 @@ def _port_beside(live: Settings) -> int:
     from worker.web import check_port
 
     for port in range(live.web_port + 1, min(live.web_port + PORTS, MAX_PORT) + 1):
-        with suppress(SurroundingsError):
+        with suppress(SetupError):
             check_port(live.web_bind, port)
             return port
     return live.web_port
 
 
 BATCH_EVENTS = 3500
-"""Of a micro-batch that nobody waits for. Measured: 5000 take a tenth more memory than a live worker, 2500 a tenth more time."""
+"""Of a micro-batch that nobody waits for. Measured: 5000 take a tenth more memory than a live
+worker, 2500 a tenth more time.
+"""
 NICENESS = 10
-"""Of a replay that is to be gentle: on a machine without a processor to spare a live worker gets ten times as much of one."""
+"""Of a replay that is to be gentle: on a machine without a processor to spare a live worker gets
+ten times as much of one.
+"""
 
 
 def estimate(replay: "Replay", as_json: bool) -> int:
@@ -224,7 +237,7 @@ def estimate(replay: "Replay", as_json: bool) -> int:
     return 0
 
 
-class Part:
+class ReplayProcess:
     """This process's part, no faster than the throttle, which is the replay's, allows."""
 
     def __init__(self, replay: "Replay", throttle: "RateThrottle", *, as_json: bool) -> None:
@@ -249,7 +262,7 @@ class Part:
         return 0
 
     def _work(self) -> int:
-        from worker.app import Errand, run_worker
+        from worker.app import BoundedRun, run_worker
         from worker.stream.surroundings import die
 
         replay = self._replay
@@ -258,7 +271,7 @@ class Part:
             os.nice(NICENESS)
         end = partial(die, told=replay.names.advised)
         with telling(replay, self._as_json):
-            code = run_worker(self._settings(), Errand(replay.course, replay.names.specs, end))
+            code = run_worker(self._settings(), BoundedRun(replay.bounds, replay.names.specs, end))
         if code == 0 and self._replay.open_partitions():
             output.note("stopped before the end: the same command goes on")
             return Crash.exit_code
@@ -267,8 +280,9 @@ class Part:
     def _settings(self) -> Settings:
         """The live worker's, but for what nobody set.
 
-        A port of its own, for a replay beside a live worker is not to be refused for that one's. Large micro-batches, for nobody
-        waits for one event; where it is to be gentle small ones instead, and the last turn at the processors.
+        A port of its own, for a replay beside a live worker is not to be refused for that one's.
+        Large micro-batches, for nobody waits for one event; where it is to be gentle small ones
+        instead, and the last turn at the processors.
         """
         from worker.web import free_port
 

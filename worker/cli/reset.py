@@ -18,26 +18,37 @@ from worker.settings import Settings
     short_help="Throw away local state, offsets and changelog.",
     examples=[
         ("coversumm-worker reset --dry-run", "what there is to throw away"),
-        ("coversumm-worker reset --local", "a damaged data directory: it is restored at the next start"),
+        (
+            "coversumm-worker reset --local",
+            "a damaged data directory: it is restored at the next start",
+        ),
     ],
 )
 @click.option("--local", is_flag=True, help="This data directory's databases; no broker is needed.")
 @click.option("--offsets", is_flag=True, help="The group's committed offsets.")
-@click.option("--changelog", is_flag=True, help="The changelog topic: deleted, and created again as it was.")
+@click.option(
+    "--changelog", is_flag=True, help="The changelog topic: deleted, and created again as it was."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask. Without a terminal on standard input it is needed.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask. Without a terminal on standard input it is needed."
+)
 @output.json_option
-def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Throw away the worker's state: --local, --offsets, --changelog, or with none of them all three, to start over from the
-    beginning of the input topic.
+def command(
+    local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: bool, as_json: bool
+) -> int:
+    """Throw away the worker's state: --local, --offsets, --changelog, or with none of them all
+    three, to start over from the beginning of the input topic.
 
-    --local alone is the way out of a damaged data directory: the worker restores it from the changelog, and publishes nothing
-    again. All three make it read and publish everything once more: give the new run its own COVERSUMM_EPOCH and
-    COVERSUMM_OUTPUT_TOPIC, or consumers get every change a second time.
+    --local alone is the way out of a damaged data directory: the worker restores it from the
+    changelog, and publishes nothing again. All three make it read and publish everything once more:
+    give the new run its own COVERSUMM_EPOCH and COVERSUMM_OUTPUT_TOPIC, or consumers get every
+    change a second time.
 
-    Refuses while a worker is running: with --local the one of this data directory, else any of the group, once the sessions of
-    those that were stopped (COVERSUMM_SESSION_TIMEOUT_MS) are over. The data directories of
-    other machines need no reset: their workers see that the changelog is another one.
+    Refuses while a worker is running: with --local the one of this data directory, else any of the
+    group, once the sessions of those that were stopped (COVERSUMM_SESSION_TIMEOUT_MS) are over. The
+    data directories of other machines need no reset: their workers see that the changelog is
+    another one.
 
     Tells what goes and what follows from it, then asks; exit code 1 where the answer is no.
     """
@@ -47,7 +58,9 @@ def command(local: bool, offsets: bool, changelog: bool, dry_run: bool, yes: boo
 
     if not (local or offsets or changelog):
         local = offsets = changelog = True
-    steps = planned(settings, local=local, offsets=offsets, changelog=changelog, on_wait=output.note)
+    steps = planned(
+        settings, local=local, offsets=offsets, changelog=changelog, on_wait=output.note
+    )
     plan = [step.facts() for step in steps]
     _tell(plan, as_json)
     output.note(_consequence(offsets=offsets, changelog=changelog))
@@ -102,15 +115,24 @@ def _show(plan: list[dict[str, Any]]) -> None:
 def _row(facts: dict[str, Any]) -> tuple[str, str, list[str]]:
     step = facts["step"]
     if step == "local":
-        return step, facts["data_dir"], [f"{facts['databases']} databases, {facts['bytes']:,} bytes"]
+        return (
+            step,
+            facts["data_dir"],
+            [f"{facts['databases']} databases, {facts['bytes']:,} bytes"],
+        )
     if step == "offsets":
         lines = [
-            f"{topic}: " + ", ".join(f"{partition} at {offset:,}" for partition, offset in offsets.items())
+            f"{topic}: "
+            + ", ".join(f"{partition} at {offset:,}" for partition, offset in offsets.items())
             for topic, offsets in facts["offsets"].items()
         ]
         return step, facts["group"], lines or ["nothing committed"]
     records = ", ".join(f"{partition}: {count:,}" for partition, count in facts["offsets"].items())
-    return step, facts["topic"], [f"records by partition: {records}" if records else "there is none"]
+    return (
+        step,
+        facts["topic"],
+        [f"records by partition: {records}" if records else "there is none"],
+    )
 
 
 def _warn_of_loss(settings: Settings, beginnings: dict[int, int]) -> None:

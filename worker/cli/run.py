@@ -16,7 +16,10 @@ log = logging.getLogger(__name__)
     cls=Command,
     short_help="The worker.",
     examples=[
-        ("KAFKA_BOOTSTRAP_SERVERS=localhost:9092 coversumm-worker run", "on a Kafka of this machine"),
+        (
+            "KAFKA_BOOTSTRAP_SERVERS=localhost:9092 coversumm-worker run",
+            "on a Kafka of this machine",
+        ),
         (
             "COVERSUMM_DATA_DIR=/tmp/second COVERSUMM_WEB_PORT=8081 coversumm-worker run",
             "a second worker beside it: they share the partitions",
@@ -24,8 +27,8 @@ log = logging.getLogger(__name__)
     ],
 )
 def command() -> int:
-    """The worker, against KAFKA_BOOTSTRAP_SERVERS. Creates the output, dead-letter and changelog topics with the input's
-    partition count, never the input topic.
+    """The worker, against KAFKA_BOOTSTRAP_SERVERS. Creates the output, dead-letter and changelog
+    topics with the input's partition count, never the input topic.
 
     Runs until SIGTERM or Ctrl-C.
     """

@@ -12,8 +12,15 @@ import click
 
 from worker.cli import output
 from worker.cli.command import Command
-from worker.cli.options import Findings, counted, fields_option, files_argument, found_files, warn_left_out
-from worker.errors import SurroundingsError
+from worker.cli.options import (
+    Findings,
+    counted,
+    fields_option,
+    files_argument,
+    found_files,
+    warn_left_out,
+)
+from worker.errors import SetupError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,28 +35,34 @@ class Begin(NamedTuple):
     line: int
 
     def of(self, paths: list[str]) -> list[str]:
-        """Those of the files that are to be read, this one the first. Raises SurroundingsError where it is not among them."""
+        """Those of the files that are to be read, this one the first. Raises SetupError
+        where it is not among them.
+        """
         if self.file is None:
             if self.line > 1 and len(paths) > 1:
-                raise SurroundingsError(
+                raise SetupError(
                     f"--from-line {self.line}: there are {len(paths):,} files: name one, as in {paths[0]}:{self.line}"
                 )
             return paths
         for place, path in enumerate(paths):
             if Path(path) == Path(self.file):
                 return paths[place:]
-        raise SurroundingsError(f"--from-line: {self.file} is not among the files that are named")
+        raise SetupError(f"--from-line: {self.file} is not among the files that are named")
 
 
 class _Line(click.ParamType):
     name = "line"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Begin:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Begin:
         """`48213` or `reviews.jsonl:48213`."""
         file, _, line = str(value).rpartition(":")
         if not re.fullmatch("0*[1-9][0-9]{0,18}", line):
             self.fail(
-                f"{value!r} is not a line, counted from 1, as in 48213 or reviews.jsonl:48213.", param, ctx
+                f"{value!r} is not a line, counted from 1, as in 48213 or reviews.jsonl:48213.",
+                param,
+                ctx,
             )
         return Begin(file or None, int(line))
 
@@ -63,12 +76,18 @@ LINE = _Line()
     short_help="Produce files of reviews or events to the input topic.",
     examples=[
         ("coversumm-worker send reviews.jsonl.gz", "a whole file, checked first"),
-        ("head -100 reviews.jsonl | coversumm-worker send - --rate 10", "its beginning, ten a second"),
+        (
+            "head -100 reviews.jsonl | coversumm-worker send - --rate 10",
+            "its beginning, ten a second",
+        ),
         (
             "coversumm-worker send reviews.csv --fields entity_id=asin,review_id=id,text=body --skip-bad",
             "a table with names of its own, bad rows left out",
         ),
-        ("coversumm-worker send reviews.jsonl --from-line 48213", "go on where an interrupted one said"),
+        (
+            "coversumm-worker send reviews.jsonl --from-line 48213",
+            "go on where an interrupted one said",
+        ),
         (
             "coversumm-worker send reviews/ --from-line reviews/2024.parquet:48213",
             "the same of a folder: files before that one were sent",
@@ -77,9 +96,13 @@ LINE = _Line()
 )
 @files_argument
 @click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), help="Most events a second; without it, no limit."
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Most events a second; without it, no limit.",
 )
-@click.option("--skip-bad", is_flag=True, help="Send what can be used, and count the lines that cannot.")
+@click.option(
+    "--skip-bad", is_flag=True, help="Send what can be used, and count the lines that cannot."
+)
 @click.option(
     "--from-line",
     type=LINE,
@@ -97,16 +120,19 @@ def command(
     fields: Mapping[str, str],
     as_json: bool,
 ) -> int:
-    """Produce files of review events, or of bare reviews (`entity_id, review_id, text, ...`: unversioned upserts), quoted
-    patterns or folders: JSON lines, CSV or TSV with a header, plain or packed, Parquet; - for standard input.
+    """Produce files of review events, or of bare reviews (`entity_id, review_id, text, ...`:
+    unversioned upserts), quoted patterns or folders: JSON lines, CSV or TSV with a header, plain or
+    packed, Parquet; - for standard input.
 
-    Several files are sent one after the other; a folder's in order of their paths, those of inner folders too.
+    Several files are sent one after the other; a folder's in order of their paths, those of inner
+    folders too.
 
-    All files are checked first (standard input is kept in a temporary file for that): if a worker could not use one of their
-    lines, these are named, nothing is sent, and the exit code is 2. With --skip-bad nothing is checked first, the bad lines are
-    left out and make the exit code 1.
+    All files are checked first (standard input is kept in a temporary file for that): if a worker
+    could not use one of their lines, these are named, nothing is sent, and the exit code is 2. With
+    --skip-bad nothing is checked first, the bad lines are left out and make the exit code 1.
 
-    If it is interrupted, or the broker fails, it says from which line to go on: all before it were acknowledged.
+    If it is interrupted, or the broker fails, it says from which line to go on: all before it were
+    acknowledged.
     """
     settings = Settings.from_environment()
     from worker.kafka.clients import KafkaClients
@@ -118,7 +144,12 @@ def command(
     Topics(settings, KafkaClients(settings)).input_partitions  # noqa: B018 - raises where there is no broker or no topic
     with spooled() if STDIN in paths and not skip_bad else nullcontext(STDIN) as stdin:
         read = partial(
-            ReviewFiles, paths, fields, first_line=from_line.line, by_name=len(found) > 1, stdin=stdin
+            ReviewFiles,
+            paths,
+            fields,
+            first_line=from_line.line,
+            by_name=len(found) > 1,
+            stdin=stdin,
         )
         if not skip_bad:
             with read() as reviews:
@@ -128,7 +159,7 @@ def command(
 
 
 def check(reviews: "ReviewFiles", settings: Settings, first_line: int) -> None:
-    """Raise SurroundingsError, the lines named before it, if a line cannot be used."""
+    """Raise SetupError, the lines named before it, if a line cannot be used."""
     from worker.processing.config import event_limits
     from worker.sources import Faulty, judged
 
@@ -146,9 +177,9 @@ def check(reviews: "ReviewFiles", settings: Settings, first_line: int) -> None:
         raise
     if not lines and reviews.lines < first_line - 1:
         place = reviews.place(first_line)
-        raise SurroundingsError(f"--from-line {place}: there are only {reviews.lines:,} {reviews.unit}")
+        raise SetupError(f"--from-line {place}: there are only {reviews.lines:,} {reviews.unit}")
     if findings.total:
-        raise SurroundingsError(
+        raise SetupError(
             f"{findings.total:,} of {lines:,} {reviews.unit} cannot be used ({counted(findings.reasons)}), so nothing was "
             "sent: mend them, or leave them out with --skip-bad"
         )
@@ -157,7 +188,9 @@ def check(reviews: "ReviewFiles", settings: Settings, first_line: int) -> None:
 class Sending:
     """The lines of files, from one of them on, to the input topic."""
 
-    def __init__(self, reviews: "ReviewFiles", settings: Settings, first_line: int, skip_bad: bool) -> None:
+    def __init__(
+        self, reviews: "ReviewFiles", settings: Settings, first_line: int, skip_bad: bool
+    ) -> None:
         from worker.tools.send import Sender
 
         self._reviews = reviews
@@ -169,7 +202,9 @@ class Sending:
         self._lines = 0
 
     def run(self, rate: float | None, as_json: bool) -> int:
-        """Send all, and tell what it came to; the exit code. Raises SurroundingsError, which says where to go on."""
+        """Send all, and tell what it came to; the exit code. Raises SetupError, which says
+        where to go on.
+        """
         sender, started = self._sender, time.monotonic()
         try:
             with output.file_progress(self._reviews.size) as progress:
@@ -177,18 +212,18 @@ class Sending:
                     sender.send(record)
                     progress.update(self._reviews.position, sender.delivered)
                 sender.flush()
-        except (KeyboardInterrupt, SurroundingsError) as end:
+        except (KeyboardInterrupt, SetupError) as end:
             sender.give_up()
             where = sender.where_to_go_on(self._first_line, self._reviews.place)
             if isinstance(end, KeyboardInterrupt):
                 output.note(f"interrupted: {where}")
                 raise
-            raise SurroundingsError(f"{end}; {where}") from end
+            raise SetupError(f"{end}; {where}") from end
         self._report(time.monotonic() - started, as_json)
         return output.CHECK_FAILED if self._findings.total else 0
 
     def _records(self) -> "Iterator[Record]":
-        """Those that can be used. Raises SurroundingsError where one cannot that could before."""
+        """Those that can be used. Raises SetupError where one cannot that could before."""
         from worker.events import Record
         from worker.processing.config import event_limits
         from worker.sources import judged
@@ -200,13 +235,17 @@ class Sending:
                 yield entry
             elif entry is not None:
                 if not self._skip_bad:
-                    raise SurroundingsError(
+                    raise SetupError(
                         f"{self._reviews.where(entry.line)} has changed since it was checked: {entry.detail}"
                     )
                 self._findings.add(entry)
 
     def _report(self, seconds: float, as_json: bool) -> None:
-        sent, skipped, topic = self._sender.delivered, self._findings.total, self._settings.input_topic
+        sent, skipped, topic = (
+            self._sender.delivered,
+            self._findings.total,
+            self._settings.input_topic,
+        )
         if as_json:
             told = {"topic": topic, "sent": sent, "skipped": skipped, "seconds": round(seconds, 3)}
             output.print_json(told)

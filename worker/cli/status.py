@@ -42,10 +42,12 @@ READY = {True: "yes", False: "no", None: "?"}
 )
 @output.json_option
 def command(as_json: bool) -> int:
-    """The workers of the group at this moment: what each owns, lag by partition, ready or why not, web addresses.
+    """The workers of the group at this moment: what each owns, lag by partition, ready or why not,
+    web addresses.
 
-    The broker tells the members, their partitions and the lag; each worker is then asked at its web address whether it is
-    ready. One that cannot be reached from this machine is shown with a question mark, which is not counted as wrong.
+    The broker tells the members, their partitions and the lag; each worker is then asked at its web
+    address whether it is ready. One that cannot be reached from this machine is shown with a
+    question mark, which is not counted as wrong.
 
     Exit code 1 where no worker runs, a partition belongs to nobody, or a worker is not ready.
     """

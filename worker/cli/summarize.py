@@ -1,4 +1,6 @@
-"""`summarize`: files through the processor, without Kafka: rows in memory, summary changes on standard output."""
+"""`summarize`: files through the processor, without Kafka: rows in memory, summary changes on
+standard output.
+"""
 
 import sys
 import time
@@ -13,9 +15,16 @@ import click
 from worker.cli import output
 from worker.cli.cards import cards, extent_of, view_options
 from worker.cli.command import Command
-from worker.cli.options import Findings, counted, fields_option, files_argument, found_files, warn_left_out
+from worker.cli.options import (
+    Findings,
+    counted,
+    fields_option,
+    files_argument,
+    found_files,
+    warn_left_out,
+)
 from worker.cli.writing import Sink, is_same_file, sink
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings import Settings
 from worker.text import embedders
 
@@ -32,12 +41,18 @@ COALESCED_LINES = 1000
     cls=Command,
     short_help="Files in, summary changes out; no Kafka at all.",
     examples=[
-        ("coversumm-worker summarize reviews.jsonl.gz --pretty -k 5", "five sentences an entity, to read"),
+        (
+            "coversumm-worker summarize reviews.jsonl.gz --pretty -k 5",
+            "five sentences an entity, to read",
+        ),
         (
             "coversumm-worker summarize reviews.jsonl.gz --view short --words 75 --pretty",
             "75 words an entity, nothing said twice",
         ),
-        ("coversumm-worker summarize reviews.jsonl > changes.jsonl", "every change of every summary"),
+        (
+            "coversumm-worker summarize reviews.jsonl > changes.jsonl",
+            "every change of every summary",
+        ),
         (
             "coversumm-worker summarize reviews.csv --fields entity_id=asin,review_id=id,text=body --final",
             "a table with names of its own; the last change of each entity",
@@ -50,14 +65,20 @@ COALESCED_LINES = 1000
 )
 @files_argument
 @click.option("-k", "--k", type=click.IntRange(1, 1000), help="Sentences in a summary.")
-@click.option("--distinct/--no-distinct", default=None, help="Show sentences with identical vectors once.")
+@click.option(
+    "--distinct/--no-distinct", default=None, help="Show sentences with identical vectors once."
+)
 @click.option(
     "--emit",
     type=click.Choice(["every", "coalesced"]),
     help=f"Every change, or the net one of {COALESCED_LINES:,} lines.",
 )
-@click.option("--final", is_flag=True, help="One line an entity: its last change, in order of entity id.")
-@click.option("--pretty", is_flag=True, help="For people: each entity's summary at the end, in full.")
+@click.option(
+    "--final", is_flag=True, help="One line an entity: its last change, in order of entity id."
+)
+@click.option(
+    "--pretty", is_flag=True, help="For people: each entity's summary at the end, in full."
+)
 @view_options
 @click.option(
     "-o",
@@ -84,23 +105,28 @@ def command(
     fields: Mapping[str, str],
     embedder: str | None,
 ) -> int:
-    """No Kafka at all: read events or bare reviews from files, quoted patterns or folders (JSON lines, CSV or TSV with a header,
-    plain or packed, Parquet; - for standard input), write the summary changes as JSON lines to standard output.
+    """No Kafka at all: read events or bare reviews from files, quoted patterns or folders (JSON
+    lines, CSV or TSV with a header, plain or packed, Parquet; - for standard input), write the
+    summary changes as JSON lines to standard output.
 
-    A bare review is `entity_id, review_id, text, ...` without `type`. Its ids may be numbers and its dates in the common
-    forms; a date with two meanings is left out, and a warning says so.
+    A bare review is `entity_id, review_id, text, ...` without `type`. Its ids may be numbers and
+    its dates in the common forms; a date with two meanings is left out, and a warning says so.
 
-    With --view short each entity's short view is written instead, at the end, in order of entity id.
+    With --view short each entity's short view is written instead, at the end, in order of entity
+    id.
 
-    Several files are read as if they were one: `sequence` counts on from each to the next. A folder's are read in order of their
-    paths, those of inner folders too.
+    Several files are read as if they were one: `sequence` counts on from each to the next. A
+    folder's are read in order of their paths, those of inner folders too.
 
-    Lines that cannot be used are named on standard error (counted from 1) and make the exit code 1; all others are processed.
-    Ctrl-C keeps what was written.
+    BodyLines that cannot be used are named on standard error (counted from 1) and make the exit code 1;
+    all others are processed. Ctrl-C keeps what was written.
     """
     extent = extent_of(view, sentences, words, threshold)
     settings = Settings.from_environment(
-        k=_text(k), distinct=None if distinct is None else str(distinct), emit=emit, embedder=embedder
+        k=_text(k),
+        distinct=None if distinct is None else str(distinct),
+        emit=emit,
+        embedder=embedder,
     )
     from worker.processing.config import check_index
     from worker.sources import ReviewFiles
@@ -108,18 +134,28 @@ def command(
     check_index(settings.index)
     paths = found_files(files)
     if target is not None and any(is_same_file(path, target) for path in paths):
-        raise SurroundingsError(f"{target} is the file that is read: name another one with -o")
-    printed = Printed(styled=target is None and output.is_terminal(sys.stdout)) if pretty else Lines()
-    form = Short(printed, extent) if extent is not None else Final(printed) if pretty or final else Every()
+        raise SetupError(f"{target} is the file that is read: name another one with -o")
+    printed = (
+        Printed(styled=target is None and output.is_terminal(sys.stdout)) if pretty else BodyLines()
+    )
+    form = (
+        Short(printed, extent)
+        if extent is not None
+        else Final(printed)
+        if pretty or final
+        else Every()
+    )
     with ReviewFiles(paths, fields) as reviews, sink(target) as destination:
-        return Run(reviews, settings, form, destination, is_replaced=target is not None).summarize()
+        return SummarizeRun(
+            reviews, settings, form, destination, is_replaced=target is not None
+        ).summarize()
 
 
 def _text(value: int | None) -> str | None:
     return None if value is None else str(value)
 
 
-class Lines:
+class BodyLines:
     """Bodies as lines."""
 
     def __call__(self, bodies: "Iterable[bytes]") -> "Iterable[bytes]":
@@ -127,14 +163,14 @@ class Lines:
         return (body + b"\n" for body in bodies)
 
 
-class Printed(Lines):
+class Printed(BodyLines):
     """Bodies as cards, for people."""
 
     def __init__(self, *, styled: bool) -> None:
         self._styled = styled
 
     def __call__(self, bodies: "Iterable[bytes]") -> "Iterable[bytes]":
-        """See `Lines`."""
+        """See `BodyLines`."""
         return cards(bodies, styled=self._styled)
 
 
@@ -143,7 +179,9 @@ class Every:
 
     def at_once(self, outcome: "Outcome") -> bytes:
         """What is to be written of what the next records came to."""
-        return b"".join(Lines()(change.body for change in outcome.changes if change.body is not None))
+        return b"".join(
+            BodyLines()(change.body for change in outcome.changes if change.body is not None)
+        )
 
     def at_the_end(self, _summarizer: "FileSummarizer | None") -> "Iterable[bytes]":
         """What is to be written when all changes are known."""
@@ -153,7 +191,7 @@ class Every:
 class Final(Every):
     """The last change of each entity, written at the end."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: BodyLines) -> None:
         from worker.tools.summarize import LastChanges
 
         self._last = LastChanges()
@@ -170,9 +208,11 @@ class Final(Every):
 
 
 class Short(Every):
-    """The short view of each entity that has a sentence, written at the end, in order of entity id."""
+    """The short view of each entity that has a sentence, written at the end, in order of
+    entity id.
+    """
 
-    def __init__(self, lines: Lines, extent: "Extent") -> None:
+    def __init__(self, lines: BodyLines, extent: "Extent") -> None:
         self._lines = lines
         self._extent = extent
         self._entities: set[str] = set()
@@ -195,11 +235,17 @@ class Short(Every):
                 yield msgspec.json.encode(view)
 
 
-class Run:
+class SummarizeRun:
     """The files from their first line to their last."""
 
     def __init__(
-        self, reviews: "ReviewFiles", settings: Settings, form: Every, sink: Sink, *, is_replaced: bool
+        self,
+        reviews: "ReviewFiles",
+        settings: Settings,
+        form: Every,
+        sink: Sink,
+        *,
+        is_replaced: bool,
     ) -> None:
         """`is_replaced`: of the sink nothing is kept if the run is interrupted."""
         self._reviews = reviews
@@ -231,7 +277,10 @@ class Run:
         from worker.tools.summarize import FileSummarizer
 
         is_coalesced = self._settings.emit == "coalesced"
-        with output.file_progress(self._reviews.size, self._reviews.unit) as progress, ExitStack() as ending:
+        with (
+            output.file_progress(self._reviews.size, self._reviews.unit) as progress,
+            ExitStack() as ending,
+        ):
             engine = embedders.load_engine(
                 self._settings.embedder,
                 threads=self._settings.embedder_threads,

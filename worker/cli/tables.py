@@ -1,7 +1,7 @@
 """Tables for people.
 
-Ids and names are never cut, for they are copied into the next command: where the terminal is too narrow the least important
-columns are left out, and the last line says which.
+Ids and names are never cut, for they are copied into the next command: where the terminal is too
+narrow the least important columns are left out, and the last line says which.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PROSE_WIDTH, LEAST_PROSE_WIDTH = 40, 12
-"""What prose gets before other columns are left out for it, and what it gets before an id goes on in the next line."""
+"""What prose gets before other columns are left out for it, and what it gets before an id goes on
+in the next line.
+"""
 GAP = 3
 """Between two columns: the padding of both, and the line between."""
 
@@ -28,7 +30,8 @@ class Column:
 
     Attributes:
         name: its heading.
-        drop: 0 where it is always shown; of the others the one with the highest number is left out first.
+        drop: 0 where it is always shown; of the others the one with the highest number is left out
+            first.
         prose: text that may be wrapped; anything else stays in one line.
         right: whether it is a number, set to the right.
     """
@@ -40,7 +43,9 @@ class Column:
 
 
 def show_table(
-    columns: Sequence[Column], rows: Iterable[Sequence[Value]], styles: Sequence[str | None] | None = None
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[Value]],
+    styles: Sequence[str | None] | None = None,
 ) -> None:
     """Print a table with as many of its columns as the terminal has room for.
 
@@ -87,7 +92,9 @@ def show_facts(facts: Iterable[tuple[str, Value]]) -> None:
 
 
 def fitting(columns: Sequence[Column], widths: Sequence[int], available: int) -> list[int]:
-    """Which of the columns, by position, are shown in so many characters; those with `drop` 0 always are."""
+    """Which of the columns, by position, are shown in so many characters; those with `drop` 0
+    always are.
+    """
     shown = list(range(len(columns)))
     while _total(widths[i] for i in shown) > available:
         last = max(shown, key=lambda i: (columns[i].drop, i))

@@ -7,7 +7,7 @@ import click
 from worker.cli import output
 from worker.cli.command import Command
 from worker.cli.tables import Column, show_table
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,8 +43,11 @@ COLUMNS = (
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing.")
 @output.json_option
-def command(partitions: int | None, replication_factor: int | None, dry_run: bool, as_json: bool) -> int:
-    """Create the worker's topics, input included, or check those that exist: partition counts and cleanup policies.
+def command(
+    partitions: int | None, replication_factor: int | None, dry_run: bool, as_json: bool
+) -> int:
+    """Create the worker's topics, input included, or check those that exist: partition counts and
+    cleanup policies.
 
     Exit code 1 where one is not as it should be.
     """
@@ -83,11 +86,11 @@ def _wanted_partitions(topics: "Topics", asked: int | None) -> int:
     name = topics.specs["input"].name
     count = topics.partitions.get(name, asked)
     if count is None:
-        raise SurroundingsError(
+        raise SetupError(
             f"the input topic {name} does not exist yet: say how many partitions it shall have (--partitions N)"
         )
     if asked is not None and asked != count:
-        raise SurroundingsError(
+        raise SetupError(
             f"the input topic {name} has {count} partitions already, not {asked}: leave --partitions out, or name another topic "
             "(COVERSUMM_INPUT_TOPIC); entities cannot move between partitions"
         )
@@ -95,15 +98,25 @@ def _wanted_partitions(topics: "Topics", asked: int | None) -> int:
 
 
 def _policies(topics: "Topics", created: "list[TopicSpec]") -> dict[str, str]:
-    """The cleanup policies by topic name, as the broker tells them; of those that were made just now, as they were asked for."""
+    """The cleanup policies by topic name, as the broker tells them; of those that were made just
+    now, as they were asked for.
+    """
     from confluent_kafka import KafkaException
 
-    made = {spec.name: spec.config["cleanup.policy"] for spec in created if spec.name in topics.partitions}
+    made = {
+        spec.name: spec.config["cleanup.policy"]
+        for spec in created
+        if spec.name in topics.partitions
+    }
     try:
         return made | topics.policies(spec for spec in topics.specs.values() if spec not in created)
     except (KafkaException, TimeoutError) as cause:
         # No permission, or a broker that does not know the request.
-        why = cause.args[0].str() if isinstance(cause, KafkaException) else "no answer from the broker"
+        why = (
+            cause.args[0].str()
+            if isinstance(cause, KafkaException)
+            else "no answer from the broker"
+        )
         output.note(f"the cleanup policies were not checked: {why}")
         return made
 
@@ -111,7 +124,9 @@ def _policies(topics: "Topics", created: "list[TopicSpec]") -> dict[str, str]:
 def _policy_complaints(topics: "Topics", policies: dict[str, str]) -> list[str]:
     from worker.kafka.topics import policy_complaint
 
-    found = (policy_complaint(s, policies[s.name]) for s in topics.specs.values() if s.name in policies)
+    found = (
+        policy_complaint(s, policies[s.name]) for s in topics.specs.values() if s.name in policies
+    )
     return [complaint for complaint in found if complaint is not None]
 
 
@@ -123,7 +138,8 @@ def _show(rows: list[dict[str, object]], complaints: list[str], as_json: bool) -
         show_table(
             COLUMNS,
             [
-                [row[one] for one in ("role", "topic", "partitions")] + [_cleanup(row), row["status"]]
+                [row[one] for one in ("role", "topic", "partitions")]
+                + [_cleanup(row), row["status"]]
                 for row in rows
             ],
         )
@@ -132,6 +148,8 @@ def _show(rows: list[dict[str, object]], complaints: list[str], as_json: bool) -
 
 
 def _cleanup(row: dict[str, object]) -> str:
-    """The policy that is there, and the one that should be where it is another; neither where that is not known."""
+    """The policy that is there, and the one that should be where it is another; neither where that
+    is not known.
+    """
     real, wanted = row["cleanup_policy"], row["wanted_cleanup_policy"]
     return output.cell(real) if real in (None, wanted) else f"{real} (should be {wanted})"

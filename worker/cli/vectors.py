@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli import output
-from worker.cli.command import Command, Group
+from worker.cli.command import Command, CommandGroup
 from worker.cli.tables import Column, show_table
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings import Settings
 from worker.settings.kinds import show_size
 from worker.text import embedders
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def store_settings() -> tuple[Settings, Path]:
-    """The settings, and the store's folder. Raises SurroundingsError where none is set."""
+    """The settings, and the store's folder. Raises SetupError where none is set."""
     settings = Settings.from_environment()
     if settings.vector_store_dir is None:
-        raise SurroundingsError(
+        raise SetupError(
             "COVERSUMM_VECTOR_STORE_DIR is not set: set it to the folder of the vector store"
         )
     return settings, settings.vector_store_dir
@@ -46,11 +46,12 @@ def store_settings() -> tuple[Settings, Path]:
 @click.argument("data_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @output.json_option
 def import_vectors(data_dir: Path, as_json: bool) -> None:
-    """Fill the vector store from the data directory of a worker, stopped or running, or a copy of one.
+    """Fill the vector store from the data directory of a worker, stopped or running, or a copy of
+    one.
 
-    It must have been made by the same model, on this type of machine: a random sample of its texts is embedded again, and
-    nothing is taken where one vector differs in a bit. Vectors that events brought are left out. Whatever is there already stays,
-    so it may be interrupted and run again.
+    It must have been made by the same model, on this type of machine: a random sample of its texts
+    is embedded again, and nothing is taken where one vector differs in a bit. Vectors that events
+    brought are left out. Whatever is there already stays, so it may be interrupted and run again.
     """
     settings, folder = store_settings()
     from worker.storage.vectors import StoredVectors
@@ -71,7 +72,7 @@ def import_vectors(data_dir: Path, as_json: bool) -> None:
         closing(StoredVectors(folder, settings.vector_store_bytes, identity)) as store,
     ):
         if not store.is_writer:
-            raise SurroundingsError(
+            raise SetupError(
                 f"COVERSUMM_VECTOR_STORE_DIR={folder} is being written by another process: stop it first, or wait for its end"
             )
         _Import(VectorImport(data_dir, parts, engine, store)).run(as_json)
@@ -91,7 +92,9 @@ class _Import:
             with output.file_progress(outcome.sentences, "sentences") as progress:
                 self._work.run(lambda done: progress.update(done, done))
         except KeyboardInterrupt:
-            output.note(f"interrupted: {outcome.added:,} vectors were added; run it again for the others")
+            output.note(
+                f"interrupted: {outcome.added:,} vectors were added; run it again for the others"
+            )
             raise
         seconds = time.monotonic() - self._started
         if as_json:
@@ -117,17 +120,23 @@ COLUMNS = (
     "info",
     cls=Command,
     short_help="How many vectors there are, of which engines.",
-    examples=[("coversumm-worker vectors info --json | jq .engines", "all that is known of the engines")],
+    examples=[
+        ("coversumm-worker vectors info --json | jq .engines", "all that is known of the engines")
+    ],
 )
 @output.json_option
 def info(as_json: bool) -> None:
-    """The vectors that the vector store holds, by the engine and type of machine that made them. Whoever writes it goes on."""
+    """The vectors that the vector store holds, by the engine and type of machine that made them.
+    Whoever writes it goes on.
+    """
     settings, folder = store_settings()
     from worker.storage.vectors import DATABASE, contents, disk_bytes
 
     engines = [
         {
-            **{name: one.engine.get(name) for name in ("model", "dimension", "machine", "software")},
+            **{
+                name: one.engine.get(name) for name in ("model", "dimension", "machine", "software")
+            },
             "vectors": one.vectors,
         }
         for one in contents(folder)
@@ -158,7 +167,7 @@ def _show(told: dict[str, Any]) -> None:
 
 @click.group(
     "vectors",
-    cls=Group,
+    cls=CommandGroup,
     short_help="Vectors that are kept by text: what there are, and import them from a state.",
     examples=[
         ("coversumm-worker vectors info", "how many, of which models"),

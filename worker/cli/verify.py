@@ -46,14 +46,16 @@ SHOWN_SOUND = 30
 )
 @output.json_option
 def command(data_dir: Path | None, as_json: bool) -> int:
-    """Recompute every entity by brute force from the stored rows of a worker, running or stopped, and compare; exit code 1
-    on any difference.
+    """Recompute every entity by brute force from the stored rows of a worker, running or stopped,
+    and compare; exit code 1 on any difference.
 
-    With COVERSUMM_EMIT_MIN_CHANGES, set as the worker has it, what was published may be behind by fewer sentences.
+    With COVERSUMM_EMIT_MIN_CHANGES, set as the worker has it, what was published may be behind by
+    fewer sentences.
 
-    Of a running worker each partition is looked at as of one of its commits. One that is just being restored
-    differs until that is done. Says which partitions there were and as of which offset; and, where a broker answers, which of
-    them are old copies, because the group has gone on with them elsewhere.
+    Of a running worker each partition is looked at as of one of its commits. One that is just being
+    restored differs until that is done. Says which partitions there were and as of which offset;
+    and, where a broker answers, which of them are old copies, because the group has gone on with
+    them elsewhere.
     """
     settings = Settings.from_environment()
     started = time.monotonic()
@@ -71,27 +73,32 @@ def command(data_dir: Path | None, as_json: bool) -> int:
         table.show(copies, entities, differing, time.monotonic() - started)
     for copy in copies:
         if copy.is_current is False:
-            output.note(f"warning: partition {copy.partition} {copy.words}; what was verified is that copy")
+            output.note(
+                f"warning: partition {copy.partition} {copy.words}; what was verified is that copy"
+            )
     if differing:
         output.complain(f"{differing} of {entities} entities differ from the brute-force summary")
     return output.CHECK_FAILED if differing else 0
 
 
 def checks(settings: Settings, data_dir: Path, copies: "list[Copy]") -> Iterator[dict[str, Any]]:
-    """One result for each entity; a row that does not decode ends its partition with a result of its own.
+    """One result for each entity; a row that does not decode ends its partition with a result of
+    its own.
 
     `copies` gets the partitions that were looked at.
     """
     from worker.storage.snapshot import some_databases
-    from worker.tools.inspect import Group, copy_of
+    from worker.tools.inspect import GroupOffsets, copy_of
     from worker.tools.verify import verify_data_dir
 
-    group = Group(settings, list(some_databases(data_dir)))
+    group = GroupOffsets(settings, list(some_databases(data_dir)))
 
     def look_at(part: "StoredPartition", path: Path) -> None:
         copies.append(copy_of(part, path, group))
 
-    for partition, entity, problems in verify_data_dir(data_dir, look_at, settings.emit_min_changes):
+    for partition, entity, problems in verify_data_dir(
+        data_dir, look_at, settings.emit_min_changes
+    ):
         copy = copies[-1] if copies and copies[-1].partition == partition else None
         yield {
             "partition": partition,

@@ -1,4 +1,6 @@
-"""Where bytes go that a command makes bit by bit: standard output, or a file that is there whole or not at all."""
+"""Where bytes go that a command makes bit by bit: standard output, or a file that is there whole or
+not at all.
+"""
 
 import gzip
 import os
@@ -12,18 +14,22 @@ from types import TracebackType
 from typing import IO, Protocol
 
 from worker.cli import output
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 
 
 class Sink(AbstractContextManager["Sink"], Protocol):
     """Takes bytes; what it was given is where it belongs when its block ends well."""
 
     def write(self, data: bytes) -> None:
-        """Write all of it. Raises SurroundingsError; BrokenPipeError once nobody reads any more, also of empty `data`."""
+        """Write all of it. Raises SetupError; BrokenPipeError once nobody reads any more,
+        also of empty `data`.
+        """
 
 
 def sink(path: str | None) -> Sink:
-    """Standard output, or the file `path`. Raises SurroundingsError where there is no standard output."""
+    """Standard output, or the file `path`. Raises SetupError where there is no standard
+    output.
+    """
     if path is None:
         return StandardOutput()
     if Path(path).exists() and not Path(path).is_file():
@@ -36,7 +42,7 @@ class StandardOutput(Sink):
 
     def __init__(self) -> None:
         if sys.stdout is None:
-            raise SurroundingsError("standard output is closed: pipe it somewhere, or name a file with -o")
+            raise SetupError("standard output is closed: pipe it somewhere, or name a file with -o")
         self._stream = sys.stdout.buffer
         self._readers = poll()
         self._readers.register(self._stream.fileno(), 0)
@@ -52,7 +58,7 @@ class StandardOutput(Sink):
             raise
         except OSError as error:
             output.abandon()  # what is left in the buffer must not fail again at exit
-            raise SurroundingsError(f"standard output cannot be written ({error.strerror})") from error
+            raise SetupError(f"standard output cannot be written ({error.strerror})") from error
 
     def __exit__(self, *error: object) -> None:
         pass
@@ -78,7 +84,9 @@ class Stream(Sink):
 
 
 class NewFile(Sink):
-    """A file, gzip if its name ends in .gz, that replaces what was there when the block ends well, and only then."""
+    """A file, gzip if its name ends in .gz, that replaces what was there when the block ends well,
+    and only then.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -96,7 +104,10 @@ class NewFile(Sink):
             self._stream.write(data)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         try:
             if kind is None:
@@ -124,7 +135,7 @@ def _told(path: str) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise SurroundingsError(f"{path} cannot be written ({error.strerror or error})") from error
+        raise SetupError(f"{path} cannot be written ({error.strerror or error})") from error
 
 
 def is_same_file(one: str, other: str) -> bool:

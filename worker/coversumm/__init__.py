@@ -18,7 +18,8 @@ short_view    past near-copies down the whole ranking, on demand
 oracle        the definition, by brute force
 paper         the paper's algorithms as printed, to compare with
 
-docs/algorithm.md has the notation, the theorem and its proof, and the paper's algorithms beside these.
+docs/algorithm.md has the notation, the theorem and its proof, and the paper's algorithms beside
+these.
 """
 
 from worker.coversumm.core import EntityCore

@@ -1,9 +1,9 @@
 """Squared distances in float64 with a stated slack, and what they prove.
 
-Keys are exact; distances to a centroid are not. With u = 2^-53, q the largest |x|^2 and D the dimension, the computed
-`d(x, mu)^2 = key/n + |mu|^2` is off by less than (D+10)uq, the drift's square by less than 4(D+8)uq. An error on this
-side costs a refill, on the other a wrong summary: bounds are rounded away from the proof. docs/algorithm.md, Lemmas 2
-to 5, has the proofs.
+Keys are exact; distances to a centroid are not. With u = 2^-53, q the largest |x|^2 and D the
+dimension, the computed `d(x, mu)^2 = key/n + |mu|^2` is off by less than (D+10)uq, the drift's
+square by less than 4(D+8)uq. An error on this side costs a refill, on the other a wrong summary:
+bounds are rounded away from the proof. docs/algorithm.md, Lemmas 2 to 5, has the proofs.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,9 @@ ROOTS = 1 - 2.0**-50  # pays for the rounding of square roots and their sums
 
 
 def slack(dimension: int, max_squared_norm: float) -> float:
-    """The most by which a computed squared distance can be wrong; four times this for the drift's."""
+    """The most by which a computed squared distance can be wrong; four times this for
+    the drift's.
+    """
     return (dimension + 16) * 2.0**-52 * max_squared_norm
 
 
@@ -40,7 +42,9 @@ def lowers(distance_squared: NDArray[np.float64], error: float) -> NDArray[np.fl
     return np.sqrt(np.maximum(distance_squared - error, 0.0)) * ROOTS
 
 
-def proved(kth_distance: NDArray[np.float64], drift: NDArray[np.float64], radius: float) -> NDArray[np.bool_]:
+def proved(
+    kth_distance: NDArray[np.float64], drift: NDArray[np.float64], radius: float
+) -> NDArray[np.bool_]:
     """The reservoir certificate (Lemma 4) after each of some steps: `d_k + drift < radius`.
 
     `kth_distance` and `drift` are upper bounds, `radius` is a lower one.
@@ -54,7 +58,8 @@ def is_candidate(
     drift: NDArray[np.float64],
     error: float,
 ) -> NDArray[np.bool_]:
-    """Whether a sentence can be among the k nearest once the centroid has drifted so far: `d <= d_k + 2*drift` (Lemma 6).
+    """Whether a sentence can be among the k nearest once the centroid has drifted so far: `d <= d_k
+    + 2*drift` (Lemma 6).
 
     `distance_squared` is d^2 but for `error`; `kth_distance` and `drift` are upper bounds.
     """
@@ -76,6 +81,8 @@ class Gap:
         self.limit = min(self.limit, lower(nearest + self.centroid_squared, error))
 
     def proves(self, squared_way: float, error: float) -> bool:
-        """Whether the set is still the one last evaluated, the centroid having moved by the root of `squared_way`."""
+        """Whether the set is still the one last evaluated, the centroid having moved by the root of
+        `squared_way`.
+        """
         drift = upper(squared_way, error)
         return 2.0 * drift < (self.limit - self.kth_distance) * ROOTS

@@ -13,12 +13,13 @@ from worker.coversumm.state import Counters, EntityState
 
 
 class EntityCore:
-    """The k sentences nearest to the centroid of an entity's live sentences (paper: CoverSumm; exact here).
+    """The k sentences nearest to the centroid of an entity's live sentences (paper: CoverSumm;
+    exact here).
 
-    The result is a function of the *set* of live sentences: not of their order, of how steps are grouped into calls,
-    nor of when the object was made. An UnknownSentence or DuplicateSentence means that the caller's state is broken:
-    throw the object away. EntityFull leaves it as it was before the step; so does VectorError, or as it was some steps
-    before in a call of many.
+    The result is a function of the *set* of live sentences: not of their order, of how steps are
+    grouped into calls, nor of when the object was made. An UnknownSentence or DuplicateSentence
+    means that the caller's state is broken: throw the object away. EntityFull leaves it as it was
+    before the step; so does VectorError, or as it was some steps before in a call of many.
 
     >>> core = EntityCore(k=2, dimension=2, index=FlatIndex(2))
     >>> good, great, bad = quantize([[4, 3], [4, 4], [-1, 0]])
@@ -40,8 +41,8 @@ class EntityCore:
     ) -> None:
         """An entity without any sentence; `index` must be empty (see `load`).
 
-        With `distinct` a vector is shown once, under the lowest id of its copies. `scale` is the unit of distances.
-        Raises ValueError if k or dimension is below 1.
+        With `distinct` a vector is shown once, under the lowest id of its copies. `scale` is the
+        unit of distances. Raises ValueError if k or dimension is below 1.
         """
         if k < 1 or dimension < 1:
             raise ValueError(f"k and dimension must be at least 1, not {k} and {dimension}")
@@ -51,7 +52,8 @@ class EntityCore:
     def load(
         cls, k: int, dimension: int, index: Index, *, distinct: bool = False, scale: int = SCALE
     ) -> "EntityCore":
-        """An entity with the sentences in `index`: count, sum and reservoir come from two passes over it.
+        """An entity with the sentences in `index`: count, sum and reservoir come from two passes
+        over it.
 
         Raises EntityFull if they are too many, ValueError like the constructor.
         """
@@ -65,10 +67,11 @@ class EntityCore:
         return core
 
     def apply(self, steps: Sequence[Step]) -> list[Ranking | None]:
-        """Apply steps in order; after each, its ranking if the set of ids changed or a member was added in it, else None.
+        """Apply steps in order; after each, its ranking if the set of ids changed or a member was
+        added in it, else None.
 
-        One step or a thousand: the results are the same to the bit. Raises VectorError, EntityFull, UnknownSentence or
-        DuplicateSentence; see the class for what the object is worth then.
+        One step or a thousand: the results are the same to the bit. Raises VectorError, EntityFull,
+        UnknownSentence or DuplicateSentence; see the class for what the object is worth then.
         """
         state = self._state
         if len(steps) < MIN_STEPS:
@@ -84,7 +87,9 @@ class EntityCore:
         return state.ranking(neighbors, centroid_squared)
 
     def look(self) -> Ranking | None:
-        """The summary now, by the reservoir alone; None where only the index has it. Changes nothing, counters included."""
+        """The summary now, by the reservoir alone; None where only the index has it. Changes
+        nothing, counters included.
+        """
         state = self._state
         if state.reservoir.exhausted:
             return None
@@ -113,4 +118,6 @@ class EntityCore:
     def memory_bytes(self) -> int:
         """Roughly what this object and its index hold in memory."""
         state = self._state
-        return state.reservoir.memory_bytes + state.index.memory_bytes + 6 * state.total.nbytes + 2000
+        return (
+            state.reservoir.memory_bytes + state.index.memory_bytes + 6 * state.total.nbytes + 2000
+        )

@@ -1,8 +1,9 @@
-"""Fixed point: embeddings as int16, so that sums, keys and their order are exact whatever order they are computed in.
+"""Fixed point: embeddings as int16, so that sums, keys and their order are exact whatever order
+they are computed in.
 
-Sentences are ranked by the integer `key(x) = n*|x|^2 - 2*x.S`, S being the sum of the n live vectors. Every partial sum
-of a key is an integer of at most 3*n*q, q being the largest |x|^2: below 2^53 float64 is exact in whatever order BLAS
-adds. Proof: docs/algorithm.md, Lemma 1.
+Sentences are ranked by the integer `key(x) = n*|x|^2 - 2*x.S`, S being the sum of the n live
+vectors. Every partial sum of a key is an integer of at most 3*n*q, q being the largest |x|^2: below
+2^53 float64 is exact in whatever order BLAS adds. Proof: docs/algorithm.md, Lemma 1.
 """
 
 import math
@@ -20,7 +21,9 @@ class VectorError(CoreError):
 
 
 class EntityFull(CoreError):
-    """One more sentence and float64 could no longer hold every key exactly (see `fixed_point.exact`)."""
+    """One more sentence and float64 could no longer hold every key exactly (see
+    `fixed_point.exact`).
+    """
 
 
 class UnknownSentence(CoreError):
@@ -41,10 +44,11 @@ def exact(n: int, max_squared_norm: float) -> bool:
 
 
 def max_sentences(dimension: int, scale: int = SCALE) -> int:
-    """The largest n for which `exact` holds whatever the live sentences are (2.8 million at 384 dimensions).
+    """The largest n for which `exact` holds whatever the live sentences are (2.8 million at 384
+    dimensions).
 
-    Rounding moves a coordinate by at most a half (and a hair, which the added 1 pays for), so a quantized vector is
-    no longer than `scale + sqrt(dimension)/2`.
+    Rounding moves a coordinate by at most a half (and a hair, which the added 1 pays for), so a
+    quantized vector is no longer than `scale + sqrt(dimension)/2`.
     """
     max_norm = scale + (math.isqrt(dimension) + 1) // 2 + 1
     return (EXACT - 1) // (3 * max_norm * max_norm)
@@ -70,8 +74,12 @@ def quantize(embeddings: ArrayLike, scale: int = SCALE) -> NDArray[np.int16]:
     return quantized
 
 
-def quantize_rows(embeddings: ArrayLike, scale: int = SCALE) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
-    """Like `quantize`, but rows that are zero or not finite become zeros: (int16 (m, D), the mask (m,) of such rows)."""
+def quantize_rows(
+    embeddings: ArrayLike, scale: int = SCALE
+) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+    """Like `quantize`, but rows that are zero or not finite become zeros: (int16 (m, D), the mask
+    (m,) of such rows).
+    """
     v = _matrix(embeddings)
     largest = np.abs(v).max(axis=1, initial=0.0)
     invalid = ~(np.isfinite(largest) & (largest > 0))
@@ -99,8 +107,8 @@ def _matrix(embeddings: ArrayLike) -> NDArray[np.float64]:
 def _squared_norms(v: NDArray[np.float64]) -> NDArray[np.float64]:
     """Squared norms (m,), added in one fixed order by folding halves.
 
-    A library's own sum depends on the processor's vector width; one unit in the last place of the norm could turn a
-    rounding, and then two machines would store two vectors for one embedding.
+    A library's own sum depends on the processor's vector width; one unit in the last place of the
+    norm could turn a rounding, and then two machines would store two vectors for one embedding.
     """
     squares = v * v
     while (width := squares.shape[1]) > 1:

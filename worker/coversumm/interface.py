@@ -1,4 +1,6 @@
-"""CoverSumm for a notebook: sentences by their ids, embeddings as any array of numbers; exact after every call."""
+"""CoverSumm for a notebook: sentences by their ids, embeddings as any array of numbers; exact after
+every call.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,14 +9,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from worker.coversumm.core import EntityCore
-from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence, VectorError, quantize_rows
+from worker.coversumm.fixed_point import (
+    DuplicateSentence,
+    UnknownSentence,
+    VectorError,
+    quantize_rows,
+)
 from worker.coversumm.index.flat import FlatIndex
 from worker.coversumm.points import Points, Step, no_points
 
 
 class RankedSentence(NamedTuple):
-    """A sentence of a summary: its id, its distance to the centroid (of normalised vectors, six decimals), and its support,
-    which is how many live sentences have this very vector."""
+    """A sentence of a summary: its id, its distance to the centroid (of normalised vectors, six
+    decimals), and its support, which is how many live sentences have this very vector.
+    """
 
     id: str
     distance: float
@@ -22,11 +30,13 @@ class RankedSentence(NamedTuple):
 
 
 class CoverSumm:
-    """The k sentences nearest to the centroid of all that were added and not removed (CoverSumm, TMLR 2024; exact here).
+    """The k sentences nearest to the centroid of all that were added and not removed (CoverSumm,
+    TMLR 2024; exact here).
 
-    Of a vector the direction counts alone: it is normalised, and kept as 16-bit integers. Then sums are exact, a summary
-    depends on *which* sentences are live and on nothing else, and each call leaves what a search of all of them would
-    find. Equal distances are ranked by the UTF-8 bytes of the ids. A call that raises has changed nothing.
+    Of a vector the direction counts alone: it is normalised, and kept as 16-bit integers. Then sums
+    are exact, a summary depends on *which* sentences are live and on nothing else, and each call
+    leaves what a search of all of them would find. Equal distances are ranked by the UTF-8 bytes of
+    the ids. A call that raises has changed nothing.
 
     >>> core = CoverSumm(k=2, dimension=2)
     >>> core.add("quiet", [9, 1])
@@ -38,7 +48,8 @@ class CoverSumm:
     RankedSentence(id='calm', distance=0.036731, support=1)
     RankedSentence(id='silent', distance=0.108326, support=1)
 
-    The next one is farther from the centroid than both, so the set stays; a member that goes makes room for another:
+    The next one is farther from the centroid than both, so the set stays; a member that goes makes
+    room for another:
 
     >>> core.add("dead", [9, -1])
     False
@@ -51,8 +62,8 @@ class CoverSumm:
     def __init__(self, k: int, dimension: int, *, distinct: bool = False) -> None:
         """No sentence yet. `k`: sentences of a full summary; `dimension`: numbers in a vector.
 
-        With `distinct` a summary shows each vector once, under the lowest id of its copies; all copies count in the
-        centroid. Raises ValueError if k or dimension is below 1.
+        With `distinct` a summary shows each vector once, under the lowest id of its copies; all
+        copies count in the centroid. Raises ValueError if k or dimension is below 1.
         """
         self._index = FlatIndex(dimension)
         self._core = EntityCore(k, dimension, self._index, distinct=distinct)
@@ -60,17 +71,19 @@ class CoverSumm:
         self._dimension = dimension
 
     def add(self, id: str, vector: ArrayLike) -> bool:
-        """Add a sentence; `vector` (dimension,). Returns whether the set of the summary's ids changed.
+        """Add a sentence; `vector` (dimension,). Returns whether the set of the summary's ids
+        changed.
 
         Raises:
-            VectorError: of another dimension, zero, not finite, or no numbers.
-            DuplicateSentence: the id is live already.
-            EntityFull: millions of sentences; one more, and sums would not be exact (see `max_sentences`).
+            VectorError: of another dimension, zero, not finite, or no numbers. DuplicateSentence:
+            the id is live already. EntityFull: millions of sentences; one more, and sums would not
+            be exact (see `max_sentences`).
         """
         return self.add_many([id], _row(id, vector))
 
     def add_many(self, ids: Sequence[str], vectors: ArrayLike) -> bool:
-        """Add sentences at once; `vectors` (len(ids), dimension). Returns whether the set of the summary's ids changed.
+        """Add sentences at once; `vectors` (len(ids), dimension). Returns whether the set of the
+        summary's ids changed.
 
         Raises what `add` raises, and names the sentence.
         """
@@ -85,27 +98,36 @@ class CoverSumm:
         return self._apply(Step(no_points(self._dimension), Points(names, fixed_point)))
 
     def remove(self, id: str) -> bool:
-        """Remove a sentence, as if it had never been added. Returns whether the set of the summary's ids changed.
+        """Remove a sentence, as if it had never been added. Returns whether the set of the
+        summary's ids changed.
 
         Raises UnknownSentence where the id is not live.
         """
         return self.remove_many([id])
 
     def remove_many(self, ids: Sequence[str]) -> bool:
-        """Remove sentences at once. Returns whether the set of the summary's ids changed. Raises what `remove` raises."""
+        """Remove sentences at once. Returns whether the set of the summary's ids changed. Raises
+        what `remove` raises.
+        """
         names = _encoded(ids)
         if twice := _repeated(names):
             raise UnknownSentence(f"sentence {twice.decode()!r} is to be removed twice")
         for id_, name in zip(ids, names, strict=True):
             if name not in self._index:
-                raise UnknownSentence(f"sentence {id_!r} is not live: it was not added, or was removed")
+                raise UnknownSentence(
+                    f"sentence {id_!r} is not live: it was not added, or was removed"
+                )
         return self._apply(Step(self._index.points(names), no_points(self._dimension)))
 
     def summary(self) -> list[RankedSentence]:
-        """The k live sentences nearest to their centroid, nearest first; all of them where fewer are live."""
+        """The k live sentences nearest to their centroid, nearest first; all of them where fewer
+        are live.
+        """
         ranking = self._core.ranking()
         ranked = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
-        return [RankedSentence(name.decode(), distance, support) for name, distance, support in ranked]
+        return [
+            RankedSentence(name.decode(), distance, support) for name, distance, support in ranked
+        ]
 
     def __contains__(self, id: object) -> bool:
         """Whether a sentence of this id is live."""
@@ -123,7 +145,9 @@ class CoverSumm:
         return ranking is not None
 
     def _matrix(self, vectors: ArrayLike, ids: Sequence[str]) -> NDArray[np.float64]:
-        """The vectors in float64. Raises VectorError where they are not a row of `dimension` numbers for each id."""
+        """The vectors in float64. Raises VectorError where they are not a row of `dimension`
+        numbers for each id.
+        """
         try:
             matrix = np.asarray(vectors, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -131,7 +155,9 @@ class CoverSumm:
         if not ids and not matrix.size:
             return np.empty((0, self._dimension))
         if matrix.ndim != 2 or len(matrix) != len(ids):
-            raise VectorError(f"vectors have the shape {matrix.shape}: {len(ids)} ids need as many rows")
+            raise VectorError(
+                f"vectors have the shape {matrix.shape}: {len(ids)} ids need as many rows"
+            )
         if matrix.shape[1] != self._dimension:
             raise VectorError(
                 f"sentence {ids[0]!r}: its vector has {matrix.shape[1]} numbers, this CoverSumm takes {self._dimension}"
@@ -155,12 +181,16 @@ def _row(id_: str, vector: ArrayLike) -> NDArray[np.float64]:
     except (TypeError, ValueError) as error:
         raise VectorError(f"sentence {id_!r}: its vector is no list of numbers: {error}") from None
     if row.ndim != 1:
-        raise VectorError(f"sentence {id_!r}: its vector has the shape {row.shape}, not one row of numbers")
+        raise VectorError(
+            f"sentence {id_!r}: its vector has the shape {row.shape}, not one row of numbers"
+        )
     return row[None]
 
 
 def _encoded(ids: Sequence[str]) -> list[bytes]:
-    """The ids in UTF-8. Raises TypeError for a string in place of a list, and for an id that is none."""
+    """The ids in UTF-8. Raises TypeError for a string in place of a list, and for an id that is
+    none.
+    """
     if isinstance(ids, str):
         raise TypeError(f"ids are a list of strings, not the string {ids!r}")
     for id_ in ids:

@@ -1,6 +1,8 @@
-"""knn(R, mu): the k sentences of the reservoir nearest to a centroid, ties by the bytes of their ids (Algorithm 1, line 23).
+"""knn(R, mu): the k sentences of the reservoir nearest to a centroid, ties by the bytes of their
+ids (Algorithm 1, line 23).
 
-Rows are distinct vectors; each stands for its copies, of which a ranking shows at most k (or one, with `distinct`).
+Rows are distinct vectors; each stands for its copies, of which a ranking shows at most k (or one,
+with `distinct`).
 """
 
 from collections.abc import Sequence
@@ -20,10 +22,14 @@ class Neighbors(NamedTuple):
     rows: list[int]  # the reservoir's row of each
     keys: list[float]
     next_key: float
-    """Of the nearest sentence in the reservoir that is not among them; infinite if there is none."""
+    """Of the nearest sentence in the reservoir that is not among them; infinite if there
+    is none.
+    """
 
 
-def knn(reservoir: Reservoir, n: int, total: NDArray[np.float64], k: int, distinct: bool) -> Neighbors:
+def knn(
+    reservoir: Reservoir, n: int, total: NDArray[np.float64], k: int, distinct: bool
+) -> Neighbors:
     """The k nearest to total/n in the reservoir, or all if there are fewer."""
     rows, values = kernel.nearest(reservoir.vectors, reservoir.squared_norms, n, total, k + 1)
     lowest_ids = reservoir.lowest_ids
@@ -43,7 +49,9 @@ def knn(reservoir: Reservoir, n: int, total: NDArray[np.float64], k: int, distin
     return Neighbors(ids, owners, chosen, values[after] if after < len(values) else np.inf)
 
 
-def _knn_of_equals(reservoir: Reservoir, keys: NDArray[np.float64], k: int, distinct: bool) -> Neighbors:
+def _knn_of_equals(
+    reservoir: Reservoir, keys: NDArray[np.float64], k: int, distinct: bool
+) -> Neighbors:
     """The same where keys are equal: all rows up to the k-th key are looked at, ties and all."""
     order = keys.argsort()
     weights = [1] * len(order) if distinct else reservoir.counts
@@ -64,11 +72,12 @@ def expand(
     k: int,
     distinct: bool,
 ) -> tuple[list[bytes], list[int], list[float]]:
-    """Turn distinct vectors in key order into at most k sentences: (ids, the row of each, the key of each).
+    """Turn distinct vectors in key order into at most k sentences: (ids, the row of each, the key
+    of each).
 
-    `rows` ascend by `keys`, and no row whose key equals the last one's is missing. `lowest_ids[row]` are the lowest ids of a
-    vector's copies, ascending, at least min(k, copies) of them (with `distinct`: one). Equal keys are merged by the bytes of
-    the ids.
+    `rows` ascend by `keys`, and no row whose key equals the last one's is missing.
+    `lowest_ids[row]` are the lowest ids of a vector's copies, ascending, at least min(k, copies) of
+    them (with `distinct`: one). Equal keys are merged by the bytes of the ids.
     """
     take = 1 if distinct else k
     if len(set(keys)) < len(keys):
@@ -106,7 +115,9 @@ def _expand_ties(
         while end < len(rows) and keys[end] == keys[at]:
             end += 1
         room = k - len(ids)
-        tied = sorted((id_, row) for row in rows[at:end] for id_ in lowest_ids[row][: min(take, room)])[:room]
+        tied = sorted(
+            (id_, row) for row in rows[at:end] for id_ in lowest_ids[row][: min(take, room)]
+        )[:room]
         ids += [id_ for id_, _ in tied]
         owners += [row for _, row in tied]
         values += [keys[at]] * len(tied)

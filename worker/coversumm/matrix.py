@@ -1,4 +1,6 @@
-"""Arrays that grow at the end: a matrix of vectors, or the numbers that go with them, a number a row."""
+"""Arrays that grow at the end: a matrix of vectors, or the numbers that go with them, a number a
+row.
+"""
 
 from typing import Generic, TypeVar
 
@@ -12,10 +14,12 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 class GrowingArray(Generic[Number]):
-    """Rows of `width` numbers, (n, width), or numbers, (n,), in one block of memory with room for more.
+    """Rows of `width` numbers, (n, width), or numbers, (n,), in one block of memory with room for
+    more.
 
-    `rows` is a view of those that there are; any change of their number makes another one, so do not keep it. Values are
-    changed through it. Appending costs amortised constant time a row, because room grows by a share of itself when none is left.
+    `rows` is a view of those that there are; any change of their number makes another one, so do
+    not keep it. Values are changed through it. Appending costs amortised constant time a row,
+    because room grows by a share of itself when none is left.
 
     >>> vectors = GrowingArray(np.int16, 2)
     >>> vectors.append(np.array([[1, 2], [3, 4], [5, 6]]))
@@ -33,7 +37,9 @@ class GrowingArray(Generic[Number]):
 
     @classmethod
     def of(cls, rows: NDArray[Number]) -> "GrowingArray[Number]":
-        """These rows, taken over as they lie in memory if they are contiguous: nobody else may change them then."""
+        """These rows, taken over as they lie in memory if they are contiguous: nobody else may
+        change them then.
+        """
         array = cls(rows.dtype.type)
         array._room = array.rows = np.ascontiguousarray(rows)
         return array

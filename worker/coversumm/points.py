@@ -10,8 +10,8 @@ from worker.coversumm.fixed_point import VectorError
 
 
 class Points(NamedTuple):
-    """A batch of sentences: ids in UTF-8 (ties go by their bytes; unique among the live ones), vectors (m, D) int16,
-    one after the other in memory.
+    """A batch of sentences: ids in UTF-8 (ties go by their bytes; unique among the live ones),
+    vectors (m, D) int16, one after the other in memory.
 
     >>> Points([b"r1#0", b"r1#1"], np.array([[1, 2], [3, 4]], np.int16)).vectors.shape
     (2, 2)
@@ -22,7 +22,8 @@ class Points(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The effect of one event: what it removes (live before it), then what it adds. An edit does both with one id.
+    """The effect of one event: what it removes (live before it), then what it adds. An edit does
+    both with one id.
 
     >>> before, after = np.array([[1, 2]], np.int16), np.array([[3, 4]], np.int16)
     >>> edit = Step(removed=Points([b"r1#0"], before), added=Points([b"r1#0"], after))

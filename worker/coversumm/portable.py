@@ -22,7 +22,9 @@ class Measured(NamedTuple):
 def products(
     vectors: NDArray[np.int16], anchor: NDArray[np.float64], centroid: NDArray[np.float64] | None
 ) -> list[tuple[float, float, float]]:
-    """`(|x|^2, x.anchor, x.centroid)` of each vector x of (m, D); the last is 0 without a centroid."""
+    """`(|x|^2, x.anchor, x.centroid)` of each vector x of (m, D); the last is 0 without
+    a centroid.
+    """
     x = vectors.astype(np.float64)
     others = np.zeros(len(x)) if centroid is None else x @ centroid
     return list(zip(np.vecdot(x, x).tolist(), (x @ anchor).tolist(), others.tolist(), strict=True))
@@ -34,7 +36,9 @@ def add(total: NDArray[np.float64], vectors: NDArray[np.int16], sign: float) -> 
         total += sign * vector
 
 
-def drift(total: NDArray[np.float64], n: int, centroid: NDArray[np.float64] | None) -> tuple[float, float]:
+def drift(
+    total: NDArray[np.float64], n: int, centroid: NDArray[np.float64] | None
+) -> tuple[float, float]:
     """`(|total|^2, |total/n - centroid|^2)`; the latter is 0 without a centroid."""
     if centroid is None:
         return float(total @ total), 0.0
@@ -50,7 +54,8 @@ def nearest(
     total: NDArray[np.float64],
     count: int,
 ) -> tuple[list[int], list[float]]:
-    """Of the rows (r, D) those with the lowest keys `n*|x|^2 - 2*x.total`, ascending, at most `count`; and their keys.
+    """Of the rows (r, D) those with the lowest keys `n*|x|^2 - 2*x.total`, ascending, at most
+    `count`; and their keys.
 
     Among equal keys any of the rows may come first, or be the one that is left out.
     """
@@ -62,11 +67,12 @@ def nearest(
 
 
 def distances(centroids: Sequence[Measured], scale: int) -> list[list[float | None]]:
-    """sqrt(key/n + |S/n|^2) / scale for each key, rounded to six decimals; None where float64 does not decide how.
+    """sqrt(key/n + |S/n|^2) / scale for each key, rounded to six decimals; None where float64 does
+    not decide how.
 
-    Keys ascend. With m = max|key|/n + |S/n|^2 the computed square is off by less than (D+8) * 2^-52 * m (compare
-    `certificate`). Where that moves the root by less than 5e-4 of the sixth decimal, and the root is farther than 1e-3 of it
-    from a half, integers would round the same way.
+    Keys ascend. With m = max|key|/n + |S/n|^2 the computed square is off by less than (D+8) * 2^-52
+    * m (compare `certificate`). Where that moves the root by less than 5e-4 of the sixth decimal,
+    and the root is farther than 1e-3 of it from a half, integers would round the same way.
     """
     unit, facts = MICRO / scale, []
     for keys, n, total, centroid_squared in centroids:

@@ -1,4 +1,6 @@
-"""What comes out: the k sentences nearest to the centroid, in order, with distances exact to the last digit shown."""
+"""What comes out: the k sentences nearest to the centroid, in order, with distances exact to the
+last digit shown.
+"""
 
 import math
 from collections import Counter
@@ -19,7 +21,8 @@ def measured(keys: list[float], n: int, total: NDArray[np.float64]) -> Measured:
 
 
 class Ranking:
-    """A summary: `ids` in rank order, `support` (how many live sentences share the vector), `n` (live sentences then).
+    """A summary: `ids` in rank order, `support` (how many live sentences share the vector), `n`
+    (live sentences then).
 
     >>> import numpy as np
     >>> ranking = Ranking((b"r1#0",), (1,), n=2, keys=[0.0], total=np.array([6.0, 8.0]), scale=10)
@@ -39,7 +42,9 @@ class Ranking:
         scale: int,
         centroid_squared: float | None = None,
     ) -> None:
-        """`keys` (one an id) and `total` (S, kept, not copied) are what the distances are computed from; |S/n|^2 may be known."""
+        """`keys` (one an id) and `total` (S, kept, not copied) are what the distances are computed
+        from; |S/n|^2 may be known.
+        """
         self.ids = ids
         self.support = support
         self.n = n
@@ -52,7 +57,9 @@ class Ranking:
         self._distances: tuple[float, ...] | None = None
 
     def distances(self) -> tuple[float, ...]:
-        """Distances to the centroid in units of the normalised vectors, rounded to six decimals; computed at the first call."""
+        """Distances to the centroid in units of the normalised vectors, rounded to six decimals;
+        computed at the first call.
+        """
         if self._distances is None:
             (self._distances,) = _distances([self._measured], self._scale)
         return self._distances
@@ -72,23 +79,30 @@ class Ranking:
 
 
 def measure(rankings: Sequence[Ranking]) -> list[tuple[float, ...]]:
-    """The distances of each of these rankings; of all that have none yet at once. They are of one scale."""
+    """The distances of each of these rankings; of all that have none yet at once. They are of one
+    scale.
+    """
     new = [ranking for ranking in rankings if ranking._distances is None]
     if new:  # one pass for all: numpy's overhead is that of one
         scale = new[0]._scale
-        for ranking, found in zip(new, _distances([one._measured for one in new], scale), strict=True):
+        for ranking, found in zip(
+            new, _distances([one._measured for one in new], scale), strict=True
+        ):
             ranking._distances = found
     return [ranking.distances() for ranking in rankings]
 
 
-def distances(keys: list[float], n: int, total: NDArray[np.float64], scale: int) -> tuple[float, ...]:
+def distances(
+    keys: list[float], n: int, total: NDArray[np.float64], scale: int
+) -> tuple[float, ...]:
     """The distances from total/n of the sentences of these keys, which ascend."""
     return _distances([measured(keys, n, total)], scale)[0]
 
 
 def _distances(centroids: Sequence[Measured], scale: int) -> list[tuple[float, ...]]:
-    """sqrt((n*key + |S|^2) / (n^2 * scale^2)) for each key, rounded to six decimals, halves up: exactly, in integers where
-    float64 does not decide."""
+    """sqrt((n*key + |S|^2) / (n^2 * scale^2)) for each key, rounded to six decimals, halves up:
+    exactly, in integers where float64 does not decide.
+    """
     found = []
     for one, numbers in zip(centroids, kernel.distances(centroids, scale), strict=True):
         if None in numbers:
@@ -120,7 +134,8 @@ def brute_force(
     total = [sum(column) for column in zip(*vectors.values(), strict=True)]
     copies = Counter(vectors.values())
     keys = {
-        vector: n * sum(x * x for x in vector) - 2 * sum(x * s for x, s in zip(vector, total, strict=True))
+        vector: n * sum(x * x for x in vector)
+        - 2 * sum(x * s for x, s in zip(vector, total, strict=True))
         for vector in copies
     }
     ranked = sorted(vectors, key=lambda id_: (keys[vectors[id_]], id_))

@@ -1,12 +1,16 @@
-"""The reservoir: exactly the live sentences with d(x, anchor) < radius, identical vectors as one row (paper: the set R).
+"""The reservoir: exactly the live sentences with d(x, anchor) < radius, identical vectors as one
+row (paper: the set R).
 
-The anchor is a centroid S0/n0; the radius is an integer key: a sentence is inside iff n0*|x|^2 - 2*x.S0 < radius_key,
-an exact comparison. Without a radius (None) the reservoir holds every live sentence.
+The anchor is a centroid S0/n0; the radius is an integer key: a sentence is inside iff n0*|x|^2 -
+2*x.S0 < radius_key, an exact comparison. Without a radius (None) the reservoir holds every live
+sentence.
 
-A row keeps the number of its vector's copies and the lowest of their ids, a prefix of all of them in order. So a hundred
-thousand copies cost one row. Copies are found by a digest of 128 bits: with the vector's own bytes as a key a row would take
-twice the memory, and that decides how many entities a cache holds. When removals leave fewer ids than a ranking may need, the
-reservoir is `exhausted` and a refill is due. docs/algorithm.md, Lemma 3, has the proof that both invariants last.
+A row keeps the number of its vector's copies and the lowest of their ids, a prefix of all of them
+in order. So a hundred thousand copies cost one row. Copies are found by a digest of 128 bits: with
+the vector's own bytes as a key a row would take twice the memory, and that decides how many
+entities a cache holds. When removals leave fewer ids than a ranking may need, the reservoir is
+`exhausted` and a refill is due. docs/algorithm.md, Lemma 3, has the proof that both invariants
+last.
 """
 
 from bisect import bisect_left
@@ -28,7 +32,9 @@ def digest(vector: NDArray[np.int16]) -> bytes:
 
 
 class Reservoir:
-    """Rows of distinct vectors around an anchor. `ids_needed`: how many ids of one vector a ranking may show."""
+    """Rows of distinct vectors around an anchor. `ids_needed`: how many ids of one vector a ranking
+    may show.
+    """
 
     def __init__(self, dimension: int, ids_needed: int) -> None:
         self.ids_needed = ids_needed
@@ -91,10 +97,14 @@ class Reservoir:
     ) -> list[int]:
         """The row of each vector (m, D); new ones, without copies yet, for those that have none."""
         row_of, start = self.row_of, len(self.row_of)
-        rows = [row_of.setdefault(key, len(row_of)) for key in map(digest, np.ascontiguousarray(vectors))]
+        rows = [
+            row_of.setdefault(key, len(row_of))
+            for key in map(digest, np.ascontiguousarray(vectors))
+        ]
         new = len(row_of) - start
         if new:
-            self._digests.extend(islice(row_of, start, None))  # a dict keeps the order in which keys came
+            # a dict keeps the order in which keys came
+            self._digests.extend(islice(row_of, start, None))
             self.counts += [0] * new
             self.lowest_ids += [[] for _ in range(new)]
             self._vectors.extend(new)
@@ -171,7 +181,8 @@ class Reservoir:
         self.anchor_n, self.anchor_total, self.radius_key = n, total.copy(), found.radius_key
 
     def tighten(self, target: int, n: int, total: NDArray[np.float64]) -> None:
-        """Keep the `target` rows nearest to the anchor, equal keys together, without asking the index.
+        """Keep the `target` rows nearest to the anchor, equal keys together, without asking the
+        index.
 
         A reservoir that holds everything moves its anchor to the present centroid total/n first.
         """

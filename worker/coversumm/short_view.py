@@ -1,17 +1,23 @@
-"""The short view: down the ranking, nearest to the centroid first, and past what says nearly the same as something nearer.
+"""The short view: down the ranking, nearest to the centroid first, and past what says nearly the
+same as something nearer.
 
-A sentence is chosen unless its cosine to one chosen before it is above a threshold; then that one stands for it. So every
-sentence of a view says something else, however many near-copies lie at the centre. It is a greedy walk down the whole ranking
-(the rule by which the paper makes its summaries, which takes TF-IDF for it), here without sorting or holding all of it:
+A sentence is chosen unless its cosine to one chosen before it is above a threshold; then that one
+stands for it. So every sentence of a view says something else, however many near-copies lie at the
+centre. It is a greedy walk down the whole ranking (the rule by which the paper makes its summaries,
+which takes TF-IDF for it), here without sorting or holding all of it:
 
-- a pass over all sentences keeps the nearest `CANDIDATES` distinct vectors that nothing chosen stands for. Identical vectors
-  are one candidate, under the lowest id of its copies, so a hundred thousand of them cost what one does;
-- the walk goes down these. Where they end before enough are chosen, the next pass leaves out what is stood for by now.
+- a pass over all sentences keeps the nearest `CANDIDATES` distinct vectors that nothing chosen
+  stands for. Identical vectors are one candidate, under the lowest id of its copies, so a hundred
+  thousand of them cost what one does;
+- the walk goes down these. Where they end before enough are chosen, the next pass leaves out what
+  is stood for by now.
 
-Each pass chooses one at least, and in practice the first is enough. A last one counts what each stands for.
+Each pass chooses one at least, and in practice the first is enough. A last one counts what each
+stands for.
 
-The view is the same whatever order sentences are read in, and on every machine: keys and dot products are exact integers in
-float64, and a cosine is `dot / sqrt(|x|^2 * |y|^2)`, three operations that IEEE 754 rounds once each.
+The view is the same whatever order sentences are read in, and on every machine: keys and dot
+products are exact integers in float64, and a cosine is `dot / sqrt(|x|^2 * |y|^2)`, three
+operations that IEEE 754 rounds once each.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -44,7 +50,9 @@ class Chosen(NamedTuple):
 
 
 class StandsFor(NamedTuple):
-    """How many live sentences one stands for, itself included, and how many groups (reviews) these are of."""
+    """How many live sentences one stands for, itself included, and how many groups (reviews) these
+    are of.
+    """
 
     sentences: int
     groups: int
@@ -74,7 +82,9 @@ def kept(scan: Scan, most_bytes: int = KEPT_BYTES) -> Scan:
     return read
 
 
-def choose(scan: Scan, dimension: int, threshold: float, count: int, candidates: int = CANDIDATES) -> Chosen:
+def choose(
+    scan: Scan, dimension: int, threshold: float, count: int, candidates: int = CANDIDATES
+) -> Chosen:
     """The first `count` sentences of the walk, or all there are to choose.
 
     Args:
@@ -105,8 +115,8 @@ def choose(scan: Scan, dimension: int, threshold: float, count: int, candidates:
 def stands_for(
     scan: Scan, chosen: NDArray[np.int16], threshold: float, group_of: Callable[[bytes], bytes]
 ) -> list[StandsFor]:
-    """Of each chosen sentence, how many live ones it stands for: those that are nearer to it than to any other chosen one (of
-    equals, than to any before it), with a cosine above the threshold.
+    """Of each chosen sentence, how many live ones it stands for: those that are nearer to it than
+    to any other chosen one (of equals, than to any before it), with a cosine above the threshold.
 
     Args:
         scan: all live sentences; those of one group are neighbours in it.
@@ -131,7 +141,9 @@ def stands_for(
 
 
 class _Nearest:
-    """The nearest distinct vectors of a pass, each with the lowest id of its copies, ordered by key and id."""
+    """The nearest distinct vectors of a pass, each with the lowest id of its copies, ordered by key
+    and id.
+    """
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -159,7 +171,9 @@ class _Nearest:
             self._cut()
 
     def _cut(self) -> None:
-        """Keep the nearest. A lower id of a vector that goes may come yet, and would bring it back where it belongs."""
+        """Keep the nearest. A lower id of a vector that goes may come yet, and would bring it back
+        where it belongs.
+        """
         if len(self._lowest) > self._room:
             nearest = sorted(self._lowest.items(), key=lambda item: item[1])[: self._room]
             self._lowest = dict(nearest)
@@ -170,12 +184,16 @@ class _Nearest:
         """Ids, keys and vectors (r, D) of the nearest, in order."""
         self._cut()
         items = sorted(self._lowest.items(), key=lambda item: item[1])
-        vectors = np.frombuffer(b"".join(data for data, _ in items), np.int16).reshape(-1, dimension)
+        vectors = np.frombuffer(b"".join(data for data, _ in items), np.int16).reshape(
+            -1, dimension
+        )
         return [id_ for _, (_, id_) in items], [key for _, (key, _) in items], vectors
 
 
 def _walk(vectors: NDArray[np.int16], threshold: float, count: int) -> list[int]:
-    """The rows that are chosen, at most `count`, of vectors in order of which none is stood for yet."""
+    """The rows that are chosen, at most `count`, of vectors in order of which none is stood for
+    yet.
+    """
     chosen: list[int] = []
     is_left = np.ones(len(vectors), np.bool_)
     while len(chosen) < count and is_left.any():

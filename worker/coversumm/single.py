@@ -1,7 +1,8 @@
-"""One step at a time: what a worker mostly does, a micro-batch bringing an entity one event (paper, Algorithms 1 and 3).
+"""One step at a time: what a worker mostly does, a micro-batch bringing an entity one event (paper,
+Algorithms 1 and 3).
 
-The cheapest proof first: the gap certificate costs O(D), the reservoir certificate one product with the reservoir, and only
-where both fail is the index asked.
+The cheapest proof first: the gap certificate costs O(D), the reservoir certificate one product with
+the reservoir, and only where both fail is the index asked.
 """
 
 import numpy as np
@@ -50,7 +51,9 @@ def apply_step(state: EntityState, step: Step) -> Ranking | None:
 
 
 def _facts(state: EntityState, vectors: NDArray[np.int16]) -> list[tuple[float, float, float]]:
-    """Of each sentence x to be added `(|x|^2, x.S0, x.centroid)`: S0 is the anchor's, the centroid the gap's."""
+    """Of each sentence x to be added `(|x|^2, x.S0, x.centroid)`: S0 is the anchor's, the centroid
+    the gap's.
+    """
     return kernel.products(vectors, state.reservoir.anchor_total, _centroid(state))
 
 
@@ -60,7 +63,9 @@ def _centroid(state: EntityState) -> NDArray[np.float64] | None:
 
 
 def _remove(state: EntityState, removed: Points) -> None:
-    """Subtract from the sum, and from the reservoir what is inside; a member removed forces an evaluation."""
+    """Subtract from the sum, and from the reservoir what is inside; a member removed forces an
+    evaluation.
+    """
     reservoir = state.reservoir
     kernel.add(state.total, removed.vectors, -1.0)
     for id_, vector in zip(removed.ids, removed.vectors, strict=True):
@@ -74,11 +79,15 @@ def _remove(state: EntityState, removed: Points) -> None:
 
 
 def _add(state: EntityState, added: Points, facts: list[tuple[float, float, float]]) -> None:
-    """Add to the sum, to the reservoir what is inside (Algorithm 1, line 20), and narrow the gap."""
+    """Add to the sum, to the reservoir what is inside (Algorithm 1, line 20), and narrow
+    the gap.
+    """
     reservoir = state.reservoir
     kernel.add(state.total, added.vectors, 1.0)
     n, radius_key = reservoir.anchor_n, reservoir.radius_key
-    for id_, vector, (squared_norm, product, _) in zip(added.ids, added.vectors, facts, strict=True):
+    for id_, vector, (squared_norm, product, _) in zip(
+        added.ids, added.vectors, facts, strict=True
+    ):
         if radius_key is None or n * squared_norm - 2.0 * product < radius_key:
             reservoir.insert(vector, squared_norm, id_)
     if state.gap is not None:
@@ -93,7 +102,8 @@ def _unchanged(state: EntityState, squared_way: float) -> bool:
 
 
 def _gap(state: EntityState, neighbors: Neighbors, centroid_squared: float) -> Gap | None:
-    """The gap of an evaluation; none where the next step alone is likely to move the centroid too far.
+    """The gap of an evaluation; none where the next step alone is likely to move the centroid too
+    far.
 
     A step moves it by about d_k / n, and half the gap is (next key - key) / (4 n d_k).
     """

@@ -1,4 +1,5 @@
-"""One entity's state, and the two things both paths do with it: find the nearest in the reservoir, and refill it.
+"""One entity's state, and the two things both paths do with it: find the nearest in the reservoir,
+and refill it.
 
 `single` takes one step at a time, `bulk` many; both change this state only, and leave the same.
 """
@@ -31,7 +32,9 @@ class Counters:
     visited: int = 0  # live sentences at each refill, added up
 
     def add(self, now: "Counters", before: "Counters") -> None:
-        """Add what was counted between two moments. For every entity of every micro-batch, so it is spelled out."""
+        """Add what was counted between two moments. For every entity of every micro-batch, so it is
+        spelled out.
+        """
         self.steps += now.steps - before.steps
         self.proved_gap += now.proved_gap - before.proved_gap
         self.proved_reservoir += now.proved_reservoir - before.proved_reservoir
@@ -63,7 +66,9 @@ class Ball(NamedTuple):
 
 
 class EntityState:
-    """Fields are read and written by `single` and `bulk`. S is held in float64, which is exact below 2^53."""
+    """Fields are read and written by `single` and `bulk`. S is held in float64, which is exact
+    below 2^53.
+    """
 
     def __init__(self, k: int, dimension: int, index: Index, *, distinct: bool, scale: int) -> None:
         self.k = k
@@ -84,7 +89,9 @@ class EntityState:
         self.gap: Gap | None = None
         self._ball: Ball | None = None
         self.stride = 128  # steps a bulk run tries at once
-        self.kth_distance = 0.0  # d_k when last computed: tells where a bulk run is likely to need a refill
+        self.kth_distance = (
+            0.0  # d_k when last computed: tells where a bulk run is likely to need a refill
+        )
 
     # ---- limits
 
@@ -94,7 +101,9 @@ class EntityState:
         return certificate.slack(self.dimension, self.max_squared_norm)
 
     def admit(self, n: int, max_squared_norm: float) -> None:
-        """Take note of the longest vector; raise EntityFull if keys of n sentences might not be exact."""
+        """Take note of the longest vector; raise EntityFull if keys of n sentences might not be
+        exact.
+        """
         largest = max(max_squared_norm, self.max_squared_norm)
         if not exact(n, largest):
             raise EntityFull(
@@ -102,7 +111,9 @@ class EntityState:
             )
         self.max_squared_norm = largest
         if not exact(self.reservoir.anchor_n, largest):
-            self.reservoir.exhausted = True  # the old anchor cannot be compared with exactly: move it
+            self.reservoir.exhausted = (
+                True  # the old anchor cannot be compared with exactly: move it
+            )
 
     # ---- searching the reservoir
 
@@ -119,7 +130,9 @@ class EntityState:
         return float(self.total @ self.total) / (self.n * self.n) if self.n else 0.0
 
     def proves(self, neighbors: Neighbors, centroid_squared: float) -> bool:
-        """The reservoir certificate (Lemma 4): whether nothing outside can be as near as the last of the neighbors."""
+        """The reservoir certificate (Lemma 4): whether nothing outside can be as near as the last
+        of the neighbors.
+        """
         if self.complete():
             return True
         distance_squared = neighbors.keys[-1] / self.n + centroid_squared
@@ -131,7 +144,9 @@ class EntityState:
         return self.reservoir.radius_key is None or self.reservoir.live == self.n
 
     def outside(self, centroid_squared: float) -> float:
-        """A lower bound of the distance from the centroid of every sentence left out of the reservoir: radius - drift."""
+        """A lower bound of the distance from the centroid of every sentence left out of the
+        reservoir: radius - drift.
+        """
         if self.complete():
             return np.inf
         ball = self.ball()
@@ -146,11 +161,19 @@ class EntityState:
         assert reservoir.radius_key is not None
         made_of = (reservoir.anchor_n, reservoir.radius_key, self.max_squared_norm)
         ball = self._ball
-        if ball is None or ball.made_of != made_of or ball.anchor_total is not reservoir.anchor_total:
+        if (
+            ball is None
+            or ball.made_of != made_of
+            or ball.anchor_total is not reservoir.anchor_total
+        ):
             anchor = reservoir.anchor_total / reservoir.anchor_n
             anchor_squared, slack = float(anchor @ anchor), self.slack
-            radius = certificate.lower(reservoir.radius_key / reservoir.anchor_n + anchor_squared, slack)
-            self._ball = ball = Ball(made_of, reservoir.anchor_total, anchor, anchor_squared, radius, slack)
+            radius = certificate.lower(
+                reservoir.radius_key / reservoir.anchor_n + anchor_squared, slack
+            )
+            self._ball = ball = Ball(
+                made_of, reservoir.anchor_total, anchor, anchor_squared, radius, slack
+            )
         return ball
 
     # ---- refilling
@@ -176,7 +199,8 @@ class EntityState:
     def _adapt_target(self) -> None:
         """Balance what refills cost against what a larger reservoir costs at every step.
 
-        A refill visits n sentences once; the reservoir's rows are visited at each of the steps until the next refill.
+        A refill visits n sentences once; the reservoir's rows are visited at each of the steps
+        until the next refill.
         """
         refill = self.index.scan_cost * self.n
         steps = self.since_refill * self.target
@@ -205,13 +229,17 @@ class EntityState:
     def ranking_if_changed(
         self, neighbors: Neighbors, added: Sequence[bytes], centroid_squared: float
     ) -> Ranking | None:
-        """The ranking of a step that added these ids, if it changed the set or a member is among them."""
+        """The ranking of a step that added these ids, if it changed the set or a member is among
+        them.
+        """
         if self.note_ranked(tuple(neighbors.ids), added):
             return self.ranking(neighbors, centroid_squared)
         return None
 
     def note_ranked(self, ids: tuple[bytes, ...], added: Sequence[bytes]) -> bool:
-        """Remember the ids now ranked; whether their set changed, order aside, or one of them was added in this step."""
+        """Remember the ids now ranked; whether their set changed, order aside, or one of them was
+        added in this step.
+        """
         changed = False
         if ids != self.ranked_ids:
             members = frozenset(ids)

@@ -10,7 +10,8 @@ def run_demo(
         reviews: how many of the bundled ones; None: all.
         k: sentences in a summary.
         as_json: summary changes and closing figures as JSON lines.
-        is_brief: reviews that a slow processor does not get to in some seconds are left out, and it is told how many.
+        is_brief: reviews that a slow processor does not get to in some seconds are left out, and it
+            is told how many.
         is_served: the worker's page is told of first, and stays up until Ctrl-C.
 
     Raises:

@@ -1,11 +1,13 @@
 """A Kafka broker inside this process: librdkafka's mock cluster.
 
-It needs nothing but the confluent-kafka wheel that is installed anyway: the library in it exports the mock cluster's functions.
-The broker listens on real TCP on 127.0.0.1, for any client of any process. It runs in threads of the library, which do not hold
-Python's lock, and so it dies with this process, however that ends.
+It needs nothing but the confluent-kafka wheel that is installed anyway: the library in it exports
+the mock cluster's functions. The broker listens on real TCP on 127.0.0.1, for any client of any
+process. It runs in threads of the library, which do not hold Python's lock, and so it dies with
+this process, however that ends.
 
-What it is not: it forgets (5 MiB or 100,000 batches a partition, the oldest dropped), does not compact, has no admin requests (so
-topics are created here), does not keep the source offsets of a transaction, and hides nothing of one from readers.
+What it is not: it forgets (5 MiB or 100,000 batches a partition, the oldest dropped), does not
+compact, has no admin requests (so topics are created here), does not keep the source offsets of a
+transaction, and hides nothing of one from readers.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any, Final, Self
 
 import confluent_kafka.cimpl
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 
 _PRODUCER: Final = 0
 _MESSAGE_BYTES: Final = 512
@@ -48,15 +50,21 @@ class EmbeddedBroker:
         rebalance_delay_ms: how long the first rebalance of a group waits for more members.
 
     Raises:
-        SurroundingsError: the installed confluent-kafka has no mock cluster.
+        SetupError: the installed confluent-kafka has no mock cluster.
     """
 
-    def __init__(self, topics: Mapping[str, int] | None = None, *, rebalance_delay_ms: int = 300) -> None:
+    def __init__(
+        self, topics: Mapping[str, int] | None = None, *, rebalance_delay_ms: int = 300
+    ) -> None:
         self._library = _library()
         self._client = self._new_client()
         self._cluster = self._library.rd_kafka_mock_cluster_new(self._client, 1)
-        self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, rebalance_delay_ms)
-        self.bootstrap_servers: str = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
+        self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(
+            self._cluster, rebalance_delay_ms
+        )
+        self.bootstrap_servers: str = self._library.rd_kafka_mock_cluster_bootstraps(
+            self._cluster
+        ).decode()
         for name, partitions in (topics or {}).items():
             self.create_topic(name, partitions)
 
@@ -64,7 +72,10 @@ class EmbeddedBroker:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _cause: BaseException | None, _trace: TracebackType | None
+        self,
+        _kind: type[BaseException] | None,
+        _cause: BaseException | None,
+        _trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -76,22 +87,27 @@ class EmbeddedBroker:
             self._cluster = None
 
     def create_topic(self, name: str, partitions: int) -> None:
-        """Create a topic. Raises ValueError where the broker will not: it exists, or the name or count is none."""
+        """Create a topic. Raises ValueError where the broker will not: it exists, or the name or
+        count is none.
+        """
         self._check(
             self._library.rd_kafka_mock_topic_create(self._running(), name.encode(), partitions, 1),
             f"the topic {name} with {partitions} partitions",
         )
 
-    # -- the library ---------------------------------------------------------------------------------------------
+    # -- the library
+    # ---------------------------------------------------------------------------------------------
 
     def _new_client(self) -> int:
         """The handle that the cluster lives in: a producer that never connects and logs nothing."""
         configuration = self._library.rd_kafka_conf_new()
         self._library.rd_kafka_conf_set_log_cb(configuration, None)
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
-        client: int | None = self._library.rd_kafka_new(_PRODUCER, configuration, message, _MESSAGE_BYTES)
+        client: int | None = self._library.rd_kafka_new(
+            _PRODUCER, configuration, message, _MESSAGE_BYTES
+        )
         if client is None:
-            raise SurroundingsError(f"the embedded broker could not be started: {message.value.decode()}")
+            raise SetupError(f"the embedded broker could not be started: {message.value.decode()}")
         return client
 
     def _running(self) -> int:
@@ -102,14 +118,16 @@ class EmbeddedBroker:
 
     def _check(self, error: int, what: str) -> None:
         if error:
-            raise ValueError(f"{what}: the broker says {self._library.rd_kafka_err2name(error).decode()}")
+            raise ValueError(
+                f"{what}: the broker says {self._library.rd_kafka_err2name(error).decode()}"
+            )
 
 
 def _library() -> ctypes.CDLL:
     """librdkafka, by way of confluent-kafka's extension module.
 
-    A symbol is looked up in a library and in all that it is linked to, so this finds exactly the librdkafka that confluent-kafka
-    itself uses, wherever the wheel of this platform keeps it.
+    A symbol is looked up in a library and in all that it is linked to, so this finds exactly the
+    librdkafka that confluent-kafka itself uses, wherever the wheel of this platform keeps it.
     """
     library = ctypes.CDLL(confluent_kafka.cimpl.__file__)
     try:
@@ -117,7 +135,7 @@ def _library() -> ctypes.CDLL:
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
     except AttributeError as cause:
-        raise SurroundingsError(
+        raise SetupError(
             f"the installed confluent-kafka has no embedded broker ({cause}): install the version that pyproject.toml pins"
         ) from cause
     return library

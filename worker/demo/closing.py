@@ -1,4 +1,6 @@
-"""What stays on the terminal when the demo is over: the summaries in full, what it came to, what to do next."""
+"""What stays on the terminal when the demo is over: the summaries in full, what it came to, what to
+do next.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ _PROGRAM: Final = "coversumm-worker"
 def own_command(
     arguments: Sequence[str] | None = None, python: str | None = None, directory: Path | None = None
 ) -> str:
-    """What to type in a shell to run this program: `coversumm-worker` where that is found, else a path to it.
+    """What to type in a shell to run this program: `coversumm-worker` where that is found, else a
+    path to it.
 
     Args:
         arguments: of the process, its name first; by default `sys.argv`.
@@ -39,7 +42,9 @@ def own_command(
 
 
 def typed_path(path: Path, directory: Path | None = None) -> str:
-    """A path (from the working directory) as one types it there: relative if it lies below, quoted where a shell wants it."""
+    """A path (from the working directory) as one types it there: relative if it lies below, quoted
+    where a shell wants it.
+    """
     directory = _user_directory() if directory is None else directory
     absolute = Path(os.path.abspath(path))  # not resolved: links are how users know it
     shown = absolute.relative_to(directory) if absolute.is_relative_to(directory) else absolute
@@ -56,7 +61,9 @@ def _typed(program: Path, directory: Path) -> str:
 
 
 def _user_directory() -> Path:
-    """The working directory, unless somebody has changed it on the way: `make -C` does, and leaves `PWD` as it was."""
+    """The working directory, unless somebody has changed it on the way: `make -C` does, and leaves
+    `PWD` as it was.
+    """
     here, named = Path.cwd(), Path(os.environ.get("PWD", ""))
     return here if not named.is_absolute() or not named.is_dir() or named.samefile(here) else named
 

@@ -1,4 +1,6 @@
-"""How the demo looks: a live screen on a terminal, a line a second elsewhere, JSON lines on demand; and the closing."""
+"""How the demo looks: a live screen on a terminal, a line a second elsewhere, JSON lines on demand;
+and the closing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from rich.text import Text
 from worker.demo.closing import closing_lines, in_words
 from worker.demo.reviews import ATTRIBUTION
 from worker.demo.story import Phase, Story
-from worker.view import Change, Frame, LiveScreen, can_redraw, change_lines, screen
+from worker.view import Frame, LiveScreen, ShownChange, can_redraw, change_lines, screen
 from worker.view.texts import between
 
 LINE_SECONDS: Final = 1.0
@@ -31,7 +33,7 @@ class Display(Protocol):
     def __exit__(self, *_: object) -> None:
         """End, whatever happened."""
 
-    def changed(self, value: bytes, change: Change) -> None:
+    def changed(self, value: bytes, change: ShownChange) -> None:
         """The story has taken in this `summary.changed`."""
 
     def update(self) -> None:
@@ -44,11 +46,11 @@ class Display(Protocol):
 def make_display(console: Console, story: Story, as_json: bool) -> Display:
     """The one that suits the console."""
     if as_json:
-        return JsonLines(console, story)
-    return Picture(console, story) if can_redraw(console) else Lines(console, story)
+        return DemoJson(console, story)
+    return DemoScreen(console, story) if can_redraw(console) else DemoLines(console, story)
 
 
-class JsonLines:
+class DemoJson:
     """Each summary change as it was published; the figures as the last line."""
 
     is_watched = False
@@ -57,13 +59,13 @@ class JsonLines:
         self._file = console.file
         self._story = story
 
-    def __enter__(self) -> JsonLines:
+    def __enter__(self) -> DemoJson:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.flush()
 
-    def changed(self, value: bytes, change: Change) -> None:
+    def changed(self, value: bytes, change: ShownChange) -> None:
         """See `Display`."""
         self._file.write(value.decode() + "\n")
 
@@ -77,8 +79,10 @@ class JsonLines:
         self._file.flush()
 
 
-class Lines:
-    """For logs, pipes and terminals that cannot redraw: a line a second with the newest change; each deletion's."""
+class DemoLines:
+    """For logs, pipes and terminals that cannot redraw: a line a second with the newest change;
+    each deletion's.
+    """
 
     is_watched = False
 
@@ -88,14 +92,14 @@ class Lines:
         self._next_at = 0.0
         self._shown = ""
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> DemoLines:
         self._print(f"{_PROGRAM}: {_promise(self._story)}. {ATTRIBUTION}")
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
-    def changed(self, value: bytes, change: Change) -> None:
+    def changed(self, value: bytes, change: ShownChange) -> None:
         """See `Display`."""
         if self._story.phase is Phase.TAKING_DOWN:
             self._tell(change)
@@ -118,16 +122,17 @@ class Lines:
         for line in (Text(), *closing_lines(self._console, self._story)):
             self._print(line.plain)
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: ShownChange) -> None:
         for line in change_lines(change, self._story.names):
             self._print(f"  {line}")
 
     def _print(self, line: str) -> None:
-        self._console.file.write(line + "\n")  # rich's own way ends the process with 1 where nobody reads on
+        # rich's own way ends the process with 1 where nobody reads on
+        self._console.file.write(line + "\n")
         self._console.file.flush()
 
 
-class Picture:
+class DemoScreen:
     """A stay's summary in full, the others small, redrawn in place."""
 
     is_watched = True
@@ -137,14 +142,14 @@ class Picture:
         self._story = story
         self._screen = LiveScreen(console, self._draw)
 
-    def __enter__(self) -> Picture:
+    def __enter__(self) -> DemoScreen:
         self._screen.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._screen.__exit__()
 
-    def changed(self, value: bytes, change: Change) -> None:
+    def changed(self, value: bytes, change: ShownChange) -> None:
         """See `Display`."""
 
     def update(self) -> None:

@@ -1,9 +1,12 @@
-"""The demo: real reviews through the real worker on an embedded broker, some of them taken down again.
+"""The demo: real reviews through the real worker on an embedded broker, some of them taken down
+again.
 
-    bundled reviews -> embedded broker (in this process) -> `run` (a child process, RocksDB in a temporary directory)
+    bundled reviews -> embedded broker (in this process) -> `run` (a child process, RocksDB in a
+    temporary directory)
                               |-> summary changes -> display
 
-The reviews are sent a little ahead of the worker, so that what is shown is what is happening. Nothing is left behind.
+The reviews are sent a little ahead of the worker, so that what is shown is what is happening.
+Nothing is left behind.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ MOST_PER_SECOND: Final = 180.0
 HURRIED_PER_SECOND: Final = 60.0
 """From here on nobody can follow every review."""
 BRIEF_SECONDS: Final = 11.0
-"""So long the reviews of a brief demo arrive: a thousand on two processors that have nothing else to do."""
+"""So long the reviews of a brief demo arrive: a thousand on two processors that have nothing else
+to do.
+"""
 _GROWING_SECONDS: Final = math.log(MOST_PER_SECOND / FIRST_PER_SECOND) / GROWTH
 _GROWING_REVIEWS: Final = (MOST_PER_SECOND - FIRST_PER_SECOND) / GROWTH
 
@@ -63,13 +68,19 @@ _FLUSH_SECONDS: Final = 90
 
 
 class Traffic:
-    """Producer of the input topic and consumer of the output topic, from its beginning; a context manager."""
+    """Producer of the input topic and consumer of the output topic, from its beginning; a context
+    manager.
+    """
 
     def __init__(self, clients: Clients, settings: Settings, partitions: int) -> None:
         self._input_topic = settings.input_topic
         self._producer = clients.producer({"partitioner": "murmur2_random", "linger.ms": 5})
-        self._consumer = clients.standalone_consumer("demo", "read_committed", {"fetch.wait.max.ms": 50})
-        self._consumer.assign([TopicPartition(settings.output_topic, p, 0) for p in range(partitions)])
+        self._consumer = clients.standalone_consumer(
+            "demo", "read_committed", {"fetch.wait.max.ms": 50}
+        )
+        self._consumer.assign(
+            [TopicPartition(settings.output_topic, p, 0) for p in range(partitions)]
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +122,9 @@ _POLL_SECONDS: Final = 0.05
 _COUNTS_EVERY_SECONDS: Final = 0.2
 
 
-def play(reviews: int | None, k: int, as_json: bool, is_brief: bool = False, is_served: bool = False) -> None:
+def play(
+    reviews: int | None, k: int, as_json: bool, is_brief: bool = False, is_served: bool = False
+) -> None:
     """Run the demo; arguments and errors as `worker.demo.run_demo` says."""
     chosen = bundled_reviews()[:reviews]
     story = Story(k=k, reviews=len(chosen), names=stay_names())
@@ -134,7 +147,9 @@ def play(reviews: int | None, k: int, as_json: bool, is_brief: bool = False, is_
             sys.stderr.write(f"the page: {story.page} (up until Ctrl-C)\n")
             sys.stderr.flush()
         with display:
-            play = Play(story, display, worker, stage.enter_context(Traffic(clients, settings, PARTITIONS)))
+            play = Play(
+                story, display, worker, stage.enter_context(Traffic(clients, settings, PARTITIONS))
+            )
             play.wait_until_ready()
             with suppress(KeyboardInterrupt) if is_served else nullcontext():
                 play.send_reviews(chosen, BRIEF_SECONDS if is_brief else math.inf)
@@ -146,9 +161,13 @@ def play(reviews: int | None, k: int, as_json: bool, is_brief: bool = False, is_
 
 
 class Play:
-    """The scenes, one after the other. Each raises Crash or SurroundingsError when the worker ended or stands still."""
+    """The scenes, one after the other. Each raises Crash or SetupError when the worker ended
+    or stands still.
+    """
 
-    def __init__(self, story: Story, display: Display, worker: WorkerProcess, traffic: Traffic) -> None:
+    def __init__(
+        self, story: Story, display: Display, worker: WorkerProcess, traffic: Traffic
+    ) -> None:
         self._story = story
         self._display = display
         self._worker = worker
@@ -166,7 +185,9 @@ class Play:
             time.sleep(_POLL_SECONDS)
 
     def send_reviews(self, reviews: list[Produced], seconds: float) -> None:
-        """All reviews, never far ahead of the worker; where somebody looks on, slowly at first. After so many seconds no more."""
+        """All reviews, never far ahead of the worker; where somebody looks on, slowly at first.
+        After so many seconds no more.
+        """
         story, is_watched = self._story, self._display.is_watched
         story.phase, story.started_at = Phase.ARRIVING, time.monotonic()
         ahead = AHEAD_WATCHED if is_watched else AHEAD
@@ -184,10 +205,14 @@ class Play:
         self._catch_up()
 
     def take_reviews_down(self) -> None:
-        """Of each stay the review that the summary's first sentence comes from; the first ones for eyes to follow."""
+        """Of each stay the review that the summary's first sentence comes from; the first ones for
+        eyes to follow.
+        """
         story = self._story
         story.phase = Phase.TAKING_DOWN
-        stays = sorted(story.board.entities.values(), key=lambda one: (-one.review_count, one.entity_id))
+        stays = sorted(
+            story.board.entities.values(), key=lambda one: (-one.review_count, one.entity_id)
+        )
         doomed = {one.entity_id: one.sentences[0].review_id for one in stays if one.sentences}
         story.to_take_down = len(doomed)
         for number, (entity_id, review_id) in enumerate(doomed.items()):

@@ -1,4 +1,6 @@
-"""The worker as the demo sees it: a child process with settings of its own, its log in a file, its metrics over HTTP."""
+"""The worker as the demo sees it: a child process with settings of its own, its log in a file, its
+metrics over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from worker.errors import Crash, SurroundingsError
+from worker.errors import Crash, SetupError
 from worker.settings import environment_with
 
 STOP_SECONDS: Final = 30
@@ -22,7 +24,9 @@ _SAMPLE: Final = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 
 
 class WorkerProcess:
-    """One `run` with its state, log and port under the demo's directory; a context manager that leaves no process behind."""
+    """One `run` with its state, log and port under the demo's directory; a context manager that
+    leaves no process behind.
+    """
 
     def __init__(self, directory: Path, variables: Mapping[str, str]) -> None:
         port = _free_port()
@@ -69,8 +73,8 @@ class WorkerProcess:
     def check(self) -> None:
         """Raise what the process ended with, if it has ended."""
         code = self._process.poll()
-        if code == SurroundingsError.exit_code:
-            raise SurroundingsError(self.last_words())
+        if code == SetupError.exit_code:
+            raise SetupError(self.last_words())
         if code is not None:
             raise Crash(f"the demo's worker ended with exit code {code}: {self.last_words()}")
 
@@ -78,7 +82,9 @@ class WorkerProcess:
         """The error it ended with, else the last lines of its log."""
         lines = self._log.read_text(errors="replace").splitlines()
         errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
-        return errors[-1] if errors else " | ".join(lines[-_LOG_LINES:]) or "it did not say anything"
+        return (
+            errors[-1] if errors else " | ".join(lines[-_LOG_LINES:]) or "it did not say anything"
+        )
 
     def is_ready(self) -> bool:
         """What its `/readyz` says; False while nobody answers."""

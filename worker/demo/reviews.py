@@ -1,4 +1,6 @@
-"""The demo's reviews: those that come with the package, in the order they were written, as events."""
+"""The demo's reviews: those that come with the package, in the order they were written,
+as events.
+"""
 
 import gzip
 import json
@@ -7,7 +9,7 @@ from importlib.resources.abc import Traversable
 from typing import Any, Final, NamedTuple
 
 from worker.events import read_line
-from worker.view import Names
+from worker.view import EntityNames
 
 ATTRIBUTION: Final = "Reviews: Inside Airbnb (insideairbnb.com), Albany, New York, CC BY 4.0"
 ID_PREFIX: Final = "abnb:"
@@ -26,21 +28,30 @@ def reviews_file() -> Traversable:
     return _DATA.joinpath("airbnb_albany.jsonl.gz")
 
 
-def stay_names() -> Names:
+def stay_names() -> EntityNames:
     """What guests call the stays."""
-    return Names(json.loads(_DATA.joinpath("names.json").read_text("utf-8")), prefix=ID_PREFIX)
+    return EntityNames(
+        json.loads(_DATA.joinpath("names.json").read_text("utf-8")), prefix=ID_PREFIX
+    )
 
 
 def bundled_reviews() -> list[Produced]:
     """All reviews as `review.upserted` events, by day, then by id."""
     lines = gzip.decompress(reviews_file().read_bytes()).splitlines()
-    reviews = sorted((json.loads(line) for line in lines), key=lambda r: (r["created_at"], r["review_id"]))
+    reviews = sorted(
+        (json.loads(line) for line in lines), key=lambda r: (r["created_at"], r["review_id"])
+    )
     return [_produced(review) for review in reviews]
 
 
 def take_down(entity_id: str, review_id: str) -> Produced:
     """The event that a review was taken down."""
-    event = {"type": "review.deleted", "entity_id": entity_id, "review_id": review_id, "reason": "taken down"}
+    event = {
+        "type": "review.deleted",
+        "entity_id": entity_id,
+        "review_id": review_id,
+        "reason": "taken down",
+    }
     return Produced(entity_id.encode(), json.dumps(event).encode())
 
 

@@ -1,6 +1,7 @@
 """What the demo has seen so far, and where it is in what it tells.
 
-Filled from the output topic alone, as any consumer would, and from the worker's own counts; drawn by `display`.
+Filled from the output topic alone, as any consumer would, and from the worker's own counts; drawn
+by `display`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from worker.view import Board, Change, Entity, Focus, Names, one_line
+from worker.view import Board, Entity, EntityNames, Focus, ShownChange, one_line
 
 
 class Phase(Enum):
@@ -35,7 +36,7 @@ class Story:
     """The address of the worker's page, where it is served."""
     left_out: int = 0
     """Reviews that there was no time for."""
-    names: Names = field(default_factory=Names)
+    names: EntityNames = field(default_factory=EntityNames)
     phase: Phase = Phase.STARTING
     board: Board = field(default_factory=Board)
     focus: Focus = field(default_factory=Focus)
@@ -61,7 +62,7 @@ class Story:
             self.embedded = int(counts["coversumm_embedded_sentences_total"])
             self.dead_letters = int(counts["coversumm_dead_letters_total"])
 
-    def take_change(self, value: bytes, now: float) -> Change:
+    def take_change(self, value: bytes, now: float) -> ShownChange:
         """A `summary.changed` from the output topic."""
         return self.board.take(value, now)
 

@@ -1,7 +1,7 @@
 """Typed events and what becomes of them: codecs, rules, and the messages that the worker sends.
 
-bytes -> codec -> body -> rules -> event        `decode`; `codecs/` knows formats, `rules.py` the contract
-summary -> codec -> message                     `messages.py`
+bytes -> codec -> body -> rules -> event        `decode`; `codecs/` knows formats, `rules.py` the
+contract summary -> codec -> message                     `messages.py`
 """
 
 from worker.events.bare import read_line
@@ -19,8 +19,8 @@ from worker.events.inputs import (
 )
 from worker.events.messages import (
     TRUNCATED_HEADERS,
-    Draft,
     Message,
+    SummaryDraft,
     dead_letter_message,
     quote,
     summary_message,
@@ -37,7 +37,6 @@ __all__ = [
     "MAX_SENTENCE_ID_CHARS",
     "TRUNCATED_HEADERS",
     "Cause",
-    "Draft",
     "EntityDeleted",
     "Event",
     "GivenSentence",
@@ -52,6 +51,7 @@ __all__ = [
     "ReviewUpserted",
     "SentencesDeleted",
     "SummaryChanged",
+    "SummaryDraft",
     "SummarySentence",
     "dead_letter_message",
     "decode",

@@ -1,8 +1,8 @@
 """Lines of files: events as they are, bare reviews as unversioned `review.upserted` events.
 
-A bare review is what people have in their files, so its forms are taken more liberally than those of an event: ids may be
-numbers, dates may be written in other ways than RFC 3339 (`dates.py`), ratings may be text. What cannot be read for sure is
-left out and named, never silently.
+A bare review is what people have in their files, so its forms are taken more liberally than those
+of an event: ids may be numbers, dates may be written in other ways than RFC 3339 (`dates.py`),
+ratings may be text. What cannot be read for sure is left out and named, never silently.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ _NUMBER: Final = re.compile(
     r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?\s*", re.ASCII | re.IGNORECASE
 )
 _TOO_LARGE: Final = msgspec.Raw(b"1e999")
-"""In the place of a number that no float holds: `decode` rejects the event with `Number out of range`."""
+"""In the place of a number that no float holds: `decode` rejects the event with `Number out of
+range`.
+"""
 
 
-class Line(NamedTuple):
+class ParsedLine(NamedTuple):
     """What a line is on Kafka; key None where no entity_id can be read."""
 
     key: bytes | None
@@ -47,17 +49,20 @@ class Line(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A line as it is on Kafka, and what of a bare review's fields had no sure meaning and was left out."""
+    """A line as it is on Kafka, and what of a bare review's fields had no sure meaning and was left
+    out.
+    """
 
-    line: Line
+    line: ParsedLine
     left_out: dict[str, Any]
 
 
-def read_line(line: bytes) -> Line:
+def read_line(line: bytes) -> ParsedLine:
     """Key and value of one line of JSON, which is not blank; see `read_json`.
 
     >>> read_line(b'{"entity_id": "B00X", "review_id": 81, "text": "Good.", "stars": 5}')
-    Line(key=b'B00X', value=b'{"type":"review.upserted","entity_id":"B00X","review_id":"81","text":"Good."}')
+    ParsedLine(key=b'B00X',
+    value=b'{"type":"review.upserted","entity_id":"B00X","review_id":"81","text":"Good."}')
     """
     return read_json(line).line
 
@@ -65,8 +70,8 @@ def read_line(line: bytes) -> Line:
 def read_json(line: bytes, fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
     """One line of JSON, which is not blank. Never raises.
 
-    An object without `type` is a bare review (`read_review`). Every other line goes on unchanged, broken ones too: `decode`
-    says what is wrong with them.
+    An object without `type` is a bare review (`read_review`). Every other line goes on unchanged,
+    broken ones too: `decode` says what is wrong with them.
     """
     line = line.strip()
     try:
@@ -74,14 +79,20 @@ def read_json(line: bytes, fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         body = _members(line) if "out of range" in str(error) else None
     if not isinstance(body, dict):
-        return Reading(Line(None, line), {})
-    return read_review(body, fields) if "type" not in body else Reading(Line(_key(body), line), {})
+        return Reading(ParsedLine(None, line), {})
+    return (
+        read_review(body, fields)
+        if "type" not in body
+        else Reading(ParsedLine(_key(body), line), {})
+    )
 
 
 def read_row(row: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
-    """A row whose columns may be nested, as the same object would be read from a line of JSON; bytes are base64 there.
+    """A row whose columns may be nested, as the same object would be read from a line of JSON;
+    bytes are base64 there.
 
-    Never raises for values that JSON knows: what cannot be encoded becomes a line without a key that `decode` rejects.
+    Never raises for values that JSON knows: what cannot be encoded becomes a line without a key
+    that `decode` rejects.
     """
     if "type" not in row:
         return read_review(row, fields)
@@ -89,17 +100,22 @@ def read_row(row: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> 
 
 
 def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
-    """A bare review, its values as JSON has them; `fields` names the members that stand for some of FIELDS.
+    """A bare review, its values as JSON has them; `fields` names the members that stand for some of
+    FIELDS.
 
-    Known fields make the event. Ids that are numbers become text, ratings that are text numbers; `occurred_at`, or else
-    `created_at`, becomes RFC 3339. A rating or date without a sure meaning is left out.
+    Known fields make the event. Ids that are numbers become text, ratings that are text numbers;
+    `occurred_at`, or else `created_at`, becomes RFC 3339. A rating or date without a sure meaning
+    is left out.
 
     >>> review = {"asin": "B00X", "id": 81, "text": "Good.", "occurred_at": "03/04/2019"}
     >>> line, left_out = read_review(review, {"entity_id": "asin", "review_id": "id"})
     >>> line.value, left_out
-    (b'{"type":"review.upserted","entity_id":"B00X","review_id":"81","text":"Good."}', {'occurred_at': '03/04/2019'})
+    (b'{"type":"review.upserted","entity_id":"B00X","review_id":"81","text":"Good."}',
+    {'occurred_at': '03/04/2019'})
     """
-    found = {name: review[source] for name in FIELDS if (source := fields.get(name, name)) in review}
+    found = {
+        name: review[source] for name in FIELDS if (source := fields.get(name, name)) in review
+    }
     event: dict[str, Any] = {"type": "review.upserted"}
     left_out: dict[str, Any] = {}
     for name, value in found.items():
@@ -119,7 +135,9 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
 
 
 def _members(line: bytes) -> dict[str, Any] | None:
-    """The members of an object, as it is written each that holds a number out of range; None where more is wrong."""
+    """The members of an object, as it is written each that holds a number out of range; None where
+    more is wrong.
+    """
     members: dict[str, Any] = {}
     try:
         line.decode()
@@ -135,14 +153,14 @@ def _members(line: bytes) -> dict[str, Any] | None:
     return members
 
 
-def _line(event: Mapping[str, Any]) -> Line:
+def _line(event: Mapping[str, Any]) -> ParsedLine:
     """As JSON. A lone surrogate stays an escape, which no decoder takes."""
     try:
-        return Line(_key(event), msgspec.json.encode(event))
+        return ParsedLine(_key(event), msgspec.json.encode(event))
     except ValueError as error:
         with suppress(ValueError):  # an integer of more digits than Python writes
-            return Line(None, json.dumps(event, default=str).encode())
-        return Line(None, str(error).encode())
+            return ParsedLine(None, json.dumps(event, default=str).encode())
+        return ParsedLine(None, str(error).encode())
 
 
 def _key(event: Mapping[str, Any]) -> bytes | None:
@@ -150,7 +168,9 @@ def _key(event: Mapping[str, Any]) -> bytes | None:
     return entity_id.encode() if isinstance(entity_id, str) and entity_id else None
 
 
-def _keep(name: str, given: object, value: object, event: dict[str, Any], left_out: dict[str, Any]) -> None:
+def _keep(
+    name: str, given: object, value: object, event: dict[str, Any], left_out: dict[str, Any]
+) -> None:
     if value is not None:
         event[name] = value
     elif given is not None and not (isinstance(given, str) and not given.strip()):
@@ -160,7 +180,9 @@ def _keep(name: str, given: object, value: object, event: dict[str, Any], left_o
 def _id(value: object) -> object:
     """A number as its text; anything else as it is, for `decode` to judge."""
     with suppress(ValueError):  # of more digits than Python writes
-        return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+        return (
+            str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+        )
     return value
 
 
@@ -170,7 +192,9 @@ def _number(text: str) -> float | msgspec.Raw | None:
     digits = text.strip()
     number = _finite(float(digits))
     # Python parses no more than 4,300 digits as an integer, leading zeros included.
-    return int(digits.lstrip("0") or "0") if digits.isdigit() and isinstance(number, float) else number
+    return (
+        int(digits.lstrip("0") or "0") if digits.isdigit() and isinstance(number, float) else number
+    )
 
 
 def _finite(number: float) -> float | msgspec.Raw:

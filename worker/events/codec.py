@@ -1,8 +1,9 @@
 """Codecs: a record's value to the body of an event, and the body of a summary to a message's value.
 
-A codec knows one format and none of the rules. Another one is a module beside `json_codec.py` and its line in `CODECS`. It need
-not check fields: one that has read a mapping ends with `msgspec.convert(mapping, Body)`, which applies the constraints that
-`inputs.py` declares, and `json_codec.wrong_field` says in the contract's words what is wrong.
+A codec knows one format and none of the rules. Another one is a module beside `json_codec.py` and
+its line in `CODECS`. It need not check fields: one that has read a mapping ends with
+`msgspec.convert(mapping, Body)`, which applies the constraints that `inputs.py` declares, and
+`json_codec.wrong_field` says in the contract's words what is wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,8 @@ class Codec(Protocol):
     def decode(self, value: bytes) -> Body:
         """The body in `value`: every field of its declared type and form.
 
-        Raises BadEvent: `bad_json` or `bad_wire_format` (not this format), `unknown_type`, `bad_field`, `bad_vector`.
+        Raises BadEvent: `bad_json` or `bad_wire_format` (not this format), `unknown_type`,
+        `bad_field`, `bad_vector`.
         """
 
     def encode(self, body: SummaryChanged) -> bytes:
@@ -38,4 +40,6 @@ class Codec(Protocol):
 
 CODECS: Final[Mapping[str, Codec]] = {"json": json_codec}
 DEFAULT: Final[Codec] = CODECS["json"]
-"""Reads and writes where nothing chooses another; a setting that does hands its own to `decode` and `messages.py`."""
+"""Reads and writes where nothing chooses another; a setting that does hands its own to `decode` and
+`messages.py`.
+"""

@@ -1,7 +1,8 @@
-"""Dates as people and exports write them, as RFC 3339: for bare reviews in files; events carry RFC 3339 only.
+"""Dates as people and exports write them, as RFC 3339: for bare reviews in files; events carry RFC
+3339 only.
 
-Only what has one meaning is read. `03/04/2019` is March in one country and April in another: it is not guessed. A time
-without a zone counts as UTC, a day without a time as its midnight.
+Only what has one meaning is read. `03/04/2019` is March in one country and April in another: it is
+not guessed. A time without a zone counts as UTC, a day without a time as its midnight.
 """
 
 from __future__ import annotations
@@ -12,7 +13,20 @@ from typing import Final
 
 from worker.events.fields import is_timestamp
 
-_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS: Final = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
 _MONTH: Final = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
     r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
@@ -47,8 +61,9 @@ _MILLISECONDS: Final = range(10**11, 10**13)
 def to_timestamp(value: object) -> str | None:
     """The RFC 3339 timestamp that `value` means, None where it means none for sure.
 
-    Taken are RFC 3339 (handed on as it is), ISO dates and times in their usual variants, English dates with the month's name,
-    dates of mail headers (RFC 2822), and numbers (also as text) of seconds or milliseconds since 1970.
+    Taken are RFC 3339 (handed on as it is), ISO dates and times in their usual variants, English
+    dates with the month's name, dates of mail headers (RFC 2822), and numbers (also as text) of
+    seconds or milliseconds since 1970.
 
     >>> to_timestamp("2019-03-04 14:05:06"), to_timestamp("March 4, 2019"), to_timestamp(1551708306)
     ('2019-03-04T14:05:06Z', '2019-03-04T00:00:00Z', '2019-03-04T14:05:06Z')
@@ -86,7 +101,11 @@ def _since_1970(number: int | float) -> str | None:
 
 def _written(parts: dict[str, str | None]) -> str | None:
     """In RFC 3339, if such a day and time exist."""
-    month = _MONTHS.index(name.lower()[:3]) + 1 if (name := parts.get("month")) else int(parts["number"] or 0)
+    month = (
+        _MONTHS.index(name.lower()[:3]) + 1
+        if (name := parts.get("month"))
+        else int(parts["number"] or 0)
+    )
     fraction = f".{parts['fraction']}" if parts["fraction"] else ""
     text = (
         f"{parts['year']}-{month:02d}-{int(parts['day'] or 0):02d}"
@@ -103,16 +122,16 @@ def _zone(zone: str | None) -> str:
 
 
 def milliseconds(timestamp: str) -> int:
-    """Milliseconds since 1970 of an RFC 3339 timestamp, rounded down; a leap second counts as the one before it.
+    """Milliseconds since 1970 of an RFC 3339 timestamp, rounded down; a leap second counts as the
+    one before it.
 
     >>> milliseconds("1970-01-02T01:00:00.5+01:00")
     86400500
     """
     written = timestamp.upper().replace(":60", ":59")
     cycles = 0
-    if written.startswith(
-        "0000"
-    ):  # a year that the contract knows and `datetime` does not; 400 has the same calendar
+    # a year that the contract knows and `datetime` does not; 400 has the same calendar
+    if written.startswith("0000"):
         written, cycles = "0400" + written[4:], 1
     moment = datetime.fromisoformat(written)
     return (moment - _EPOCH - cycles * _CALENDAR) // timedelta(milliseconds=1)

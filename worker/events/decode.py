@@ -1,9 +1,9 @@
 """Raw Kafka records to checked events: one call for a micro-batch, one result for each record.
 
-A record passes its size (`too_large`), the codec (`bad_json`, `unknown_type`, `bad_field`, `bad_vector`), its key (`no_key`,
-`key_mismatch`) and the rules, in this order. Bad input is a result, never an exception: the first check that fails names
-the reason. A result depends on the record's bytes and the limits alone, so a record read again after a crash has the same
-fate.
+A record passes its size (`too_large`), the codec (`bad_json`, `unknown_type`, `bad_field`,
+`bad_vector`), its key (`no_key`, `key_mismatch`) and the rules, in this order. Bad input is a
+result, never an exception: the first check that fails names the reason. A result depends on the
+record's bytes and the limits alone, so a record read again after a crash has the same fate.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from worker.events.codec import DEFAULT, Codec
 from worker.events.fields import MAX_ID_CHARS, is_day
 from worker.events.inputs import EntityDeleted, Event, Record
 from worker.events.reasons import BadEvent, Reason, Rejected, shown
-from worker.events.rules import Draft, Limits, VectorPool, check, upserted
+from worker.events.rules import Limits, UpsertDraft, VectorPool, check, upserted
 from worker.limits import Limit
 
 
-def decode(records: Sequence[Record], limits: Limits, codec: Codec = DEFAULT) -> list[Event | Rejected]:
+def decode(
+    records: Sequence[Record], limits: Limits, codec: Codec = DEFAULT
+) -> list[Event | Rejected]:
     """One result for each record, in order.
 
     >>> from worker.events import Limits, Record
@@ -37,10 +39,12 @@ def decode(records: Sequence[Record], limits: Limits, codec: Codec = DEFAULT) ->
     pool = VectorPool(limits.dimension)
     checked = [_check(record, limits, codec, pool) for record in records]
     fixed_point = pool.quantize()
-    return [upserted(one, fixed_point) if isinstance(one, Draft) else one for one in checked]
+    return [upserted(one, fixed_point) if isinstance(one, UpsertDraft) else one for one in checked]
 
 
-def _check(record: Record, limits: Limits, codec: Codec, pool: VectorPool) -> Draft | Event | Rejected:
+def _check(
+    record: Record, limits: Limits, codec: Codec, pool: VectorPool
+) -> UpsertDraft | Event | Rejected:
     value = record.value
     try:
         if value is None:
@@ -71,7 +75,8 @@ def _entity_of(key: bytes | None) -> str:
         raise BadEvent(Reason.BAD_FIELD, "key: not UTF-8, so no entity_id") from None
     if not 1 <= len(entity_id) <= MAX_ID_CHARS:
         raise BadEvent(
-            Reason.BAD_FIELD, f"key: {len(entity_id)} characters, an entity_id has 1 to {MAX_ID_CHARS}"
+            Reason.BAD_FIELD,
+            f"key: {len(entity_id)} characters, an entity_id has 1 to {MAX_ID_CHARS}",
         )
     return entity_id
 

@@ -1,4 +1,6 @@
-"""The fields that events share, as types: each with its constraints and what the JSON Schemas say about it."""
+"""The fields that events share, as types: each with its constraints and what the JSON Schemas say
+about it.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,10 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 MAX_ID_CHARS: Final = 1024
-"""Longest entity or review id, in characters (up to 4 KiB of UTF-8). A summary of 20 sentences, all ids and texts as long
-as they may be and every character escaped, still fits into Kafka's default message size of 1 MiB."""
+"""Longest entity or review id, in characters (up to 4 KiB of UTF-8). A summary of 20 sentences, all
+ids and texts as long as they may be and every character escaped, still fits into Kafka's default
+message size of 1 MiB.
+"""
 
 MAX_SENTENCE_ID_CHARS: Final = MAX_ID_CHARS + 20
 """A review id, `#` and the digits of a position."""
@@ -18,8 +22,9 @@ MAX_SENTENCE_ID_CHARS: Final = MAX_ID_CHARS + 20
 MAX_VERSION: Final = 2**63 - 1
 MAX_TIMESTAMP_CHARS: Final = 64
 
-# RFC 3339 date-time. `[0-9]`, because Python's \d takes the digits of every script; `$(?!\n)`, because Python's `$` also
-# matches before a final newline while that of JSON Schema (ECMA 262) does not. Days beyond a month's end: `is_day`.
+# RFC 3339 date-time. `[0-9]`, because Python's \d takes the digits of every script; `$(?!\n)`,
+# because Python's `$` also matches before a final newline while that of JSON Schema (ECMA 262) does
+# not. Days beyond a month's end: `is_day`.
 TIMESTAMP_PATTERN: Final = (
     r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
     r"[Tt]([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\.[0-9]+)?"
@@ -75,7 +80,9 @@ Timestamp = Annotated[
     ),
 ]
 Rating = Annotated[float, Meta(description="The reviewer's rating, on any scale.", examples=[4.0])]
-Numbers = Annotated[list[float], Meta(description="The vector, not all zero; the worker normalises it.")]
+Numbers = Annotated[
+    list[float], Meta(description="The vector, not all zero; the worker normalises it.")
+]
 Float32Base64 = Annotated[
     bytes,
     Meta(

@@ -1,7 +1,9 @@
-"""What is read: Kafka records, the bodies that codecs make of their values, and the events that the rules make of those.
+"""What is read: Kafka records, the bodies that codecs make of their values, and the events that the
+rules make of those.
 
-Bodies carry the constraints and descriptions of their fields as annotations; the published JSON Schemas are generated
-from them, so there is one definition of each field. Unknown fields are ignored. A deletion's body is the event.
+Bodies carry the constraints and descriptions of their fields as annotations; the published JSON
+Schemas are generated from them, so there is one definition of each field. Unknown fields are
+ignored. A deletion's body is the event.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from worker.events.fields import (
 
 
 class Record(NamedTuple):
-    """One Kafka record as consumed. For files: base name as topic, partition 0, line number from 0 as offset."""
+    """One Kafka record as consumed. For files: base name as topic, partition 0, line number from 0
+    as offset.
+    """
 
     topic: str
     partition: int
@@ -45,11 +49,15 @@ class Head(Struct):
 class SentenceBody(Struct, frozen=True):
     """A sentence that was split, and possibly embedded, upstream."""
 
-    text: Annotated[str, Meta(description="The sentence. A blank one is dropped; its position stays unused.")]
+    text: Annotated[
+        str, Meta(description="The sentence. A blank one is dropped; its position stays unused.")
+    ]
     embedding: Numbers | Float32Base64 | None = None
 
 
-ReviewText = Annotated[str, Meta(description="The review's text, split and embedded by the worker.")]
+ReviewText = Annotated[
+    str, Meta(description="The review's text, split and embedded by the worker.")
+]
 Sentences = Annotated[
     list[SentenceBody | str],
     Meta(description="The review, split upstream. The worker embeds items without an embedding."),
@@ -57,22 +65,27 @@ Sentences = Annotated[
 
 
 class UpsertBody(Struct, tag_field="type", tag="review.upserted", frozen=True):
-    """A review was written or edited: all of its sentences are replaced. `text` or `sentences` must be there (either may be
-    null); `sentences` wins."""
+    """A review was written or edited: all of its sentences are replaced. `text` or `sentences` must
+    be there (either may be null); `sentences` wins.
+    """
 
     entity_id: EntityId
     review_id: ReviewId
     review_version: Version | None = None
     text: ReviewText | UnsetType | None = UNSET
     rating: Rating | None = None
-    language: Annotated[str, Meta(description="Language tag of the text.", examples=["en"])] | None = None
+    language: (
+        Annotated[str, Meta(description="Language tag of the text.", examples=["en"])] | None
+    ) = None
     occurred_at: Timestamp | None = None
     sentences: Sentences | UnsetType | None = UNSET
     embedding_model: EmbeddingModel | None = None
 
 
 class ReviewDeleted(Struct, tag_field="type", tag="review.deleted", frozen=True):
-    """A review was taken down. Its version is remembered, so that a late older edit cannot bring it back."""
+    """A review was taken down. Its version is remembered, so that a late older edit cannot bring it
+    back.
+    """
 
     entity_id: EntityId
     review_id: ReviewId
@@ -92,20 +105,26 @@ class SentencesDeleted(Struct, tag_field="type", tag="sentences.deleted", frozen
 
 
 class EntityDeleted(Struct, tag_field="type", tag="entity.deleted", frozen=True):
-    """The entity is gone and all about it forgotten, versions too. A record with a null value means the same."""
+    """The entity is gone and all about it forgotten, versions too. A record with a null value means
+    the same.
+    """
 
     entity_id: EntityId
     occurred_at: Timestamp | None = None
 
 
 Body: TypeAlias = UpsertBody | ReviewDeleted | SentencesDeleted | EntityDeleted
-"""What a codec makes of a value: every field of the right type and form, nothing compared with the worker's limits."""
+"""What a codec makes of a value: every field of the right type and form, nothing compared with the
+worker's limits.
+"""
 
 
 class GivenSentence(NamedTuple):
-    """A sentence given in the event, at its position (blank ones included, so that ordinals are right).
+    """A sentence given in the event, at its position (blank ones included, so that ordinals are
+    right).
 
-    `vector`: int16 (D,), a row of a larger matrix (copy what outlives the batch); None: to be embedded, or blank.
+    `vector`: int16 (D,), a row of a larger matrix (copy what outlives the batch); None: to be
+    embedded, or blank.
     """
 
     text: str
@@ -113,7 +132,9 @@ class GivenSentence(NamedTuple):
 
 
 class ReviewUpserted(Struct, frozen=True):
-    """A checked `review.upserted`. `sentences` None: split `text`; `text` None or blank: no sentences."""
+    """A checked `review.upserted`. `sentences` None: split `text`; `text` None or blank: no
+    sentences.
+    """
 
     entity_id: str
     review_id: str

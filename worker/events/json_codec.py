@@ -1,4 +1,5 @@
-"""The JSON codec: bodies of events in, bodies of summary changes out, with faults in the words of the contract.
+"""The JSON codec: bodies of events in, bodies of summary changes out, with faults in the words of
+the contract.
 
 msgspec words a fault the same way for parsed bytes and for a converted mapping, so other codecs can
 use `unknown_type` and `wrong_field`.
@@ -21,7 +22,9 @@ _IN_EMBEDDING: Final = re.compile(r"sentences\[\d+\]\.embedding")
 
 
 def unknown_type(name: bytes) -> BadEvent:
-    """For a body whose type is not one of the contract's. `name` is the type as it was written, empty where it is missing."""
+    """For a body whose type is not one of the contract's. `name` is the type as it was written,
+    empty where it is missing.
+    """
     types = ", ".join(EVENT_TYPES.values())
     return BadEvent(
         Reason.UNKNOWN_TYPE, f"type: {shown(name)} is none of {types}" if name else "type: missing"
@@ -29,7 +32,9 @@ def unknown_type(name: bytes) -> BadEvent:
 
 
 def wrong_field(error: msgspec.DecodeError) -> BadEvent:
-    """What `error` says of one field of a body of a known type; in words of our own where msgspec's would not do."""
+    """What `error` says of one field of a body of a known type; in words of our own where msgspec's
+    would not do.
+    """
     fault = _FAULT.fullmatch(str(error))
     assert fault is not None  # both parts may be missing
     message, path = fault[1].replace("`", ""), fault[2] or ""
@@ -46,7 +51,9 @@ def wrong_field(error: msgspec.DecodeError) -> BadEvent:
 
 CONTENT_TYPE: Final = b"application/json"
 MAX_DEPTH: Final = 256
-"""Deepest nesting of arrays and objects. A limit of our own: the interpreter's depends on who calls and on its version."""
+"""Deepest nesting of arrays and objects. A limit of our own: the interpreter's depends on who calls
+and on its version.
+"""
 
 _decode_body: Final = msgspec.json.Decoder(Body).decode
 _decode_head: Final = msgspec.json.Decoder(Head).decode
@@ -57,7 +64,8 @@ _encode_body: Final = msgspec.json.Encoder().encode
 def decode(value: bytes) -> Body:
     """The body in `value`: one JSON object in UTF-8, nested at most MAX_DEPTH deep.
 
-    Raises BadEvent: `bad_json`, `unknown_type`, `bad_field`, or `bad_vector` (an embedding's number or base64 is invalid).
+    Raises BadEvent: `bad_json`, `unknown_type`, `bad_field`, or `bad_vector` (an embedding's number
+    or base64 is invalid).
     """
     if not value.isascii():
         _check_utf8(value)
@@ -85,14 +93,17 @@ _ALONE: Final = b',"support":1}'
 
 def quote(sentence_id: str, review_id: str, text: str, rating: float | None) -> bytes:
     """What of a sentence is the same in every message it is in: the middle of its object."""
-    return _encode_body(SummarySentence(0, sentence_id, review_id, text, rating, 0.0, 1))[_HEAD:-_TAIL]
+    return _encode_body(SummarySentence(0, sentence_id, review_id, text, rating, 0.0, 1))[
+        _HEAD:-_TAIL
+    ]
 
 
 def encode_ranked(changes: Sequence[RankedChange]) -> list[bytes]:
-    """The values of many changes: the bytes that `encode` gives for bodies with these sentences in them.
+    """The values of many changes: the bytes that `encode` gives for bodies with these sentences in
+    them.
 
-    A set changes by a sentence or two. So what a message says of a sentence is encoded once, when it comes into the set, and the
-    numbers of all messages together.
+    A set changes by a sentence or two. So what a message says of a sentence is encoded once, when
+    it comes into the set, and the numbers of all messages together.
     """
     numbers = iter(_numbers([distance for change in changes for distance in change.distances]))
     values = []
@@ -100,7 +111,9 @@ def encode_ranked(changes: Sequence[RankedChange]) -> list[bytes]:
         count = len(quotes)
         parts = [b""] * (4 * count)
         parts[::4] = (
-            _RANKS[:count] if count <= len(_RANKS) else [b',{"rank":%d' % rank for rank in range(count)]
+            _RANKS[:count]
+            if count <= len(_RANKS)
+            else [b',{"rank":%d' % rank for rank in range(count)]
         )
         parts[1::4] = quotes
         parts[2::4] = islice(numbers, len(distances))
@@ -138,7 +151,9 @@ def _depth(value: bytes) -> int:
 
 
 def _diagnose(value: bytes, error: msgspec.DecodeError) -> BadEvent:
-    """Why `value` did not decode. `error` is the first fault, which may be a wrong field before bad syntax."""
+    """Why `value` did not decode. `error` is the first fault, which may be a wrong field before bad
+    syntax.
+    """
     try:
         _check_syntax(value)
     except msgspec.DecodeError as syntax:

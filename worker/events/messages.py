@@ -1,4 +1,5 @@
-"""What the worker sends: summary changes and tombstones (CloudEvents, binary mode), dead letters (`dlq.*` headers).
+"""What the worker sends: summary changes and tombstones (CloudEvents, binary mode), dead letters
+(`dlq.*` headers).
 
 Deterministic: the same state and record give the same bytes and headers. No wall clock.
 """
@@ -48,7 +49,7 @@ def summary_message(topic: str, partition: int, body: SummaryChanged, record: Re
     return _summary_message(topic, partition, body, DEFAULT.encode(body), record)
 
 
-class Draft(NamedTuple):
+class SummaryDraft(NamedTuple):
     """A summary change on its way to be a message."""
 
     change: RankedChange
@@ -57,8 +58,10 @@ class Draft(NamedTuple):
     """Its cause."""
 
 
-def summary_messages(topic: str, drafts: Sequence[Draft]) -> list[Message]:
-    """The messages of many summary changes, each as `summary_message` makes it of the whole body."""
+def summary_messages(topic: str, drafts: Sequence[SummaryDraft]) -> list[Message]:
+    """The messages of many summary changes, each as `summary_message` makes it of the
+    whole body.
+    """
     values = DEFAULT.encode_ranked([draft.change for draft in drafts])
     return [
         _summary_message(topic, partition, change.body, value, record)
@@ -86,11 +89,12 @@ def tombstone_message(
 def dead_letter_message(
     topic: str, record: Record, rejected: Rejected, worker_version: str, max_bytes: int
 ) -> Message:
-    """The original key and value, untouched, to the same partition, with headers that say why and where from.
+    """The original key and value, untouched, to the same partition, with headers that say why and
+    where from.
 
-    `max_bytes` is the topic's largest message. Of a value that does not fit, its first 64 KiB are kept, and
-    `dlq.truncated_bytes` is the number of bytes cut off; a key is cut only if it alone does not fit, in the
-    same way (`dlq.truncated_key_bytes`).
+    `max_bytes` is the topic's largest message. Of a value that does not fit, its first 64 KiB are
+    kept, and `dlq.truncated_bytes` is the number of bytes cut off; a key is cut only if it alone
+    does not fit, in the same way (`dlq.truncated_key_bytes`).
     """
     key, value = record.key, record.value
     headers = [
@@ -101,25 +105,42 @@ def dead_letter_message(
         ("dlq.source.offset", b"%d" % record.offset),
         ("dlq.worker.version", worker_version.encode()),
     ]
-    if value is not None and len(value) > TRUNCATED_BYTES and message_bytes(key, value, headers) > max_bytes:
+    if (
+        value is not None
+        and len(value) > TRUNCATED_BYTES
+        and message_bytes(key, value, headers) > max_bytes
+    ):
         headers.append((TRUNCATED_HEADERS[0], b"%d" % (len(value) - TRUNCATED_BYTES)))
         value = value[:TRUNCATED_BYTES]
-    if key is not None and len(key) > TRUNCATED_BYTES and message_bytes(key, value, headers) > max_bytes:
+    if (
+        key is not None
+        and len(key) > TRUNCATED_BYTES
+        and message_bytes(key, value, headers) > max_bytes
+    ):
         headers.append((TRUNCATED_HEADERS[1], b"%d" % (len(key) - TRUNCATED_BYTES)))
         key = key[:TRUNCATED_BYTES]
     return Message(topic, record.partition, key, value, headers)
 
 
 def message_bytes(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:
-    """An upper bound of the message's size as brokers and librdkafka count it, overheads included."""
+    """An upper bound of the message's size as brokers and librdkafka count it, overheads
+    included.
+    """
     return (
-        128 + len(key or b"") + len(value or b"") + sum(16 + len(name) + len(data) for name, data in headers)
+        128
+        + len(key or b"")
+        + len(value or b"")
+        + sum(16 + len(name) + len(data) for name, data in headers)
     )
 
 
 def _detail(detail: str) -> bytes:
     raw = detail.encode(errors="backslashreplace")
-    return raw if len(raw) <= MAX_DETAIL_BYTES else raw[:MAX_DETAIL_BYTES].decode(errors="ignore").encode()
+    return (
+        raw
+        if len(raw) <= MAX_DETAIL_BYTES
+        else raw[:MAX_DETAIL_BYTES].decode(errors="ignore").encode()
+    )
 
 
 _SOURCE: Final = ("ce_source", CE_SOURCE.encode())
@@ -128,7 +149,9 @@ _CONTENT_TYPE: Final = ("content-type", DEFAULT.CONTENT_TYPE)
 _NAMESPACE: Final = NAMESPACE_URL.bytes
 
 
-def _cloud_event(name: str, ce_type: str, occurred_at: str | None, record: Record) -> list[tuple[str, bytes]]:
+def _cloud_event(
+    name: str, ce_type: str, occurred_at: str | None, record: Record
+) -> list[tuple[str, bytes]]:
     headers = [("ce_id", _uuid5(name)), _SOURCE, ("ce_type", ce_type.encode()), _VERSION]
     if time := occurred_at or timestamp(record.timestamp_ms):
         headers.append(("ce_time", time.encode()))
@@ -137,7 +160,9 @@ def _cloud_event(name: str, ce_type: str, occurred_at: str | None, record: Recor
 
 
 def _uuid5(name: str) -> bytes:
-    """UUIDv5 in the URL namespace: `uuid.uuid5` without its objects and its detour over strings, a sixth of its time."""
+    """UUIDv5 in the URL namespace: `uuid.uuid5` without its objects and its detour over strings, a
+    sixth of its time.
+    """
     digest = sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()
     digits = digest.hex()
     variant = "89ab"[digest[8] >> 4 & 3]

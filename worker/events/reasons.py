@@ -10,9 +10,7 @@ class Reason(StrEnum):
     """Why a record became a dead letter."""
 
     BAD_JSON = "bad_json"
-    BAD_WIRE_FORMAT = (
-        "bad_wire_format"  # no record gets it yet: the contract has it for Avro, so that consumers know it
-    )
+    BAD_WIRE_FORMAT = "bad_wire_format"  # no record gets it yet: the contract has it for Avro, so that consumers know it
     NO_KEY = "no_key"
     KEY_MISMATCH = "key_mismatch"
     UNKNOWN_TYPE = "unknown_type"
@@ -40,7 +38,8 @@ class Ignored(StrEnum):
 class Rejected(NamedTuple):
     """A record that becomes a dead letter.
 
-    `detail` is one line for people and names the field; `limit` is the limit the record is beyond, if that is the reason.
+    `detail` is one line for people and names the field; `limit` is the limit the record is beyond,
+    if that is the reason.
     """
 
     reason: Reason
@@ -49,7 +48,9 @@ class Rejected(NamedTuple):
 
 
 class BadEvent(Exception):
-    """Raised by the first check that fails on a record; `decode` turns it into its result, `rejected`."""
+    """Raised by the first check that fails on a record; `decode` turns it into its result,
+    `rejected`.
+    """
 
     def __init__(self, reason: Reason, detail: str, limit: Limit | None = None) -> None:
         self.rejected = Rejected(reason, detail, limit)

@@ -47,18 +47,21 @@ class Limits:
     max_sentences_per_entity: int
 
 
-class Draft(NamedTuple):
+class UpsertDraft(NamedTuple):
     """An upsert whose vectors are still in the pool: a row or None for each sentence."""
 
     body: UpsertBody
     rows: list[int | None]
 
 
-def check(body: Body, limits: Limits, pool: VectorPool) -> Draft | Event:
+def check(body: Body, limits: Limits, pool: VectorPool) -> UpsertDraft | Event:
     """The event that `body` is; of an upsert the draft, its vectors added to the pool. Raises BadEvent."""
     if isinstance(body, UpsertBody):
-        return Draft(body, _check_upsert(body, limits, pool))
-    if isinstance(body, SentencesDeleted) and len(body.sentence_ids) > limits.max_sentences_per_deletion:
+        return UpsertDraft(body, _check_upsert(body, limits, pool))
+    if (
+        isinstance(body, SentencesDeleted)
+        and len(body.sentence_ids) > limits.max_sentences_per_deletion
+    ):
         raise BadEvent(
             Reason.TOO_MANY_SENTENCES,
             f"sentence_ids: {len(body.sentence_ids)}, at most {limits.max_sentences_per_deletion} are taken",
@@ -67,22 +70,32 @@ def check(body: Body, limits: Limits, pool: VectorPool) -> Draft | Event:
     return body
 
 
-def upserted(draft: Draft, fixed_point: FixedPoint) -> ReviewUpserted | Rejected:
+def upserted(draft: UpsertDraft, fixed_point: FixedPoint) -> ReviewUpserted | Rejected:
     """The event of `draft`, now that the pool is fixed point."""
     body, rows = draft
     vectors, invalid = fixed_point
     if invalid and not invalid.isdisjoint(rows):
         first = next(i for i, row in enumerate(rows) if row in invalid)
-        return Rejected(Reason.BAD_VECTOR, f"sentences[{first}].embedding: zero, not a number or infinite")
+        return Rejected(
+            Reason.BAD_VECTOR, f"sentences[{first}].embedding: zero, not a number or infinite"
+        )
     sentences = None
     if body.sentences is not None and body.sentences is not UNSET:
         sentences = tuple(
-            GivenSentence(item if isinstance(item, str) else item.text, None if row is None else vectors[row])
+            GivenSentence(
+                item if isinstance(item, str) else item.text, None if row is None else vectors[row]
+            )
             for item, row in zip(body.sentences, rows, strict=True)
         )
     text = None if body.text is UNSET else body.text
     return ReviewUpserted(
-        body.entity_id, body.review_id, body.review_version, body.rating, body.occurred_at, text, sentences
+        body.entity_id,
+        body.review_id,
+        body.review_version,
+        body.rating,
+        body.occurred_at,
+        text,
+        sentences,
     )
 
 
@@ -98,7 +111,9 @@ def _check_upsert(body: UpsertBody, limits: Limits, pool: VectorPool) -> list[in
         raise BadEvent(Reason.BAD_FIELD, "text: missing, and so are sentences")
     if items is UNSET or items is None:
         if text and not limits.embeds and not text.isspace():
-            raise BadEvent(Reason.NO_EMBEDDING, "text: no embeddings, and this worker has no engine")
+            raise BadEvent(
+                Reason.NO_EMBEDDING, "text: no embeddings, and this worker has no engine"
+            )
         return []
     if len(items) > limits.max_sentences_per_review:
         raise BadEvent(
@@ -131,7 +146,8 @@ def _check_sentence(i: int, item: SentenceBody | str, limits: Limits) -> Embeddi
                 Reason.NO_EMBEDDING, f"sentences[{i}]: no embedding, and this worker has no engine"
             )
         return None
-    if len(text) > limits.max_sentence_chars:  # splitting it would leave its pieces without their vectors
+    # splitting it would leave its pieces without their vectors
+    if len(text) > limits.max_sentence_chars:
         raise BadEvent(
             Reason.TEXT_TOO_LONG,
             f"sentences[{i}].text: {len(text)} characters, one with an embedding of its own has at most "
@@ -145,7 +161,10 @@ def _check_sentence(i: int, item: SentenceBody | str, limits: Limits) -> Embeddi
 
 def _check_text(text: str, where: str, limits: Limits) -> None:
     # One character is at most four bytes, so most texts need no encoding to be known as short enough.
-    if 4 * len(text) > limits.max_text_bytes and (size := len(text.encode())) > limits.max_text_bytes:
+    if (
+        4 * len(text) > limits.max_text_bytes
+        and (size := len(text.encode())) > limits.max_text_bytes
+    ):
         raise BadEvent(
             Reason.TEXT_TOO_LONG,
             f"{where}: {size} bytes, at most {limits.max_text_bytes} are taken",
@@ -168,9 +187,13 @@ def is_of_dimension(embedding: Embedding, dimension: int) -> bool:
 
 def wrong_embedding(embedding: Embedding, dimension: int, where: str) -> BadEvent:
     """What is wrong with one that is not of the dimension: `bad_vector` (no whole numbers) or `wrong_dimension`."""
-    length, rest = divmod(len(embedding), 4) if isinstance(embedding, bytes) else (len(embedding), 0)
+    length, rest = (
+        divmod(len(embedding), 4) if isinstance(embedding, bytes) else (len(embedding), 0)
+    )
     if rest:
-        return BadEvent(Reason.BAD_VECTOR, f"{where}: {len(embedding)} bytes are not whole float32 numbers")
+        return BadEvent(
+            Reason.BAD_VECTOR, f"{where}: {len(embedding)} bytes are not whole float32 numbers"
+        )
     return BadEvent(
         Reason.WRONG_DIMENSION, f"{where}: {length} numbers, the worker's dimension is {dimension}"
     )

@@ -1,4 +1,6 @@
-"""What is published: the body of `summary.changed`. Constraints and descriptions are annotations, as in `inputs.py`."""
+"""What is published: the body of `summary.changed`. Constraints and descriptions are annotations,
+as in `inputs.py`.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,17 @@ class SummarySentence(Struct, frozen=True):
             description="Euclidean distance to the centroid, of normalised vectors, rounded to six decimals.",
         ),
     ]
-    support: Annotated[int, Meta(ge=1, description="How many live sentences have this very vector.")]
+    support: Annotated[
+        int, Meta(ge=1, description="How many live sentences have this very vector.")
+    ]
 
 
 class Cause(Struct, frozen=True):
     """The input record that changed the set."""
 
     type: Annotated[
-        str, Meta(description="Its event type.", extra_json_schema={"enum": list(EVENT_TYPES.values())})
+        str,
+        Meta(description="Its event type.", extra_json_schema={"enum": list(EVENT_TYPES.values())}),
     ]
     topic: str
     partition: Annotated[int, Meta(ge=0)]
@@ -46,11 +51,17 @@ class Cause(Struct, frozen=True):
 
 
 class SummaryChanged(Struct, tag_field="type", tag=SUMMARY_CHANGED, frozen=True):
-    """The set of an entity's k sentences nearest to the centroid changed. The field order is fixed."""
+    """The set of an entity's k sentences nearest to the centroid changed. The field
+    order is fixed.
+    """
 
     entity_id: EntityId
     epoch: Annotated[
-        int, Meta(ge=0, description="The build of the summaries: another model, k or code is another epoch.")
+        int,
+        Meta(
+            ge=0,
+            description="The build of the summaries: another model, k or code is another epoch.",
+        ),
     ]
     sequence: Annotated[
         int, Meta(ge=0, description="Source offset of the cause: strictly increasing per entity.")

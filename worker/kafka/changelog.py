@@ -1,11 +1,13 @@
 """Reading a changelog back: the restore at takeover, and the standby that follows the owner.
 
-Both are one loop over a librdkafka consumer (several times faster than Faust's own recovery; it neither swallows errors
-nor applies aborted rows): read committed rows, apply them with their offset in one atomic batch. A restore ends when its
-*position* has passed the high watermark that an uncommitted reader saw at its start: by then every open transaction below is
-decided. Some of what it has read may lie beyond that, and go on beyond what it has read: whoever wants whole transactions asks
-for the mark again, until nothing more comes (`worker.stream.takeover`). A standby never ends; a consumer that has heard nothing
-for long gets a successor, because a broker's absence may have confused it for good.
+Both are one loop over a librdkafka consumer (several times faster than Faust's own recovery; it
+neither swallows errors nor applies aborted rows): read committed rows, apply them with their offset
+in one atomic batch. A restore ends when its *position* has passed the high watermark that an
+uncommitted reader saw at its start: by then every open transaction below is decided. Some of what
+it has read may lie beyond that, and go on beyond what it has read: whoever wants whole transactions
+asks for the mark again, until nothing more comes (`worker.stream.takeover`). A standby never ends;
+a consumer that has heard nothing for long gets a successor, because a broker's absence may have
+confused it for good.
 """
 
 import logging
@@ -28,9 +30,11 @@ log = logging.getLogger(__name__)
 # apply(partition, expected predecessor offset, changes in order, last offset)
 Apply = Callable[[int, int, Changes, int], None]
 ROWS_PER_BATCH = 2_000
-# A restore that does not move for so long has a confused consumer, or no leader to read from: it begins again where it is.
+# A restore that does not move for so long has a confused consumer, or no leader to read from: it
+# begins again where it is.
 STALLED_SECONDS = 20.0
-# A standby that has read nothing for so long begins again, too: where nothing was written, that costs one question a minute.
+# A standby that has read nothing for so long begins again, too: where nothing was written, that
+# costs one question a minute.
 IDLE_SECONDS = 60.0
 PAUSE_SECONDS = 1.0
 
@@ -74,9 +78,11 @@ class ChangelogReader:
         return self._stop.is_set()
 
     def restore(self, goals: Mapping[int, int], on_progress: Callable[[int, int], None]) -> int:
-        """Apply rows until every partition's position has reached its goal; return how many. Called again it goes on from there.
+        """Apply rows until every partition's position has reached its goal; return how many. Called
+        again it goes on from there.
 
-        `on_progress(rows read, offsets remaining)` is called whenever it has moved. Raises Unanswered when it stands still.
+        `on_progress(rows read, offsets remaining)` is called whenever it has moved. Raises
+        Unanswered when it stands still.
         """
         open_partitions = {p for p, position in self._next.items() if position < goals[p]}
         if not open_partitions:
@@ -90,10 +96,13 @@ class ChangelogReader:
                 if before != self._next:
                     moved_at = self._clock.monotonic()
                     on_progress(
-                        self.rows_read, sum(max(0, goals[p] - self._next[p]) for p in open_partitions)
+                        self.rows_read,
+                        sum(max(0, goals[p] - self._next[p]) for p in open_partitions),
                     )
                 elif self._clock.monotonic() - moved_at > STALLED_SECONDS:
-                    raise Unanswered(f"the restore of {self._topic} {sorted(open_partitions)} stands still")
+                    raise Unanswered(
+                        f"the restore of {self._topic} {sorted(open_partitions)} stands still"
+                    )
         return self.rows_read - rows_before
 
     def follow(self) -> None:
@@ -120,9 +129,13 @@ class ChangelogReader:
     @contextmanager
     def _reading(self, partitions: Iterable[int]) -> Iterator[None]:
         """With a new consumer of these partitions, from where they are on."""
-        self._consumer = self._clients.standalone_consumer(self._group, "read_committed", READ_TO_END)
+        self._consumer = self._clients.standalone_consumer(
+            self._group, "read_committed", READ_TO_END
+        )
         try:
-            self._consumer.assign([TopicPartition(self._topic, p, self._next[p]) for p in sorted(partitions)])
+            self._consumer.assign(
+                [TopicPartition(self._topic, p, self._next[p]) for p in sorted(partitions)]
+            )
             yield
         finally:
             self._consumer.close()
@@ -155,7 +168,9 @@ class ChangelogReader:
             self._next[partition] = max(self._next[partition], offset)
 
     def _positions(self, passed: dict[int, int]) -> dict[int, int]:
-        """The end-of-partition offsets of this step, or the consumer's own positions where it reported none."""
+        """The end-of-partition offsets of this step, or the consumer's own positions where it
+        reported none.
+        """
         for found in self._consumer.position(self._consumer.assignment()):
             if found.offset != OFFSET_INVALID and found.offset >= 0:
                 passed[found.partition] = max(found.offset, passed.get(found.partition, 0))
@@ -182,12 +197,15 @@ class FirstRow(NamedTuple):
 def first_rows(
     clients: Clients, group: str, topic: str, partitions: Iterable[int], clock: Clock = time
 ) -> Iterator[FirstRow]:
-    """The first row of each of these partitions that has any, asked for under the name of the group.
+    """The first row of each of these partitions that has any, asked for under the name of the
+    group.
 
-    They come as they are read, committed ones first. Raises Unanswered where they are not read in time, SurroundingsError
-    where the broker does not allow it.
+    They come as they are read, committed ones first. Raises Unanswered where they are not read in
+    time, SetupError where the broker does not allow it.
     """
-    ends = yield from _read(clients, group, topic, "read_committed", dict.fromkeys(partitions, 0), clock)
+    ends = yield from _read(
+        clients, group, topic, "read_committed", dict.fromkeys(partitions, 0), clock
+    )
     yield from _read(clients, group, topic, "read_uncommitted", ends, clock)
 
 
@@ -207,7 +225,9 @@ def _read(
     give_up = clock.monotonic() + TIMEOUT_SECONDS
     consumer = clients.standalone_consumer(group, isolation, OPTIONS)
     try:
-        consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
+        consumer.assign(
+            [TopicPartition(topic, partition, start) for partition, start in starts.items()]
+        )
         while missing := starts.keys() - found - ends.keys():
             if clock.monotonic() > give_up:
                 raise Unanswered(
@@ -225,7 +245,9 @@ def _read(
                     ends[partition] = offset
                 else:
                     found.add(partition)
-                    yield FirstRow(partition, message.key(), message.value(), isolation == "read_committed")
+                    yield FirstRow(
+                        partition, message.key(), message.value(), isolation == "read_committed"
+                    )
         return ends
     finally:
         consumer.close()

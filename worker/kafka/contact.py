@@ -1,7 +1,9 @@
-"""Contact with the brokers: which of the worker's clients last heard of one when, and why one hears nothing.
+"""Contact with the brokers: which of the worker's clients last heard of one when, and why one hears
+nothing.
 
-Whoever hears or fails says so here; whether that is an outage is decided by time alone, so a frozen broker counts like a
-stopped one. With several brokers one that answers is enough: a client tells of whichever it hears.
+Whoever hears or fails says so here; whether that is an outage is decided by time alone, so a frozen
+broker counts like a stopped one. With several brokers one that answers is enough: a client tells of
+whichever it hears.
 """
 
 import time
@@ -26,7 +28,8 @@ class Silence(NamedTuple):
         clients: their names, in order.
         seconds: since the first of them heard of one.
         everywhere: whether no client at all hears of one.
-        reason: what a client said when it failed; empty where nothing answers and nothing fails, as with a frozen broker.
+        reason: what a client said when it failed; empty where nothing answers and nothing fails, as
+            with a frozen broker.
     """
 
     clients: tuple[str, ...]
@@ -40,7 +43,9 @@ class Silence(NamedTuple):
 
 
 class _Failures(NamedTuple):
-    """Of a client, one after another: when the first and the last one were, and what the last one said."""
+    """Of a client, one after another: when the first and the last one were, and what the last one
+    said.
+    """
 
     since: float
     at: float
@@ -62,7 +67,9 @@ class Contact:
         self._failed: dict[str, _Failures] = {}
 
     def heard(self, client: str, at: float | None = None) -> None:
-        """A broker answered this client, now or at `at` (`Clock.monotonic()`); its first answer makes it known here."""
+        """A broker answered this client, now or at `at` (`Clock.monotonic()`); its first answer
+        makes it known here.
+        """
         self._heard[client] = max(
             self._heard.get(client, float("-inf")), self._clock.monotonic() if at is None else at
         )
@@ -71,13 +78,20 @@ class Contact:
         """This client could not reach a broker."""
         now, before = self._clock.monotonic(), self._failed.get(client)
         lasts = before is not None and now - before.at <= STREAK_SECONDS
-        self._failed[client] = _Failures(before.since if before is not None and lasts else now, now, reason)
+        self._failed[client] = _Failures(
+            before.since if before is not None and lasts else now, now, reason
+        )
 
     def trouble(self) -> str | None:
-        """Why a client has not reached some broker for a minute and more, whatever others answer; None where none fails."""
+        """Why a client has not reached some broker for a minute and more, whatever others answer;
+        None where none fails.
+        """
         now = self._clock.monotonic()
         for failures in list(self._failed.values()):
-            if failures.at - failures.since >= REPEAT_SECONDS and now - failures.at <= STREAK_SECONDS:
+            if (
+                failures.at - failures.since >= REPEAT_SECONDS
+                and now - failures.at <= STREAK_SECONDS
+            ):
                 return failures.reason
         return None
 
@@ -91,13 +105,17 @@ class Contact:
         return {client: max(0.0, now - at) for client, at in sorted(self._heard.items())}
 
     def silence(self, for_seconds: float | None = None) -> Silence | None:
-        """The clients that have lost contact, by default for `timeout_seconds`; None where none has."""
+        """The clients that have lost contact, by default for `timeout_seconds`; None where none
+        has.
+        """
         limit = self.timeout_seconds if for_seconds is None else for_seconds
         silent = self.silent_seconds()
         lost = {client: seconds for client, seconds in silent.items() if seconds >= limit}
         if not lost:
             return None
-        return Silence(tuple(lost), max(lost.values()), len(lost) == len(silent), self._reason(lost))
+        return Silence(
+            tuple(lost), max(lost.values()), len(lost) == len(silent), self._reason(lost)
+        )
 
     def _reason(self, clients: dict[str, float]) -> str:
         """What the first of them said that failed since it last heard of a broker."""
@@ -106,9 +124,11 @@ class Contact:
 
 
 class Announcer:
-    """What is to be told of the contact, and when: once that it is lost, once a minute while it is, once that it is back.
+    """What is to be told of the contact, and when: once that it is lost, once a minute while it is,
+    once that it is back.
 
-    And once a minute that one of several brokers is not reached: nothing else says so, for clients are quiet about connections.
+    And once a minute that one of several brokers is not reached: nothing else says so, for clients
+    are quiet about connections.
     """
 
     def __init__(self, contact: Contact, clock: Clock = time) -> None:
@@ -138,9 +158,15 @@ class Announcer:
         return f"a broker answers again, after {seconds:.0f} s"
 
     def trouble(self) -> str | None:
-        """The line about a broker that is not reached while contact is kept, where it is time for one."""
+        """The line about a broker that is not reached while contact is kept, where it is time for
+        one.
+        """
         now = self._clock.monotonic()
-        if now - self._troubled_at < REPEAT_SECONDS or self._told_at is not None or self._contact.silence():
+        if (
+            now - self._troubled_at < REPEAT_SECONDS
+            or self._told_at is not None
+            or self._contact.silence()
+        ):
             return None
         reason = self._contact.trouble()
         if reason is None:

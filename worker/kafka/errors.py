@@ -1,7 +1,8 @@
 """What passes by itself: errors of brokers that are away, start, or hand over what they lead.
 
-A cluster does this every week: its brokers are restarted one after another, and with each the leaders of partitions and the
-coordinators of groups and transactions move. Who meets such an error asks again.
+A cluster does this every week: its brokers are restarted one after another, and with each the
+leaders of partitions and the coordinators of groups and transactions move. Who meets such an error
+asks again.
 """
 
 import re
@@ -12,7 +13,7 @@ from typing import Final, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from worker.clock import Clock
-from worker.errors import SurroundingsError, Unanswered
+from worker.errors import SetupError, Unanswered
 from worker.settings import Settings
 
 PASSING: Final = frozenset(
@@ -46,7 +47,8 @@ PASSING: Final = frozenset(
         # a transaction is not decided yet
         KafkaError.UNSTABLE_OFFSET_COMMIT,
         KafkaError.CONCURRENT_TRANSACTIONS,
-        # "unexpected server error": what a broker that is shutting down says of what it was just doing
+        # "unexpected server error": what a broker that is shutting down says of what it was just
+        # doing
         KafkaError.UNKNOWN,
     }
 )
@@ -70,7 +72,7 @@ def group_refused(group: str) -> Exception:
 
 
 def refusal(error: KafkaError, group: str, topic: str = "") -> Exception:
-    """SurroundingsError that names the permission where one is missing; else KafkaException.
+    """SetupError that names the permission where one is missing; else KafkaException.
 
     A message with an error may have no partition and no offset, so the error is looked at first.
     """
@@ -80,7 +82,7 @@ def refusal(error: KafkaError, group: str, topic: str = "") -> Exception:
     }.get(error.code())
     if wanted is None:
         return KafkaException(error)
-    return SurroundingsError(
+    return SetupError(
         f"the broker does not let this client read as it must ({error.name()}): allow it READ on the {wanted}; "
         "`coversumm-worker config --check` has the command, and what else is missing"
     )
@@ -116,7 +118,8 @@ NOT_LED_YET = dict.fromkeys(
 def retry(ask: Callable[[], T], patience: Mapping[int, float] = NOT_YET, clock: Clock = time) -> T:
     """The answer to `ask`, which is called again while it fails with an error that may pass.
 
-    `patience` has, by error code, for how many seconds after the first call. Raises what the last call raised.
+    `patience` has, by error code, for how many seconds after the first call. Raises what the last
+    call raised.
     """
     started = clock.monotonic()
     while True:
@@ -130,11 +133,18 @@ def retry(ask: Callable[[], T], patience: Mapping[int, float] = NOT_YET, clock: 
 
 
 # Those that say what went wrong, the likeliest to help first.
-_CONNECTIONS = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE, KafkaError._TRANSPORT)
+_CONNECTIONS = (
+    KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
+    KafkaError._RESOLVE,
+    KafkaError._TRANSPORT,
+)
 
 
 def plain(text: str) -> str:
-    """librdkafka's text about a connection without the state it was in: `HOST:PORT: Connect to ... failed: why`."""
+    """librdkafka's text about a connection without the state it was in: `HOST:PORT: Connect to ...
+    failed: why`.
+    """
     without_state = re.sub(r" \(after \d+ms in state \w+(, [^)]*)?\)", "", text)
     return re.sub(r"^(\w+://)?(\[?[\w.:-]+\]?:\d+)/\w+: ", r"\2: ", without_state)
 
@@ -159,13 +169,17 @@ class Diagnosis:
 
     @property
     def unreachable(self) -> bool:
-        """Whether nothing listens at an address, or its name is not known: a wrong address, or a broker that is not there yet."""
+        """Whether nothing listens at an address, or its name is not known: a wrong address, or a
+        broker that is not there yet.
+        """
         refused = "Connection refused" in self._errors.get(KafkaError._TRANSPORT, "")
         return refused or KafkaError._RESOLVE in self._errors
 
     @property
     def told(self) -> str:
-        """What the client last said of a connection, in its words; empty where it said nothing of one."""
+        """What the client last said of a connection, in its words; empty where it said nothing of
+        one.
+        """
         told = [self._errors[code] for code in _CONNECTIONS if code in self._errors]
         return plain(told[0]) if told else ""
 

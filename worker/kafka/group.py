@@ -1,8 +1,10 @@
-"""The worker group as its broker knows it: who is in it, what each was given, and where each says that its web server is.
+"""The worker group as its broker knows it: who is in it, what each was given, and where each says
+that its web server is.
 
-The group's coordinator alone tells members and partitions. The address is in what Faust's assignor hands through the broker with
-a member's subscription, as bytes in Kafka's consumer protocol; only an older question gets them, which every broker of the
-cluster must answer. So addresses may be unknown while the group is not.
+The group's coordinator alone tells members and partitions. The address is in what Faust's assignor
+hands through the broker with a member's subscription, as bytes in Kafka's consumer protocol; only
+an older question gets them, which every broker of the cluster must answer. So addresses may be
+unknown while the group is not.
 """
 
 import json
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.clients import Clients
 from worker.kafka.errors import retry
 from worker.kafka.reader import TIMEOUT_SECONDS, broker_errors
@@ -33,7 +35,7 @@ STATES = {
 """By Kafka's name; `unknown` is a group that the broker has not heard of."""
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     """A worker as a member of its group."""
 
     member_id: str
@@ -42,18 +44,20 @@ class Member(NamedTuple):
     url: str | None
     """Its web address as it tells the others, where that is known."""
     assigned: dict[str, list[int]]
-    """By topic the partitions it was given: of the input those it processes, of the changelog also its standbys."""
+    """By topic the partitions it was given: of the input those it processes, of the changelog also
+    its standbys.
+    """
 
 
 class WorkerGroup(NamedTuple):
     """Its state (a value of `STATES`), and the members in the order of their addresses."""
 
     state: str
-    members: list[Member]
+    members: list[GroupMember]
 
 
 def read_group(admin: AdminClient, group: str) -> WorkerGroup:
-    """The group now. Raises SurroundingsError where no broker answers."""
+    """The group now. Raises SetupError where no broker answers."""
     with broker_errors(f"the broker does not describe the group {group}"):
         try:
             described = retry(
@@ -72,9 +76,10 @@ def read_group(admin: AdminClient, group: str) -> WorkerGroup:
 
 
 def committed_now(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
-    """By partition what the group has committed, where it has; does not wait for a transaction that is under way.
+    """By partition what the group has committed, where it has; does not wait for a transaction that
+    is under way.
 
-    Raises SurroundingsError where no broker answers.
+    Raises SetupError where no broker answers.
     """
     asked = [ConsumerGroupTopicPartitions(group)]
     with broker_errors(f"the broker does not tell the offsets of the group {group}"):
@@ -84,16 +89,18 @@ def committed_now(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
             )[group].result()
         )
     return {
-        one.partition: one.offset for one in found.topic_partitions if one.topic == topic and one.offset >= 0
+        one.partition: one.offset
+        for one in found.topic_partitions
+        if one.topic == topic and one.offset >= 0
     }
 
 
-def _member(described: Any, url: str | None) -> Member:
+def _member(described: Any, url: str | None) -> GroupMember:
     assigned: dict[str, list[int]] = {}
     for one in described.assignment.topic_partitions:
         assigned.setdefault(one.topic, []).append(one.partition)
     given = {topic: sorted(partitions) for topic, partitions in assigned.items()}
-    return Member(described.member_id, described.host.removeprefix("/"), url, given)
+    return GroupMember(described.member_id, described.host.removeprefix("/"), url, given)
 
 
 def _urls(admin: AdminClient, group: str) -> dict[str, str | None]:
@@ -106,7 +113,9 @@ def _urls(admin: AdminClient, group: str) -> dict[str, str | None]:
 
 
 def subscribed_url(subscription: bytes) -> str | None:
-    """The web address in a member's subscription; None where there is none, as of a member that is no worker."""
+    """The web address in a member's subscription; None where there is none, as of a member that is
+    no worker.
+    """
     try:
         reader = _Bytes(subscription)
         reader.number("h")  # version
@@ -118,7 +127,9 @@ def subscribed_url(subscription: bytes) -> str | None:
 
 
 class _Bytes:
-    """Kafka's primitive types, read one after the other. Raises struct.error and ValueError at what is none."""
+    """Kafka's primitive types, read one after the other. Raises struct.error and ValueError at what
+    is none.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -148,13 +159,14 @@ class _Bytes:
 class Membership(NamedTuple):
     """The consumer group membership of one assignment, captured when it was made.
 
-    Never read live: after a failed heartbeat the coordinator holds (-1, ""), which a broker accepts without any check.
+    Never read live: after a failed heartbeat the coordinator holds (-1, ""), which a broker accepts
+    without any check.
 
     Attributes:
         generation: of the group.
         member_id: given by the broker, another one at each start of a worker.
-        instance_id: of a static member (`group.instance.id`): whose place in the group it is. The broker refuses who held it
-            before. None: a member for as long as it runs.
+        instance_id: of a static member (`group.instance.id`): whose place in the group it is. The
+            broker refuses who held it before. None: a member for as long as it runs.
     """
 
     generation: int
@@ -165,9 +177,14 @@ class Membership(NamedTuple):
 def group_metadata(group: str, membership: Membership) -> bytes:
     """Encode a membership the way librdkafka serialises `ConsumerGroupMetadata` (version 2).
 
-    The membership is Faust's, the producer confluent-kafka's, so the object cannot come from a confluent consumer.
+    The membership is Faust's, the producer confluent-kafka's, so the object cannot come from a
+    confluent consumer.
     """
-    instance = b"\x01" if membership.instance_id is None else b"\0" + membership.instance_id.encode() + b"\0"
+    instance = (
+        b"\x01"
+        if membership.instance_id is None
+        else b"\0" + membership.instance_id.encode() + b"\0"
+    )
     return (
         b"CGMDv2:"
         + struct.pack("<i", membership.generation)
@@ -180,11 +197,13 @@ def group_metadata(group: str, membership: Membership) -> bytes:
 
 
 def check_group_metadata(clients: Clients, group: str, instance_id: str | None) -> None:
-    """Compare `group_metadata` with what the installed confluent-kafka makes; raise SurroundingsError if they differ."""
+    """Compare `group_metadata` with what the installed confluent-kafka makes; raise
+    SetupError if they differ.
+    """
     if _made_by_confluent(clients, group, instance_id) != group_metadata(
         group, Membership(-1, "", instance_id)
     ):
-        raise SurroundingsError(
+        raise SetupError(
             "the installed confluent-kafka writes another group metadata format than this worker knows: "
             "install the version that pyproject.toml pins"
         )

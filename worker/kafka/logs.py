@@ -1,11 +1,13 @@
-"""The two logs that a worker lives on, without Faust: the input that it reads, and the changelog that is its state."""
+"""The two logs that a worker lives on, without Faust: the input that it reads, and the changelog
+that is its state.
+"""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from worker.clock import Clock
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.changelog import Apply, ChangelogReader, FirstRow, first_rows
 from worker.kafka.clients import Clients
 from worker.kafka.offsets import LogBounds, Start, committed_starts, log_bounds
@@ -25,7 +27,9 @@ class InputLog:
         elsewhere: Mapping[int, range] = {},
         ends: Mapping[int, int] = {},
     ) -> None:
-        """`first`: by partition where to begin, in place of the log's start; `elsewhere` and `ends`: see `committed_starts`."""
+        """`first`: by partition where to begin, in place of the log's start; `elsewhere` and
+        `ends`: see `committed_starts`.
+        """
         self.topic = topic
         self._clients = clients
         self._group = group
@@ -37,7 +41,13 @@ class InputLog:
     def starts(self, partitions: Iterable[int]) -> dict[int, Start]:
         """See `committed_starts`."""
         found = committed_starts(
-            self._clients, self._group, self.topic, partitions, self._clock, self._elsewhere, self._ends
+            self._clients,
+            self._group,
+            self.topic,
+            partitions,
+            self._clock,
+            self._elsewhere,
+            self._ends,
         )
         return {partition: self._begun(partition, start) for partition, start in found.items()}
 
@@ -46,7 +56,7 @@ class InputLog:
         if start.committed or first == start.offset:
             return start
         if first < start.offset and first not in self._elsewhere.get(partition, ()):
-            raise SurroundingsError(
+            raise SetupError(
                 f"{self.topic}-{partition} is to be read from offset {first}, and its log begins at {start.offset} by now: the "
                 "records between were removed before they were read"
             )
@@ -54,9 +64,13 @@ class InputLog:
 
 
 class ChangelogLog:
-    """The changelog topic; whoever reads it asks under the name of the worker's group, joins nothing and commits nothing."""
+    """The changelog topic; whoever reads it asks under the name of the worker's group, joins
+    nothing and commits nothing.
+    """
 
-    def __init__(self, clients: Clients, topic: str, group: str, ids: TopicIds, clock: Clock = time) -> None:
+    def __init__(
+        self, clients: Clients, topic: str, group: str, ids: TopicIds, clock: Clock = time
+    ) -> None:
         self.topic = topic
         self._clients = clients
         self._group = group
@@ -79,7 +93,9 @@ class ChangelogLog:
 
 @dataclass(frozen=True)
 class Logs:
-    """Input and changelog, the topic that summaries are published to (None: nowhere), and which topics the names stand for."""
+    """Input and changelog, the topic that summaries are published to (None: nowhere), and which
+    topics the names stand for.
+    """
 
     input: InputLog
     changelog: ChangelogLog

@@ -1,7 +1,8 @@
 """The first record at or past a time, by partition.
 
-A broker's index by time counts transaction markers, which have the broker's clock, and aborted records. Its answer is a lower
-bound: no record below it is that late. A committed reader finds the record from there.
+A broker's index by time counts transaction markers, which have the broker's clock, and aborted
+records. Its answer is a lower bound: no record below it is that late. A committed reader finds the
+record from there.
 """
 
 import logging
@@ -12,15 +13,16 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from worker.clock import Clock
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.offsets import offsets_at, watermarks
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 30.0
 STALLED_SECONDS = 30.0
-"""Seconds without any message before the reader asks for the ends of what is decided. At the second time in a row at which all of
-a partition is decided it counts as unreadable."""
+"""Seconds without any message before the reader asks for the ends of what is decided. At the second
+time in a row at which all of a partition is decided it counts as unreadable.
+"""
 MESSAGES_AT_ONCE = 1000
 ANY_TIME = -1
 """Earlier than every timestamp: a record without one has this."""
@@ -34,20 +36,23 @@ def first_records_at(
     time_ms: int,
     clock: Clock = time,
 ) -> dict[int, int]:
-    """By partition the offset of the first committed record whose timestamp (ms since 1970) is at or past a time.
+    """By partition the offset of the first committed record whose timestamp (ms since 1970) is at
+    or past a time.
 
-    Where there is none it is the partition's end. Waits for open transactions that such a record may be in.
+    Where there is none it is the partition's end. Waits for open transactions that such a record
+    may be in.
 
     Args:
         asker: asks for the lower bounds; it sees as far as the bounds go.
-        reader: a committed reader with the options `READ_TO_END`; it has no partition assigned afterwards.
+        reader: a committed reader with the options `READ_TO_END`; it has no partition assigned
+            afterwards.
         topic: which one.
         bounds: by partition its start and its end.
         time_ms: the time.
         clock: measures how long nothing comes.
 
     Raises:
-        SurroundingsError: retention removed records before they were read, or nothing comes.
+        SetupError: retention removed records before they were read, or nothing comes.
         KafkaException: the broker does not answer.
     """
     lower = offsets_at(asker, topic, bounds, time_ms, TIMEOUT_SECONDS, clock)
@@ -56,7 +61,11 @@ def first_records_at(
 
 
 def first_records(
-    reader: Consumer, topic: str, spans: Mapping[int, range], time_ms: int = ANY_TIME, clock: Clock = time
+    reader: Consumer,
+    topic: str,
+    spans: Mapping[int, range],
+    time_ms: int = ANY_TIME,
+    clock: Clock = time,
 ) -> dict[int, int]:
     """The same within these offsets, without a lower bound."""
     search = _Search(topic, spans, time_ms)
@@ -74,7 +83,7 @@ def first_records(
         elif clock.monotonic() - moved_at > STALLED_SECONDS:
             before, decided = decided, _decided(reader, topic, search.missing, clock)
             if stalled := before & decided:
-                raise SurroundingsError(
+                raise SetupError(
                     f"{topic}-{min(stalled)} was not read to offset {spans[min(stalled)].stop}: nothing came for "
                     f"{2 * STALLED_SECONDS:g} s; look at the brokers"
                 )
@@ -118,7 +127,7 @@ class _Search:
         if error is None or error.code() == KafkaError._PARTITION_EOF:
             return error is None
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise SurroundingsError(
+            raise SetupError(
                 f"{self._topic}-{message.partition()}: retention removed records while they were searched for a time: "
                 "give the same command again"
             )
@@ -139,4 +148,8 @@ class _Search:
 
 def _decided(reader: Consumer, topic: str, ends: Mapping[int, int], clock: Clock) -> set[int]:
     """The partitions without an open transaction before these ends."""
-    return {p for p, end in ends.items() if watermarks(reader, topic, p, TIMEOUT_SECONDS, clock).stop >= end}
+    return {
+        p
+        for p, end in ends.items()
+        if watermarks(reader, topic, p, TIMEOUT_SECONDS, clock).stop >= end
+    }

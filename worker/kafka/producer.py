@@ -1,8 +1,10 @@
-"""One Kafka transaction per micro-batch: summary changes, dead letters, changelog rows and source offsets, all or nothing.
+"""One Kafka transaction per micro-batch: summary changes, dead letters, changelog rows and source
+offsets, all or nothing.
 
-The broker refuses offsets under a stale generation, so a worker that was paused past its session can publish nothing (a zombie).
-A commit that fails, or is not answered, is in doubt: it is never sent again. `decide` has it decided under the same transactional
-id; then what is committed says whether it happened (`worker.stream.settlement`).
+The broker refuses offsets under a stale generation, so a worker that was paused past its session
+can publish nothing (a zombie). A commit that fails, or is not answered, is in doubt: it is never
+sent again. `decide` has it decided under the same transactional id; then what is committed says
+whether it happened (`worker.stream.settlement`).
 """
 
 import time
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from worker.clock import Clock
-from worker.errors import Crash, Fenced, InDoubt, Overtaken, SurroundingsError, Unanswered
+from worker.errors import Crash, Fenced, InDoubt, Overtaken, SetupError, Unanswered
 from worker.events import Message
 from worker.kafka.clients import Clients
 from worker.kafka.errors import unanswered
@@ -32,8 +34,10 @@ START_SECONDS = 20.0
 DECISION_SECONDS = 5.0
 """For the first answer to the client that decides; then it has the time of any renewal."""
 ANSWER_SECONDS = 2.0
-"""For a coordinator's answer to one of the two small steps of a commit, which it usually gives in milliseconds. Whoever does not
-get it asks anew over new connections; each time this was not enough it is doubled, up to COVERSUMM_COMMIT_TIMEOUT_MS."""
+"""For a coordinator's answer to one of the two small steps of a commit, which it usually gives in
+milliseconds. Whoever does not get it asks anew over new connections; each time this was not enough
+it is doubled, up to COVERSUMM_COMMIT_TIMEOUT_MS.
+"""
 ANSWERS = 3
 """So many times what the last answer took is waited for at least."""
 OVERTAKEN = frozenset(
@@ -41,7 +45,9 @@ OVERTAKEN = frozenset(
 )
 """What the group's coordinator answers to a membership that is over, or about to be."""
 FENCED_AGAIN = 5
-"""So often in a row is no broker that gave up on a transaction, nor a call of a client before that came late."""
+"""So often in a row is no broker that gave up on a transaction, nor a call of a client before that
+came late.
+"""
 REFUSALS = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -56,16 +62,20 @@ REFUSALS = frozenset(
         KafkaError.POLICY_VIOLATION,
     }
 )
-"""What stays refused however often it is sent: the process ends, and its last line says what to mend."""
+"""What stays refused however often it is sent: the process ends, and its last line says what to
+mend.
+"""
 
 
 class TransactionalProducer:
     """Commits a worker's micro-batches, one transaction each.
 
     Args:
-        settings: the worker's; its transactional id is stable over restarts and unique among running workers.
+        settings: the worker's; its transactional id is stable over restarts and unique among
+            running workers.
         clients: make the producer.
-        on_full: called when a commit waits because as many records or bytes as may be are on their way.
+        on_full: called when a commit waits because as many records or bytes as may be are on their
+            way.
         clock: measures how long a transaction takes.
         bounded: runs calls that may hang.
     """
@@ -103,23 +113,26 @@ class TransactionalProducer:
         )
 
     def start(self, timeout_seconds: float = START_SECONDS) -> None:
-        """Take over the transactional id: fences its last holder and waits for the end of its transaction.
+        """Take over the transactional id: fences its last holder and waits for the end of its
+        transaction.
 
         Raises:
-            SurroundingsError: the broker offers no transactions, or cannot be asked.
+            SetupError: the broker offers no transactions, or cannot be asked.
         """
         try:
             self._transactions.take_over(timeout_seconds)
         except KafkaException as cause:
             error = cause.args[0]
-            raise SurroundingsError(
+            raise SetupError(
                 f"the broker did not start a transactional producer ({error.name()}: {error.str()}): exactly-once delivery needs "
                 "Kafka 2.5 or newer with transactions enabled (transaction.state.log.replication.factor not above the number of "
                 "brokers), and the right to write and describe the transactional id"
             ) from cause
 
     def ask(self, topic: str, timeout_seconds: float) -> None:
-        """Ask any broker for a topic over this producer's own connections. Raises KafkaException where none answers."""
+        """Ask any broker for a topic over this producer's own connections. Raises KafkaException
+        where none answers.
+        """
         self._transactions.ask(topic, timeout_seconds)
 
     def suspect(self) -> None:
@@ -139,26 +152,31 @@ class TransactionalProducer:
     ) -> dict[int, int]:
         """Publish a micro-batch; return the last changelog offset by partition.
 
-        `notes` are committed beside the offsets: whoever goes on from an offset is given its note (`Start.note`).
-        `check` is called with the last changelog offsets when all rows are written and nothing is committed: then the rows are in
-        the log that was restored, and the records were read from the log they count in. What it raises ends the commit.
+        `notes` are committed beside the offsets: whoever goes on from an offset is given its note
+        (`Start.note`). `check` is called with the last changelog offsets when all rows are written
+        and nothing is committed: then the rows are in the log that was restored, and the records
+        were read from the log they count in. What it raises ends the commit.
 
         Raises:
             Overtaken: the group does not know the membership any more; nothing was committed.
-            InDoubt: it failed, or no answer came; whether it was committed is for `decide` to find out.
-            Fenced: the group gave the membership to another process with this instance id.
+            InDoubt: it failed, or no answer came; whether it was committed is for `decide` to find
+            out. Fenced: the group gave the membership to another process with this instance id.
             Crash: it is refused, and would be again.
         """
         if membership.generation < 0 or not membership.member_id:
             raise Crash("a commit without a membership would not be checked by the broker")
         last_changelog_offsets: dict[int, int] = {}
         began = self._clock.monotonic()
-        offsets = [_noted(input_topic, p, offset, notes.get(p)) for p, offset in next_offsets.items()]
+        offsets = [
+            _noted(input_topic, p, offset, notes.get(p)) for p, offset in next_offsets.items()
+        ]
         try:
             with self._transactions.transaction(self._patience.seconds) as transaction:
                 for partition, changed in rows.items():
                     if changed:
-                        transaction.produce_rows(changelog_topic, partition, changed, last_changelog_offsets)
+                        transaction.produce_rows(
+                            changelog_topic, partition, changed, last_changelog_offsets
+                        )
                 transaction.produce(messages)
                 transaction.commit(
                     offsets,
@@ -166,7 +184,9 @@ class TransactionalProducer:
                     lambda: check(last_changelog_offsets),
                 )
         except UnwrittenError:
-            raise InDoubt("not all rows and messages were written before the commit deadline") from None
+            raise InDoubt(
+                "not all rows and messages were written before the commit deadline"
+            ) from None
         except (Hung, Unanswered) as cause:
             raise InDoubt(str(cause)) from cause
         except TransactionError as cause:
@@ -176,10 +196,12 @@ class TransactionalProducer:
         return last_changelog_offsets
 
     def decide(self) -> None:
-        """Have the transaction of a commit in doubt decided: when this returns it is committed, or it never will be.
+        """Have the transaction of a commit in doubt decided: when this returns it is committed, or
+        it never will be.
 
-        It may have been another process with this instance id that fenced this one. Then that one is fenced in turn; which of the
-        two has to go is for the group to say, where an instance id has one member.
+        It may have been another process with this instance id that fenced this one. Then that one
+        is fenced in turn; which of the two has to go is for the group to say, where an instance id
+        has one member.
 
         Raises Unanswered where brokers do not tell yet, and Crash where they refuse to.
         """
@@ -191,8 +213,12 @@ class TransactionalProducer:
         except KafkaException as cause:
             error = cause.args[0]
             if error.code() in REFUSALS:
-                raise Crash(f"a commit in doubt cannot be decided ({error.name()}: {error.str()})") from cause
-            raise unanswered(f"{self._transactions.transactional_id} is not taken over", error) from cause
+                raise Crash(
+                    f"a commit in doubt cannot be decided ({error.name()}: {error.str()})"
+                ) from cause
+            raise unanswered(
+                f"{self._transactions.transactional_id} is not taken over", error
+            ) from cause
 
     def decide_open(self) -> None:
         """The same, where a transaction was left open. Raises Unanswered, Crash."""
@@ -206,13 +232,18 @@ class TransactionalProducer:
             return self._fenced(str(cause))
         if code in OVERTAKEN:
             return Overtaken(str(cause))
-        # After its timeout the coordinator aborts a transaction, and answers as if another client had taken over the id.
+        # After its timeout the coordinator aborts a transaction, and answers as if another client
+        # had taken over the id.
         is_others = cause.fenced and seconds < self._timeout_seconds
         self._fenced_in_a_row = self._fenced_in_a_row + 1 if is_others else 0
         if self._fenced_in_a_row == FENCED_AGAIN:
-            return self._fenced(f"{self._transactions.transactional_id} is taken over again and again")
+            return self._fenced(
+                f"{self._transactions.transactional_id} is taken over again and again"
+            )
         if code in REFUSALS:
-            return Crash(f"the transaction of a micro-batch is refused ({cause}); nothing of it is visible")
+            return Crash(
+                f"the transaction of a micro-batch is refused ({cause}); nothing of it is visible"
+            )
         return InDoubt(str(cause))
 
     def _fenced(self, why: str) -> Fenced:
@@ -222,19 +253,25 @@ class TransactionalProducer:
 
 
 def write_seconds(settings: Settings) -> float:
-    """Seconds within which a transaction has to be written: its timeout, or where that is long what its requests may take."""
+    """Seconds within which a transaction has to be written: its timeout, or where that is long what
+    its requests may take.
+    """
     return min(settings.transaction_timeout_ms, 2 * SOCKET_TIMEOUT_MS) / 1000
 
 
 class Patience:
-    """How long a coordinator's answer is waited for: longer where the last one took long, or did not come."""
+    """How long a coordinator's answer is waited for: longer where the last one took long, or did
+    not come.
+    """
 
     def __init__(self, most_seconds: float) -> None:
         self._most_seconds = most_seconds
         self.seconds = min(ANSWER_SECONDS, most_seconds)
 
     def answered(self, seconds: float) -> None:
-        """An answer came in so long. On a cluster that is always slow, what was enough once stays enough."""
+        """An answer came in so long. On a cluster that is always slow, what was enough once stays
+        enough.
+        """
         self.seconds = min(max(ANSWER_SECONDS, ANSWERS * seconds), self._most_seconds)
 
     def was_short(self) -> None:
@@ -243,7 +280,9 @@ class Patience:
 
 
 def _noted(topic: str, partition: int, offset: int, note: str | None) -> TopicPartition:
-    """An offset to commit. Without a note it has no metadata at all, as the offsets of a worker never had."""
+    """An offset to commit. Without a note it has no metadata at all, as the offsets of a worker
+    never had.
+    """
     if note is None:
         return TopicPartition(topic, partition, offset)
     return TopicPartition(topic, partition, offset, metadata=note)

@@ -1,7 +1,8 @@
 """From where to where a replay reads each partition: offsets, looked up once.
 
-The end of a partition as of now is that for an uncommitted reader: whatever is below it will be decided. As of a time it is the
-first committed record whose timestamp is at or past it, so that what is read is a prefix of the log.
+The end of a partition as of now is that for an uncommitted reader: whatever is below it will be
+decided. As of a time it is the first committed record whose timestamp is at or past it, so that
+what is read is a prefix of the log.
 """
 
 import logging
@@ -12,7 +13,7 @@ from contextlib import closing
 from msgspec import Struct
 
 from worker.clock import Clock
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events.messages import timestamp
 from worker.kafka.clients import READ_TO_END, Clients
 from worker.kafka.offsets import watermarks
@@ -23,13 +24,16 @@ log = logging.getLogger(__name__)
 
 
 CUT_SHORT_SECONDS = 45.0
-"""Seconds for which a log may end below a planned end: a new leader knows its end once its followers have fetched from it, or
-were dropped as too slow (30 s)."""
+"""Seconds for which a log may end below a planned end: a new leader knows its end once its
+followers have fetched from it, or were dropped as too slow (30 s).
+"""
 PAUSE_SECONDS = 0.5
 
 
 class Range(Struct, frozen=True):
-    """Offsets of a partition: the first that is read, the first that is not, and where the log began."""
+    """Offsets of a partition: the first that is read, the first that is not, and where the log
+    began.
+    """
 
     first: int
     end: int
@@ -54,9 +58,10 @@ def find_ranges(
 ) -> dict[int, Range]:
     """The range of each partition now; those that are not in `only` have an empty one.
 
-    `elsewhere` are offsets, by partition, whose records are had from somewhere else: a log may begin after them.
+    `elsewhere` are offsets, by partition, whose records are had from somewhere else: a log may
+    begin after them.
 
-    Raises SurroundingsError where a range ends before the log begins, or the broker does not tell.
+    Raises SetupError where a range ends before the log begins, or the broker does not tell.
     """
     with (
         closing(clients.standalone_consumer(group, "read_uncommitted")) as asker,
@@ -67,29 +72,35 @@ def find_ranges(
         chosen = {p: one for p, one in bounds.items() if only is None or p in only}
 
         def at(time_ms: int | None) -> Mapping[int, int]:
-            return {} if time_ms is None else first_records_at(asker, reader, topic, chosen, time_ms)
+            return (
+                {} if time_ms is None else first_records_at(asker, reader, topic, chosen, time_ms)
+            )
 
         firsts, ends = at(since_ms), at(until_ms)
         # Of a log that lost its beginning: markers alone are no history either.
         cut = {p: range(one.start, ends[p]) for p, one in chosen.items() if one.start and p in ends}
-        records = first_records(reader, topic, {p: one for p, one in cut.items() if p not in elsewhere})
+        records = first_records(
+            reader, topic, {p: one for p, one in cut.items() if p not in elsewhere}
+        )
     for partition, offset in records.items():
         if until_ms is not None and offset >= ends[partition]:
-            raise SurroundingsError(
+            raise SetupError(
                 f"{topic}-{partition}: everything before {timestamp(until_ms)} is gone, retention has removed the offsets 0 to "
                 f"{bounds[partition].start - 1}: ask for a later --until, or leave the partition out (--partitions)"
             )
     ranges = {}
     for partition, offsets in bounds.items():
         end = ends.get(partition, offsets.stop) if partition in chosen else offsets.start
-        ranges[partition] = Range(min(firsts.get(partition, offsets.start), end), end, offsets.start)
+        ranges[partition] = Range(
+            min(firsts.get(partition, offsets.start), end), end, offsets.start
+        )
     return ranges
 
 
 def check_ends(
     clients: Clients, group: str, topic: str, ends: Mapping[int, int], clock: Clock = time
 ) -> None:
-    """Raise SurroundingsError where a partition's log ends below the end that is planned for it."""
+    """Raise SetupError where a partition's log ends below the end that is planned for it."""
     with (
         closing(clients.standalone_consumer(group, "read_uncommitted")) as asker,
         broker_errors(f"could not fetch offsets of {topic}"),
@@ -102,9 +113,9 @@ def check_ends(
                 clock.sleep(PAUSE_SECONDS)
 
 
-def cut_short(topic: str, partition: int, found: int, end: int) -> SurroundingsError:
+def cut_short(topic: str, partition: int, found: int, end: int) -> SetupError:
     """The error of a log that ends below its planned end."""
-    return SurroundingsError(
+    return SetupError(
         f"{topic}-{partition} ends at offset {found}, and the plan of the replay at {end}: the topic was deleted and created "
         "again, or a broker lost records; start over with `coversumm-worker reset`"
     )

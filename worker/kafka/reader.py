@@ -1,4 +1,6 @@
-"""A topic read to its end: committed messages alone, up to where each partition ended when the reader was constructed."""
+"""A topic read to its end: committed messages alone, up to where each partition ended when the
+reader was constructed.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.clients import READ_TO_END, Clients
 from worker.kafka.offsets import committed_notes, watermarks
@@ -21,7 +23,7 @@ STALLED_SECONDS = 60
 MESSAGES_AT_ONCE = 1000
 
 
-class NoTopic(SurroundingsError):
+class NoTopic(SetupError):
     """The broker that was asked knows of no such topic."""
 
 
@@ -38,12 +40,13 @@ class TopicReader:
     Args:
         clients: make the consumer.
         topic: which one.
-        group: whose committed offsets `committed` asks for; the reader never joins it and commits nothing.
+        group: whose committed offsets `committed` asks for; the reader never joins it and commits
+            nothing.
         chosen: of all partitions those to read; by default all. Each one costs requests.
 
     Raises:
         NoTopic: it does not exist.
-        SurroundingsError: no broker answers.
+        SetupError: no broker answers.
     """
 
     def __init__(
@@ -70,7 +73,10 @@ class TopicReader:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._consumer.close()
 
@@ -80,7 +86,9 @@ class TopicReader:
         return sorted(self._bounds)
 
     def usual_first(self, entity_id: str) -> tuple[list[int], list[int]]:
-        """The partition that the entity's key belongs in, and all others: its producers may have chosen one of them."""
+        """The partition that the entity's key belongs in, and all others: its producers may have
+        chosen one of them.
+        """
         usual = partition_of(entity_id, len(self._bounds))
         return [usual], [partition for partition in self.partitions if partition != usual]
 
@@ -95,28 +103,39 @@ class TopicReader:
         return sum(map(len, self._bounds.values()))
 
     def bounds(self, partition: int) -> range:
-        """Offsets of the partition: its start, and its end for a committed reader, when the reader was constructed."""
+        """Offsets of the partition: its start, and its end for a committed reader, when the reader
+        was constructed.
+        """
         return self._bounds[partition]
 
     def offsets_at(self, moment_ms: int) -> dict[int, int]:
-        """By partition the offset of the first message whose timestamp (ms since 1970) is at or past the moment.
+        """By partition the offset of the first message whose timestamp (ms since 1970) is at or
+        past the moment.
 
         Where there is none it is the partition's end.
         """
         with broker_errors(f"offsets by time of {self.topic} cannot be read"):
-            return first_records_at(self._consumer, self._consumer, self.topic, self._bounds, moment_ms)
+            return first_records_at(
+                self._consumer, self._consumer, self.topic, self._bounds, moment_ms
+            )
 
     def committed(self, *, wait: bool = True) -> dict[int, tuple[int, str]]:
         """By partition the group's committed offset and its metadata, where there is one.
 
-        Waits for pending transactions, unless it is not to: then it tells what was committed before them.
+        Waits for pending transactions, unless it is not to: then it tells what was committed before
+        them.
         """
-        with broker_errors(f"the offsets of {self.topic} cannot be read"), self._asking(wait) as consumer:
+        with (
+            broker_errors(f"the offsets of {self.topic} cannot be read"),
+            self._asking(wait) as consumer,
+        ):
             return committed_notes(consumer, self.topic, self.partitions, TIMEOUT_SECONDS)
 
     @contextmanager
     def _asking(self, wait: bool) -> Iterator[Consumer]:
-        """A consumer that asks for offsets: a committed reader's are those that no transaction may change any more."""
+        """A consumer that asks for offsets: a committed reader's are those that no transaction may
+        change any more.
+        """
         if wait:
             yield self._consumer
             return
@@ -127,7 +146,9 @@ class TopicReader:
             consumer.close()
 
     def read(self, partition: int, start: int = 0, end: int | None = None) -> Iterator[Stored]:
-        """The messages with offsets from `start` to below `end` (and the end of the partition), in order."""
+        """The messages with offsets from `start` to below `end` (and the end of the partition), in
+        order.
+        """
         bounds = self._bounds[partition]
         start, end = max(start, bounds.start), min(bounds.stop, bounds.stop if end is None else end)
         if start >= end:
@@ -145,7 +166,7 @@ class TopicReader:
                 if batch:
                     moved_at = time.monotonic()
                 elif time.monotonic() - moved_at > STALLED_SECONDS:
-                    raise SurroundingsError(
+                    raise SetupError(
                         f"{self.topic} [{partition}] was not read to offset {end}: nothing came for {STALLED_SECONDS} s"
                     )
 
@@ -160,7 +181,9 @@ class TopicReader:
 
 
 def _at_end(message: Any, end: int) -> bool:
-    """Whether the message lies beyond the end, or says that only transaction markers and aborted messages are left before it."""
+    """Whether the message lies beyond the end, or says that only transaction markers and aborted
+    messages are left before it.
+    """
     error = message.error()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise KafkaException(error)
@@ -186,6 +209,6 @@ def broker_errors(what: str) -> Iterator[None]:
         yield
     except KafkaException as cause:
         error = cause.args[0]
-        raise SurroundingsError(
+        raise SetupError(
             f"{what} ({error.name()}: {error.str()}): check KAFKA_BOOTSTRAP_SERVERS, the network and the rights"
         ) from cause

@@ -1,9 +1,12 @@
-"""What a topic is besides its records: above all its id, which tells it from a later one of the same name.
+"""What a topic is besides its records: above all its id, which tells it from a later one of the
+same name.
 
-Offsets alone do not: a topic that was deleted and created again may have grown past every offset that was stored of the old
-one. Ids are never used again, so two equal answers prove that the topic was the same all the time between them.
+Offsets alone do not: a topic that was deleted and created again may have grown past every offset
+that was stored of the old one. Ids are never used again, so two equal answers prove that the topic
+was the same all the time between them.
 
-Kafka tells ids from 2.8 on. A broker that tells none (an older one, the embedded one) leaves the id "", and offsets alone decide.
+Kafka tells ids from 2.8 on. A broker that tells none (an older one, the embedded one) leaves the id
+"", and offsets alone decide.
 """
 
 import logging
@@ -21,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from worker.clock import Clock
-from worker.errors import Crash, SurroundingsError, Unanswered
+from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.clients import Clients, OnError
 from worker.kafka.errors import PASSING, passes, retry, unanswered
 from worker.kafka.reader import TIMEOUT_SECONDS, broker_errors
@@ -31,7 +34,8 @@ log = logging.getLogger(__name__)
 
 # What brokers older than ids answer: sixteen zero bytes.
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-# A commit waits for this answer, which usually takes milliseconds; one that got lost on the way is asked for again.
+# A commit waits for this answer, which usually takes milliseconds; one that got lost on the way is
+# asked for again.
 QUESTION_SECONDS = 3.0
 # A broker that has just started may not know of all topics for a moment.
 MISSING_SECONDS = 3.0
@@ -57,7 +61,8 @@ class TopicIds:
         timeout_seconds: for an answer, however often that takes a question.
         clock: limits how long a broker that does not answer is asked again.
         on_error: gets the errors of the client that asks.
-        planned: ids that topics must have, as the plan of a replay has them; empty where the plan knows none.
+        planned: ids that topics must have, as the plan of a replay has them; empty where the plan
+            knows none.
     """
 
     def __init__(
@@ -79,14 +84,16 @@ class TopicIds:
         self._partitions = partitions
         self._timeout_seconds = timeout_seconds
         self._question_seconds = min(QUESTION_SECONDS, timeout_seconds)
-        self._has_controller = False  # which answers what is asked here; it may still have to be elected
+        self._has_controller = (
+            False  # which answers what is asked here; it may still have to be elected
+        )
         self._known: dict[str, str] = {}
 
     def read(self) -> None:
         """Learn the ids, for `known` and `ask_ahead`.
 
-        Raises Crash where a topic is gone or is another one, Unanswered where no broker tells, and SurroundingsError as
-        `ask_ahead`.
+        Raises Crash where a topic is gone or is another one, Unanswered where no broker tells, and
+        SetupError as `ask_ahead`.
         """
         if self._known:
             self.ask_ahead(self.topics)()
@@ -100,10 +107,10 @@ class TopicIds:
     def ask_ahead(self, topics: Iterable[str]) -> Callable[[], None]:
         """Ask for the ids of these topics; what is returned waits for the answer and checks it.
 
-        It raises Crash unless they are those of the first `read`, SurroundingsError where one is not the planned one,
-        PartitionsChanged where partitions were added, and Unanswered.
-        Keys move as soon as there are more partitions: to ones that this worker has, too. What was read before this call was
-        read from the topics of the answer.
+        It raises Crash unless they are those of the first `read`, SetupError where one is
+        not the planned one, PartitionsChanged where partitions were added, and Unanswered. Keys
+        move as soon as there are more partitions: to ones that this worker has, too. What was read
+        before this call was read from the topics of the answer.
         """
         names = tuple(topics)
         asked: list[_Asked] = []
@@ -114,10 +121,14 @@ class TopicIds:
     def _compare(self, ids: Mapping[str, str]) -> None:
         for topic, found in ids.items():
             if self._known[topic] and found and found != self._known[topic]:
-                raise Crash(f"the topic {topic} was deleted and created again while the worker used it")
+                raise Crash(
+                    f"the topic {topic} was deleted and created again while the worker used it"
+                )
 
     def ask(self, timeout_seconds: float) -> None:
-        """Ask any broker for a topic over this client's own connections. Raises KafkaException where none answers."""
+        """Ask any broker for a topic over this client's own connections. Raises KafkaException
+        where none answers.
+        """
         admin = self._admin
         try:
             admin.list_topics(self.topics[-1], timeout=timeout_seconds)
@@ -125,16 +136,21 @@ class TopicIds:
             admin.poll(0)  # calls the error callback, and lets the client log
 
     def suspect(self) -> None:
-        """It has heard of no broker for long: what comes next goes over new connections (see `Transactions.suspect`)."""
+        """It has heard of no broker for long: what comes next goes over new connections (see
+        `Transactions.suspect`).
+        """
         self._admin = self._clients.admin(self._on_error)
 
     def tombstone_life_ms(self, topic: str) -> int | None:
-        """The topic's delete.retention.ms; None where the broker does not tell it (to this client)."""
+        """The topic's delete.retention.ms; None where the broker does not tell it (to
+        this client).
+        """
         if not self._has_controller:
             return None
         admin = self._admin  # one that is replaced meanwhile is kept until it has answered
         asked = admin.describe_configs(
-            [ConfigResource(ConfigResource.Type.TOPIC, topic)], request_timeout=self._question_seconds
+            [ConfigResource(ConfigResource.Type.TOPIC, topic)],
+            request_timeout=self._question_seconds,
         )
         try:
             (config,) = [future.result(self._question_seconds + 1) for future in asked.values()]
@@ -144,7 +160,9 @@ class TopicIds:
             return None
 
     def _ask(self, topics: tuple[str, ...], asked: Sequence[_Asked] = ()) -> dict[str, str]:
-        """The ids, `asked` for already or not; asked again where a topic is not known yet or the broker is just away."""
+        """The ids, `asked` for already or not; asked again where a topic is not known yet or the
+        broker is just away.
+        """
         patience = dict.fromkeys(PASSING, self._timeout_seconds)
         patience[KafkaError.UNKNOWN_TOPIC_OR_PART] = min(MISSING_SECONDS, self._timeout_seconds)
         waiting = list(asked)
@@ -157,8 +175,12 @@ class TopicIds:
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise Crash(f"a topic is gone: one of {self._names}") from cause
             if error.code() in PASSING:
-                raise unanswered(f"the broker does not tell the ids of {self._names}", error) from cause
-            raise Crash(f"the broker does not tell the ids of {self._names} ({error.str()})") from cause
+                raise unanswered(
+                    f"the broker does not tell the ids of {self._names}", error
+                ) from cause
+            raise Crash(
+                f"the broker does not tell the ids of {self._names} ({error.str()})"
+            ) from cause
 
     def _ask_anew(self, topics: tuple[str, ...], asked: list[_Asked]) -> dict[str, str]:
         """Ask once; where no answer comes, the next question goes over new connections."""
@@ -172,13 +194,15 @@ class TopicIds:
     def _ask_once(self, topics: tuple[str, ...], asked: _Asked | None) -> dict[str, str]:
         if not self._has_controller:
             metadata = self._admin.list_topics(timeout=self._question_seconds)
-            # Such requests go to the controller; the embedded broker has none, and they would wait for it in vain.
+            # Such requests go to the controller; the embedded broker has none, and they would wait
+            # for it in vain.
             self._has_controller = metadata.controller_id in metadata.brokers
         if not self._has_controller:
             return dict.fromkeys(topics, "")
         asked = asked or self._begin(topics)
         answers = {
-            topic: future.result(self._question_seconds + 1) for topic, future in asked.futures.items()
+            topic: future.result(self._question_seconds + 1)
+            for topic, future in asked.futures.items()
         }
         for topic, stored in self._partitions.items():
             if topic in answers and (found := len(answers[topic].partitions)) > stored:
@@ -192,7 +216,7 @@ class TopicIds:
         for topic, planned in self._planned.items():
             found = ids.get(topic)
             if planned and found and found != planned:
-                raise SurroundingsError(
+                raise SetupError(
                     f"the topic {topic} has the id {found}, and the plan of the replay is for the id {planned}: the topic "
                     "was deleted and created again, and its offsets mean other records; start over with `coversumm-worker reset`"
                 )
@@ -200,7 +224,9 @@ class TopicIds:
     def _begin(self, topics: tuple[str, ...]) -> _Asked:
         admin = self._admin
         admin.poll(0)  # lets the client log
-        futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._question_seconds)
+        futures = admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=self._question_seconds
+        )
         return _Asked(admin, futures)
 
     @property
@@ -216,7 +242,7 @@ PAUSE_SECONDS = 0.2
 class RecreatedTopic:
     """A topic that can be emptied. Construction looks at it, and changes nothing.
 
-    Raises SurroundingsError where the broker does not answer.
+    Raises SetupError where the broker does not answer.
     """
 
     def __init__(self, admin: AdminClient, name: str) -> None:
@@ -248,20 +274,22 @@ class RecreatedTopic:
     def recreate(self) -> None:
         """Delete the topic and create it again; do nothing where it was not there at construction.
 
-        Raises SurroundingsError where the broker does not: the topic may be deleted by then.
+        Raises SetupError where the broker does not: the topic may be deleted by then.
         """
         if self._new is None:
             return
         old_id = self._id()
         with broker_errors(f"the broker does not delete the topic {self._name}"):
-            self._admin.delete_topics([self._name], request_timeout=TIMEOUT_SECONDS)[self._name].result()
+            self._admin.delete_topics([self._name], request_timeout=TIMEOUT_SECONDS)[
+                self._name
+            ].result()
         _wait(lambda: not self.exists, f"{self._name} is not gone")
         new = self._new
         with broker_errors(f"the broker does not create the topic {self._name} again"):
             _wait(lambda: self._created(new), f"{self._name} is not created again")
         _wait(lambda: self.exists, f"{self._name} is not there again")
         if self._id() == old_id:
-            raise SurroundingsError(f"the broker did not delete {self._name}: reset it again")
+            raise SetupError(f"the broker did not delete {self._name}: reset it again")
 
     def _created(self, new: NewTopic) -> bool:
         try:
@@ -289,7 +317,7 @@ def _wait(condition: Callable[[], bool], complaint: str) -> None:
     give_up = time.monotonic() + TOPIC_SECONDS
     while not condition():
         if time.monotonic() > give_up:
-            raise SurroundingsError(
+            raise SetupError(
                 f"after {TOPIC_SECONDS} s {complaint}: look at the brokers, then reset again"
             )
         time.sleep(PAUSE_SECONDS)

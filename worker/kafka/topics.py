@@ -1,7 +1,8 @@
 """The topics the worker needs: what they should be, and what a broker has of them.
 
-Output, dead letters and changelog have the input's partition count, so that everything about an entity is in one
-partition number. The input topic belongs to its producers: it is never created by `run`, only by `coversumm-worker topics`.
+Output, dead letters and changelog have the input's partition count, so that everything about an
+entity is in one partition number. The input topic belongs to its producers: it is never created by
+`run`, only by `coversumm-worker topics`.
 """
 
 import logging
@@ -17,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.clients import Clients
 from worker.kafka.errors import Diagnosis
 from worker.settings import Settings
@@ -31,7 +32,12 @@ UNREACHABLE_SECONDS = 2.0
 
 
 def ask_metadata(
-    settings: Settings, admin: AdminClient, diagnosis: Diagnosis, *, timeout_seconds: float, patient: bool
+    settings: Settings,
+    admin: AdminClient,
+    diagnosis: Diagnosis,
+    *,
+    timeout_seconds: float,
+    patient: bool,
 ) -> ClusterMetadata:
     """What a broker says of the cluster.
 
@@ -40,10 +46,11 @@ def ask_metadata(
         admin: who asks.
         diagnosis: its error callback.
         timeout_seconds: the most it may take.
-        patient: a broker that is not there yet may come, as where worker and broker are started together.
+        patient: a broker that is not there yet may come, as where worker and broker are started
+            together.
 
     Raises:
-        SurroundingsError: no broker answers.
+        SetupError: no broker answers.
     """
     waited = 0.0
     for seconds in _waits(timeout_seconds, patient):
@@ -54,7 +61,7 @@ def ask_metadata(
             admin.poll(0)  # calls the error callback
             denied = diagnosis.denied and waited >= min(DENIED_SECONDS, timeout_seconds)
             if denied or (diagnosis.unreachable and not patient) or waited >= timeout_seconds:
-                raise SurroundingsError(
+                raise SetupError(
                     f"no answer from KAFKA_BOOTSTRAP_SERVERS={settings.bootstrap_servers} within {waited:g} s "
                     f"({diagnosis.told or cause.args[0].str()}): {diagnosis.reason()}"
                 ) from cause
@@ -62,17 +69,25 @@ def ask_metadata(
 
 
 def reached(settings: Settings, clients: Clients) -> Clients:
-    """`clients`, once a broker has answered them: for a tool. Raises SurroundingsError where none does."""
+    """`clients`, once a broker has answered them: for a tool. Raises SetupError where none
+    does.
+    """
     diagnosis = Diagnosis(settings)
     ask_metadata(
-        settings, clients.admin(diagnosis), diagnosis, timeout_seconds=TIMEOUT_SECONDS, patient=False
+        settings,
+        clients.admin(diagnosis),
+        diagnosis,
+        timeout_seconds=TIMEOUT_SECONDS,
+        patient=False,
     )
     return clients
 
 
 def _waits(timeout_seconds: float, patient: bool) -> Iterator[float]:
     """Waits for one answer each: up to the moments at which giving up is thought about."""
-    ends = [DENIED_SECONDS * number for number in range(1, int(timeout_seconds // DENIED_SECONDS) + 1)]
+    ends = [
+        DENIED_SECONDS * number for number in range(1, int(timeout_seconds // DENIED_SECONDS) + 1)
+    ]
     ends += [] if patient else [UNREACHABLE_SECONDS]
     before = 0.0
     for end in sorted({*(end for end in ends if end < timeout_seconds), timeout_seconds}):
@@ -80,12 +95,13 @@ def _waits(timeout_seconds: float, patient: bool) -> Iterator[float]:
         before = end
 
 
-# Tombstones live this long in the changelog, or as long as it says where it was made with less; local state that is older is
-# rebuilt, or deleted rows would come back.
+# Tombstones live this long in the changelog, or as long as it says where it was made with less;
+# local state that is older is rebuilt, or deleted rows would come back.
 DELETE_RETENTION_MS = 30 * 24 * 3600 * 1000
 # What a record batch of one message takes besides the message.
 RECORD_OVERHEAD_BYTES = 1024
-# Without it Kafka compacts when half of a log is old, which may be never: what was erased would stay.
+# Without it Kafka compacts when half of a log is old, which may be never: what was erased would
+# stay.
 MAX_COMPACTION_LAG_MS = 7 * 24 * 3600 * 1000
 METADATA_TIMEOUT_SECONDS = 15
 CREATE_TIMEOUT_SECONDS = 30
@@ -124,7 +140,9 @@ def topic_specs(settings: Settings) -> dict[str, TopicSpec]:
 
 
 def policy_complaint(spec: TopicSpec, policy: str) -> str | None:
-    """A sentence about a cleanup policy that loses data: a compacted input, an output or changelog that deletes."""
+    """A sentence about a cleanup policy that loses data: a compacted input, an output or changelog
+    that deletes.
+    """
     wanted = spec.config["cleanup.policy"]
     if policy == wanted or spec.role == "dead letters":
         return None
@@ -141,7 +159,7 @@ class Topics:
         patient: a broker that is not there yet may come; a tool's user would rather know at once.
 
     Raises:
-        SurroundingsError: the broker cannot be reached.
+        SetupError: the broker cannot be reached.
     """
 
     def __init__(
@@ -172,14 +190,18 @@ class Topics:
             timeout_seconds=METADATA_TIMEOUT_SECONDS,
             patient=self._patient,
         )
-        return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
+        return {
+            name: len(topic.partitions)
+            for name, topic in metadata.topics.items()
+            if topic.error is None
+        }
 
     @property
     def input_partitions(self) -> int:
-        """The input topic's partition count; SurroundingsError when it does not exist."""
+        """The input topic's partition count; SetupError when it does not exist."""
         name = self.specs["input"].name
         if name not in self.partitions:
-            raise SurroundingsError(
+            raise SetupError(
                 f"the input topic {name} does not exist: create it where its producers are set up, or with "
                 "`coversumm-worker topics --partitions N`; COVERSUMM_INPUT_TOPIC names another"
             )
@@ -202,7 +224,8 @@ class Topics:
             [ConfigResource(ConfigResource.Type.TOPIC, name) for name in existing]
         )
         found = {
-            resource.name: future.result(METADATA_TIMEOUT_SECONDS) for resource, future in futures.items()
+            resource.name: future.result(METADATA_TIMEOUT_SECONDS)
+            for resource, future in futures.items()
         }
         return {name: str(found[name]["cleanup.policy"].value) for name in existing}
 
@@ -229,20 +252,25 @@ class Topics:
             replication_factor: -1 for the broker's default.
 
         Raises:
-            SurroundingsError: the broker refused.
+            SetupError: the broker refused.
         """
         if not specs:
             return
-        new = [NewTopic(s.name, partitions, replication_factor, config=dict(s.config)) for s in specs]
-        for name, future in self._admin.create_topics(new, operation_timeout=CREATE_TIMEOUT_SECONDS).items():
+        new = [
+            NewTopic(s.name, partitions, replication_factor, config=dict(s.config)) for s in specs
+        ]
+        for name, future in self._admin.create_topics(
+            new, operation_timeout=CREATE_TIMEOUT_SECONDS
+        ).items():
             try:
                 future.result(CREATE_TIMEOUT_SECONDS)
             except KafkaException as cause:
                 if cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise SurroundingsError(
+                    raise SetupError(
                         f"the topic {name} could not be created: {cause.args[0].str()}"
                     ) from cause
-        # The broker's answer overrides ours: a topic that somebody else created may have another count.
+        # The broker's answer overrides ours: a topic that somebody else created may have another
+        # count.
         self.partitions = {spec.name: partitions for spec in specs} | self._read()
 
 

@@ -1,10 +1,13 @@
-"""Kafka transactions: records and the offsets they were made from become visible together, or not at all.
+"""Kafka transactions: records and the offsets they were made from become visible together, or not
+at all.
 
-The producer has a stable transactional id: a second process that takes it over fences this one. The offsets are committed under
-the group metadata of any consumer, a member of its group or a standalone one.
+The producer has a stable transactional id: a second process that takes it over fences this one. The
+offsets are committed under the group metadata of any consumer, a member of its group or a
+standalone one.
 
-A transaction whose end is not known is decided by `Transactions.decide`: a new client takes over the same transactional id. That
-aborts what is open, waits for what is about to be committed, and fences the client before it, wherever that still hangs.
+A transaction whose end is not known is decided by `Transactions.decide`: a new client takes over
+the same transactional id. That aborts what is open, waits for what is about to be committed, and
+fences the client before it, wherever that still hangs.
 """
 
 import threading
@@ -17,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from worker.clock import Clock
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.clients import Clients
 from worker.kafka.errors import passes
 
@@ -56,15 +59,22 @@ def within(seconds: float, work: Callable[[], T], /) -> T:
 
 Outgoing = tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
 """A record: topic, partition, key, value, headers."""
-FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+FENCED = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+)
 """What broker and client answer when another producer took over the transactional id."""
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-"""What the client says of records that it gave up because the transaction failed: not why that was."""
+"""What the client says of records that it gave up because the transaction failed: not
+why that was.
+"""
 SOCKET_TIMEOUT_MS = 6_000
-"""Rows that a frozen leader holds are written to its successor before the transaction's time is over. No longer than that time:
-librdkafka makes no such producer."""
+"""Rows that a frozen leader holds are written to its successor before the transaction's time is
+over. No longer than that time: librdkafka makes no such producer.
+"""
 ABORT_SECONDS = 1.0
-"""For an abort at the end of a process: the client tells an error it has lost, and readers need not wait for the timeout."""
+"""For an abort at the end of a process: the client tells an error it has lost, and readers need not
+wait for the timeout.
+"""
 RENEWAL_SECONDS = 10.0
 """For a new client to take over the transactional id, once a broker answers it."""
 GRACE_SECONDS = 0.5
@@ -96,7 +106,8 @@ class Transaction:
     """A transaction of one client, from `begin` to its end.
 
     Attributes:
-        answered_seconds: how long the slower of its steps was waited for that coordinators answered.
+        answered_seconds: how long the slower of its steps was waited for that coordinators
+            answered.
 
     Args:
         producer: librdkafka's, with its transactional id taken over.
@@ -144,11 +155,13 @@ class Transaction:
         rows: Mapping[bytes, bytes | None],
         last_offsets: dict[int, int],
     ) -> None:
-        """Hand a partition's rows to the producer, in order; `last_offsets` gets the offset of the last one when it is written.
+        """Hand a partition's rows to the producer, in order; `last_offsets` gets the offset of the
+        last one when it is written.
 
-        All but the last in one call, and without reports of their delivery: each call and each report would take the interpreter
-        from whoever else computes, thousands of times a transaction. Where a record is not written the transaction has failed,
-        and says so to the next step. Raises UnwrittenError as `produce`, and KafkaException.
+        All but the last in one call, and without reports of their delivery: each call and each
+        report would take the interpreter from whoever else computes, thousands of times a
+        transaction. Where a record is not written the transaction has failed, and says so to the
+        next step. Raises UnwrittenError as `produce`, and KafkaException.
         """
 
         def on_delivery(error: KafkaError | None, message: Any) -> None:
@@ -160,7 +173,9 @@ class Transaction:
         *others, (key, value) = rows.items()
         batch: list[dict[str, Any]] = [{"key": key, "value": value} for key, value in others]
         if batch and self._producer.produce_batch(topic, batch, partition) < len(batch):
-            self.produce((topic, partition, one["key"], one["value"], ()) for one in batch if "_error" in one)
+            self.produce(
+                (topic, partition, one["key"], one["value"], ()) for one in batch if "_error" in one
+            )
         self._enqueue((topic, partition, key, value, ()), on_delivery)
 
     def commit(
@@ -171,13 +186,13 @@ class Transaction:
     ) -> None:
         """Write all records, then commit them with the offsets of a group.
 
-        `check` is called when all records are written and nothing is committed: what it raises ends the transaction.
-        `group_metadata` is a consumer's, or bytes in its form.
+        `check` is called when all records are written and nothing is committed: what it raises ends
+        the transaction. `group_metadata` is a consumer's, or bytes in its form.
 
         Raises:
-            UnwrittenError: the deadline passed before the check.
-            KafkaException: what the broker or the client refuses.
-            Hung: the client does not return; what it was asked for may yet happen, until another has the transactional id.
+            UnwrittenError: the deadline passed before the check. KafkaException: what the broker or
+            the client refuses. Hung: the client does not return; what it was asked for may yet
+            happen, until another has the transactional id.
         """
         # Records first: accepted offsets then imply that all records are below the high watermarks.
         if self._producer.flush(self._write_seconds):
@@ -249,9 +264,11 @@ class Transactions:
     Args:
         clients: make the producer.
         transactional_id: another producer that takes it over fences this one.
-        timeout_ms: after it the broker aborts a transaction that is still open; committed readers wait that long.
+        timeout_ms: after it the broker aborts a transaction that is still open; committed readers
+            wait that long.
         write_seconds: for writing the records of a transaction.
-        abort_seconds: for the abort that follows a failure; None where `decide` or the end of the process follows.
+        abort_seconds: for the abort that follows a failure; None where `decide` or the end of the
+            process follows.
         options: more of librdkafka's for the producer.
         on_full: called when a record waits for room in the producer's queue.
         clock: measures what is waited for.
@@ -278,7 +295,9 @@ class Transactions:
         self._clock = clock
         self._bounded = bounded
         self._renewing = threading.Lock()
-        self._open: Transaction | None = None  # also one whose end is not known, until it is decided
+        self._open: Transaction | None = (
+            None  # also one whose end is not known, until it is decided
+        )
         self._is_suspect = False
         self._candidate: Any = None  # a client that has asked for the id, and has no answer yet
         self._clients = clients
@@ -293,16 +312,19 @@ class Transactions:
         self._producer = clients.producer(self._options)
 
     def take_over(self, timeout_seconds: float) -> None:
-        """Take over the transactional id: fences its last holder and waits for the end of its transaction.
+        """Take over the transactional id: fences its last holder and waits for the end of its
+        transaction.
 
         Raises KafkaException where the broker does not grant it in time.
         """
         self._producer.init_transactions(timeout_seconds)
 
     def decide(self, timeout_seconds: float) -> None:
-        """Take over the transactional id from the client before: when this returns, its transactions are decided.
+        """Take over the transactional id from the client before: when this returns, its
+        transactions are decided.
 
-        Whatever it was still asked for is refused from here on. Raises KafkaException and Hung where nothing is decided yet.
+        Whatever it was still asked for is refused from here on. Raises KafkaException and Hung
+        where nothing is decided yet.
         """
         with self._renewing:
             self._renew(None, timeout_seconds)
@@ -314,11 +336,13 @@ class Transactions:
         return self._open is not None
 
     def suspect(self) -> None:
-        """It has heard of no broker for long: the next question and the next transaction go over new connections.
+        """It has heard of no broker for long: the next question and the next transaction go over
+        new connections.
 
-        librdkafka does not always find back by itself. A broker that was away may at first tell of no brokers at all, its own
-        name included, and then it is not asked again; a group's coordinator that left the list is waited for without end. Nothing
-        is open between transactions, so a new client may take over the transactional id, as after a restart.
+        librdkafka does not always find back by itself. A broker that was away may at first tell of
+        no brokers at all, its own name included, and then it is not asked again; a group's
+        coordinator that left the list is waited for without end. Nothing is open between
+        transactions, so a new client may take over the transactional id, as after a restart.
         """
         self._is_suspect = True
 
@@ -342,7 +366,8 @@ class Transactions:
     def _let_log(self, producer: Any) -> None:
         """What a client has to tell of its connections piles up until it is polled.
 
-        In a transaction that is done anyway, and delivery reports are called in the thread that polls.
+        In a transaction that is done anyway, and delivery reports are called in the thread that
+        polls.
         """
         if self._renewing.acquire(blocking=False):
             try:
@@ -352,7 +377,9 @@ class Transactions:
                 self._renewing.release()
 
     def _renew(self, topic: str | None, timeout_seconds: float) -> None:
-        """A new client in place of the present one. Raises KafkaException and Hung, and then all is as before."""
+        """A new client in place of the present one. Raises KafkaException and Hung, and then all is
+        as before.
+        """
         fresh, self._candidate = self._candidate or self._clients.producer(self._options), None
         try:
             # Fails sooner than the takeover where no broker answers.
@@ -365,10 +392,13 @@ class Transactions:
 
     def _take_over_with(self, fresh: Any) -> None:
         try:
-            self._bounded(RENEWAL_SECONDS + GRACE_SECONDS, lambda: fresh.init_transactions(RENEWAL_SECONDS))
+            self._bounded(
+                RENEWAL_SECONDS + GRACE_SECONDS, lambda: fresh.init_transactions(RENEWAL_SECONDS)
+            )
         except KafkaException as cause:
             if passes(cause):
-                # It may yet be given the id, and by that fence whoever got it meanwhile: so the next attempt is its own.
+                # It may yet be given the id, and by that fence whoever got it meanwhile: so the
+                # next attempt is its own.
                 self._candidate = fresh
             raise
         except Hung:
@@ -378,9 +408,11 @@ class Transactions:
 
     @contextmanager
     def transaction(self, answer_seconds: float) -> Iterator[Transaction]:
-        """One transaction: `produce` into it, then `commit` it. `answer_seconds`: see `Transaction`.
+        """One transaction: `produce` into it, then `commit` it. `answer_seconds`: see
+        `Transaction`.
 
-        Raises TransactionError for what the broker or the client refuses; any other exception passes through unchanged.
+        Raises TransactionError for what the broker or the client refuses; any other exception
+        passes through unchanged.
         """
         transaction = None
         try:
@@ -400,24 +432,33 @@ class Transactions:
             raise TransactionError(error) from cause
 
     def _next(self, answer_seconds: float) -> Transaction:
-        """The next transaction, over a client that is not suspect and has none that was left open; not begun yet."""
+        """The next transaction, over a client that is not suspect and has none that was left open;
+        not begun yet.
+        """
         with self._renewing:
             if self._is_suspect or self._open is not None:
                 self._renew(None, RENEWAL_SECONDS)
             self._open = transaction = Transaction(
-                self._producer, self._write_seconds, answer_seconds, self._on_full, self._clock, self._bounded
+                self._producer,
+                self._write_seconds,
+                answer_seconds,
+                self._on_full,
+                self._clock,
+                self._bounded,
             )
         return transaction
 
     def _abort(self, transaction: Transaction, cause: BaseException) -> KafkaError | None:
-        """Abort after a failure, where that is wanted; the error that the abort itself meets, if any.
+        """Abort after a failure, where that is wanted; the error that the abort itself meets, if
+        any.
 
-        After a SystemError it is always wanted: confluent-kafka's `flush` and `poll` lose a fatal error (they return nothing and
-        set no exception), and an abort raises it. After a refusal nothing is in doubt, and nobody need wait for the timeout.
+        After a SystemError it is always wanted: confluent-kafka's `flush` and `poll` lose a fatal
+        error (they return nothing and set no exception), and an abort raises it. After a refusal
+        nothing is in doubt, and nobody need wait for the timeout.
         """
         seconds = self._abort_seconds
         if seconds is None:
-            if not isinstance(cause, (SystemError, SurroundingsError)):
+            if not isinstance(cause, (SystemError, SetupError)):
                 return None
             seconds = ABORT_SECONDS
         told = transaction.abort(seconds)

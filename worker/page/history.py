@@ -1,6 +1,8 @@
-"""An entity's last changes, from the end of its partition of the output topic, so many messages at a time.
+"""An entity's last changes, from the end of its partition of the output topic, so many messages at
+a time.
 
-The topic tells what was published, whoever had the partition then. A look is bounded: older changes are found by the next one.
+The topic tells what was published, whoever had the partition then. A look is bounded: older changes
+are found by the next one.
 """
 
 import asyncio
@@ -8,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.clients import Clients
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import partition_of
@@ -27,7 +29,7 @@ class NoHistory(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ChangeHistory:
     """Changes in their order, the newest last.
 
     Attributes:
@@ -56,10 +58,11 @@ class RecentHistory:
         self._topic = topic
         self._group = group
         self._thread = thread
-        self._waiting: dict[tuple[str, int | None], asyncio.Future[History]] = {}
+        self._waiting: dict[tuple[str, int | None], asyncio.Future[ChangeHistory]] = {}
 
-    async def read(self, entity_id: str, before: int | None) -> History:
-        """The entity's changes among the last messages below the offset `before` (None: at the end). Raises NoHistory.
+    async def read(self, entity_id: str, before: int | None) -> ChangeHistory:
+        """The entity's changes among the last messages below the offset `before` (None: at the
+        end). Raises NoHistory.
 
         Who asks for what others wait for already gets theirs: it begins after all of them asked.
         """
@@ -68,14 +71,14 @@ class RecentHistory:
             if len(self._waiting) >= MOST_WAITING:
                 raise NoHistory("too many histories are asked for at once")
 
-            def work() -> History:
+            def work() -> ChangeHistory:
                 self._waiting.pop(asked, None)
                 return self._read(entity_id, before)
 
             self._waiting[asked] = asyncio.ensure_future(self._thread.run(work))
         return await asyncio.shield(self._waiting[asked])
 
-    def _read(self, entity_id: str, before: int | None) -> History:
+    def _read(self, entity_id: str, before: int | None) -> ChangeHistory:
         key = entity_id.encode()
 
         def partition_alone(partitions: Sequence[int]) -> tuple[int, ...]:
@@ -89,10 +92,12 @@ class RecentHistory:
                 start = max(bounds.start, end - LOOKED_AT)
                 messages = (stored.record for stored in reader.read(partition, start, end))
                 found = (publication(record) for record in messages if record.key == key)
-                one_more = [PublishedChange.of(step) for step in last_steps(found, MOST_CHANGES + 1)]
-        except SurroundingsError as error:
+                one_more = [
+                    PublishedChange.of(step) for step in last_steps(found, MOST_CHANGES + 1)
+                ]
+        except SetupError as error:
             raise NoHistory(str(error)) from error
         changes = one_more[-MOST_CHANGES:]
         if len(one_more) > MOST_CHANGES:
-            return History(changes, changes[0].offset, end - start)
-        return History(changes, start if start > bounds.start else None, end - start)
+            return ChangeHistory(changes, changes[0].offset, end - start)
+        return ChangeHistory(changes, start if start > bounds.start else None, end - start)

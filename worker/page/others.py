@@ -1,4 +1,6 @@
-"""What other workers answer, asked for by this one: their addresses come from the group, and a browser need not reach them."""
+"""What other workers answer, asked for by this one: their addresses come from the group, and a
+browser need not reach them.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,22 +29,22 @@ NO_WORKER: Final = "what answers there is no worker"
 LARGEST_ANSWER: Final = 64 * 2**20
 
 
-class NoAnswer(Exception):
+class PeerUnreachable(Exception):
     """A worker that should have what is asked for does not answer."""
 
 
-class Answer(NamedTuple):
+class PeerAnswer(NamedTuple):
     """Status and JSON of another worker."""
 
     status: int
     body: bytes
 
     def json(self) -> Any:
-        """What it says. Raises NoAnswer where it is no JSON."""
+        """What it says. Raises PeerUnreachable where it is no JSON."""
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise NoAnswer(NO_WORKER) from error
+            raise PeerUnreachable(NO_WORKER) from error
 
 
 class Others:
@@ -51,25 +53,29 @@ class Others:
     def __init__(self) -> None:
         self._session: ClientSession | None = None
 
-    async def ask(self, url: str, seconds: float = ANSWER_SECONDS) -> Answer:
-        """What a worker answers at this address. Raises NoAnswer."""
+    async def ask(self, url: str, seconds: float = ANSWER_SECONDS) -> PeerAnswer:
+        """What a worker answers at this address. Raises PeerUnreachable."""
         try:
-            async with self._get(url, ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)) as answer:
-                return Answer(answer.status, await _all_of(answer))
+            async with self._get(
+                url, ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+            ) as answer:
+                return PeerAnswer(answer.status, await _all_of(answer))
         except (ClientError, TimeoutError, OSError, ValueError) as error:
-            raise NoAnswer(_told(error)) from error
+            raise PeerUnreachable(_told(error)) from error
 
     @asynccontextmanager
     async def frames(self, url: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The events that a worker streams there, as they come. Raises NoAnswer where it streams none."""
+        """The events that a worker streams there, as they come. Raises PeerUnreachable where it streams
+        none.
+        """
         timeout = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=QUIET_SECONDS)
         try:
             async with self._get(url, timeout) as answer:
                 if answer.status != 200 or answer.content_type != "text/event-stream":
-                    raise NoAnswer(f"it answers {answer.status}")
+                    raise PeerUnreachable(f"it answers {answer.status}")
                 yield _pieces(answer)
         except (ClientError, TimeoutError, OSError, ValueError) as error:
-            raise NoAnswer(_told(error)) from error
+            raise PeerUnreachable(_told(error)) from error
 
     async def close(self, _application: web.Application | None = None) -> None:
         """Let go of all connections."""
@@ -78,18 +84,21 @@ class Others:
 
     def _get(self, url: str, timeout: ClientTimeout) -> Any:
         if self._session is None:
-            # As many as pages look on: streams would else keep all connections, and questions wait for ever.
-            self._session = ClientSession(connector=TCPConnector(limit=0), cookie_jar=DummyCookieJar())
+            # As many as pages look on: streams would else keep all connections, and questions wait
+            # for ever.
+            self._session = ClientSession(
+                connector=TCPConnector(limit=0), cookie_jar=DummyCookieJar()
+            )
         return self._session.get(URL(url, encoded=True), timeout=timeout, allow_redirects=False)
 
 
 async def _all_of(answer: ClientResponse) -> bytes:
-    """The body. Raises NoAnswer where it is larger than any of a worker."""
+    """The body. Raises PeerUnreachable where it is larger than any of a worker."""
     body = bytearray()
     async for piece in answer.content.iter_any():
         body += piece
         if len(body) > LARGEST_ANSWER:
-            raise NoAnswer(f"its answer is larger than {LARGEST_ANSWER >> 20} MiB")
+            raise PeerUnreachable(f"its answer is larger than {LARGEST_ANSWER >> 20} MiB")
     return bytes(body)
 
 

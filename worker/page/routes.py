@@ -1,12 +1,12 @@
-"""The page's addresses. All answers but the files and the streams are JSON; an error is `{"error": "..."}`.
+"""The page's addresses. All answers but the files and the streams are JSON; an error is `{"error":
+"..."}`.
 
-/                              the page
-/page/status                   as /status
-/page/entities                 as /entities, of all workers: prefix, contains, after, limit; `missing` says who does not answer
-/page/entities/ID/summary      as /entities/ID/summary, whichever worker has the entity: view, sentences, words, threshold
-/page/entities/ID/history      its last changes: before
-/page/entities/ID/changes      its changes from now on, as they are published
-/page/changes                  what changes at this worker from now on, in short
+/                              the page /page/status                   as /status /page/entities
+as /entities, of all workers: prefix, contains, after, limit; `missing` says who does not answer
+/page/entities/ID/summary      as /entities/ID/summary, whichever worker has the entity: view,
+sentences, words, threshold /page/entities/ID/history      its last changes: before
+/page/entities/ID/changes      its changes from now on, as they are published /page/changes
+what changes at this worker from now on, in short
 
 The ids `.` and `..` stand in the query, as for `worker.web`.
 """
@@ -23,12 +23,21 @@ import msgspec
 from aiohttp import web
 
 from worker.page.history import NoHistory, RecentHistory
-from worker.page.others import NO_WORKER, PAGE_SECONDS, Answer, NoAnswer, Others
+from worker.page.others import NO_WORKER, PAGE_SECONDS, Others, PeerAnswer, PeerUnreachable
 from worker.page.watchers import HELLO, MOST_WATCHERS, TooManyWatchers, Watchers, stream, watched
 from worker.server import error
 from worker.state.listing import Page, merged
 from worker.stream.feed import ChangeFeed
-from worker.web import ANSWER_SECONDS, PREFIX, SUFFIX, LiveWorker, Pages, id_between, json_answer, path_of
+from worker.web import (
+    ANSWER_SECONDS,
+    PREFIX,
+    SUFFIX,
+    LiveWorker,
+    Pages,
+    id_between,
+    json_answer,
+    path_of,
+)
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
@@ -67,7 +76,9 @@ class _File:
 
     async def answer(self, _request: web.Request) -> web.Response:
         """The file."""
-        return web.Response(body=self._body, content_type=self._kind, charset="utf-8", headers=HEADERS)
+        return web.Response(
+            body=self._body, content_type=self._kind, charset="utf-8", headers=HEADERS
+        )
 
 
 PAGE: Final = "/page"
@@ -83,7 +94,11 @@ HERE: Final = "here"
 
 
 def install_page(
-    application: web.Application, worker: LiveWorker, pages: Pages, feed: ChangeFeed, history: RecentHistory
+    application: web.Application,
+    worker: LiveWorker,
+    pages: Pages,
+    feed: ChangeFeed,
+    history: RecentHistory,
 ) -> None:
     """Add the page to the worker's web server, whose other pages are `pages`."""
     watchers, others = Watchers(feed), Others()
@@ -130,7 +145,9 @@ class Routes:
         found = msgspec.json.decode(_bytes(own))
         workers = list(found["others"].items())
         query = f"?{request.rel_url.raw_query_string}"
-        answers = await asyncio.gather(*(self._page_of(url + "/entities" + query) for url, _ in workers))
+        answers = await asyncio.gather(
+            *(self._page_of(url + "/entities" + query) for url, _ in workers)
+        )
         pages, missing = [_page(found)], []
         for (url, partitions), answer in zip(workers, answers, strict=True):
             if isinstance(answer, str):
@@ -147,7 +164,7 @@ class Routes:
             answer = await self._others.ask(url, PAGE_SECONDS)
             body = answer.json()
             return _page(body) if answer.status == 200 else str(body["error"])[:MOST_SHOWN]
-        except NoAnswer as why:
+        except PeerUnreachable as why:
             return str(why)
         except (KeyError, TypeError, msgspec.ValidationError):
             return NO_WORKER
@@ -163,7 +180,7 @@ class Routes:
             return own
         try:
             answer = await self._others.ask(own.headers["Location"])
-        except NoAnswer as why:
+        except PeerUnreachable as why:
             return error(503, f"the worker that has the entity does not answer: {why}")
         if answer.status == 307:
             return error(503, "the entity's partition is being handed over")
@@ -183,7 +200,9 @@ class Routes:
         except NoHistory as why:
             return error(503, str(why))
         except TimeoutError:
-            return error(503, "the history takes too long to read: the brokers or this worker are busy")
+            return error(
+                503, "the history takes too long to read: the brokers or this worker are busy"
+            )
 
     async def changes(self, request: web.Request) -> web.StreamResponse:
         """What changes at this worker."""
@@ -211,7 +230,7 @@ class Routes:
             path = path_of(entity_id, ENTITY, _STREAM, f"{HERE}=1")
             async with self._others.frames(url.rstrip("/") + path) as frames:
                 return await stream(request, _after_hello(frames))
-        except NoAnswer as why:
+        except PeerUnreachable as why:
             return error(503, f"the worker that has the entity does not answer: {why}")
         finally:
             self._passed_on -= 1
@@ -247,11 +266,11 @@ def _bytes(response: web.Response) -> bytes:
     return response.body
 
 
-def _relayed(answer: Answer) -> web.Response:
+def _relayed(answer: PeerAnswer) -> web.Response:
     """What another worker may answer, as the JSON that it says it is."""
     try:
         answer.json()
-    except NoAnswer as why:
+    except PeerUnreachable as why:
         return error(503, f"the worker that has the entity does not answer: {why}")
     if answer.status not in RELAYED:
         return error(503, f"the worker that has the entity does not answer: {NO_WORKER}")

@@ -1,7 +1,8 @@
-"""Who looks on, and what they are told: twice a second at most, the same bytes for all who watch the same.
+"""Who looks on, and what they are told: twice a second at most, the same bytes for all who watch
+the same.
 
-A watcher has room for one frame. Who has not taken the last one when the next comes loses it, and is told so with the one after:
-a browser that reads slowly skips, and nothing grows.
+A watcher has room for one frame. Who has not taken the last one when the next comes loses it, and
+is told so with the one after: a browser that reads slowly skips, and nothing grows.
 """
 
 import asyncio
@@ -19,7 +20,9 @@ from worker.stream.feed import ChangeFeed
 MOST_WATCHERS: Final = 200
 BEAT_SECONDS: Final = 0.5
 FRAMES_A_SECOND: Final = 100
-"""To all together, so that what they cost does not grow with their number: a hundred are told once a second."""
+"""To all together, so that what they cost does not grow with their number: a hundred are told once
+a second.
+"""
 SHOWN_CHARACTERS: Final = 240
 """Of a sentence in the list of what changed lately."""
 SKIPPED: Final = b"event: skipped\ndata: {}\n\n"
@@ -113,7 +116,9 @@ class Watchers:
         lately = self._feed.take()
         is_wanted = lately.changes and any(watcher.key is None for watcher in self._all)
         everything = _overview(lately.changes, lately.last) if is_wanted else None
-        frames = {key: _of_one(count, messages) for key, (count, messages) in lately.watched.items()}
+        frames = {
+            key: _of_one(count, messages) for key, (count, messages) in lately.watched.items()
+        }
         for watcher in self._all:
             frame = everything if watcher.key is None else frames.get(watcher.key)
             if frame is not None:
@@ -146,7 +151,9 @@ def _in_short(message: Message) -> dict[str, object]:
 
 
 def _of_one(count: int, messages: list[Message]) -> bytes:
-    """The changes of one entity as they were published, the last ones of them; a tombstone is null."""
+    """The changes of one entity as they were published, the last ones of them; a
+    tombstone is null.
+    """
     skipped = SKIPPED if count > len(messages) else b""
     return skipped + b"".join(_frame("change", message.value or b"null") for message in messages)
 
@@ -157,7 +164,9 @@ def _frame(event: str, data: bytes) -> bytes:
 
 
 QUIET_SECONDS: Final = 5.0
-"""After so long without a change a line goes out that says nothing: a browser that is gone is found out about."""
+"""After so long without a change a line goes out that says nothing: a browser that is gone is found
+out about.
+"""
 SLOW_SECONDS: Final = 10.0
 """Who does not take a frame for so long is dropped; it comes again by itself."""
 _HEADERS: Final = {

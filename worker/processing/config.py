@@ -5,7 +5,7 @@ from typing import Literal
 
 from worker import __version__
 from worker.coversumm.index import IndexUnavailable, index_class
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Event, Limits, Record, Rejected
 from worker.events.dates import milliseconds
 from worker.settings import Settings
@@ -15,10 +15,12 @@ from worker.text.splitting import SPLITTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Records of these entities, from `since_ms` to before `until_ms` by `occurred_at`; None: whatever it is.
+class RecordSelection:
+    """Records of these entities, from `since_ms` to before `until_ms` by `occurred_at`; None:
+    whatever it is.
 
-    An event that does not say when it occurred, and a record that holds no event, counts as of the record's timestamp.
+    An event that does not say when it occurred, and a record that holds no event, counts as of the
+    record's timestamp.
     """
 
     entities: frozenset[bytes] | None = None
@@ -57,23 +59,28 @@ def occurred(record: Record, event: Event | Rejected) -> int:
     return record.timestamp_ms if said is None else milliseconds(said)
 
 
-ALL = Selection()
+ALL = RecordSelection()
 
 
 VECTOR_OVERHEAD = 64
-"""What a stored sentence takes besides its vector and its text, in bytes: its numbers, its share of a row's key."""
+"""What a stored sentence takes besides its vector and its text, in bytes: its numbers, its share of
+a row's key.
+"""
 NO_MODEL = "none"
 """Stands in the fingerprint for the model of a worker without an engine."""
 
 Emit = Literal["every", "coalesced", "final", "none"]
-"""Of an entity's changes are published: each; the net one of each micro-batch; the last one, by `Processor.finish`; none."""
+"""Of an entity's changes are published: each; the net one of each micro-batch; the last one, by
+`Processor.finish`; none.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
     """What a micro-batch of several records may come to; a single record always passes.
 
-    A transaction has besides two rows for each partition, and at most `GARBAGE_ROWS` rows of deleted entities.
+    A transaction has besides two rows for each partition, and at most `GARBAGE_ROWS` rows of
+    deleted entities.
     """
 
     sentences: int
@@ -96,8 +103,10 @@ class ProcessorConfig:
     distinct: bool
     emit: Emit
     min_changes: int
-    """Sentences that must differ from the set last published, with `every` and `coalesced`; 1: any. As `emit` it is no part of
-    the fingerprint: what is stored is the set last published, and is right whatever is published next."""
+    """Sentences that must differ from the set last published, with `every` and `coalesced`; 1: any.
+    As `emit` it is no part of the fingerprint: what is stored is the set last published, and is
+    right whatever is published next.
+    """
     limits: Limits
     """Of one event and one entity; dimension and model too."""
     batch: BatchLimits
@@ -109,7 +118,7 @@ class ProcessorConfig:
     """Largest message the dead-letter topic takes."""
     index: str
     """Of `worker.coversumm.index.NAMES`. Neither results nor rows depend on it."""
-    selection: Selection = ALL
+    selection: RecordSelection = ALL
     """Of the records: the others are left out."""
 
     @property
@@ -137,11 +146,11 @@ def processor_config(
     partitions: int,
     engine: EmbeddingEngine | None,
     emit: Emit | None = None,
-    selection: Selection = ALL,
+    selection: RecordSelection = ALL,
 ) -> ProcessorConfig:
     """The part of the settings that the processor depends on; `emit` goes before theirs.
 
-    Raises SurroundingsError where the vectors of one event may be too much for a transaction.
+    Raises SetupError where the vectors of one event may be too much for a transaction.
     """
     limits = replace(event_limits(settings), embeds=engine is not None)
     if engine is not None:
@@ -168,9 +177,12 @@ def processor_config(
 
 
 def _check_largest_event(settings: Settings, dimension: int) -> None:
-    largest = settings.max_sentences_per_review * (VECTOR_OVERHEAD + 2 * dimension) + settings.max_event_bytes
+    largest = (
+        settings.max_sentences_per_review * (VECTOR_OVERHEAD + 2 * dimension)
+        + settings.max_event_bytes
+    )
     if largest > settings.transaction_bytes:
-        raise SurroundingsError(
+        raise SetupError(
             f"COVERSUMM_MAX_SENTENCES_PER_REVIEW: {settings.max_sentences_per_review} sentences of dimension {dimension} with "
             f"their texts may be {largest} bytes of rows, more than COVERSUMM_TRANSACTION_BYTES "
             f"({settings.transaction_bytes}): lower the one or raise the other"
@@ -178,7 +190,9 @@ def _check_largest_event(settings: Settings, dimension: int) -> None:
 
 
 def event_limits(settings: Settings) -> Limits:
-    """What the settings let one event bring and an entity hold; any model, and an engine of their dimension."""
+    """What the settings let one event bring and an entity hold; any model, and an engine of their
+    dimension.
+    """
     return Limits(
         dimension=settings.dimension,
         model=None,
@@ -202,8 +216,10 @@ def batch_limits(settings: Settings) -> BatchLimits:
 
 
 def check_index(name: str) -> None:
-    """Raise SurroundingsError unless the setting's index can be used here."""
+    """Raise SetupError unless the setting's index can be used here."""
     try:
         index_class(name)
     except IndexUnavailable as error:
-        raise SurroundingsError(f"COVERSUMM_INDEX={name}: {error}; or set COVERSUMM_INDEX=sgtree") from error
+        raise SetupError(
+            f"COVERSUMM_INDEX={name}: {error}; or set COVERSUMM_INDEX=sgtree"
+        ) from error

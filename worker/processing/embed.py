@@ -1,7 +1,8 @@
-"""Embedding: the distinct new texts of a whole micro-batch, in one call of the engine or in parts of a few seconds each.
+"""Embedding: the distinct new texts of a whole micro-batch, in one call of the engine or in parts
+of a few seconds each.
 
-A text whose vector is in the store is not new: it is looked up when its record is planned, so that it counts for nothing where a
-micro-batch is cut by how long embedding will take.
+A text whose vector is in the store is not new: it is looked up when its record is planned, so that
+it counts for nothing where a micro-batch is cut by how long embedding will take.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 from worker.coversumm import quantize_rows
 from worker.events import Reason, Rejected
 from worker.processing.pace import Pace
-from worker.processing.plan import Plan
+from worker.processing.plan import BatchPlan
 from worker.text.engine import EmbeddingEngine
 
 
 class VectorStore(Protocol):
-    """Quantized vectors by exact text, of one engine. It may forget any of them at any time, and never gives another's.
+    """Quantized vectors by exact text, of one engine. It may forget any of them at any time, and
+    never gives another's.
 
     Nothing is raised: where it does not work it has no vectors, and takes none.
     """
@@ -37,7 +39,9 @@ class VectorStore(Protocol):
 
 @dataclass(slots=True)
 class Embedder:
-    """The vectors of one micro-batch's texts; None for a text the engine has no usable vector for."""
+    """The vectors of one micro-batch's texts; None for a text the engine has no usable
+    vector for.
+    """
 
     engine: EmbeddingEngine | None
     pace: Pace
@@ -62,7 +66,7 @@ class Embedder:
             self._not_stored |= set(asked) - found.keys()
         return [text for text in missing if text not in self.vectors]
 
-    def fill_in(self, plan: Plan) -> dict[int, Rejected]:
+    def fill_in(self, plan: BatchPlan) -> dict[int, Rejected]:
         """Give every planned sentence its vector; records for which that cannot be, by index."""
         texts = [text for text in plan.unembedded if text not in self.vectors]
         if texts:
@@ -100,4 +104,6 @@ class Embedder:
             return Rejected(
                 Reason.NO_EMBEDDING, f"sentence {name}: no embedding, and this worker has no engine"
             )
-        return Rejected(Reason.BAD_VECTOR, f"sentence {name}: the engine's vector is zero or not finite")
+        return Rejected(
+            Reason.BAD_VECTOR, f"sentence {name}: the engine's vector is zero or not finite"
+        )

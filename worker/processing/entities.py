@@ -12,7 +12,9 @@ from worker.state.entity import EntityRows, read_header
 
 
 class Entities:
-    """Finds and makes entities, and keeps them in a cache that follows what micro-batches do to them."""
+    """Finds and makes entities, and keeps them in a cache that follows what micro-batches do to
+    them.
+    """
 
     def __init__(self, config: ProcessorConfig, partitions: Partitions) -> None:
         """Raises IndexUnavailable."""
@@ -38,7 +40,9 @@ class Entities:
         return entity
 
     def create(self, key: EntityKey, incarnation: int) -> CachedEntity:
-        """A new entity, without any row yet; `incarnation` is the source offset of the event that creates it."""
+        """A new entity, without any row yet; `incarnation` is the source offset of the event that
+        creates it.
+        """
         return self._make(key, incarnation, is_new=True)
 
     def _make(self, key: EntityKey, incarnation: int, *, is_new: bool) -> CachedEntity:
@@ -55,7 +59,9 @@ class Entities:
         )
 
     def keep(self, changes: Iterable[EntityChanges]) -> None:
-        """These changes are the micro-batch's: keep the entities that came, drop those that went."""
+        """These changes are the micro-batch's: keep the entities that came, drop those
+        that went.
+        """
         for one in changes:
             if one.end is not None:
                 self.cache.drop(one.key)

@@ -1,4 +1,5 @@
-"""Entities in memory: what one event needs of its entity, kept between micro-batches as far as the cache's bytes go.
+"""Entities in memory: what one event needs of its entity, kept between micro-batches as far as the
+cache's bytes go.
 
 All of it can be read from the stored rows again, so eviction and restarts change nothing but time.
 """
@@ -29,7 +30,7 @@ class EntityKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class Member:
+class SummaryMember:
     """A sentence of a summary, as messages and the published row need it."""
 
     id: bytes
@@ -47,7 +48,7 @@ class Member:
         return MEMBER_BYTES + len(self.text) + len(self.quote)
 
     @classmethod
-    def of(cls, identifier: bytes, text: str, rating: float | None) -> "Member":
+    def of(cls, identifier: bytes, text: str, rating: float | None) -> "SummaryMember":
         """From a live sentence and its review's rating."""
         sentence_id, review_id = identifier.decode(), review_of(identifier).decode()
         quoted = quote(sentence_id, review_id, text, rating)
@@ -55,7 +56,9 @@ class Member:
 
 
 class CachedEntity:
-    """One incarnation of an entity. Changed only when a micro-batch is ranked, never while it is planned."""
+    """One incarnation of an entity. Changed only when a micro-batch is ranked, never while it is
+    planned.
+    """
 
     __slots__ = (
         "_core",
@@ -89,8 +92,10 @@ class CachedEntity:
         """Source offset of the last published change."""
         self.published: dict[bytes, bytes] = {}
         """`{sentence id: text digest}` of the set last published, in rank order."""
-        self.members: dict[bytes, Member] = {}
-        """Live sentences that are in the set, or were lately; stored rows have the others. Changed by the methods below alone."""
+        self.members: dict[bytes, SummaryMember] = {}
+        """Live sentences that are in the set, or were lately; stored rows have the others. Changed
+        by the methods below alone.
+        """
         self.member_bytes = 0
         """Roughly what the members take; more than a message with all of them."""
         self.memory_bytes = 0
@@ -114,15 +119,17 @@ class CachedEntity:
             self._core = core
         return self._core
 
-    def member(self, identifier: bytes) -> Member:
-        """A live sentence of the set, as of the last micro-batch. Raises CorruptRow where it is not stored."""
+    def member(self, identifier: bytes) -> SummaryMember:
+        """A live sentence of the set, as of the last micro-batch. Raises CorruptRow where it is not
+        stored.
+        """
         member = self.members.get(identifier)
         if member is None:
-            member = Member.of(identifier, *self.rows.text_and_rating(identifier))
+            member = SummaryMember.of(identifier, *self.rows.text_and_rating(identifier))
             self.keep_member(member)
         return member
 
-    def keep_member(self, member: Member) -> None:
+    def keep_member(self, member: SummaryMember) -> None:
         """Have a live sentence at hand, in place of what it was before."""
         self.drop_member(member.id)
         self.members[member.id] = member
@@ -134,7 +141,7 @@ class CachedEntity:
         if member is not None:
             self.member_bytes -= member.memory_bytes
 
-    def keep_members_only(self, members: Iterable[Member]) -> None:
+    def keep_members_only(self, members: Iterable[SummaryMember]) -> None:
         """Forget all but these."""
         self.members = {member.id: member for member in members}
         self.member_bytes = sum([member.memory_bytes for member in self.members.values()])
@@ -160,7 +167,9 @@ class CachedEntity:
 
 
 class EntityCache:
-    """The entities in memory, least recently used first; bounded between micro-batches, by `on_processed`."""
+    """The entities in memory, least recently used first; bounded between micro-batches, by
+    `on_processed`.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -194,7 +203,9 @@ class EntityCache:
             self.memory_bytes -= entity.memory_bytes
 
     def on_processed(self, touched: Iterable[EntityKey]) -> int:
-        """The rows of these entities are written. Then evict until the limit holds, even the last used one; how many."""
+        """The rows of these entities are written. Then evict until the limit holds, even the last
+        used one; how many.
+        """
         for key in touched:
             entity = self._entities.get(key)
             if entity is not None:

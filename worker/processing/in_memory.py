@@ -1,4 +1,5 @@
-"""Records in, what follows from them out, without Kafka: the worker's processor over rows in memory, for files and notebooks.
+"""Records in, what follows from them out, without Kafka: the worker's processor over rows in
+memory, for files and notebooks.
 
 What comes out does not depend on how the records are cut into calls, unless changes are coalesced.
 """
@@ -20,7 +21,9 @@ PARTITION = 0
 
 
 class Refusal(NamedTuple):
-    """A record that no event could be made of: its offset, the reason code, and one line for people."""
+    """A record that no event could be made of: its offset, the reason code, and one line for
+    people.
+    """
 
     offset: int
     reason: str
@@ -34,10 +37,15 @@ class Refusal(NamedTuple):
 
 
 class ProcessorInMemory:
-    """The entities of one partition. The records' offsets must ascend, from one call to the next too."""
+    """The entities of one partition. The records' offsets must ascend, from one call to the next
+    too.
+    """
 
     def __init__(
-        self, config: ProcessorConfig, engine: EmbeddingEngine | None, vectors: VectorStore | None = None
+        self,
+        config: ProcessorConfig,
+        engine: EmbeddingEngine | None,
+        vectors: VectorStore | None = None,
     ) -> None:
         """No entity yet. Raises IndexUnavailable."""
         self.config = config
@@ -47,7 +55,8 @@ class ProcessorInMemory:
         self._processor = self._begin()
 
     def process(self, records: Sequence[Record]) -> Iterator[ProcessedBatch]:
-        """What follows from these records, a micro-batch at a time, each one committed when it is given.
+        """What follows from these records, a micro-batch at a time, each one committed when it is
+        given.
 
         Never raises for bad input. An exception, Ctrl-C too, leaves the state of the last commit.
         """
@@ -68,11 +77,15 @@ class ProcessorInMemory:
 
     def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
         """The entity's short view now, None where it is unknown."""
-        return self._processor.summaries.short_view(self._rows, EntityKey(PARTITION, entity_id), extent)
+        return self._processor.summaries.short_view(
+            self._rows, EntityKey(PARTITION, entity_id), extent
+        )
 
     def knows(self, entity_id: str) -> bool:
         """Whether there is such an entity."""
         return read_header(self._rows, entity_id.encode()) is not None
 
     def _begin(self) -> Processor:
-        return Processor(self.config, lambda _partition: self._rows, self._engine, vectors=self._vectors)
+        return Processor(
+            self.config, lambda _partition: self._rows, self._engine, vectors=self._vectors
+        )

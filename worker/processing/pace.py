@@ -1,10 +1,12 @@
-"""How long a micro-batch is likely to take, by what the last ones took: so that commits come every few seconds.
+"""How long a micro-batch is likely to take, by what the last ones took: so that commits come every
+few seconds.
 
-A processor may be ten times slower than another, and a sentence a hundred times longer than another. What tells is the time
-that texts and records took lately. Nothing is known at first, so the first micro-batch is a small one.
+A processor may be ten times slower than another, and a sentence a hundred times longer than
+another. What tells is the time that texts and records took lately. Nothing is known at first, so
+the first micro-batch is a small one.
 
-A link to the brokers may be slow, or have a quota, so transactions have a size of their own that follows what they took
-(`TransactionSize`).
+A link to the brokers may be slow, or have a quota, so transactions have a size of their own that
+follows what they took (`TransactionSize`).
 """
 
 import math
@@ -24,13 +26,19 @@ MOST = 2**30
 MOST_BYTES = 2**31
 """More bytes than any transaction has."""
 FIRST_CHARACTERS, FIRST_RECORDS = 2000, 100
-"""What is tried while nothing is known: some twenty sentences, a tenth of a second on a common processor."""
+"""What is tried while nothing is known: some twenty sentences, a tenth of a second on a common
+processor.
+"""
 FIRST_BYTES = 2**20
 """Bytes of a transaction that are tried while nothing is known."""
 FAST, SLOW = 1 / 4, 1 / 2
-"""Shares of a transaction's time: one that takes less than the first may grow, one that takes more than the second shrinks."""
+"""Shares of a transaction's time: one that takes less than the first may grow, one that takes more
+than the second shrinks.
+"""
 AIMED_AT = 3 / 4
-"""Share of a transaction's most bytes that its records are likely to fill, so that few micro-batches are cut twice."""
+"""Share of a transaction's most bytes that its records are likely to fill, so that few
+micro-batches are cut twice.
+"""
 
 
 def characters(text: str) -> int:
@@ -64,7 +72,9 @@ class Rate:
         self._seconds = kept * self._seconds + seconds
 
     def seconds(self, units: int) -> float:
-        """How long so many are likely to take. While nothing is known: no time for a few, and no end of it for more."""
+        """How long so many are likely to take. While nothing is known: no time for a few, and no
+        end of it for more.
+        """
         if not self._units:
             return 0.0 if units <= self._first else math.inf
         return self._seconds / self._units * units
@@ -79,10 +89,11 @@ class Rate:
 class TransactionSize:
     """The most bytes of a transaction of several records, by what the last transactions took.
 
-    As TCP finds the rate of a link: doubled while transactions are fast, and a quarter of the last one after one that was not
-    written in time. From then on it grows with the time that transactions take: a quota lets megabytes pass at full speed
-    before it slows them down, so doubling would end in the same failure every time. Written by the thread that commits,
-    read by the one that processes.
+    As TCP finds the rate of a link: doubled while transactions are fast, and a quarter of the last
+    one after one that was not written in time. From then on it grows with the time that
+    transactions take: a quota lets megabytes pass at full speed before it slows them down, so
+    doubling would end in the same failure every time. Written by the thread that commits, read by
+    the one that processes.
 
     >>> size = TransactionSize(seconds=10.0)
     >>> size.unwritten(records=100, size=800_000, seconds=12.0), size.most
@@ -114,9 +125,11 @@ class TransactionSize:
             self.most = min(self.most + 1 + int(share * self.most), MOST_BYTES)
 
     def unwritten(self, records: int, size: int, seconds: float) -> bool:
-        """A transaction of so many records and bytes failed after so many seconds; whether the next one is smaller for it.
+        """A transaction of so many records and bytes failed after so many seconds; whether the next
+        one is smaller for it.
 
-        It is not where the transaction failed too early for its size to be the cause, or has a single record.
+        It is not where the transaction failed too early for its size to be the cause, or has a
+        single record.
         """
         if seconds < SLOW * self._seconds or records <= 1:
             return False
@@ -132,11 +145,12 @@ class Pace:
         transaction: how large transactions may be.
 
     Args:
-        limit_seconds: how long a micro-batch of several records should take at most, its commit apart; by default as long
-            as it takes.
+        limit_seconds: how long a micro-batch of several records should take at most, its commit
+            apart; by default as long as it takes.
         clock: measures.
         on_progress: called whenever a part of the work is done, however long the whole takes.
-        transaction_seconds: within which a transaction has to be written; by default there is no limit.
+        transaction_seconds: within which a transaction has to be written; by default there is no
+            limit.
     """
 
     def __init__(
@@ -154,26 +168,32 @@ class Pace:
         self._records = Rate(FIRST_RECORDS)
         self._record_bytes = 0.0  # of a transaction, by the last micro-batch
 
-    # -- what is likely --------------------------------------------------------------------------------------
+    # -- what is likely
+    # --------------------------------------------------------------------------------------
 
     def is_too_long(self, records: int, characters: int) -> bool:
-        """Whether so many records with so much new text are likely to take longer than the limit."""
+        """Whether so many records with so much new text are likely to take longer than
+        the limit.
+        """
         if not self._is_limited:
             return False
         return self._records.seconds(records) + self._texts.seconds(characters) > self.limit_seconds
 
     def most_records(self) -> int:
-        """How many records without new text are within the limit, and fit into a transaction; at least one."""
+        """How many records without new text are within the limit, and fit into a transaction; at
+        least one.
+        """
         likely = self._records.units(self.limit_seconds) if self._is_limited else MOST
         if self._record_bytes:
             likely = min(likely, AIMED_AT * self.transaction.most / self._record_bytes)
         return max(1, int(min(likely, MOST)))
 
     def parts(self, texts: Sequence[str]) -> Iterator[Sequence[str]]:
-        """The texts in order, in parts that are likely to be embedded within the limit each, or are a single text.
+        """The texts in order, in parts that are likely to be embedded within the limit each, or are
+        a single text.
 
-        What the parts before took counts for the next one: so many at once that engines work at their best, and so few that
-        there is progress to be seen of a record of very many sentences.
+        What the parts before took counts for the next one: so many at once that engines work at
+        their best, and so few that there is progress to be seen of a record of very many sentences.
         """
         if not self._is_limited:
             yield texts
@@ -192,7 +212,8 @@ class Pace:
     def _is_limited(self) -> bool:
         return self.limit_seconds != math.inf
 
-    # -- what was --------------------------------------------------------------------------------------------
+    # -- what was
+    # --------------------------------------------------------------------------------------------
 
     def embedded(self, texts: Sequence[str], seconds: float) -> None:
         """The engine took so long for these texts."""
@@ -200,13 +221,18 @@ class Pace:
         self.on_progress()
 
     def processed(self, records: int, seconds: float, size: int = 0) -> None:
-        """So many records took so long, embedding apart, and came to so many bytes of a transaction."""
-        self._records.measured(records, max(0.0, seconds))  # a difference of clocks may be less than nothing
+        """So many records took so long, embedding apart, and came to so many bytes of a
+        transaction.
+        """
+        # a difference of clocks may be less than nothing
+        self._records.measured(records, max(0.0, seconds))
         self._record_bytes = size / max(1, records)
 
 
 class TooMuch(Exception):
-    """A micro-batch passes a limit: only its first `keep` records go on. Never leaves the processor."""
+    """A micro-batch passes a limit: only its first `keep` records go on. Never leaves the
+    processor.
+    """
 
     def __init__(self, limit: Limit, keep: int) -> None:
         self.limit = limit
@@ -231,7 +257,8 @@ class Load:
         self.size = 0
 
     def check_plan(self, sentences: int, characters: int, index: int) -> None:
-        """So many sentences and characters to be embedded are planned with the record of this index.
+        """So many sentences and characters to be embedded are planned with the record of this
+        index.
 
         Raises TooMuch, to go on without that record.
         """
@@ -258,4 +285,6 @@ class Load:
         self.size += size
         if self.size > self._most_bytes and self._records > 1:
             is_slow = self._most_bytes < self._limits.transaction_bytes
-            raise TooMuch(Limit.BATCH_TIME if is_slow else Limit.TRANSACTION_BYTES, self._records // 2)
+            raise TooMuch(
+                Limit.BATCH_TIME if is_slow else Limit.TRANSACTION_BYTES, self._records // 2
+            )

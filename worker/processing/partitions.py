@@ -1,4 +1,6 @@
-"""The held partitions: what their rows tell of them as a whole, read at the first look and kept up to date by micro-batches."""
+"""The held partitions: what their rows tell of them as a whole, read at the first look and kept up
+to date by micro-batches.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from worker.state.partition import (
     put_output,
     read_output,
 )
-from worker.state.rows import Header, Output, Published
+from worker.state.rows import Header, Output, PublishedSet
 from worker.state.store import Pending
 
 
@@ -40,7 +42,9 @@ class Partition:
     """Whether the rows tell of this output."""
     has_garbage: bool = True  # until a look at the rows says otherwise
     finished: bytes | None = None
-    """The last entity of the chunk of `Processor.finish` that was processed last; None before and after them."""
+    """The last entity of the chunk of `Processor.finish` that was processed last; None before and
+    after them.
+    """
 
 
 class Partitions:
@@ -53,7 +57,9 @@ class Partitions:
         self._partitions: dict[int, Partition] = {}
 
     def __getitem__(self, number: int) -> Partition:
-        """The partition, its rows looked at if they were not yet. Raises FingerprintMismatch, IncompleteState, CorruptRow."""
+        """The partition, its rows looked at if they were not yet. Raises FingerprintMismatch,
+        IncompleteState, CorruptRow.
+        """
         partition = self._partitions.get(number)
         if partition is None:
             partition = self._partitions[number] = self._look_at(Overlay(self._rows(number)))
@@ -77,7 +83,9 @@ class Partitions:
         return next_offset is None or record.offset >= next_offset
 
     def on_processed(self, rows: Mapping[int, Changes], next_offsets: Mapping[int, int]) -> None:
-        """All records below these offsets are in the rows, as soon as these are stored: whoever reads sees them from here on."""
+        """All records below these offsets are in the rows, as soon as these are stored: whoever
+        reads sees them from here on.
+        """
         for number, changes in rows.items():
             partition = self[number]
             partition.rows.add(changes)
@@ -99,7 +107,9 @@ class Partitions:
 
 
 class RowWriter:
-    """Writes what a micro-batch changes as rows of each partition; whoever commits it brings them to the databases."""
+    """Writes what a micro-batch changes as rows of each partition; whoever commits it brings them
+    to the databases.
+    """
 
     def __init__(self, config: ProcessorConfig, partitions: Partitions) -> None:
         self._config = config
@@ -108,13 +118,18 @@ class RowWriter:
     def write(
         self, changes: Sequence[EntityChanges], next_offsets: Mapping[int, int], load: Load
     ) -> dict[int, dict[bytes, bytes | None]]:
-        """By partition: changed rows, None for removed ones. Raises TooMuch, then with no partition touched."""
+        """By partition: changed rows, None for removed ones. Raises TooMuch, then with no partition
+        touched.
+        """
         rows: dict[int, dict[bytes, bytes | None]] = {number: {} for number in next_offsets}
         for number, pending in rows.items():
             if not self._partitions[number].has_fingerprint:
-                # The changelog's very first row: where the changelog lost its beginning, however little, it is missing.
+                # The changelog's very first row: where the changelog lost its beginning, however
+                # little, it is missing.
                 put_fingerprint(pending, self._config.fingerprint)
-            if not self._partitions[number].has_output and (output := self._partitions[number].output):
+            if not self._partitions[number].has_output and (
+                output := self._partitions[number].output
+            ):
                 put_output(pending, output)
         for one in changes:
             own: dict[bytes, bytes | None] = {}
@@ -151,6 +166,6 @@ def _put_entity(pending: Pending, changes: EntityChanges) -> None:
     if changes.is_new or header != changes.stored_header:
         rows.put_header(pending, header)
     if entity.sequence is not None and entity.sequence != changes.stored_sequence:
-        rows.put_published(pending, Published(entity.sequence, entity.published))
+        rows.put_published(pending, PublishedSet(entity.sequence, entity.published))
     for review_id, review in changes.reviews.items():
         rows.put_review(pending, review_id, review)

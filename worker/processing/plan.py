@@ -1,14 +1,18 @@
-"""Planning: what each event of a micro-batch does, by the contract's rules, before anything is embedded or ranked.
+"""Planning: what each event of a micro-batch does, by the contract's rules, before anything is
+embedded or ranked.
 
-Reads stored rows and changes nothing outside the plan, so a plan can be thrown away and made again. Sentences may
-still lack their vectors; steps refer to them, and are turned into points once all are there.
+Reads stored rows and changes nothing outside the plan, so a plan can be thrown away and made again.
+Sentences may still lack their vectors; steps refer to them, and are turned into points once all are
+there.
 
-Rules of versions: an event without one counts as the stored version + 1, a review's first as 1. An upsert
-applies if it is newer than what is stored, a deletion also if it is equal and the review is live. A deletion
-that comes before its review is remembered like any other, in an unknown entity too.
+Rules of versions: an event without one counts as the stored version + 1, a review's first as 1. An
+upsert applies if it is newer than what is stored, a deletion also if it is equal and the review is
+live. A deletion that comes before its review is remembered like any other, in an unknown entity
+too.
 
-A dead letter is a property of its record alone, whatever is stored. Two reasons differ, and come after versions:
-`entity_full`, and `bad_vector` where the engine has none for a text (what is not newer is never embedded).
+A dead letter is a property of its record alone, whatever is stored. Two reasons differ, and come
+after versions: `entity_full`, and `bad_vector` where the engine has none for a text (what is not
+newer is never embedded).
 """
 
 import sys
@@ -48,7 +52,9 @@ Outcome = Ignored | Rejected | None
 
 @dataclass(slots=True)
 class PlannedStep:
-    """One event that touches live sentences, or deletes a review, and the entity's counts after it."""
+    """One event that touches live sentences, or deletes a review, and the entity's
+    counts after it.
+    """
 
     index: int  # of the record in the micro-batch
     event: Event
@@ -83,7 +89,9 @@ class EntityChanges:
         self.entity = entity
         self.is_new = is_new
         """The entity has no stored rows."""
-        self.stored_header = Header(entity.review_count, entity.sentence_count, entity.rows.incarnation)
+        self.stored_header = Header(
+            entity.review_count, entity.sentence_count, entity.rows.incarnation
+        )
         self.stored_sequence = entity.sequence
         self.review_count = entity.review_count
         self.sentence_count = entity.sentence_count
@@ -99,7 +107,9 @@ class EntityChanges:
         self._unread: set[bytes] = set()
 
     def review(self, review_id: bytes) -> Review | None:
-        """The review as the events so far left it; vectors of stored ones come with `live_sentences`."""
+        """The review as the events so far left it; vectors of stored ones come with
+        `live_sentences`.
+        """
         review = self.reviews.get(review_id)
         if review is None and not self.is_new:
             review = self.entity.rows.review(review_id)
@@ -124,18 +134,22 @@ class EntityChanges:
         removed: Sequence[Sentence],
         added: Sequence[Sentence],
     ) -> None:
-        """Take note of the reviews that an event wrote and of the sentences it removed and added."""
+        """Take note of the reviews that an event wrote and of the sentences it removed
+        and added.
+        """
         self.reviews |= reviews
         self.sentence_count += len(added) - len(removed)
         # A deleted review may still be quoted by a summary that its last edit did not publish.
         if removed or added or isinstance(event, ReviewDeleted):
             rating = event.rating if isinstance(event, ReviewUpserted) else None
             self.steps.append(
-                PlannedStep(index, event, removed, added, rating, self.review_count, self.sentence_count)
+                PlannedStep(
+                    index, event, removed, added, rating, self.review_count, self.sentence_count
+                )
             )
 
 
-class Plan:
+class BatchPlan:
     """The events of one micro-batch, taken in by `take` one by one, in order."""
 
     def __init__(
@@ -145,8 +159,9 @@ class Plan:
         create: Callable[[EntityKey, int], CachedEntity],
         missing: Callable[[Sequence[str]], Sequence[str]] = lambda texts: texts,
     ) -> None:
-        """`find` gives an entity with rows, `create` a new one whose incarnation is a source offset; `missing` those of
-        distinct texts that the engine has still to be given."""
+        """`find` gives an entity with rows, `create` a new one whose incarnation is a source
+        offset; `missing` those of distinct texts that the engine has still to be given.
+        """
         self.changes: list[EntityChanges] = []
         """In the order of their first events; an entity deleted in between has several."""
         self.unembedded: dict[str, list[tuple[int, Sentence]]] = {}
@@ -154,11 +169,14 @@ class Plan:
         self.new_characters = 0
         """What the engine has still to be given, as `pace.characters` counts it."""
         self.sentences = 0
-        """Sentences added, and stored ones read with their vectors: what the plan holds in memory."""
+        """Sentences added, and stored ones read with their vectors: what the plan holds
+        in memory.
+        """
         self.cut_sentences = 0
         """Sentences that were longer than one may be, and are several now."""
         self._limits = limits
-        # Settings beyond what the core ranks exactly are refused; limits from anywhere else cannot pass here either.
+        # Settings beyond what the core ranks exactly are refused; limits from anywhere else cannot
+        # pass here either.
         self._max_sentences = min(limits.max_sentences_per_entity, max_sentences(limits.dimension))
         self._find = find
         self._create = create
@@ -180,7 +198,8 @@ class Plan:
             case _:
                 assert_never(event)
 
-    # -- entities --------------------------------------------------------------------------------------------
+    # -- entities
+    # --------------------------------------------------------------------------------------------
 
     def _changes_of(self, key: EntityKey) -> EntityChanges | None:
         """The entity's changes so far; None where it has no row at this point of the stream."""
@@ -199,7 +218,8 @@ class Plan:
         self.changes.append(changes)
         return changes
 
-    # -- events ----------------------------------------------------------------------------------------------
+    # -- events
+    # ----------------------------------------------------------------------------------------------
 
     def _upsert(self, index: int, record: Record, key: EntityKey, event: ReviewUpserted) -> Outcome:
         review_id = event.review_id.encode()
@@ -234,7 +254,9 @@ class Plan:
         changes.write(index, event, {review_id: review}, removed, sentences)
         return None
 
-    def _delete_review(self, index: int, record: Record, key: EntityKey, event: ReviewDeleted) -> Outcome:
+    def _delete_review(
+        self, index: int, record: Record, key: EntityKey, event: ReviewDeleted
+    ) -> Outcome:
         review_id = event.review_id.encode()
         changes = self._changes_of(key)
         stored = None if changes is None else changes.review(review_id)
@@ -248,7 +270,9 @@ class Plan:
         if stored is not None and not stored.deleted:
             changes.review_count -= 1
         chunks = (0, 0) if stored is None else stored.chunks
-        changes.write(index, event, {review_id: Review(version, deleted=True, chunks=chunks)}, removed, ())
+        changes.write(
+            index, event, {review_id: Review(version, deleted=True, chunks=chunks)}, removed, ()
+        )
         return None
 
     def _delete_sentences(self, index: int, key: EntityKey, event: SentencesDeleted) -> Outcome:
@@ -296,7 +320,8 @@ class Plan:
         self._open[key] = None
         return None
 
-    # -- sentences -------------------------------------------------------------------------------------------
+    # -- sentences
+    # -------------------------------------------------------------------------------------------
 
     def _sentences(self, review_id: bytes, event: ReviewUpserted) -> list[Sentence] | Rejected:
         """The event's sentences under their ids, blanks dropped but counted."""
@@ -329,8 +354,14 @@ class Plan:
         ]
 
     def _need_vectors(self, index: int, unembedded: list[Sentence], stored: Review | None) -> None:
-        """Take over the vectors of an edited review's unchanged sentences, if the engine made them; note the others."""
-        known = {s.text: s.vector for s in stored.sentences} if stored is not None and stored.embedded else {}
+        """Take over the vectors of an edited review's unchanged sentences, if the engine made them;
+        note the others.
+        """
+        known = (
+            {s.text: s.vector for s in stored.sentences}
+            if stored is not None and stored.embedded
+            else {}
+        )
         new: list[str] = []
         for sentence in unembedded:
             vector = known.get(sentence.text)

@@ -1,7 +1,8 @@
-"""Publishing: an entity's planned steps through the algorithm, and a message for each change of its set.
+"""Publishing: an entity's planned steps through the algorithm, and a message for each change of its
+set.
 
-The set contains pairs of sentence id and text. It is compared with the last published one by ids and
-text digests (`worker.state.verify`).
+The set contains pairs of sentence id and text. It is compared with the last published one by ids
+and text digests (`worker.state.verify`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +16,6 @@ from worker.coversumm import Points, Ranking, Step, measure, no_points
 from worker.events import (
     EVENT_TYPES,
     Cause,
-    Draft,
     EntityDeleted,
     Event,
     Message,
@@ -25,6 +25,7 @@ from worker.events import (
     ReviewDeleted,
     SentencesDeleted,
     SummaryChanged,
+    SummaryDraft,
     dead_letter_message,
     quote,
     summary_message,
@@ -32,7 +33,7 @@ from worker.events import (
     tombstone_message,
 )
 from worker.processing.config import ProcessorConfig
-from worker.processing.entity_cache import CachedEntity, Member
+from worker.processing.entity_cache import CachedEntity, SummaryMember
 from worker.processing.pace import Load
 from worker.processing.plan import EntityChanges, Outcome, PlannedStep
 from worker.state.entity import Sentence
@@ -42,13 +43,19 @@ from worker.state.last_change import LastChange
 from worker.state.verify import is_due
 
 DELETIONS = (ReviewDeleted, SentencesDeleted)
-"""Events after which no published summary may quote what they name, whatever COVERSUMM_EMIT_MIN_CHANGES says."""
+"""Events after which no published summary may quote what they name, whatever
+COVERSUMM_EMIT_MIN_CHANGES says.
+"""
 SPARE_MEMBERS = 32
-"""How many sentences that left the set an entity may keep at hand: at the set's edge, they come and go."""
+"""How many sentences that left the set an entity may keep at hand: at the set's edge, they come and
+go.
+"""
 
 
 CHANGES_BYTES = 2**20
-"""Changes are made into messages together; of so many bytes at once, that no more than this is made in vain past a limit."""
+"""Changes are made into messages together; of so many bytes at once, that no more than this is made
+in vain past a limit.
+"""
 
 
 class _Change(NamedTuple):
@@ -56,7 +63,7 @@ class _Change(NamedTuple):
 
     step: PlannedStep
     ranking: Ranking
-    members: list[Member]
+    members: list[SummaryMember]
     digests: dict[bytes, bytes]
 
 
@@ -71,7 +78,9 @@ class _Unmeasured(NamedTuple):
 
 
 class Outbox:
-    """Collects the messages of a micro-batch, each under the index of the record that caused it, and counts them."""
+    """Collects the messages of a micro-batch, each under the index of the record that caused it,
+    and counts them.
+    """
 
     def __init__(self, load: Load, topic: str) -> None:
         self._load = load
@@ -107,7 +116,7 @@ class Outbox:
         self._changes, self._change_bytes = [], 0
         measured = measure([change.ranking for change in changes])
         drafts = [
-            Draft(
+            SummaryDraft(
                 RankedChange(change.body, change.quotes, distances, change.ranking.support),
                 change.record.partition,
                 change.record,
@@ -119,8 +128,8 @@ class Outbox:
             self._messages.append((change.at, message))
 
     def messages(self) -> list[Message]:
-        """All messages in the order of their records; those of one record in the order in which they were put. What is kept is
-        its entity's from here on.
+        """All messages in the order of their records; those of one record in the order in which
+        they were put. What is kept is its entity's from here on.
 
         Raises TooMuch where they are too large.
         """
@@ -139,7 +148,11 @@ def publish_dead_letters(
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, Rejected):
             message = dead_letter_message(
-                config.dlq_topic, records[index], outcome, config.worker_version, config.max_message_bytes
+                config.dlq_topic,
+                records[index],
+                outcome,
+                config.worker_version,
+                config.max_message_bytes,
             )
             outbox.put(index, message)
 
@@ -147,9 +160,11 @@ def publish_dead_letters(
 def publish(
     changes: EntityChanges, records: Sequence[Record], config: ProcessorConfig, outbox: Outbox
 ) -> None:
-    """Rank an entity's steps, bring the entity up to date, and put its messages into the outbox, in order.
+    """Rank an entity's steps, bring the entity up to date, and put its messages into the outbox, in
+    order.
 
-    Raises CorruptRow, and TooMuch: then the entity is between two of its steps and must be thrown away.
+    Raises CorruptRow, and TooMuch: then the entity is between two of its steps and must be thrown
+    away.
     """
     entity, end = changes.entity, changes.end
     summary = _Summary(entity)
@@ -163,7 +178,9 @@ def publish(
             continue
         last = change
         changes.set_changes += 1
-        if config.emit == "every" and is_due(entity.published, change.digests, config.min_changes, quoted):
+        if config.emit == "every" and is_due(
+            entity.published, change.digests, config.min_changes, quoted
+        ):
             _publish_change(entity, change, records[step.index], config, outbox)
     summary.release_members()
     if last is not None and config.emit != "every":
@@ -178,7 +195,8 @@ def publish(
             outbox.put(index, message)
 
 
-# -- the set -------------------------------------------------------------------------------------------------
+# -- the set
+# -------------------------------------------------------------------------------------------------
 
 
 class _Summary:
@@ -187,12 +205,15 @@ class _Summary:
     def __init__(self, entity: CachedEntity) -> None:
         self._entity = entity
         self._digests = entity.published
-        self._members: list[Member] | None = None
+        self._members: list[SummaryMember] | None = None
         self._added: dict[bytes, tuple[Sentence, float | None]] = {}
 
-    def after(self, step: PlannedStep, ranking: Ranking | None, *, is_wanted: bool = False) -> _Change | None:
-        """The set after the next step, with its members as they are then; None where the step did not change it, unless it is
-        wanted all the same."""
+    def after(
+        self, step: PlannedStep, ranking: Ranking | None, *, is_wanted: bool = False
+    ) -> _Change | None:
+        """The set after the next step, with its members as they are then; None where the step did
+        not change it, unless it is wanted all the same.
+        """
         entity, added = self._entity, self._added
         for sentence in step.removed:
             entity.drop_member(sentence.id)
@@ -202,7 +223,7 @@ class _Summary:
             return None
         for identifier in added.keys() & ranking.ids:
             sentence, rating = added.pop(identifier)
-            entity.keep_member(Member.of(identifier, sentence.text, rating))
+            entity.keep_member(SummaryMember.of(identifier, sentence.text, rating))
         known = entity.members.get
         members = [known(identifier) or entity.member(identifier) for identifier in ranking.ids]
         self._members = members
@@ -230,7 +251,8 @@ def _quoted(published: Mapping[bytes, bytes], event: Event) -> Sequence[bytes]:
 
 
 def _rank(changes: EntityChanges, config: ProcessorConfig) -> Sequence[Ranking | None]:
-    """The core's answer to each step: None where the set is as before, unless that set may have to be published.
+    """The core's answer to each step: None where the set is as before, unless that set may have to
+    be published.
 
     Without sentences that come or go the core is not even loaded.
     """
@@ -248,7 +270,9 @@ def _rank(changes: EntityChanges, config: ProcessorConfig) -> Sequence[Ranking |
 
 def _rank_alone(entity: CachedEntity, step: PlannedStep) -> Ranking | None:
     """The core's answer to one step; after a deletion the set, changed or not."""
-    (ranking,) = entity.core.apply([_core_step(entity, step)]) if step.removed or step.added else (None,)
+    (ranking,) = (
+        entity.core.apply([_core_step(entity, step)]) if step.removed or step.added else (None,)
+    )
     if ranking is None and isinstance(step.event, DELETIONS):
         return entity.core.ranking()
     return ranking
@@ -276,7 +300,8 @@ def _points(sentences: Sequence[Sentence], dimension: int) -> Points:
     return Points([sentence.id for sentence in sentences], vectors)
 
 
-# -- messages ------------------------------------------------------------------------------------------------
+# -- messages
+# ------------------------------------------------------------------------------------------------
 
 
 def _publish_last(
@@ -287,9 +312,11 @@ def _publish_last(
     config: ProcessorConfig,
     outbox: Outbox,
 ) -> None:
-    """Of a micro-batch's changes of an entity, the last: publish it, keep it for the end of the replay, or only remember it.
+    """Of a micro-batch's changes of an entity, the last: publish it, keep it for the end of the
+    replay, or only remember it.
 
-    What is kept does not depend on where micro-batches end: it is the last of every change, not a net one.
+    What is kept does not depend on where micro-batches end: it is the last of every change, not a
+    net one.
     """
     entity, record = changes.entity, records[last.step.index]
     if config.emit == "coalesced":
@@ -320,11 +347,20 @@ def _kept(change: _Change, record: Record) -> LastChange:
     )
 
 
-def kept_message(entity: CachedEntity, kept: LastChange, partition: int, config: ProcessorConfig) -> Message:
+def kept_message(
+    entity: CachedEntity, kept: LastChange, partition: int, config: ProcessorConfig
+) -> Message:
     """The message of the last change of a committed entity: its only one. Raises CorruptRow."""
-    offset, members = entity.sequence, [entity.member(identifier) for identifier in entity.published]
-    if offset is None or {len(kept.ratings), len(kept.distances), len(kept.support)} != {len(members)}:
-        raise CorruptRow(describe(last_change_key(entity.rows.entity)), "not of the set that was ranked last")
+    offset, members = (
+        entity.sequence,
+        [entity.member(identifier) for identifier in entity.published],
+    )
+    if offset is None or {len(kept.ratings), len(kept.distances), len(kept.support)} != {
+        len(members)
+    }:
+        raise CorruptRow(
+            describe(last_change_key(entity.rows.entity)), "not of the set that was ranked last"
+        )
     body = SummaryChanged(
         entity.entity_id,
         config.epoch,
@@ -346,7 +382,7 @@ def kept_message(entity: CachedEntity, kept: LastChange, partition: int, config:
     ]
     record = Record(kept.topic, partition, offset, kept.timestamp_ms, None, None)
     change = RankedChange(body, quotes, kept.distances, kept.support)
-    return summary_messages(config.output_topic, [Draft(change, partition, record)])[0]
+    return summary_messages(config.output_topic, [SummaryDraft(change, partition, record)])[0]
 
 
 def _publish_change(
@@ -364,9 +400,16 @@ def _publish_change(
 def deletion_messages(
     entity: CachedEntity, event: EntityDeleted, record: Record, config: ProcessorConfig
 ) -> list[Message]:
-    """An entity's last messages: its set becomes empty, if it was not, and then the entity is gone."""
+    """An entity's last messages: its set becomes empty, if it was not, and then the
+    entity is gone.
+    """
     tombstone = tombstone_message(
-        config.output_topic, record.partition, entity.entity_id, config.epoch, event.occurred_at, record
+        config.output_topic,
+        record.partition,
+        entity.entity_id,
+        config.epoch,
+        event.occurred_at,
+        record,
     )
     if not entity.published:
         return [tombstone]
@@ -382,7 +425,9 @@ def _changed(
     record: Record,
     config: ProcessorConfig,
 ) -> SummaryChanged:
-    """From the set last published to that of these digests, sentences left out; `counts`: the entity's reviews and sentences."""
+    """From the set last published to that of these digests, sentences left out; `counts`: the
+    entity's reviews and sentences.
+    """
     published = entity.published
     return SummaryChanged(
         entity.entity_id,
@@ -401,7 +446,9 @@ def _changed(
 
 
 def _cause(event: Event, record: Record) -> Cause:
-    return Cause(EVENT_TYPES[type(event)], record.topic, record.partition, record.offset, _review_id(event))
+    return Cause(
+        EVENT_TYPES[type(event)], record.topic, record.partition, record.offset, _review_id(event)
+    )
 
 
 def _review_id(event: Event) -> str | None:

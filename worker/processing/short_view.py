@@ -1,7 +1,9 @@
-"""An entity's short view as people see it, by its rows: how far it goes, and what comes of `worker.coversumm.short_view`.
+"""An entity's short view as people see it, by its rows: how far it goes, and what comes of
+`worker.coversumm.short_view`.
 
-With a number of words the walk goes down to `MOST_SENTENCES`, and of the sentences that it chose, in order, each is taken that
-still fits. One that does not is passed over: to stop there would leave much of the room unused.
+With a number of words the walk goes down to `MOST_SENTENCES`, and of the sentences that it chose,
+in order, each is taken that still fits. One that does not is passed over: to stop there would leave
+much of the room unused.
 """
 
 from collections.abc import Sequence
@@ -23,7 +25,8 @@ class Extent:
     """How far a short view goes.
 
     Attributes:
-        sentences: at most so many; None: as many as the words allow, and `SENTENCES` where these say nothing either.
+        sentences: at most so many; None: as many as the words allow, and `SENTENCES` where these
+            say nothing either.
         words: together at most so many, a word being what blanks part; None: any number.
         threshold: a sentence whose cosine to one before it is above this is passed over.
 
@@ -59,7 +62,9 @@ class ShortSentence:
     rating: float | None
     distance: float
     stands_for: int
-    """Sentences, itself included, to which none of the view is nearer, with a cosine above the threshold."""
+    """Sentences, itself included, to which none of the view is nearer, with a cosine above the
+    threshold.
+    """
     stands_for_reviews: int
     """The reviews these are of."""
 
@@ -83,7 +88,8 @@ class ShortView:
 def read_short_view(rows: Rows, entity_id: str, dimension: int, extent: Extent) -> ShortView | None:
     """The entity's short view, None where it is unknown.
 
-    Reads the entity's vectors once where they are few enough to be kept for a moment, else a few times. Raises CorruptRow.
+    Reads the entity's vectors once where they are few enough to be kept for a moment, else a few
+    times. Raises CorruptRow.
     """
     header = read_header(rows, entity_id.encode())
     if header is None:
@@ -92,7 +98,11 @@ def read_short_view(rows: Rows, entity_id: str, dimension: int, extent: Extent) 
     scan = kept(entity.blocks)
     chosen = choose(scan, dimension, extent.threshold, extent.count)
     facts = [entity.text_and_rating(identifier) for identifier in chosen.ids]
-    taken = range(len(facts)) if extent.words is None else fitting([text for text, _ in facts], extent.words)
+    taken = (
+        range(len(facts))
+        if extent.words is None
+        else fitting([text for text, _ in facts], extent.words)
+    )
     counts = stands_for(scan, chosen.vectors[taken], extent.threshold, review_of)
     return ShortView(
         entity_id,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from worker.coversumm import Counters as CoreCounters
 from worker.events import TRUNCATED_HEADERS, Ignored, Message, Record, Rejected
 from worker.limits import Limit
-from worker.processing.config import Selection
-from worker.processing.plan import Outcome, Plan
+from worker.processing.config import RecordSelection
+from worker.processing.plan import BatchPlan, Outcome
 
 UNREADABLE = "unreadable"
 """Stands for the event type of a record that holds no event."""
@@ -91,8 +91,10 @@ class Stats:
             elif any(name in TRUNCATED_HEADERS for name, _ in message.headers):
                 self.limits[Limit.MESSAGE_BYTES] += 1
 
-    def count_plan(self, plan: Plan) -> None:
-        """Sentences that were cut, and how the core decided the planned steps once they are ranked."""
+    def count_plan(self, plan: BatchPlan) -> None:
+        """Sentences that were cut, and how the core decided the planned steps once they
+        are ranked.
+        """
         if plan.cut_sentences:
             self.limits[Limit.SENTENCE_CHARS] += plan.cut_sentences
         for changes in plan.changes:
@@ -101,7 +103,7 @@ class Stats:
             self.entities += changes.is_new - (changes.end is not None)
 
     def count_late(
-        self, records: Sequence[Record], outcomes: Sequence[Outcome], selection: Selection
+        self, records: Sequence[Record], outcomes: Sequence[Outcome], selection: RecordSelection
     ) -> None:
         """Of the records that were taken, those that arrived late."""
         left_out = (Ignored.NOT_SELECTED, Ignored.ALREADY_APPLIED)

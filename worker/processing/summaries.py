@@ -1,9 +1,11 @@
-"""Summaries as of the last commit, for any thread, while one micro-batch is processed and the one before it committed.
+"""Summaries as of the last commit, for any thread, while one micro-batch is processed and the one
+before it committed.
 
-An entity in memory is the committed one until its events are ranked: until then it is simply looked at. From then to the commit
-its stored rows tell. They are read one and all, which takes a second for an entity of very many sentences, so of large
-entities that were asked for lately the view is kept, and made in time where it is not: before their next events are ranked,
-and where those before them are not committed yet, for the time when they are.
+An entity in memory is the committed one until its events are ranked: until then it is simply looked
+at. From then to the commit its stored rows tell. They are read one and all, which takes a second
+for an entity of very many sentences, so of large entities that were asked for lately the view is
+kept, and made in time where it is not: before their next events are ranked, and where those before
+them are not committed yet, for the time when they are.
 """
 
 import threading
@@ -15,15 +17,17 @@ from typing import NamedTuple
 from worker.coversumm import EntityCore, Ranking
 from worker.coversumm.index.flat import FlatIndex
 from worker.processing.config import ProcessorConfig
-from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey, Member
+from worker.processing.entity_cache import CachedEntity, EntityCache, EntityKey, SummaryMember
 from worker.processing.short_view import Extent, ShortView, read_short_view
 from worker.state import Rows, SummaryView, read_applied
 from worker.state.entity import EntityRows, read_header
 from worker.state.view import view_sentences
 
 
-class Standing(NamedTuple):
-    """An entity at one moment: all that a view of it needs, and nothing that the entity changes later."""
+class EntitySnapshot(NamedTuple):
+    """An entity at one moment: all that a view of it needs, and nothing that the entity changes
+    later.
+    """
 
     entity_id: str
     incarnation: int
@@ -31,7 +35,7 @@ class Standing(NamedTuple):
     sentence_count: int
     sequence: int | None
     ranking: Ranking
-    members: tuple[Member, ...]
+    members: tuple[SummaryMember, ...]
     reservoir: int
     refills: int
 
@@ -49,12 +53,14 @@ class Standing(NamedTuple):
         )
 
 
-def standing_of(entity: CachedEntity) -> Standing | None:
-    """The entity as it is now; None where its rows would have to be searched for that. Raises CorruptRow."""
+def standing_of(entity: CachedEntity) -> EntitySnapshot | None:
+    """The entity as it is now; None where its rows would have to be searched for that. Raises
+    CorruptRow.
+    """
     ranking = entity.core.look() if entity.is_loaded else None
     if ranking is None:
         return None
-    return Standing(
+    return EntitySnapshot(
         entity.entity_id,
         entity.rows.incarnation,
         entity.review_count,
@@ -68,7 +74,9 @@ def standing_of(entity: CachedEntity) -> Standing | None:
 
 
 def read_summary(rows: Rows, entity_id: str, config: ProcessorConfig) -> SummaryView | None:
-    """The entity by its rows alone, None where it is unknown. Reads all of its vectors, twice. Raises CorruptRow."""
+    """The entity by its rows alone, None where it is unknown. Reads all of its vectors, twice.
+    Raises CorruptRow.
+    """
     header = read_header(rows, entity_id.encode())
     if header is None:
         return None
@@ -90,43 +98,50 @@ def read_summary(rows: Rows, entity_id: str, config: ProcessorConfig) -> Summary
 LARGE = 500
 """An entity of more sentences is large: its rows take longer than some milliseconds to read."""
 KEPT = 32
-"""Of how many large entities a view is kept. Each costs every micro-batch that touches it a tenth of a millisecond."""
+"""Of how many large entities a view is kept. Each costs every micro-batch that touches it a tenth
+of a millisecond.
+"""
 
 
 class _Kept:
-    """The view of an entity until its next change is committed; then another object takes its place."""
+    """The view of an entity until its next change is committed; then another object takes its
+    place.
+    """
 
     __slots__ = ("view",)
 
-    def __init__(self, view: Standing | SummaryView | None = None) -> None:
+    def __init__(self, view: EntitySnapshot | SummaryView | None = None) -> None:
         self.view = view
 
 
 class Summaries:
     """The committed summaries of the entities of a processor.
 
-    `begin`, `touch`, `processed` and `forget` are the processor's, `commit` is for who commits, all others for anyone.
+    `begin`, `touch`, `processed` and `forget` are the processor's, `commit` is for who commits, all
+    others for anyone.
     """
 
     def __init__(self, config: ProcessorConfig, cache: EntityCache) -> None:
         self._config = config
         self._cache = cache
-        self._lock = (
-            threading.Lock()
-        )  # held for a moment only, never while anything is ranked or rows are scanned
+        # held for a moment only, never while anything is ranked or rows are scanned
+        self._lock = threading.Lock()
         self._touched: set[EntityKey] = set()  # by the micro-batch that is processed
-        self._waiting: Counter[EntityKey] = Counter()  # by those that are processed and not committed
-        self._coming: dict[
-            EntityKey, Standing | None
-        ] = {}  # of entities in both: what will be committed next
+        # by those that are processed and not committed
+        self._waiting: Counter[EntityKey] = Counter()
+        # of entities in both: what will be committed next
+        self._coming: dict[EntityKey, EntitySnapshot | None] = {}
         self._next_offsets: dict[int, int] = {}
         self._begun: dict[int, object] = {}
         self._kept: OrderedDict[EntityKey, _Kept] = OrderedDict()
 
-    # -- the processor's thread ------------------------------------------------------------------------------
+    # -- the processor's thread
+    # ------------------------------------------------------------------------------
 
     def touch(self, key: EntityKey) -> None:
-        """The entity's events are about to be ranked: from here to the commit it is not what is committed."""
+        """The entity's events are about to be ranked: from here to the commit it is not what is
+        committed.
+        """
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None and key not in self._touched:
@@ -145,13 +160,17 @@ class Summaries:
             kept.view = standing
 
     def processed(self, touched: Iterable[EntityKey]) -> None:
-        """A micro-batch has touched these, and waits for its commit; what it touched besides, it has thrown away."""
+        """A micro-batch has touched these, and waits for its commit; what it touched besides, it
+        has thrown away.
+        """
         with self._lock:
             self._waiting.update(touched)
             self._touched.clear()
 
     def commit(self, touched: Collection[EntityKey], next_offsets: Mapping[int, int]) -> None:
-        """What the oldest micro-batch that waits has touched is in the committed rows, up to these offsets."""
+        """What the oldest micro-batch that waits has touched is in the committed rows, up to these
+        offsets.
+        """
         with self._lock:
             self._waiting -= Counter(touched)
             for key in set(touched):
@@ -178,10 +197,13 @@ class Summaries:
                 self._next_offsets.pop(partition, None)
                 self._begun.pop(partition, None)
 
-    # -- any thread ------------------------------------------------------------------------------------------
+    # -- any thread
+    # ------------------------------------------------------------------------------------------
 
     def begun(self, partition: int) -> object | None:
-        """Since when the partition's rows are as of a commit, as an object of its own; None where they are not."""
+        """Since when the partition's rows are as of a commit, as an object of its own; None where
+        they are not.
+        """
         return self._begun.get(partition)
 
     def is_large(self, rows: Rows, key: EntityKey) -> bool:
@@ -190,18 +212,22 @@ class Summaries:
         return header is not None and header.sentences > LARGE
 
     def from_memory(self, key: EntityKey) -> SummaryView | None:
-        """The entity's summary where memory tells it, at once. The partition's database must be open meanwhile."""
+        """The entity's summary where memory tells it, at once. The partition's database must be
+        open meanwhile.
+        """
         with self._lock:
             next_offset = self._next_offsets.get(key.partition)
             found = None if next_offset is None else self._find(key)
         if found is None or next_offset is None:
             return None
-        view = found.view() if isinstance(found, Standing) else found
+        view = found.view() if isinstance(found, EntitySnapshot) else found
         return replace(
-            view, partition=key.partition, next_offset=max(next_offset, view.next_offset or next_offset)
+            view,
+            partition=key.partition,
+            next_offset=max(next_offset, view.next_offset or next_offset),
         )
 
-    def _find(self, key: EntityKey) -> Standing | SummaryView | None:
+    def _find(self, key: EntityKey) -> EntitySnapshot | SummaryView | None:
         kept = self._kept.get(key)
         if kept is not None:
             self._kept.move_to_end(key)
@@ -215,7 +241,9 @@ class Summaries:
         return standing
 
     def from_rows(self, rows: Rows, key: EntityKey) -> SummaryView | None:
-        """The entity's summary by the partition's rows, None where there is no such entity. Reads all of its vectors."""
+        """The entity's summary by the partition's rows, None where there is no such entity. Reads
+        all of its vectors.
+        """
         applied = read_applied(rows)
         kept = None if applied is None else self._kept_as_of(applied.next_offset, rows, key)
         view = read_summary(rows, key.entity_id, self._config)
@@ -227,7 +255,9 @@ class Summaries:
         return view
 
     def short_view(self, rows: Rows, key: EntityKey, extent: Extent) -> ShortView | None:
-        """The entity's short view by the partition's rows, None where there is no such entity. Reads all of its vectors."""
+        """The entity's short view by the partition's rows, None where there is no such entity.
+        Reads all of its vectors.
+        """
         applied = read_applied(rows)
         view = read_short_view(rows, key.entity_id, self._config.limits.dimension, extent)
         if view is None or applied is None:
@@ -235,7 +265,8 @@ class Summaries:
         return replace(view, partition=key.partition, next_offset=applied.next_offset)
 
     def _kept_as_of(self, next_offset: int, rows: Rows, key: EntityKey) -> _Kept | None:
-        """Where to keep a large entity's view by rows up to this offset; None where a commit has come since they were looked at.
+        """Where to keep a large entity's view by rows up to this offset; None where a commit has
+        come since they were looked at.
 
         One that comes later finds it there, and replaces it.
         """

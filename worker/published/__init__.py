@@ -1,1 +1,3 @@
-"""The output topic and files of it: summaries as they were published, read back, compared and drawn."""
+"""The output topic and files of it: summaries as they were published, read back, compared and
+drawn.
+"""

@@ -1,7 +1,9 @@
-"""Two builds of the summaries, held against each other entity by entity, as sets of (sentence id, text).
+"""Two builds of the summaries, held against each other entity by entity, as sets of (sentence id,
+text).
 
-Of each entity the last publication counts; after a tombstone, or with an empty set, it has no summary. `digests` makes a
-summary small and tells how two of them compare, `compared` does so for all entities, `examples` finds some of them again.
+Of each entity the last publication counts; after a tombstone, or with an empty set, it has no
+summary. `digests` makes a summary small and tells how two of them compare, `compared` does so for
+all entities, `examples` finds some of them again.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class Digest(NamedTuple):
 
     Attributes:
         k: how many sentences a full one has.
-        body: of what two runs that *agree* have in common: all but epoch, sequence, previous_sequence and cause.
+        body: of what two runs that *agree* have in common: all but epoch, sequence,
+            previous_sequence and cause.
         members: of the sentences' ids and texts.
     """
 
@@ -59,7 +62,9 @@ class Digest(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How an entity of two builds compares; without a summary in one of them, its `k` there is None."""
+    """How an entity of two builds compares; without a summary in one of them, its `k` there is
+    None.
+    """
 
     k_a: int | None
     k_b: int | None
@@ -78,8 +83,9 @@ class Verdict(NamedTuple):
 def verdict(a: Digest | None, b: Digest | None) -> Verdict:
     """How two summaries of an entity compare.
 
-    `differing` is how many sentences differ, of as many as the smaller `k` has room for: a set that `k` alone makes smaller lies
-    in the larger one whole, and fills its `k`, so that nothing differs.
+    `differing` is how many sentences differ, of as many as the smaller `k` has room for: a set that
+    `k` alone makes smaller lies in the larger one whole, and fills its `k`, so that nothing
+    differs.
     """
     if a is None or b is None:
         return Verdict(None if a is None else a.k, None if b is None else b.k)
@@ -113,7 +119,9 @@ class Example:
 
 
 class Choice(NamedTuple):
-    """Keys of entities: the changed ones with the most sentences that differ, and some of those that are missing."""
+    """Keys of entities: the changed ones with the most sentences that differ, and some of those
+    that are missing.
+    """
 
     changed: Mapping[bytes, Verdict]
     missing_in_a: list[bytes]
@@ -143,13 +151,15 @@ class Choosing:
     def choice(self) -> Choice:
         """Of those that came."""
         self._cut()
-        return Choice({key: one for _, key, one in self._changed}, self._missing_in_a, self._missing_in_b)
+        return Choice(
+            {key: one for _, key, one in self._changed}, self._missing_in_a, self._missing_in_b
+        )
 
     def _cut(self) -> None:
         self._changed = sorted(self._changed)[: self._most]
 
 
-class Found(NamedTuple):
+class Findings(NamedTuple):
     """What was chosen; entities are missing where a file was written to meanwhile."""
 
     changed: list[Example]
@@ -157,11 +167,11 @@ class Found(NamedTuple):
     missing_in_b: list[str]
 
 
-def look_up(choice: Choice, a: Iterable[Publication], b: Iterable[Publication]) -> Found:
+def look_up(choice: Choice, a: Iterable[Publication], b: Iterable[Publication]) -> Findings:
     """The chosen entities; the sources are read only where there are any."""
     of_a = _last(a, {*choice.changed, *choice.missing_in_b})
     of_b = _last(b, {*choice.changed, *choice.missing_in_a})
-    return Found(
+    return Findings(
         [
             _example(one.differing, of_a[key], of_b[key])
             for key, one in choice.changed.items()
@@ -196,30 +206,40 @@ def _example(differing: int, a: SummaryChanged, b: SummaryChanged) -> Example:
 
 
 Source: TypeAlias = Iterable[Publication]
-"""What was published, that of one entity in its order; iterated once, and once more where examples are wanted."""
+"""What was published, that of one entity in its order; iterated once, and once more where examples
+are wanted.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What two builds, A and B, have in common. Of the entities of both each is equal, contained or changed."""
+    """What two builds, A and B, have in common. Of the entities of both each is equal, contained or
+    changed.
+    """
 
     equal: int
     """Entities with one set in both."""
     contained: int
-    """Entities whose sets differ by `k` alone: the larger one has all that the smaller `k` has room for."""
+    """Entities whose sets differ by `k` alone: the larger one has all that the smaller `k` has room
+    for.
+    """
     changed: int
     missing_in_a: int
     """Entities with a summary in B alone."""
     missing_in_b: int
     identical: int
-    """Of the equal ones those whose bodies are equal but for epoch, sequence, previous_sequence and cause."""
+    """Of the equal ones those whose bodies are equal but for epoch, sequence, previous_sequence and
+    cause.
+    """
     k_differs: int
     """Entities of both whose `k` in A is not that in B."""
     k_a: list[int]
     """Of A's summaries, ascending."""
     k_b: list[int]
     differing: dict[int, int]
-    """Entities of both by how many of their sentences differ, ascending: 0 for those that are equal or contained."""
+    """Entities of both by how many of their sentences differ, ascending: 0 for those that are equal
+    or contained.
+    """
     examples: list[Example]
     """The changed ones with the most sentences that differ."""
     some_missing_in_a: list[str]
@@ -265,7 +285,9 @@ def _read(source: Source, digests: LastValues) -> None:
 
 
 def _verdicts(a: LastValues, b: LastValues) -> Iterator[tuple[bytes, Verdict]]:
-    """How the summaries of an entity compare, by entity in the order of keys; for those that have either."""
+    """How the summaries of an entity compare, by entity in the order of keys; for those that have
+    either.
+    """
     both = merge(_of_side(0, a), _of_side(1, b))
     for key, found in groupby(both, key=itemgetter(0)):
         digests = {side: Digest.unpack(packed) for _, side, packed in found if packed}
@@ -277,7 +299,7 @@ def _of_side(side: int, digests: LastValues) -> Iterator[tuple[bytes, int, bytes
     return ((key, side, packed) for key, packed in digests)
 
 
-def _counted(counts: Counter[Verdict], found: Found) -> Comparison:
+def _counted(counts: Counter[Verdict], found: Findings) -> Comparison:
     of_both = {one: count for one, count in counts.items() if one.is_of_both}
     differing: Counter[int] = Counter()
     for one, count in of_both.items():

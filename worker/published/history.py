@@ -1,4 +1,6 @@
-"""How an entity's summary came about: its changes one by one, as far as a topic or a file still has them."""
+"""How an entity's summary came about: its changes one by one, as far as a topic or a file still has
+them.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -12,14 +14,16 @@ from worker.events.messages import timestamp
 from worker.published.published import Publication
 
 
-class Step(NamedTuple):
+class HistoryStep(NamedTuple):
     """A publication, and the summary before it."""
 
     publication: Publication
     before: SummaryChanged | None
     """None where there was none, or where it is not known."""
     incomplete: bool
-    """Changes between `before` and this one are not known: compaction keeps the last of an entity for certain, no other."""
+    """Changes between `before` and this one are not known: compaction keeps the last of an entity
+    for certain, no other.
+    """
 
     @property
     def sentences(self) -> list[SummarySentence]:
@@ -28,8 +32,10 @@ class Step(NamedTuple):
         return [] if body is None else body.sentences
 
 
-def steps(publications: Iterable[Publication]) -> Iterator[Step]:
-    """The publications of one entity, each with the one before it; what another partition has is another story."""
+def steps(publications: Iterable[Publication]) -> Iterator[HistoryStep]:
+    """The publications of one entity, each with the one before it; what another partition has is
+    another story.
+    """
     before: SummaryChanged | None = None
     partition: int | None = None
     for publication in publications:
@@ -38,18 +44,20 @@ def steps(publications: Iterable[Publication]) -> Iterator[Step]:
         body = publication.body
         previous = None if body is None else body.previous_sequence
         incomplete = previous is not None and (before is None or previous != before.sequence)
-        yield Step(publication, before, incomplete)
+        yield HistoryStep(publication, before, incomplete)
         before = body
 
 
-def last_steps(publications: Iterable[Publication], limit: int | None) -> Iterable[Step]:
+def last_steps(publications: Iterable[Publication], limit: int | None) -> Iterable[HistoryStep]:
     """The last `limit` of the steps (None: all, as they are read), the newest last."""
     return steps(publications) if limit is None else deque(steps(publications), maxlen=limit)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedChange:
-    """One summary change, or the tombstone of the entity's deletion: then what only a summary has is None."""
+    """One summary change, or the tombstone of the entity's deletion: then what only a summary has
+    is None.
+    """
 
     partition: int
     offset: int
@@ -75,7 +83,7 @@ class PublishedChange:
     review_count: int | None
 
     @classmethod
-    def of(cls, step: Step) -> "PublishedChange":
+    def of(cls, step: HistoryStep) -> "PublishedChange":
         """What the step changed, with the texts of what it removed by the summary before it."""
         found, body = step.publication, step.publication.body
         texts = {one.sentence_id: one.text for one in step.sentences}

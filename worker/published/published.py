@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record, SummaryChanged
 from worker.events.dates import milliseconds
 from worker.events.summary import decode_summary
@@ -24,7 +24,8 @@ _ENDINGS: Final = (".jsonl", ".csv", ".tsv", ".parquet")
 
 
 def names_file(value: str) -> bool:
-    """Whether it is a file: it has a slash, or an ending that we read (also with .gz behind); everything else is a topic.
+    """Whether it is a file: it has a slash, or an ending that we read (also with .gz behind);
+    everything else is a topic.
 
     >>> names_file("./reviews"), names_file("epoch-2.jsonl.gz"), names_file("marketplace.review-summaries.v1")
     (True, True, False)
@@ -46,7 +47,9 @@ class Publication(NamedTuple):
 
     @property
     def occurred_ms(self) -> int | None:
-        """When the event happened that caused it, milliseconds since 1970; None where that is not known, or no time."""
+        """When the event happened that caused it, milliseconds since 1970; None where that is not
+        known, or no time.
+        """
         try:
             return (
                 None
@@ -57,8 +60,9 @@ class Publication(NamedTuple):
             return None
 
 
-class Span(NamedTuple):
-    """From the first message at or past `since_ms` to the last before the first at or past `until_ms`; None: no bound.
+class TimeSpan(NamedTuple):
+    """From the first message at or past `since_ms` to the last before the first at or past
+    `until_ms`; None: no bound.
 
     A topic goes by the timestamps of its messages, a file by `occurred_at`.
     """
@@ -67,16 +71,17 @@ class Span(NamedTuple):
     until_ms: int | None = None
 
 
-ALWAYS: Final = Span()
+ALWAYS: Final = TimeSpan()
 Progress = Callable[[int], None]
 """Told from time to time how many messages, or lines, are read."""
 _STEP: Final = 500
 
 
-class Published(AbstractContextManager["Published"], Protocol):
-    """A topic or a file. Iteration, any number of times, gives all of it: those of one entity in their order.
+class PublishedSource(AbstractContextManager["PublishedSource"], Protocol):
+    """A topic or a file. Iteration, any number of times, gives all of it: those of one entity in
+    their order.
 
-    Iteration and `of` raise SurroundingsError where something else than a summary change is met.
+    Iteration and `of` raise SetupError where something else than a summary change is met.
     """
 
     name: str
@@ -98,35 +103,42 @@ class Published(AbstractContextManager["Published"], Protocol):
     def __iter__(self) -> Iterator[Publication]: ...
 
     def of(
-        self, entity_id: str, span: Span = ALWAYS, progress: Progress | None = None
+        self, entity_id: str, span: TimeSpan = ALWAYS, progress: Progress | None = None
     ) -> Iterator[Publication]:
         """Those of one entity, in their order."""
 
 
-def published(place: str, settings: Settings) -> Published:
-    """What a topic or a file (`names_file` tells which) holds, opened. Raises SurroundingsError."""
+def published(place: str, settings: Settings) -> PublishedSource:
+    """What a topic or a file (`names_file` tells which) holds, opened. Raises SetupError."""
     if names_file(place):
         return PublishedFile(place)
     try:
         return PublishedTopic(place, settings)
-    except SurroundingsError as error:
+    except SetupError as error:
         if Path(place).is_file():
-            raise SurroundingsError(f"{error}; the file of this name is ./{place}") from error
+            raise SetupError(f"{error}; the file of this name is ./{place}") from error
         raise
 
 
-class PublishedTopic(Published):
-    """An output topic: its committed messages, up to where each partition ended when it was opened."""
+class PublishedTopic(PublishedSource):
+    """An output topic: its committed messages, up to where each partition ended when it
+    was opened.
+    """
 
     def __init__(self, topic: str, settings: Settings) -> None:
-        """Raises SurroundingsError where there is no such topic, or no broker answers."""
+        """Raises SetupError where there is no such topic, or no broker answers."""
         self.name = topic
         self.count = 0
         self._walked = 0
-        self._reader = TopicReader(reached(settings, KafkaClients(settings)), topic, settings.app_id)
+        self._reader = TopicReader(
+            reached(settings, KafkaClients(settings)), topic, settings.app_id
+        )
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._reader.__exit__(kind, error, trace)
 
@@ -142,7 +154,7 @@ class PublishedTopic(Published):
 
     @property
     def is_lasting(self) -> bool:
-        """See `Published`."""
+        """See `PublishedSource`."""
         return True
 
     def __iter__(self) -> Iterator[Publication]:
@@ -157,11 +169,12 @@ class PublishedTopic(Published):
             before += len(bounds)
 
     def of(
-        self, entity_id: str, span: Span = ALWAYS, progress: Progress | None = None
+        self, entity_id: str, span: TimeSpan = ALWAYS, progress: Progress | None = None
     ) -> Iterator[Publication]:
         """From the partition of the entity's key; where its producers chose others, from those.
 
-        What lies before and after the span is not read: the topic's index by time says where it begins and ends.
+        What lies before and after the span is not read: the topic's index by time says where it
+        begins and ends.
         """
         starts = {} if span.since_ms is None else self._reader.offsets_at(span.since_ms)
         ends = {} if span.until_ms is None else self._reader.offsets_at(span.until_ms)
@@ -169,7 +182,9 @@ class PublishedTopic(Published):
         for partitions in self._reader.usual_first(entity_id):
             found = False
             for partition in partitions:
-                for stored in self._reader.read(partition, starts.get(partition, 0), ends.get(partition)):
+                for stored in self._reader.read(
+                    partition, starts.get(partition, 0), ends.get(partition)
+                ):
                     self.count += 1
                     if progress is not None and self.count % _STEP == 0:
                         progress(self.count)
@@ -180,21 +195,24 @@ class PublishedTopic(Published):
                 return
 
 
-class PublishedFile(Published):
+class PublishedFile(PublishedSource):
     """A file of bodies, one a line, as `summarize` writes them; plain or gzip."""
 
     def __init__(self, path: str) -> None:
-        """Raises SurroundingsError where it cannot be opened, or holds no lines of JSON."""
+        """Raises SetupError where it cannot be opened, or holds no lines of JSON."""
         self.name = path
         self.count = 0
         self._file = ReviewFile(path)
         if not Path(path).exists():
-            raise SurroundingsError(f"there is no file {path}")
+            raise SetupError(f"there is no file {path}")
         if self.is_lasting:
             self._check()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         pass
 
@@ -219,9 +237,9 @@ class PublishedFile(Published):
             yield self._of_line(record)
 
     def of(
-        self, entity_id: str, span: Span = ALWAYS, progress: Progress | None = None
+        self, entity_id: str, span: TimeSpan = ALWAYS, progress: Progress | None = None
     ) -> Iterator[Publication]:
-        """See `Published`. A line without `occurred_at` has the time of the one before it."""
+        """See `PublishedSource`. A line without `occurred_at` has the time of the one before it."""
         key = entity_id.encode()
         begun = span.since_ms is None
         for record in self._records():
@@ -242,7 +260,7 @@ class PublishedFile(Published):
         with self._opened() as lines:
             for entry in lines:
                 if isinstance(entry, Faulty):
-                    raise SurroundingsError(f"line {entry.line} of {self.name}: {entry.detail}")
+                    raise SetupError(f"line {entry.line} of {self.name}: {entry.detail}")
                 if entry is not None:
                     self.count += 1
                     yield entry
@@ -251,7 +269,7 @@ class PublishedFile(Published):
         """What is wrong is told before anything else is read."""
         with self._opened() as lines:
             if lines.unit == "rows":
-                raise SurroundingsError(f"{self.name} is a table: {_WANTED}")
+                raise SetupError(f"{self.name} is a table: {_WANTED}")
 
     def _opened(self) -> ReviewFile:
         """The file from its beginning, `with` opens it."""
@@ -262,17 +280,17 @@ class PublishedFile(Published):
         try:
             return _read(record)
         except _FAULTS as error:
-            raise SurroundingsError(
+            raise SetupError(
                 f"line {record.offset + 1} of {self.name} is no summary change ({error}): {_WANTED}"
             ) from error
 
 
 def publication(record: Record) -> Publication:
-    """Of a message of an output topic. Raises SurroundingsError where it is none."""
+    """Of a message of an output topic. Raises SetupError where it is none."""
     try:
         return _read(record)
     except _FAULTS as error:
-        raise SurroundingsError(
+        raise SetupError(
             f"the message at offset {record.offset} of {record.topic} [{record.partition}] is no summary change ({error}): "
             "name an output topic, as COVERSUMM_OUTPUT_TOPIC does"
         ) from error

@@ -1,4 +1,6 @@
-"""The last value of each of many keys, in the order of the keys, in memory that does not grow with their number."""
+"""The last value of each of many keys, in the order of the keys, in memory that does not grow with
+their number.
+"""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -10,7 +12,9 @@ from typing import Final, NamedTuple, Self
 from msgspec import msgpack
 
 MEMORY_BYTES: Final = 64 * 2**20
-"""Keys and values to hold before they are written to a temporary file, with what Python needs for each."""
+"""Keys and values to hold before they are written to a temporary file, with what Python needs for
+each.
+"""
 ITEM_BYTES: Final = 200
 """Memory of a key and its value beyond their own bytes."""
 BLOCK_BYTES: Final = 64 * 2**10
@@ -85,6 +89,8 @@ class LastValues:
             yield from _decode(pread(self._file.fileno(), block.length, block.position))
 
 
-def _numbered(items: Iterable[tuple[bytes, bytes]], number: int) -> Iterator[tuple[bytes, int, bytes]]:
+def _numbered(
+    items: Iterable[tuple[bytes, bytes]], number: int
+) -> Iterator[tuple[bytes, int, bytes]]:
     """Of one key the later run comes first."""
     return ((key, number, value) for key, value in items)

@@ -1,4 +1,6 @@
-"""The output topic as it grows: committed messages the moment they are there, and what was published before."""
+"""The output topic as it grows: committed messages the moment they are there, and what was
+published before.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Final, NamedTuple, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.reader import TopicReader, broker_errors
 from worker.kafka.topics import Topics
@@ -26,8 +28,10 @@ Progress = Callable[[int], None]
 """Told how many messages are read."""
 
 
-class Published(NamedTuple):
-    """A message of the output topic: a `summary.changed`, or the tombstone of an entity's deletion, where there is no value."""
+class OutputMessage(NamedTuple):
+    """A message of the output topic: a `summary.changed`, or the tombstone of an entity's deletion,
+    where there is no value.
+    """
 
     entity_id: str
     value: bytes | None
@@ -36,14 +40,15 @@ class Published(NamedTuple):
 
 
 class TopicWatch:
-    """A committed reader of the output topic that never ends; a context manager. It joins no group and commits nothing.
+    """A committed reader of the output topic that never ends; a context manager. It joins no group
+    and commits nothing.
 
     Args:
         settings: broker and topic.
         from_beginning: begin with the oldest message there is, not with the next one.
 
     Raises:
-        SurroundingsError: the topic does not exist, or no broker answers.
+        SetupError: the topic does not exist, or no broker answers.
     """
 
     def __init__(self, settings: Settings, *, from_beginning: bool = False) -> None:
@@ -51,7 +56,7 @@ class TopicWatch:
         self._group = settings.app_id
         self._clients = KafkaClients(settings)
         if self.topic not in Topics(settings, self._clients).partitions:
-            raise SurroundingsError(
+            raise SetupError(
                 f"there is no topic {self.topic}: COVERSUMM_OUTPUT_TOPIC names another; the worker creates its own when it starts"
             )
         with TopicReader(self._clients, self.topic, self._group) as reader:
@@ -60,7 +65,9 @@ class TopicWatch:
         self._consumer = self._clients.standalone_consumer(
             self._group, "read_committed", {"auto.offset.reset": "error"}
         )
-        self._consumer.assign([TopicPartition(self.topic, p, start) for p, start in self._starts.items()])
+        self._consumer.assign(
+            [TopicPartition(self.topic, p, start) for p, start in self._starts.items()]
+        )
         self._heard_at = self._asked_at = time.monotonic()
         self._is_lost = False
 
@@ -68,7 +75,10 @@ class TopicWatch:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._consumer.close()
 
@@ -82,10 +92,11 @@ class TopicWatch:
         """How long no broker has answered; None while one does."""
         return time.monotonic() - self._heard_at if self._is_lost else None
 
-    def current(self, entity_id: str, progress: Progress) -> Published | None:
+    def current(self, entity_id: str, progress: Progress) -> OutputMessage | None:
         """The entity's last message before the watch begins; None where there is none.
 
-        It is in the partition of the entity's key; where its producers chose others, all are searched.
+        It is in the partition of the entity's key; where its producers chose others, all are
+        searched.
         """
         with TopicReader(self._clients, self.topic, self._group) as reader:
             for partitions in reader.usual_first(entity_id):
@@ -98,10 +109,14 @@ class TopicWatch:
                     return found
         return None
 
-    def receive(self) -> list[Published]:
-        """The next messages; waits a moment for them. Raises SurroundingsError where the topic or the broker is gone for good."""
+    def receive(self) -> list[OutputMessage]:
+        """The next messages; waits a moment for them. Raises SetupError where the topic or
+        the broker is gone for good.
+        """
         with broker_errors(f"{self.topic} cannot be read on"):
-            messages = [m for m in self._consumer.consume(MESSAGES_AT_ONCE, WAIT_SECONDS) if _is_there(m)]
+            messages = [
+                m for m in self._consumer.consume(MESSAGES_AT_ONCE, WAIT_SECONDS) if _is_there(m)
+            ]
         now = time.monotonic()
         if messages:
             self._heard_at, self._is_lost = now, False
@@ -111,7 +126,7 @@ class TopicWatch:
             self._ask()
         return [_published(f"{m.partition()}:{m.offset()}", m.key(), m.value()) for m in messages]
 
-    def _before(self, reader: TopicReader, partitions: list[int]) -> Iterator[Published]:
+    def _before(self, reader: TopicReader, partitions: list[int]) -> Iterator[OutputMessage]:
         """The messages below where the watch begins."""
         for partition in partitions:
             for stored in reader.read(partition, end=self._starts[partition]):
@@ -121,22 +136,26 @@ class TopicWatch:
     def _ask(self) -> None:
         """Whether the broker, and the topic on it, is still there."""
         try:
-            topic = self._consumer.list_topics(self.topic, timeout=ANSWER_SECONDS).topics[self.topic]
+            topic = self._consumer.list_topics(self.topic, timeout=ANSWER_SECONDS).topics[
+                self.topic
+            ]
         except KafkaException as cause:
             self._asked_at, self._is_lost = time.monotonic(), True
             if self._asked_at - self._heard_at >= LOST_SECONDS:
-                raise SurroundingsError(
+                raise SetupError(
                     f"no broker has answered for {LOST_SECONDS:.0f} s ({cause.args[0].str()}): check KAFKA_BOOTSTRAP_SERVERS "
                     "and the network, then watch again"
                 ) from cause
             return
         self._heard_at, self._is_lost = time.monotonic(), False
         if topic.error is not None:
-            raise SurroundingsError(f"the topic {self.topic} is gone ({topic.error.str()})")
+            raise SetupError(f"the topic {self.topic} is gone ({topic.error.str()})")
 
 
 def _is_there(message: Message) -> bool:
-    """Whether it is a message: what passes by itself is waited for, the rest raises KafkaException."""
+    """Whether it is a message: what passes by itself is waited for, the rest raises
+    KafkaException.
+    """
     error = message.error()
     if error is None:
         return True
@@ -145,5 +164,5 @@ def _is_there(message: Message) -> bool:
     raise KafkaException(error)
 
 
-def _published(place: str, key: bytes | None, value: bytes | None) -> Published:
-    return Published((key or b"").decode(errors="replace"), value, place)
+def _published(place: str, key: bytes | None, value: bytes | None) -> OutputMessage:
+    return OutputMessage((key or b"").decode(errors="replace"), value, place)

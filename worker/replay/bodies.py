@@ -13,9 +13,11 @@ _WRITTEN: Final = Struct(">QIQ")
 
 
 def in_order_of_commits(clients: Clients, topic: str) -> Iterator[bytes]:
-    """All bodies, as they were written; of those that were written at once, by partition. Raises SurroundingsError.
+    """All bodies, as they were written; of those that were written at once, by partition. Raises
+    SetupError.
 
-    The clocks of two workers may differ: within a partition no body comes before the one that was written before it.
+    The clocks of two workers may differ: within a partition no body comes before the one that was
+    written before it.
     """
     with TopicReader(clients, topic, topic) as reader, LastValues() as bodies:
         for partition in reader.partitions:
@@ -30,7 +32,7 @@ def in_order_of_commits(clients: Clients, topic: str) -> Iterator[bytes]:
 
 
 def in_order_of_entities(clients: Clients, topic: str) -> Iterator[bytes]:
-    """One body an entity, its last, by entity. Raises SurroundingsError."""
+    """One body an entity, its last, by entity. Raises SetupError."""
     with TopicReader(clients, topic, topic) as reader, LastValues() as bodies:
         for partition in reader.partitions:
             for stored in reader.read(partition):

@@ -1,7 +1,9 @@
-"""What a replay will take, before it is begun: measured on a sample of its records, which go through the worker's processor.
+"""What a replay will take, before it is begun: measured on a sample of its records, which go
+through the worker's processor.
 
-No row is written. What a sample cannot tell is how long a process takes to start and end, and how long commits and reading take
-beside the processing: that is a time, and a share, that were measured.
+No row is written. What a sample cannot tell is how long a process takes to start and end, and how
+long commits and reading take beside the processing: that is a time, and a share, that were
+measured.
 """
 
 import time
@@ -23,9 +25,13 @@ from worker.text.engine import EmbeddingEngine
 SAMPLE_SECONDS = 10.0
 """For processing the sample; each of its places has its share."""
 WINDOWS, WINDOW_RECORDS = 20, 600
-"""The sample: so many places, spread over all partitions, and so many records at each, if there is time."""
+"""The sample: so many places, spread over all partitions, and so many records at each, if there is
+time.
+"""
 START_SECONDS = 5.0
-"""What a replay of nothing takes: from its start until it is in its group, and from its end until it has left."""
+"""What a replay of nothing takes: from its start until it is in its group, and from its end until
+it has left.
+"""
 COMMIT_SHARE = 0.32
 """Of the time of a replay whose events bring their embeddings, those apart: commits and reading."""
 
@@ -37,9 +43,9 @@ Read = Callable[[int, int, int], Iterator[Record]]
 class Estimate(NamedTuple):
     """What a replay by one process is likely to take.
 
-    `records` counts offsets (some hold no record), `size` bytes of keys and values, `disk_bytes` the rows, which the changelog
-    has too. `sampled` records were processed, of `sampled_entities`, with `sampled_embedded` texts embedded and
-    `sampled_known` found in the vector store.
+    `records` counts offsets (some hold no record), `size` bytes of keys and values, `disk_bytes`
+    the rows, which the changelog has too. `sampled` records were processed, of `sampled_entities`,
+    with `sampled_embedded` texts embedded and `sampled_known` found in the vector store.
     """
 
     records: int
@@ -61,7 +67,7 @@ def estimate(
     throttle: Throttle,
     clock: Clock = time,
 ) -> Estimate:
-    """Read a sample and process it. Raises SurroundingsError where it cannot be read."""
+    """Read a sample and process it. Raises SetupError where it cannot be read."""
     places = list(_windows(ranges))
     seconds = SAMPLE_SECONDS / max(1, len(places))
     sample = _Sample(ranges, config, engine, vectors, seconds, clock)
@@ -96,7 +102,9 @@ class _Sample:
         clock: Clock,
     ) -> None:
         self._rows = {partition: MemoryRows() for partition in ranges}
-        self._processor = Processor(config, self._rows.__getitem__, engine, Pace(seconds, clock), vectors)
+        self._processor = Processor(
+            config, self._rows.__getitem__, engine, Pace(seconds, clock), vectors
+        )
         self._most_seconds, self._clock = seconds, clock
         self._records = self._size = self._embedded = self._known = 0
         self._entities: set[bytes | None] = set()

@@ -1,7 +1,8 @@
 """An archive whose inner gaps are read from its topic, and what neither of the two has.
 
-Compaction and transaction markers leave gaps too, so an archive alone cannot tell a lost file from those. The topic can, where
-its log still has the offsets: a gap that it shows no records for is a proven one.
+Compaction and transaction markers leave gaps too, so an archive alone cannot tell a lost file from
+those. The topic can, where its log still has the offsets: a gap that it shows no records for is a
+proven one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,12 +10,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.ranges import Range
 from worker.kafka.reader import TopicReader
-from worker.replay.record_source import Archived, History
+from worker.replay.record_source import Archived, RecordSource
 
 NEAR_OFFSETS: Final = 10_000
 """Offsets to read past rather than to seek, between two gaps."""
@@ -23,7 +24,9 @@ LISTED: Final = 5
 
 
 class Missing(Struct, frozen=True):
-    """Offsets of a partition that neither the archive nor its topic has; `first` are the first ranges, as `5-6`."""
+    """Offsets of a partition that neither the archive nor its topic has; `first` are the first
+    ranges, as `5-6`.
+    """
 
     offsets: int
     ranges: int
@@ -31,7 +34,9 @@ class Missing(Struct, frozen=True):
 
 
 class Holes(Struct, frozen=True):
-    """What a history in files lacks: unreadable rows, of which the first is told, and by partition what is missing."""
+    """What a history in files lacks: unreadable rows, of which the first is told, and by partition
+    what is missing.
+    """
 
     unreadable: int = 0
     first_unreadable: str = ""
@@ -57,20 +62,24 @@ def listed(missing: Mapping[str, Missing]) -> str:
     """
     return "; ".join(
         f"partition {partition}: {', '.join(one.first)}"
-        + (f" and {one.ranges - len(one.first):,} more ranges" if one.ranges > len(one.first) else "")
+        + (
+            f" and {one.ranges - len(one.first):,} more ranges"
+            if one.ranges > len(one.first)
+            else ""
+        )
         for partition, one in missing.items()
     )
 
 
 class FilledArchive:
-    """An archive with what its topic has of the gaps within; a `History`.
+    """An archive with what its topic has of the gaps within; a `RecordSource`.
 
     Args:
         archived: the archive.
         clients: reach its topic.
         group: name of the readers.
-        filled_from: by partition the offset from which on gaps are read from the topic. It is fixed with the plan, so that a
-            restart reads the same records.
+        filled_from: by partition the offset from which on gaps are read from the topic. It is fixed
+            with the plan, so that a restart reads the same records.
     """
 
     def __init__(
@@ -83,15 +92,17 @@ class FilledArchive:
         self.name = archived.name
 
     def partitions(self) -> Mapping[int, range]:
-        """See `History`."""
+        """See `RecordSource`."""
         return self._archived.partitions()
 
     def unreadable(self) -> Iterator[str]:
-        """See `History`."""
+        """See `RecordSource`."""
         return self._archived.unreadable()
 
     def read(self, partition: int, start: int) -> Iterator[Record]:
-        """See `History`. Raises SurroundingsError where the topic no longer has what the plan counts on."""
+        """See `RecordSource`. Raises SetupError where the topic no longer has what the plan
+        counts on.
+        """
         had = self.partitions()[partition]
         following = max(start, had.start)
         log = _Log(partition, self._reader)
@@ -105,14 +116,18 @@ class FilledArchive:
             log.close()
 
     def first_at(self, partition: int, time_ms: int) -> int | None:
-        """See `History`."""
-        found = (record.offset for record in self.read(partition, 0) if record.timestamp_ms >= time_ms)
+        """See `RecordSource`."""
+        found = (
+            record.offset for record in self.read(partition, 0) if record.timestamp_ms >= time_ms
+        )
         return next(found, None)
 
     def missing(self, ranges: Mapping[int, Range]) -> dict[str, Missing]:
         """By partition what neither has, of the ranges. Reads the archive."""
         found = {
-            str(partition): self._missing(partition, range(max(had.start, one.first), min(had.stop, one.end)))
+            str(partition): self._missing(
+                partition, range(max(had.start, one.first), min(had.stop, one.end))
+            )
             for partition, had in self.partitions().items()
             if (one := ranges.get(partition)) is not None
         }
@@ -150,7 +165,9 @@ class FilledArchive:
 
 
 class _Log:
-    """The log of one partition, read at ascending places; the reader is opened for the first of them."""
+    """The log of one partition, read at ascending places; the reader is opened for the first of
+    them.
+    """
 
     def __init__(self, partition: int, open_reader: Callable[[int], TopicReader]) -> None:
         self.partition = partition
@@ -173,13 +190,15 @@ class _Log:
             self._reader.__exit__(None, None, None)
 
     def _go_to(self, start: int) -> None:
-        """Where the next record is at most a few offsets before `start`, and none from there on is passed over."""
+        """Where the next record is at most a few offsets before `start`, and none from there on is
+        passed over.
+        """
         if self._reader is None:
             self._reader = self._open(self.partition)
         if self._following is not None and start - self._following <= NEAR_OFFSETS:
             return
         if self._reader.bounds(self.partition).start > start:
-            raise SurroundingsError(
+            raise SetupError(
                 f"{self._reader.topic}-{self.partition}: the archive lacks offset {start}, and the topic, which had it when the "
                 f"replay began, begins at {self._reader.bounds(self.partition).start} now: add the missing file and start over "
                 "with --restart"
@@ -188,8 +207,8 @@ class _Log:
         self._head = next(self._records, None)
 
 
-def fillable(history: History | None, clients: Clients, group: str) -> dict[int, int]:
-    """By partition of an archive where its topic's log begins now. Raises SurroundingsError."""
+def fillable(history: RecordSource | None, clients: Clients, group: str) -> dict[int, int]:
+    """By partition of an archive where its topic's log begins now. Raises SetupError."""
     if not isinstance(history, Archived):
         return {}
     had = history.partitions()
@@ -200,16 +219,16 @@ def fillable(history: History | None, clients: Clients, group: str) -> dict[int,
 
 
 def filled(
-    history: History | None, clients: Clients, group: str, filled_from: Mapping[int, int]
-) -> History | None:
+    history: RecordSource | None, clients: Clients, group: str, filled_from: Mapping[int, int]
+) -> RecordSource | None:
     """The history; an archive with what its topic has of its gaps."""
     if isinstance(history, Archived) and filled_from:
         return FilledArchive(history, clients, group, filled_from)
     return history
 
 
-def holes_of(history: History | None, ranges: Mapping[int, Range]) -> Holes:
-    """What the history lacks of the ranges. Reads the files. Raises SurroundingsError."""
+def holes_of(history: RecordSource | None, ranges: Mapping[int, Range]) -> Holes:
+    """What the history lacks of the ranges. Reads the files. Raises SetupError."""
     if history is None:
         return Holes()
     count, first = 0, ""

@@ -1,6 +1,8 @@
-"""What a replay has done so far: one account for each partition, committed as the note of its offset.
+"""What a replay has done so far: one account for each partition, committed as the note of its
+offset.
 
-So an account is exact, whichever process did what and however it ended: it is a part of the transaction that did it.
+So an account is exact, whichever process did what and however it ended: it is a part of the
+transaction that did it.
 """
 
 from collections import Counter
@@ -14,11 +16,12 @@ from worker.processing.stats import Stats
 
 
 class Account(Struct, omit_defaults=True):
-    """What became of a partition's records; with a micro-batch of several partitions all of it counts for the lowest.
+    """What became of a partition's records; with a micro-batch of several partitions all of it
+    counts for the lowest.
 
-    `read` counts records, `changes` how often the set of an entity changed, `published` the messages about that, `entities` those
-    that came less those that went, `late` events that occurred in the span and arrived after it. `over`: nothing is left to be
-    done.
+    `read` counts records, `changes` how often the set of an entity changed, `published` the
+    messages about that, `entities` those that came less those that went, `late` events that
+    occurred in the span and arrived after it. `over`: nothing is left to be done.
     """
 
     read: int = 0
@@ -99,7 +102,9 @@ class ReplayLedger:
         """By partition, what is committed."""
 
     def begin(self, starts: Mapping[int, Start]) -> None:
-        """See `Ledger`. A partition that was gone on with beyond its end has nothing left to be done."""
+        """See `Ledger`. A partition that was gone on with beyond its end has nothing left to be
+        done.
+        """
         self.accounts = {partition: read_note(start.note) for partition, start in starts.items()}
         self.offsets = {partition: start.offset for partition, start in starts.items()}
         for partition, start in starts.items():

@@ -1,21 +1,24 @@
-"""The plan of a replay: what was asked for, with what settings, and from where to where. Fixed once, at the start."""
+"""The plan of a replay: what was asked for, with what settings, and from where to where. Fixed
+once, at the start.
+"""
 
 from collections.abc import Mapping
 
 from msgspec import DecodeError, Struct, json
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.ranges import Range
 from worker.replay.filled import Holes
 
 FORMAT = 1
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class ReplayPlan(Struct, frozen=True, kw_only=True):
     """What all processes and restarts of a replay keep to.
 
-    `request` and `made_with` are what must be the same, by name; `whole` says whether a worker may go on from its state.
-    `holes` is what the files lack, `filled_from` by partition the offset from which on their gaps are read from the topic.
+    `request` and `made_with` are what must be the same, by name; `whole` says whether a worker may
+    go on from its state. `holes` is what the files lack, `filled_from` by partition the offset from
+    which on their gaps are read from the topic.
     """
 
     format: int = FORMAT
@@ -45,23 +48,27 @@ class Plan(Struct, frozen=True, kw_only=True):
         return json.encode(self)
 
 
-def decode_plan(value: bytes, where: str) -> Plan:
-    """Inverse of `Plan.encode`. Raises SurroundingsError."""
+def decode_plan(value: bytes, where: str) -> ReplayPlan:
+    """Inverse of `ReplayPlan.encode`. Raises SetupError."""
     try:
-        plan = json.decode(value, type=Plan)
+        plan = json.decode(value, type=ReplayPlan)
     except DecodeError as error:
-        raise SurroundingsError(
+        raise SetupError(
             f"{where} holds no plan of a replay ({error}): start over with --restart"
         ) from error
     if plan.format != FORMAT:
-        raise SurroundingsError(
+        raise SetupError(
             f"{where} was written by another version of the worker: finish the replay with that one, or start over with --restart"
         )
     return plan
 
 
-def refuse_other(name: str, plan: Plan, request: Mapping[str, str], settings: Mapping[str, str]) -> None:
-    """Raise SurroundingsError where a replay of this name was begun as something else; the message says what differs."""
+def refuse_other(
+    name: str, plan: ReplayPlan, request: Mapping[str, str], settings: Mapping[str, str]
+) -> None:
+    """Raise SetupError where a replay of this name was begun as something else; the message
+    says what differs.
+    """
     differences = [
         f"{what} was {before.get(what, 'unknown')} and is {now}"
         for before, after in ((plan.request, request), (plan.made_with, settings))
@@ -69,7 +76,7 @@ def refuse_other(name: str, plan: Plan, request: Mapping[str, str], settings: Ma
         if before.get(what) != now
     ]
     if differences:
-        raise SurroundingsError(
+        raise SetupError(
             f"the replay {name} was begun on {plan.begun} as another one: {'; '.join(differences)}. Give this one a --name of "
             "its own, or start over with --restart"
         )

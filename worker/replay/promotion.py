@@ -1,7 +1,8 @@
-"""Whether consumers can go over from one build of the summaries to another: what must hold, one check after another.
+"""Whether consumers can go over from one build of the summaries to another: what must hold, one
+check after another.
 
-Nothing is changed by it: who reads the summaries reads another topic from then on. So going back is the same the other way
-round.
+Nothing is changed by it: who reads the summaries reads another topic from then on. So going back is
+the same the other way round.
 """
 
 import time
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from worker.clock import Clock
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.clients import Clients
 from worker.kafka.group import STABLE, read_group
 from worker.kafka.offsets import committed_notes
@@ -23,7 +24,7 @@ from worker.tools.reset import published_epochs
 PAUSE_SECONDS = 0.5
 
 
-class Check(NamedTuple):
+class PromotionCheck(NamedTuple):
     """One thing that must hold, whether it does, and what was found, or what to do."""
 
     what: str
@@ -41,7 +42,9 @@ class Promotion:
         clock: measures how long is waited.
     """
 
-    def __init__(self, present: Settings, next: Settings, clients: Clients, clock: Clock = time) -> None:
+    def __init__(
+        self, present: Settings, next: Settings, clients: Clients, clock: Clock = time
+    ) -> None:
         self._present = present
         self._next = next
         self._clients = clients
@@ -53,10 +56,11 @@ class Promotion:
         wait_seconds: float,
         compared: Callable[[], Comparison],
         bound: Callable[[Comparison], float | None],
-    ) -> Iterator[Check]:
+    ) -> Iterator[PromotionCheck]:
         """The checks, one after another; the new build may take `wait_seconds` to catch up.
 
-        `bound` says how many entities may differ; None: any number. Raises SurroundingsError where no broker answers.
+        `bound` says how many entities may differ; None: any number. Raises SetupError where
+        no broker answers.
         """
         yield self._is_over()
         yield self._is_running()
@@ -65,53 +69,63 @@ class Promotion:
         yield self._has_own_epoch()
         yield _agrees(compared(), bound)
 
-    def _is_over(self) -> Check:
+    def _is_over(self) -> PromotionCheck:
         what = "the new build is whole"
         try:
             check_going_on(self._next, self._clients)
-        except SurroundingsError as error:
-            return Check(what, False, str(error))
-        return Check(what, True, self._next.app_id)
+        except SetupError as error:
+            return PromotionCheck(what, False, str(error))
+        return PromotionCheck(what, True, self._next.app_id)
 
-    def _is_running(self) -> Check:
+    def _is_running(self) -> PromotionCheck:
         """Or it would stay as it is now."""
         what = "it is kept current"
         group = read_group(self._admin, self._next.app_id)
         if group.state == STABLE and group.members:
-            return Check(what, True, f"{len(group.members)} workers")
-        return Check(
+            return PromotionCheck(what, True, f"{len(group.members)} workers")
+        return PromotionCheck(
             what,
             False,
             f"the group {self._next.app_id} is {group.state} with {len(group.members)} workers: start `coversumm-worker run` "
             "with its settings",
         )
 
-    def _has_topic(self) -> Check:
+    def _has_topic(self) -> PromotionCheck:
         what = "it has a topic of its own"
         output = topic_specs(self._next)["output"]
         if output.name == self._present.output_topic:
-            return Check(what, False, f"{output.name} is the present one")
+            return PromotionCheck(what, False, f"{output.name} is the present one")
         topics = Topics(self._next, self._clients)
         if output.name not in topics.partitions:
-            return Check(what, False, f"there is no topic {output.name}")
+            return PromotionCheck(what, False, f"there is no topic {output.name}")
         complaint = policy_complaint(output, topics.policies([output])[output.name])
-        return Check(what, complaint is None, complaint or output.name)
+        return PromotionCheck(what, complaint is None, complaint or output.name)
 
-    def _has_caught_up(self, wait_seconds: float) -> Check:
-        """With the present build: whatever that has published so far, the new one has taken into account."""
+    def _has_caught_up(self, wait_seconds: float) -> PromotionCheck:
+        """With the present build: whatever that has published so far, the new one has taken into
+        account.
+        """
         wanted = self._committed(self._present)
         give_up = self._clock.monotonic() + wait_seconds
         while True:
             reached = self._committed(self._next)
             behind = {
-                p: offset - reached.get(p, 0) for p, offset in wanted.items() if reached.get(p, 0) < offset
+                p: offset - reached.get(p, 0)
+                for p, offset in wanted.items()
+                if reached.get(p, 0) < offset
             }
             if not behind:
-                return Check("it has caught up", True, f"with {self._present.app_id}, in all partitions")
+                return PromotionCheck(
+                    "it has caught up", True, f"with {self._present.app_id}, in all partitions"
+                )
             if self._clock.monotonic() > give_up:
-                told = ", ".join(f"partition {partition} by {count:,}" for partition, count in behind.items())
-                return Check(
-                    "it has caught up", False, f"it is behind {self._present.app_id}: {told} records"
+                told = ", ".join(
+                    f"partition {partition} by {count:,}" for partition, count in behind.items()
+                )
+                return PromotionCheck(
+                    "it has caught up",
+                    False,
+                    f"it is behind {self._present.app_id}: {told} records",
                 )
             self._clock.sleep(PAUSE_SECONDS)
 
@@ -120,27 +134,31 @@ class Promotion:
         consumer = self._clients.standalone_consumer(settings.app_id, "read_committed")
         try:
             with broker_errors(f"the offsets of the group {settings.app_id} are not told"):
-                found = committed_notes(consumer, settings.input_topic, range(partitions), TIMEOUT_SECONDS)
+                found = committed_notes(
+                    consumer, settings.input_topic, range(partitions), TIMEOUT_SECONDS
+                )
         finally:
             consumer.close()
         return {partition: offset for partition, (offset, _) in found.items()}
 
-    def _has_own_epoch(self) -> Check:
+    def _has_own_epoch(self) -> PromotionCheck:
         """Consumers tell two builds apart by it."""
         present, following = published_epochs(self._present), published_epochs(self._next)
         shown = f"{_listed(present)} in {self._present.output_topic}, {_listed(following)} in {self._next.output_topic}"
-        return Check("it has an epoch of its own", not present & following, shown)
+        return PromotionCheck("it has an epoch of its own", not present & following, shown)
 
 
 def _listed(epochs: set[int]) -> str:
     return ", ".join(map(str, sorted(epochs))) or "nothing"
 
 
-def _agrees(found: Comparison, bound: Callable[[Comparison], float | None]) -> Check:
+def _agrees(found: Comparison, bound: Callable[[Comparison], float | None]) -> PromotionCheck:
     allowed = bound(found)
     share = 100 * found.beyond / found.entities if found.entities else 0.0
     told = f"{found.beyond:,} of {found.entities:,} entities are changed or missing ({share:.2f} %)"
     passed = found.entities > 0 and (allowed is None or found.beyond <= allowed)
-    return Check(
-        "it says what it should", passed, told if found.entities else "there is no summary in either topic"
+    return PromotionCheck(
+        "it says what it should",
+        passed,
+        told if found.entities else "there is no summary in either topic",
     )

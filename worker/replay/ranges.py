@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.clients import Clients
 from worker.kafka.ranges import Range, find_ranges
-from worker.replay.record_source import History
+from worker.replay.record_source import RecordSource
 from worker.replay.request import Request
 from worker.settings import Settings
 
 
-def ranges_of(request: Request, clients: Clients, settings: Settings, partitions: int) -> dict[int, Range]:
+def ranges_of(
+    request: Request, clients: Clients, settings: Settings, partitions: int
+) -> dict[int, Range]:
     """The range of each partition, as of now.
 
     Args:
@@ -19,11 +21,12 @@ def ranges_of(request: Request, clients: Clients, settings: Settings, partitions
         settings: of the replay's worker; they name the topic.
         partitions: how many it has.
 
-    Raises SurroundingsError where there is no such partition, or records that are asked for are nowhere.
+    Raises SetupError where there is no such partition, or records that are asked for are
+    nowhere.
     """
     beyond = [partition for partition in request.partitions or () if partition >= partitions]
     if beyond:
-        raise SurroundingsError(
+        raise SetupError(
             f"--partitions {min(beyond)}: {settings.input_topic} has the partitions 0 to {partitions - 1}"
         )
     by_record = request.by == "timestamp"
@@ -51,11 +54,13 @@ def ranges_of(request: Request, clients: Clients, settings: Settings, partitions
 
 
 def _of_log(ranges: Mapping[int, Range], partition: int, had: range, topic: str) -> Range:
-    """What the log has of a partition whose first records are in files; a hole between the two is refused."""
+    """What the log has of a partition whose first records are in files; a hole between the two is
+    refused.
+    """
     if partition not in ranges:
-        raise SurroundingsError(f"the files have a partition {partition}, which {topic} has not")
+        raise SetupError(f"the files have a partition {partition}, which {topic} has not")
     if ranges[partition].log_start > had.stop:
-        raise SurroundingsError(
+        raise SetupError(
             f"{topic}-{partition}: the files end before offset {had.stop}, and the log begins at "
             f"{ranges[partition].log_start}: the records between are nowhere"
         )
@@ -63,7 +68,7 @@ def _of_log(ranges: Mapping[int, Range], partition: int, had: range, topic: str)
 
 
 def _with(
-    history: History,
+    history: RecordSource,
     partition: int,
     had: range,
     of_log: Range,

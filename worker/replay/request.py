@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 from worker.clock import Clock
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events.messages import timestamp
 from worker.kafka.topics import TopicSpec, changelog_topic, topic_specs
-from worker.processing.config import Emit, Selection
-from worker.replay.record_source import History
+from worker.processing.config import Emit, RecordSelection
+from worker.replay.record_source import RecordSource
 from worker.settings import Settings
 
 By = Literal["timestamp", "occurred_at"]
@@ -41,7 +41,7 @@ class Request:
 
     name: str
     topic: str
-    history: History | None = None
+    history: RecordSource | None = None
     to_topic: str | None
     to_file: Path | None = None
     emit: Emit = "every"
@@ -52,18 +52,22 @@ class Request:
     partitions: frozenset[int] | None = None
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> RecordSelection:
         """Of the records below the ends."""
         by_event = self.by == "occurred_at"
-        return Selection(
-            entities=None if self.entities is None else frozenset(one.encode() for one in self.entities),
+        return RecordSelection(
+            entities=None
+            if self.entities is None
+            else frozenset(one.encode() for one in self.entities),
             since_ms=self.since_ms if by_event else None,
             until_ms=self.until_ms if by_event else None,
         )
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the history up to the end is published to a topic: a worker may go on from it."""
+        """Whether all of the history up to the end is published to a topic: a worker may go on from
+        it.
+        """
         is_all = self.selection.is_all and self.since_ms is None and self.partitions is None
         return is_all and self.to_topic is not None and bool(self.topic)
 
@@ -77,7 +81,9 @@ class Request:
             "--until": _time(self.until_ms, "latest"),
             "--by": self.by,
             "--entities": _digest(self.entities),
-            "--partitions": "all" if self.partitions is None else ",".join(map(str, sorted(self.partitions))),
+            "--partitions": "all"
+            if self.partitions is None
+            else ",".join(map(str, sorted(self.partitions))),
         }
 
 
@@ -93,7 +99,7 @@ def _digest(names: frozenset[str] | None) -> str:
 
 
 @dataclass(frozen=True)
-class Names:
+class ReplayIdentity:
     """What a replay has of its own, by its name and the live worker's settings."""
 
     live: Settings
@@ -101,25 +107,31 @@ class Names:
     app_id: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raises SurroundingsError for what cannot be."""
+        """Raises SetupError for what cannot be."""
         if not NAME.fullmatch(self.request.name):
-            raise SurroundingsError(
+            raise SetupError(
                 f"--name {self.request.name!r}: up to 60 letters, digits, dots, dashes and underscores"
             )
         object.__setattr__(self, "app_id", f"{self.live.app_id}-replay-{self.request.name}")
-        if self.request.to_topic in (self.live.output_topic, self.live.input_topic, self.live.dlq_topic):
-            raise SurroundingsError(
+        if self.request.to_topic in (
+            self.live.output_topic,
+            self.live.input_topic,
+            self.live.dlq_topic,
+        ):
+            raise SetupError(
                 f"--to {self.request.to_topic}: that is a topic of the live worker: name another one, each build of the "
                 "summaries has its own"
             )
         if self.request.to_topic in (self.request.topic, changelog_topic(self.live)):
-            raise SurroundingsError(
+            raise SetupError(
                 f"--to {self.request.to_topic}: that topic holds the history or the live worker's state: name another one"
             )
 
     def advised(self, told: str) -> str:
         """What a worker's errors advise, for a replay: a reset would be the live worker's."""
-        return told.replace("`coversumm-worker reset`", f"`replay --name {self.request.name} --restart`")
+        return told.replace(
+            "`coversumm-worker reset`", f"`replay --name {self.request.name} --restart`"
+        )
 
     @property
     def plan_topic(self) -> str:
@@ -149,7 +161,8 @@ class Names:
         specs = topic_specs(self.settings)
         if self.request.to_topic is None:
             output = specs.pop("output")
-            if self.request.to_file is not None:  # every change is wanted, and compaction would keep the last
+            # every change is wanted, and compaction would keep the last
+            if self.request.to_file is not None:
                 kept = {"cleanup.policy": "delete", "retention.ms": KEPT_FOR_EVER}
                 specs["output"] = replace(output, config={**output.config, **kept})
         return specs
@@ -166,7 +179,9 @@ def default_topic(live: Settings, name: str) -> str:
 
 
 TURN_SECONDS = 0.25
-"""What is read at once is what may be read in so long: others on the machine get it back in small pieces, not in large ones."""
+"""What is read at once is what may be read in so long: others on the machine get it back in small
+pieces, not in large ones.
+"""
 
 
 class RateThrottle:
@@ -178,7 +193,9 @@ class RateThrottle:
         clock: measures.
     """
 
-    def __init__(self, events_per_s: float | None, bytes_per_s: float | None, clock: Clock = time) -> None:
+    def __init__(
+        self, events_per_s: float | None, bytes_per_s: float | None, clock: Clock = time
+    ) -> None:
         self._events_per_s = events_per_s
         self._bytes_per_s = bytes_per_s
         self._clock = clock
@@ -192,12 +209,16 @@ class RateThrottle:
     @property
     def events_at_once(self) -> int | None:
         """Events of a micro-batch, at least one; None: any number."""
-        return None if self._events_per_s is None else max(1, round(self._events_per_s * TURN_SECONDS))
+        return (
+            None if self._events_per_s is None else max(1, round(self._events_per_s * TURN_SECONDS))
+        )
 
     @property
     def bytes_at_once(self) -> int | None:
         """Bytes of a micro-batch of several events; None: any number."""
-        return None if self._bytes_per_s is None else max(1, round(self._bytes_per_s * TURN_SECONDS))
+        return (
+            None if self._bytes_per_s is None else max(1, round(self._bytes_per_s * TURN_SECONDS))
+        )
 
     def pause(self, events: int, size: int) -> float:
         """See `worker.stream.run_bounds.Throttle`."""

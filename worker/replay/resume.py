@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.reader import broker_errors
@@ -11,16 +11,18 @@ from worker.kafka.topic_ids import RecreatedTopic
 from worker.replay.filled import listed
 from worker.replay.ledger import Account
 from worker.replay.plan import decode_plan
-from worker.replay.request import Names, plan_topic
+from worker.replay.request import ReplayIdentity, plan_topic
 from worker.replay.run import accounts
 from worker.settings import Settings
 from worker.tools.reset import kept_out, planned
 
 
 def check_going_on(settings: Settings, clients: Clients) -> None:
-    """Raise SurroundingsError where the settings' group is a replay's that has left something out, or is not over.
+    """Raise SetupError where the settings' group is a replay's that has left something out,
+    or is not over.
 
-    A worker would publish changes of summaries that were never published, or of a part of the history.
+    A worker would publish changes of summaries that were never published, or of a part of the
+    history.
     """
     topic = plan_topic(settings.app_id)
     value = AgreedRecord(clients, clients.admin(), topic).read()
@@ -28,26 +30,29 @@ def check_going_on(settings: Settings, clients: Clients) -> None:
         return
     plan = decode_plan(value, f"the topic {topic}")
     if plan.holes.missing or (plan.holes.unreadable and not plan.whole):
-        raise SurroundingsError(
+        raise SetupError(
             f"COVERSUMM_APP_ID={settings.app_id} is a replay of files that lack records "
             f"({listed(plan.holes.missing) or f'unreadable rows: {plan.holes.unreadable:,}'}): complete the archive and "
             "replay it with --restart"
         )
     if not plan.whole:
-        raise SurroundingsError(
+        raise SetupError(
             f"COVERSUMM_APP_ID={settings.app_id} is a replay of a part of the history, or to no topic: "
             "a worker cannot go on from it"
         )
-    open_ones = {p: one for p, (_, one) in accounts(clients, settings.app_id, plan).items() if not one.over}
+    open_ones = {
+        p: one for p, (_, one) in accounts(clients, settings.app_id, plan).items() if not one.over
+    }
     if not open_ones:
         return
     named = ", ".join(map(str, open_ones))
     if any(one != Account() for one in open_ones.values()):
-        raise SurroundingsError(
+        raise SetupError(
             f"COVERSUMM_APP_ID={settings.app_id} is a replay that is not over (partitions {named}): let `replay` end first"
         )
-    # Only the replay knows whether its records before the log's start come from files: a worker would begin after them.
-    raise SurroundingsError(
+    # Only the replay knows whether its records before the log's start come from files: a worker
+    # would begin after them.
+    raise SetupError(
         f"COVERSUMM_APP_ID={settings.app_id} is a replay, and its group has no account of the partitions {named}: the replay has "
         "not begun there, or the offsets were reset or have expired since; give the same `replay` command again, which skips "
         "what the state has, then start the worker"
@@ -57,10 +62,11 @@ def check_going_on(settings: Settings, clients: Clients) -> None:
 SECONDS = 30.0
 
 
-def start_over(names: Names, on_wait: Callable[[str], None]) -> None:
-    """Throw away state, offsets, what was published, and at last the plan: interrupted before, it is started over again.
+def start_over(names: ReplayIdentity, on_wait: Callable[[str], None]) -> None:
+    """Throw away state, offsets, what was published, and at last the plan: interrupted before, it
+    is started over again.
 
-    Raises SurroundingsError where one of its processes runs.
+    Raises SetupError where one of its processes runs.
     """
     settings = names.settings
     clients = KafkaClients(settings)

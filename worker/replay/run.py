@@ -1,4 +1,6 @@
-"""A replay as one process takes part in it: the plan that all keep to, its worker's course, what all have done so far."""
+"""A replay as one process takes part in it: the plan that all keep to, its worker's bounds, what
+all have done so far.
+"""
 
 import logging
 import time
@@ -23,18 +25,20 @@ from worker.processing.embed import VectorStore
 from worker.replay.estimate import Estimate, Read, estimate
 from worker.replay.filled import Holes, fillable, filled, holes_of
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
-from worker.replay.plan import Plan, decode_plan, refuse_other
+from worker.replay.plan import ReplayPlan, decode_plan, refuse_other
 from worker.replay.ranges import ranges_of
-from worker.replay.request import Names, Request
-from worker.stream.run_bounds import Course, NoThrottle, Throttle
+from worker.replay.request import ReplayIdentity, Request
+from worker.stream.run_bounds import NoThrottle, RunBounds, Throttle
 from worker.text.engine import EmbeddingEngine
 
 TIMEOUT_SECONDS = 30.0
 log = logging.getLogger(__name__)
 
 
-class Standing(NamedTuple):
-    """How far a replay is: offsets that are done, of how many, and the account of all partitions."""
+class ReplayProgress(NamedTuple):
+    """How far a replay is: offsets that are done, of how many, and the account of all
+    partitions.
+    """
 
     done: int
     size: int
@@ -56,11 +60,15 @@ class Replay:
     """
 
     def __init__(
-        self, names: Names, clients: Clients, throttle: Throttle | None = None, clock: Clock = time
+        self,
+        names: ReplayIdentity,
+        clients: Clients,
+        throttle: Throttle | None = None,
+        clock: Clock = time,
     ) -> None:
         self.names = names
         self.settings = names.settings
-        self.plan: Plan | None = None
+        self.plan: ReplayPlan | None = None
         self.holes = Holes()
         self._throttle = throttle or NoThrottle()
         self._clock = clock
@@ -68,18 +76,19 @@ class Replay:
         self._record = AgreedRecord(self._clients, self._clients.admin(), names.plan_topic)
         self._ledger = ReplayLedger({})
 
-    def course(self, partitions: int, engine: EmbeddingEngine | None) -> Course:
-        """The course of this process's worker, by the plan that is there, or is made now.
+    def bounds(self, partitions: int, engine: EmbeddingEngine | None) -> RunBounds:
+        """The bounds of this process's worker, by the plan that is there, or is made now.
 
-        Raises SurroundingsError where a replay of this name was begun as another one, or there is nothing to read.
+        Raises SetupError where a replay of this name was begun as another one, or there is
+        nothing to read.
         """
         value = self._record.agree(lambda: self._made(partitions, engine).encode())
         self.plan = decode_plan(value, f"the topic {self.names.plan_topic}")
         self.check_plan(engine)
         return self.keep_to(self.plan)
 
-    def keep_to(self, plan: Plan) -> Course:
-        """The course of this process's worker by a plan."""
+    def keep_to(self, plan: ReplayPlan) -> RunBounds:
+        """The bounds of this process's worker by a plan."""
         self.plan, self.holes = plan, plan.holes
         for line in self.holes.lines():
             log.warning("%s", line)
@@ -87,7 +96,7 @@ class Replay:
         filled_from = {int(partition): offset for partition, offset in plan.filled_from.items()}
         ends = {partition: one.end for partition, one in ranges.items()}
         self._ledger = ReplayLedger(ends)
-        return Course(
+        return RunBounds(
             first={partition: one.first for partition, one in ranges.items()},
             ends=ends,
             emit=request.emit,
@@ -100,18 +109,27 @@ class Replay:
         )
 
     def check_plan(self, engine: EmbeddingEngine | None) -> None:
-        """Raise SurroundingsError where the plan is of another replay than this one, or of another topic than is there now."""
+        """Raise SetupError where the plan is of another replay than this one, or of another
+        topic than is there now.
+        """
         assert self.plan is not None
         plan, request = self.plan, self.names.request
         refuse_other(request.name, plan, request.facts(), self._made_with(len(plan.ranges), engine))
         self._topic_ids({plan.topic: plan.topic_id})
         had = {} if request.history is None else request.history.partitions()
-        ends = {p: one.end for p, one in plan.by_partition.items() if p not in had or one.end > had[p].stop}
+        ends = {
+            p: one.end
+            for p, one in plan.by_partition.items()
+            if p not in had or one.end > had[p].stop
+        }
         check_ends(self._clients, self.settings.app_id, plan.topic, ends, self._clock)
 
     def _topic_ids(self, planned: Mapping[str, str]) -> TopicIds:
-        """The id of the input, read. Raises SurroundingsError where it is not the planned one."""
-        topics, timeout_seconds = (self.settings.input_topic,), self.settings.commit_timeout_ms / 1000
+        """The id of the input, read. Raises SetupError where it is not the planned one."""
+        topics, timeout_seconds = (
+            (self.settings.input_topic,),
+            self.settings.commit_timeout_ms / 1000,
+        )
         ids = TopicIds(self._clients, topics, {}, timeout_seconds, self._clock, planned=planned)
         ids.read()
         return ids
@@ -120,24 +138,32 @@ class Replay:
         return processor_config(self.settings, partitions, engine).fingerprint.fields()
 
     def estimate(self, engine: EmbeddingEngine | None, vectors: VectorStore | None) -> Estimate:
-        """What it will take; nothing is begun. Raises SurroundingsError."""
-        partitions = Topics(self.settings, self._clients).input_partitions if self.names.request.topic else 1
+        """What it will take; nothing is begun. Raises SetupError."""
+        partitions = (
+            Topics(self.settings, self._clients).input_partitions if self.names.request.topic else 1
+        )
         request, _ = self._filled_request()
         ranges = ranges_of(request, self._clients, self.settings, partitions)
         self.holes = holes_of(request.history, ranges)
-        config = processor_config(self.settings, partitions, engine, request.emit, request.selection)
+        config = processor_config(
+            self.settings, partitions, engine, request.emit, request.selection
+        )
         with self._reading(request) as read:
             return estimate(read, ranges, config, engine, vectors, self._throttle)
 
     @contextmanager
     def _reading(self, request: Request) -> Iterator[Read]:
-        """What reads the records of a partition, from one offset to before another, wherever they are."""
+        """What reads the records of a partition, from one offset to before another, wherever they
+        are.
+        """
         had = {} if request.history is None else request.history.partitions()
         with ExitStack() as opened:
             reader = None
             if request.topic:
                 topic = self.settings.input_topic
-                reader = opened.enter_context(TopicReader(self._clients, topic, self.settings.app_id))
+                reader = opened.enter_context(
+                    TopicReader(self._clients, topic, self.settings.app_id)
+                )
 
             def read(partition: int, start: int, end: int) -> Iterator[Record]:
                 if request.history is not None and start in had.get(partition, ()):
@@ -149,18 +175,20 @@ class Replay:
             yield read
 
     def prepare(self) -> None:
-        """Create the topic that stands for plain files: it stays empty, and holds the offsets of their lines."""
+        """Create the topic that stands for plain files: it stays empty, and holds the offsets of
+        their lines.
+        """
         if not self.names.request.topic:
             topics = Topics(self.settings, self._clients)
             topics.create([spec for spec in topics.missing() if spec.role == "input"], 1)
 
-    def _made(self, partitions: int, engine: EmbeddingEngine | None) -> Plan:
+    def _made(self, partitions: int, engine: EmbeddingEngine | None) -> ReplayPlan:
         topic = self.settings.input_topic
         request, filled_from = self._filled_request()
         ids = self._topic_ids({})
         ranges = ranges_of(request, self._clients, self.settings, partitions)
         holes = holes_of(request.history, ranges)
-        return Plan(
+        return ReplayPlan(
             begun=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             request=request.facts(),
             made_with=self._made_with(partitions, engine),
@@ -174,19 +202,24 @@ class Replay:
         )
 
     def _filled_request(self) -> tuple[Request, dict[int, int]]:
-        """The request, its archive filled from where the topic's log begins now; and these offsets."""
+        """The request, its archive filled from where the topic's log begins now; and
+        these offsets.
+        """
         request, group = self.names.request, self.settings.app_id
         filled_from = fillable(request.history, self._clients, group)
         return replace(
             request, history=filled(request.history, self._clients, group, filled_from)
         ), filled_from
 
-    # -- how far it is ----------------------------------------------------------------------------------------------------
+    # -- how far it is
+    # ----------------------------------------------------------------------------------------------------
 
-    def found(self) -> Plan | None:
+    def found(self) -> ReplayPlan | None:
         """The plan that is there."""
         value = self._record.read()
-        self.plan = None if value is None else decode_plan(value, f"the topic {self.names.plan_topic}")
+        self.plan = (
+            None if value is None else decode_plan(value, f"the topic {self.names.plan_topic}")
+        )
         return self.plan
 
     def accounts(self) -> dict[int, tuple[int, Account]]:
@@ -196,9 +229,11 @@ class Replay:
 
     def open_partitions(self) -> list[int]:
         """Those that are not over yet."""
-        return [partition for partition, (_, account) in self.accounts().items() if not account.over]
+        return [
+            partition for partition, (_, account) in self.accounts().items() if not account.over
+        ]
 
-    def standing(self) -> Standing:
+    def standing(self) -> ReplayProgress:
         """How far all processes together are."""
         assert self.plan is not None
         accounts = self.accounts()
@@ -207,16 +242,26 @@ class Replay:
             for partition, (offset, account) in accounts.items()
             for one in [self.plan.by_partition[partition]]
         )
-        return Standing(done, self.plan.size, total(account for _, account in accounts.values()))
+        return ReplayProgress(
+            done, self.plan.size, total(account for _, account in accounts.values())
+        )
 
 
 def _is_proven(holes: Holes, ranges: Mapping[int, Range]) -> bool:
-    """Whether no record can be missing: an unreadable row may be one from before a partition's first that is readable."""
-    return not holes.missing and (not holes.unreadable or all(one.log_start == 0 for one in ranges.values()))
+    """Whether no record can be missing: an unreadable row may be one from before a partition's
+    first that is readable.
+    """
+    return not holes.missing and (
+        not holes.unreadable or all(one.log_start == 0 for one in ranges.values())
+    )
 
 
-def accounts(clients: Clients, group: str, plan: Plan, clock: Clock = time) -> dict[int, tuple[int, Account]]:
-    """By partition what the group of a replay has committed: the offset, and the account of it. Raises what brokers answer."""
+def accounts(
+    clients: Clients, group: str, plan: ReplayPlan, clock: Clock = time
+) -> dict[int, tuple[int, Account]]:
+    """By partition what the group of a replay has committed: the offset, and the account of it.
+    Raises what brokers answer.
+    """
     ranges = plan.by_partition
     consumer = clients.standalone_consumer(group, "read_committed")
     try:
@@ -232,7 +277,6 @@ def _account(one: Range, committed: tuple[int, str] | None) -> tuple[int, Accoun
         return one.first, Account()
     offset, note = committed
     account = read_note(note)
-    account.over = (
-        account.over or offset > one.end or (offset == one.end and not note)
-    )  # a worker goes on without notes
+    # a worker goes on without notes
+    account.over = account.over or offset > one.end or (offset == one.end and not note)
     return offset, account

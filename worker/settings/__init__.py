@@ -7,8 +7,8 @@
     env_file     files of variables
     unknown      variables that look like settings and are none
 
-Whatever is wrong is one SurroundingsError that names the variable, the value and what is accepted. An empty variable
-counts as not set.
+Whatever is wrong is one SetupError that names the variable, the value and what is accepted.
+An empty variable counts as not set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings.checks import complaints
 from worker.settings.environment import (
     environment_file,
@@ -73,7 +73,9 @@ COMPUTED = "computed"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Fields):
-    """Everything that can be set. Construction checks what settings demand of each other (SurroundingsError)."""
+    """Everything that can be set. Construction checks what settings demand of each other
+    (SetupError).
+    """
 
     def __post_init__(self) -> None:
         """Fill in the defaults that are found out at start, then check."""
@@ -83,20 +85,26 @@ class Settings(Fields):
         for name, value in self._found_out().items():
             object.__setattr__(self, name, getattr(self, name) or value)
         for complaint in complaints(self):
-            raise SurroundingsError(complaint)
+            raise SetupError(complaint)
         try:
             self.tls_context()
-        except (OSError, ValueError) as cause:  # ssl.SSLError is an OSError; a password may be too long
-            raise SurroundingsError(
+        except (
+            OSError,
+            ValueError,
+        ) as cause:  # ssl.SSLError is an OSError; a password may be too long
+            raise SetupError(
                 f"the TLS files cannot be used ({getattr(cause, 'strerror', None) or cause}): look at COVERSUMM_SSL_CA_LOCATION, "
                 "COVERSUMM_SSL_CERTIFICATE_LOCATION, COVERSUMM_SSL_KEY_LOCATION and COVERSUMM_SSL_KEY_PASSWORD"
             ) from cause
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] = os.environ, **instead: str | None) -> Settings:
-        """The settings of this process; SurroundingsError for what is not accepted.
+    def from_environment(
+        cls, environ: Mapping[str, str] = os.environ, **instead: str | None
+    ) -> Settings:
+        """The settings of this process; SetupError for what is not accepted.
 
-        `instead`: by field, the text to take in place of its variable (of command line options); None: the variable.
+        `instead`: by field, the text to take in place of its variable (of command line options);
+        None: the variable.
         """
         described = settings_by_field()
         _refuse_reserved(environ)
@@ -134,7 +142,9 @@ class Settings(Fields):
         return {described[name].variable: self.shown(name) for name in self._set()}
 
     def environment(self) -> dict[str, str]:
-        """By variable, the texts that give a process these settings; without what is default, and without secrets."""
+        """By variable, the texts that give a process these settings; without what is default, and
+        without secrets.
+        """
         described = settings_by_field()
         return {
             described[name].variable: described[name].kind.show(getattr(self, name))
@@ -146,13 +156,17 @@ class Settings(Fields):
         """The fields that are not as they would be by default, in order."""
         defaults = {name: getattr(Fields, name) for name in settings_by_field()} | self._found_out()
         defaults |= {
-            name: value.expanduser().absolute() for name, value in defaults.items() if isinstance(value, Path)
+            name: value.expanduser().absolute()
+            for name, value in defaults.items()
+            if isinstance(value, Path)
         }
         return [name for name, default in defaults.items() if getattr(self, name) != default]
 
     def secrets(self) -> list[str]:
         """The values that nothing may show."""
-        values = (getattr(self, name) for name, setting in settings_by_field().items() if setting.secret)
+        values = (
+            getattr(self, name) for name, setting in settings_by_field().items() if setting.secret
+        )
         return [str(value) for value in values if value]
 
     @property
@@ -162,7 +176,9 @@ class Settings(Fields):
 
     @property
     def group_instance_id(self) -> str | None:
-        """Under which name this worker is a static member of its group; None: a member for as long as it runs."""
+        """Under which name this worker is a static member of its group; None: a member for as long
+        as it runs.
+        """
         return self.instance_id
 
     def kafka_client_config(self) -> dict[str, Any]:
@@ -182,7 +198,9 @@ class Settings(Fields):
         return {name: value for name, value in config.items() if value is not None}
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """TLS for Python's own clients, None where it is not used. Raises OSError where a file is not what it has to be."""
+        """TLS for Python's own clients, None where it is not used. Raises OSError where a file is
+        not what it has to be.
+        """
         if not self.security_protocol.endswith("SSL"):
             return None
         context = ssl.create_default_context(cafile=self.ssl_ca_location)
@@ -194,8 +212,12 @@ class Settings(Fields):
 
 
 def origins(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """By field, where its value comes from: `default`, `computed`, `environment`, or `file:line`."""
-    unset = dict.fromkeys(settings_by_field(), "default") | dict.fromkeys(Settings()._found_out(), COMPUTED)
+    """By field, where its value comes from: `default`, `computed`, `environment`, or
+    `file:line`.
+    """
+    unset = dict.fromkeys(settings_by_field(), "default") | dict.fromkeys(
+        Settings()._found_out(), COMPUTED
+    )
     return {
         name: place_of(one.variable) or "environment"
         if environ.get(one.variable, "").strip()
@@ -205,7 +227,8 @@ def origins(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def unknown_settings(environ: Mapping[str, str] = os.environ) -> str | None:
-    """A line about the variables that look like settings and are none, with what may be meant; None where there are none.
+    """A line about the variables that look like settings and are none, with what may be meant; None
+    where there are none.
 
     Without those that are refused anyway: `Settings.from_environment` says so.
     """
@@ -228,21 +251,23 @@ def _parse(setting: Setting, what: str, text: str) -> Any:
         return setting.kind.parse(text)
     except ValueError:
         value = "its value" if setting.secret else _shown(text)
-        raise SurroundingsError(f"{what}: {value} is not accepted; {setting.kind.accepts}") from None
+        raise SetupError(f"{what}: {value} is not accepted; {setting.kind.accepts}") from None
 
 
 def _refuse_reserved(environ: Mapping[str, str]) -> None:
     for variable, why in RESERVED.items():
         if text := environ.get(variable, "").strip():
-            raise SurroundingsError(f"{placed(variable)}: {_shown(text)} cannot be used, {why}: unset it")
+            raise SetupError(f"{placed(variable)}: {_shown(text)} cannot be used, {why}: unset it")
 
 
 def _refuse_misspelt(environ: Mapping[str, str], known: Iterable[str]) -> None:
-    """A misspelt variable would be ignored in silence. Near misses only: Kubernetes adds some of its own."""
+    """A misspelt variable would be ignored in silence. Near misses only: Kubernetes adds some of
+    its own.
+    """
     names = {*known, *RESERVED}
     for variable in environ:
         if near := misspelt(variable, names):
-            raise SurroundingsError(
+            raise SetupError(
                 f"{placed(variable)}: there is no such setting; {near} is the nearest: rename or unset"
             )
 

@@ -1,4 +1,6 @@
-"""What settings demand of each other and of this machine: one line for each demand that is not met."""
+"""What settings demand of each other and of this machine: one line for each demand that
+is not met.
+"""
 
 import os
 from collections.abc import Iterator
@@ -45,7 +47,10 @@ def _check_names(settings: Fields) -> Iterator[str]:
 
 def _check_sizes(settings: Fields) -> Iterator[str]:
     text, event = show_size(settings.max_text_bytes), show_size(settings.max_event_bytes)
-    transaction, in_flight = show_size(settings.transaction_bytes), show_size(settings.in_flight_bytes)
+    transaction, in_flight = (
+        show_size(settings.transaction_bytes),
+        show_size(settings.in_flight_bytes),
+    )
     if settings.max_text_bytes > settings.max_event_bytes:
         yield (
             f"COVERSUMM_MAX_TEXT_BYTES: {text} must be at most COVERSUMM_MAX_EVENT_BYTES ({event}): "
@@ -76,8 +81,12 @@ def _check_sizes(settings: Fields) -> Iterator[str]:
 
 
 def _sentence_bytes(chars: int) -> int:
-    """The most bytes one sentence of a summary takes: six for a character that JSON escapes, its ids four times."""
-    from worker.events import MAX_SENTENCE_ID_CHARS  # late: it loads NumPy, whose threads are limited first
+    """The most bytes one sentence of a summary takes: six for a character that JSON escapes, its
+    ids four times.
+    """
+    from worker.events import (
+        MAX_SENTENCE_ID_CHARS,
+    )  # late: it loads NumPy, whose threads are limited first
 
     return 6 * (chars + 4 * MAX_SENTENCE_ID_CHARS)
 

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings.fields import PREFIX, RESERVED, settings_by_field
 
 _LINE: Final = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)")
@@ -17,7 +17,7 @@ _DOUBLE: Final = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"\s*(?:#.*)?')
 _ESCAPED: Final = re.compile(r'\\(["\\$`])')
 
 
-class Line(NamedTuple):
+class EnvLine(NamedTuple):
     """A variable and its value, and where it stands: `file:line`."""
 
     name: str
@@ -25,40 +25,45 @@ class Line(NamedTuple):
     place: str
 
 
-def read_env_file(path: str) -> list[Line]:
+def read_env_file(path: str) -> list[EnvLine]:
     """The variables of a file, in order; of a name that stands there twice the last one counts.
 
     Raises:
-        SurroundingsError: the file cannot be read, or a line is none of the above. The message names file and line, never what
+        SetupError: the file cannot be read, or a line is none of the above. The message
+        names file and line, never what
             the line says: it may be a secret.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as cause:
-        raise SurroundingsError(f"--env-file {path} cannot be read: {cause.strerror}") from cause
+        raise SetupError(f"--env-file {path} cannot be read: {cause.strerror}") from cause
     except UnicodeDecodeError as cause:
-        raise SurroundingsError(f"--env-file {path} is not UTF-8: write it as such") from cause
+        raise SetupError(f"--env-file {path} is not UTF-8: write it as such") from cause
     lines = enumerate((line.strip() for line in text.split("\n")), start=1)
-    return [_parse(line, f"{path}:{number}") for number, line in lines if line and line[0] not in "#;"]
+    return [
+        _parse(line, f"{path}:{number}") for number, line in lines if line and line[0] not in "#;"
+    ]
 
 
-def _parse(line: str, place: str) -> Line:
+def _parse(line: str, place: str) -> EnvLine:
     match = _LINE.fullmatch(line)
     if match is None or "\0" in line:
-        raise SurroundingsError(f"{place}: not of the form NAME=VALUE; a comment begins with #")
-    return Line(match["name"], _value(match["value"].strip(), f"{place}: {match['name']}"), place)
+        raise SetupError(f"{place}: not of the form NAME=VALUE; a comment begins with #")
+    return EnvLine(
+        match["name"], _value(match["value"].strip(), f"{place}: {match['name']}"), place
+    )
 
 
 def _value(text: str, what: str) -> str:
     if text[:1] not in ("'", '"'):
         if re.search(r"\s#", text):
-            raise SurroundingsError(
+            raise SetupError(
                 f"{what}: put the value in quotes, or the comment behind it on a line of its own"
             )
         return text
     match = (_SINGLE if text[0] == "'" else _DOUBLE).fullmatch(text)
     if match is None:
-        raise SurroundingsError(f"{what}: the value begins with a quote and does not end with it")
+        raise SetupError(f"{what}: the value begins with a quote and does not end with it")
     return match["text"] if text[0] == "'" else _ESCAPED.sub(r"\1", match["text"])
 
 
@@ -68,10 +73,11 @@ _places: Final[dict[str, str]] = {}
 
 @contextmanager
 def environment_file(path: str) -> Iterator[None]:
-    """The variables of a file in the environment meanwhile; what is set there already, and not empty, wins.
+    """The variables of a file in the environment meanwhile; what is set there already, and not
+    empty, wins.
 
     Raises:
-        SurroundingsError: see `read_env_file`.
+        SetupError: see `read_env_file`.
     """
     before = dict(os.environ)
     for name, value, place in read_env_file(path):
@@ -101,15 +107,26 @@ def placed(variable: str) -> str:
 def limit_native_threads() -> None:
     """One thread for NumPy's BLAS, unless the environment says otherwise; before NumPy is imported.
 
-    Its matrices here are small: more threads would only wait for each other, and take cores from the embedder.
+    Its matrices here are small: more threads would only wait for each other, and take cores from
+    the embedder.
     """
-    for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+    for variable in (
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+    ):
         os.environ.setdefault(variable, "1")
 
 
 def traces_endpoint() -> str | None:
-    """The variable of OpenTelemetry that names a collector, `NAME=VALUE`; None where none does, or traces are turned off."""
-    if _set("OTEL_SDK_DISABLED").lower() == "true" or _set("OTEL_TRACES_EXPORTER").lower() == "none":
+    """The variable of OpenTelemetry that names a collector, `NAME=VALUE`; None where none does, or
+    traces are turned off.
+    """
+    if (
+        _set("OTEL_SDK_DISABLED").lower() == "true"
+        or _set("OTEL_TRACES_EXPORTER").lower() == "none"
+    ):
         return None
     for variable in ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
         if endpoint := _set(variable):
@@ -118,7 +135,9 @@ def traces_endpoint() -> str | None:
 
 
 def traces_protocol() -> tuple[str, str]:
-    """The variable of OpenTelemetry that says how to speak to it, and its value; empty where it says nothing."""
+    """The variable of OpenTelemetry that says how to speak to it, and its value; empty where it
+    says nothing.
+    """
     for variable in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         if protocol := _set(variable):
             return variable, protocol
@@ -130,14 +149,17 @@ def _set(variable: str) -> str:
 
 
 def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child process with these settings alone, whatever this process was started with."""
+    """The environment of a child process with these settings alone, whatever this process was
+    started with.
+    """
     known = {setting.variable for setting in settings_by_field().values()} | set(RESERVED)
     kept = {name: text for name, text in os.environ.items() if name not in known}
     return {**kept, **variables}
 
 
 _SERVERS: Final = "KAFKA_BOOTSTRAP_SERVERS"
-# Names from elsewhere for what has another name here, both without the prefix; what is only misspelt needs no entry.
+# Names from elsewhere for what has another name here, both without the prefix; what is only
+# misspelt needs no entry.
 _ALIASES: Final = {
     "BOOTSTRAP": _SERVERS,
     "BROKER": _SERVERS,
@@ -166,14 +188,17 @@ _ALIKE_START: Final = 0.85
 """From here on a prefix, or a name for the brokers, is taken for a misspelt one of ours."""
 _SURE: Final = 0.93
 """From here on a name cannot be another one's."""
-# What Kubernetes sets for every service of a namespace: NAME_SERVICE_HOST=10.0.0.1, NAME_PORT_80_TCP=tcp://10.0.0.1:80, ...
+# What Kubernetes sets for every service of a namespace: NAME_SERVICE_HOST=10.0.0.1,
+# NAME_PORT_80_TCP=tcp://10.0.0.1:80, ...
 _SERVICE: Final = re.compile(r".+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)")
 _SERVICE_PORT: Final = re.compile(r".+?_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?")
 _SERVICE_ADDRESS: Final = re.compile(r"(tcp|udp|sctp)://.*", re.IGNORECASE)
 
 
 class Unknown(NamedTuple):
-    """A variable that is no setting. `nearest`: the one that may be meant, None where none is near."""
+    """A variable that is no setting. `nearest`: the one that may be meant, None where
+    none is near.
+    """
 
     variable: str
     nearest: str | None
@@ -187,7 +212,8 @@ def misspelt(variable: str, known: set[str]) -> str | None:
 
 
 def unknown_variables(environ: Mapping[str, str], known: Iterable[str]) -> list[Unknown]:
-    """The variables of `environ` that begin like settings and are not `known`, in order of their names.
+    """The variables of `environ` that begin like settings and are not `known`, in order of their
+    names.
 
     Kubernetes' links to services, which may begin so too, are left out.
     """

@@ -1,6 +1,7 @@
 """Each setting is one field: its variable, what it accepts, its default and one line of help.
 
-`docs/reference/settings.md` is generated from here. Defaults stand here alone: nothing below the settings has its own.
+`docs/reference/settings.md` is generated from here. Defaults stand here alone: nothing below the
+settings has its own.
 """
 
 from dataclasses import dataclass, field, fields
@@ -16,11 +17,15 @@ MAX_BATCH_EVENTS: Final = 5000
 MAX_SENTENCES_PER_ENTITY: Final = 2_700_000
 """Up to so many the core ranks exactly, in every dimension that can be set."""
 RESERVED: Final = {f"{PREFIX}SCHEMA_REGISTRY_URL": "this version has no Avro"}
-"""Variables that mean something in other versions and would be ignored in silence here, and why they are refused."""
+"""Variables that mean something in other versions and would be ignored in silence here, and why
+they are refused.
+"""
 
 
 class Setting(NamedTuple):
-    """What is known of a setting besides its value. `default`: as the reference shows it, in Markdown."""
+    """What is known of a setting besides its value. `default`: as the reference shows it, in
+    Markdown.
+    """
 
     variable: str
     kind: kinds.Kind
@@ -30,9 +35,17 @@ class Setting(NamedTuple):
 
 
 def setting(
-    default: Any, kind: kinds.Kind, help: str, *, instead: str = "", secret: bool = False, variable: str = ""
+    default: Any,
+    kind: kinds.Kind,
+    help: str,
+    *,
+    instead: str = "",
+    secret: bool = False,
+    variable: str = "",
 ) -> Any:
-    """A field. `instead`: what the reference shows for a default that is found out at start; `variable`: its own name."""
+    """A field. `instead`: what the reference shows for a default that is found out at start;
+    `variable`: its own name.
+    """
     shown = instead or ("none" if default is None else f"`{kind.show(default)}`")
     about = Setting(variable, kind, shown, help, secret)
     return field(default=default, repr=not secret, metadata={"setting": about})
@@ -48,19 +61,27 @@ class Fields:
         "Kafka brokers, with commas between",
         variable="KAFKA_BOOTSTRAP_SERVERS",
     )
-    input_topic: str = setting("marketplace.reviews.v1", kinds.name(249), "Review events; must exist")
+    input_topic: str = setting(
+        "marketplace.reviews.v1", kinds.name(249), "Review events; must exist"
+    )
     output_topic: str = setting(
-        "marketplace.review-summaries.v1", kinds.name(249), "Summary changes; each epoch its own topic"
+        "marketplace.review-summaries.v1",
+        kinds.name(249),
+        "Summary changes; each epoch its own topic",
     )
     dlq_topic: str = setting("", kinds.name(249), "Dead letters", instead="input topic + `.dlq`")
     app_id: str = setting(
         "coversumm-worker", kinds.name(200), "Consumer group: its workers share the partitions"
     )
     epoch: int = setting(
-        1, kinds.integer(0, 2**31 - 1), "Build of the summaries: another model, `k` or code is another epoch"
+        1,
+        kinds.integer(0, 2**31 - 1),
+        "Build of the summaries: another model, `k` or code is another epoch",
     )
     k: int = setting(
-        20, kinds.integer(1, 1000), "Sentences in a summary: 3 to 5 for people to read, more for programs"
+        20,
+        kinds.integer(1, 1000),
+        "Sentences in a summary: 3 to 5 for people to read, more for programs",
     )
     distinct: bool = setting(
         False, kinds.flag(), "Show sentences with identical vectors once; near-paraphrases stay"
@@ -123,7 +144,9 @@ class Fields:
         "Names this worker in its group and makes its transactional id: stable over restarts, unique among running workers",
         instead="host name and hash of the data directory",
     )
-    batch_size: int = setting(1000, kinds.integer(1, MAX_BATCH_EVENTS), "Most events in a micro-batch")
+    batch_size: int = setting(
+        1000, kinds.integer(1, MAX_BATCH_EVENTS), "Most events in a micro-batch"
+    )
     batch_linger_ms: int = setting(
         50, kinds.integer(0, 60_000), "How long a micro-batch waits for more events"
     )
@@ -142,7 +165,9 @@ class Fields:
         "Most sentences, new and replaced, of a micro-batch of several events",
     )
     transaction_records: int = setting(
-        50_000, kinds.integer(1, 10_000_000), "Most messages and rows in a transaction of several events"
+        50_000,
+        kinds.integer(1, 10_000_000),
+        "Most messages and rows in a transaction of several events",
     )
     transaction_bytes: int = setting(64 * 2**20, kinds.size(2**20, 2**31), "Most bytes of them")
     in_flight_messages: int = setting(
@@ -171,7 +196,9 @@ class Fields:
         2000, kinds.integer(1, 100_000), "Longest sentence; a longer one is split there"
     )
     max_sentences_per_review: int = setting(
-        1000, kinds.integer(1, 100_000), "Most sentences of a review; one with more is a dead letter"
+        1000,
+        kinds.integer(1, 100_000),
+        "Most sentences of a review; one with more is a dead letter",
     )
     max_sentences_per_deletion: int = setting(
         10_000,
@@ -189,9 +216,13 @@ class Fields:
         "Largest message the worker may send; of a dead letter that would be larger, the value's first 64 KiB are kept",
     )
     web_port: int = setting(8080, kinds.integer(1, 65_535), "Port of health, metrics and summaries")
-    web_bind: str = setting("127.0.0.1", kinds.text(r"[^\s/]+", "an address"), "Address it listens on")
+    web_bind: str = setting(
+        "127.0.0.1", kinds.text(r"[^\s/]+", "an address"), "Address it listens on"
+    )
     web_page: bool = setting(
-        True, kinds.flag(), "Serve the live page at `/`: entities, summaries as they change, their history"
+        True,
+        kinds.flag(),
+        "Serve the live page at `/`: entities, summaries as they change, their history",
     )
     web_advertised_url: str = setting(
         "", kinds.url(), "Where the other workers reach it", instead="made of bind and port"
@@ -217,9 +248,13 @@ class Fields:
     ssl_ca_location: str | None = setting(
         None, kinds.one_line(), "CA certificates, a PEM file", instead="the system's"
     )
-    ssl_certificate_location: str | None = setting(None, kinds.one_line(), "Client certificate, a PEM file")
+    ssl_certificate_location: str | None = setting(
+        None, kinds.one_line(), "Client certificate, a PEM file"
+    )
     ssl_key_location: str | None = setting(None, kinds.one_line(), "Its private key, a PEM file")
-    ssl_key_password: str | None = setting(None, kinds.one_line(), "Password of the private key", secret=True)
+    ssl_key_password: str | None = setting(
+        None, kinds.one_line(), "Password of the private key", secret=True
+    )
     standby_replicas: int = setting(
         0, kinds.integer(0, 16), "Workers that keep a warm copy of a partition's state"
     )
@@ -243,17 +278,24 @@ class Fields:
         20_000, kinds.milliseconds(), "Deadline of an orderly stop; past it the worker exits"
     )
     stall_timeout_ms: int = setting(
-        300_000, kinds.milliseconds(), "Events waiting but no progress for so long: the worker exits"
+        300_000,
+        kinds.milliseconds(),
+        "Events waiting but no progress for so long: the worker exits",
     )
     log_level: str = setting(
-        "INFO", kinds.choice("DEBUG", "INFO", "WARNING", "ERROR"), "`DEBUG`, `INFO`, `WARNING`, `ERROR`"
+        "INFO",
+        kinds.choice("DEBUG", "INFO", "WARNING", "ERROR"),
+        "`DEBUG`, `INFO`, `WARNING`, `ERROR`",
     )
     log_format: str = setting("text", kinds.choice("text", "json"), "`text`, or `json` lines")
 
 
 def settings_by_field() -> dict[str, Setting]:
-    """What is known of each field, in order. A variable is named like its field, unless that says another name."""
+    """What is known of each field, in order. A variable is named like its field, unless that says
+    another name.
+    """
     described = {one.name: one.metadata["setting"] for one in fields(Fields)}
     return {
-        name: one._replace(variable=one.variable or PREFIX + name.upper()) for name, one in described.items()
+        name: one._replace(variable=one.variable or PREFIX + name.upper())
+        for name, one in described.items()
     }

@@ -1,4 +1,6 @@
-"""What a variable accepts: how its text becomes a value, and how a message says what would have been accepted."""
+"""What a variable accepts: how its text becomes a value, and how a message says what would have
+been accepted.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,7 +14,8 @@ from worker.text import embedders
 class Kind(NamedTuple):
     """How a variable's text becomes a value. `parse` raises ValueError for what is not accepted.
 
-    `schema` is the same as far as a JSON Schema can say it, for files in which values are not always texts.
+    `schema` is the same as far as a JSON Schema can say it, for files in which values are not
+    always texts.
     """
 
     accepts: str
@@ -119,7 +122,9 @@ _ORIGIN: Final = re.compile(
 
 
 def web_origin(text: str) -> str:
-    """An http or https address of host and port alone, without a slash at its end. Raises ValueError for any other text."""
+    """An http or https address of host and port alone, without a slash at its end. Raises
+    ValueError for any other text.
+    """
     if not _ORIGIN.fullmatch(text) or urlsplit(text).port == 0:
         raise ValueError(f"{text[:100]!r} is not http(s)://HOST:PORT")
     return text.rstrip("/")
@@ -153,7 +158,8 @@ def name(longest: int) -> Kind:
     """A name that Kafka takes for a topic or a group."""
     signs = rf"[A-Za-z0-9._-]{{1,{longest}}}"
     kind = text(
-        rf"(?!\.\.?$){signs}", f"a name of 1 to {longest} letters, digits, dots, underscores and hyphens"
+        rf"(?!\.\.?$){signs}",
+        f"a name of 1 to {longest} letters, digits, dots, underscores and hyphens",
     )
     return kind._replace(schema={"type": "string", "pattern": f"^{signs}$"})
 

@@ -8,11 +8,11 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import TypeVar
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record
 from worker.sources.archive_lines import ArchivedLines
 from worker.sources.archive_parquet import ArchivedParquet
-from worker.sources.archive_pieces import COORDINATES, Archived, Piece, Source, Topic
+from worker.sources.archive_pieces import COORDINATES, Archived, ArchiveFile, Piece, Topic
 from worker.sources.columns import Faulty
 from worker.sources.opened import OpenedFile
 from worker.sources.source import NO_FIELDS, LeftOut
@@ -21,17 +21,19 @@ T = TypeVar("T")
 
 
 class Archive:
-    """The records of one topic in files, however they are spread over these: Parquet, JSON lines, CSV or TSV, mixed.
+    """The records of one topic in files, however they are spread over these: Parquet, JSON lines,
+    CSV or TSV, mixed.
 
-    Columns (members) `topic`, `partition` and `offset` must be there; `timestamp` (milliseconds, or a timestamp) and `key` may.
-    `value` is the record's value, bytes or text; without it the row is a review, or an event, by the names of its fields.
+    Columns (members) `topic`, `partition` and `offset` must be there; `timestamp` (milliseconds, or
+    a timestamp) and `key` may. `value` is the record's value, bytes or text; without it the row is
+    a review, or an event, by the names of its fields.
     """
 
     def __init__(self, paths: Iterable[str], fields: Mapping[str, str] = NO_FIELDS) -> None:
         """Find out what is where: of Parquet from its statistics, all else is read once.
 
-        `fields` names columns by field of a review. Raises SurroundingsError where a file cannot be read, is no archive, or is of
-        another topic.
+        `fields` names columns by field of a review. Raises SetupError where a file cannot be
+        read, is no archive, or is of another topic.
         """
         self.left_out: dict[str, LeftOut] = {}
         """By field, what of bare reviews was left out so far."""
@@ -50,20 +52,24 @@ class Archive:
         return self._topic.name
 
     def partitions(self) -> dict[int, range]:
-        """By partition, from its first offset to the one after its last; a topic that goes on does so at `stop`."""
+        """By partition, from its first offset to the one after its last; a topic that goes on does
+        so at `stop`.
+        """
         return {
             partition: range(pieces[0].first, max(piece.last for piece in pieces) + 1)
             for partition, pieces in sorted(self._pieces.items())
         }
 
     def gaps(self, partition: int) -> Iterator[range]:
-        """Offsets between a partition's first and last that no file has, in order: compaction leaves some, a lost file too.
+        """Offsets between a partition's first and last that no file has, in order: compaction
+        leaves some, a lost file too.
 
-        Raises SurroundingsError.
+        Raises SetupError.
         """
         expected: int | None = None
         runs = _merged(
-            self._pieces.get(partition, ()), lambda piece: ((run.start, run) for run in piece.runs())
+            self._pieces.get(partition, ()),
+            lambda piece: ((run.start, run) for run in piece.runs()),
         )
         for _, _, run in runs:
             if expected is not None and run.start > expected:
@@ -71,35 +77,45 @@ class Archive:
             expected = max(expected or 0, run.stop)
 
     def faults(self) -> Iterator[Faulty]:
-        """The rows that are in no partition, because they have no coordinates, or are no rows. Raises SurroundingsError."""
+        """The rows that are in no partition, because they have no coordinates, or are no rows.
+        Raises SetupError.
+        """
         return (fault for source in self._sources for fault in source.faults())
 
     def read(self, partition: int, start: int = 0) -> Iterator[Archived]:
-        """A partition's records from the offset `start` on, in order of offsets, each once; Faulty for one that cannot be read.
+        """A partition's records from the offset `start` on, in order of offsets, each once; Faulty
+        for one that cannot be read.
 
-        Raises SurroundingsError where a file cannot be read, or two rows have one offset and are not the same record.
+        Raises SetupError where a file cannot be read, or two rows have one offset and are
+        not the same record.
         """
         pieces = [piece for piece in self._pieces.get(partition, ()) if piece.last >= start]
         last: tuple[int, Piece, Archived] | None = None
-        for offset, piece, found in _merged(pieces, lambda piece: piece.source.records(piece, start)):
+        for offset, piece, found in _merged(
+            pieces, lambda piece: piece.source.records(piece, start)
+        ):
             if last is None or offset != last[0]:
                 yield found
                 last = offset, piece, found
             elif not (isinstance(found, Record) and found == last[2]):
-                raise SurroundingsError(
+                raise SetupError(
                     f"offset {offset} of partition {partition} is in {last[1].source.name} and in {piece.source.name}, and "
                     "they are not the same record: one of the two is not of this topic"
                 )
 
 
 def is_archive(path: str) -> bool:
-    """Whether a file is an archive of a topic, by its columns or its first line. Raises SurroundingsError."""
+    """Whether a file is an archive of a topic, by its columns or its first line. Raises
+    SetupError.
+    """
     return _source(path, NO_FIELDS, Topic(), {}).is_archived()
 
 
-def _source(path: str, fields: Mapping[str, str], topic: Topic, left_out: dict[str, LeftOut]) -> Source:
+def _source(
+    path: str, fields: Mapping[str, str], topic: Topic, left_out: dict[str, LeftOut]
+) -> ArchiveFile:
     if not Path(path).is_file():
-        raise SurroundingsError(f"{path} is no file: an archive is read more than once")
+        raise SetupError(f"{path} is no file: an archive is read more than once")
     with OpenedFile(path, path, COORDINATES) as file:
         is_parquet = file.format.kind == "parquet"
     return (ArchivedParquet if is_parquet else ArchivedLines)(path, fields, topic, left_out)
@@ -108,7 +124,9 @@ def _source(path: str, fields: Mapping[str, str], topic: Topic, left_out: dict[s
 def _merged(
     pieces: Iterable[Piece], opened: Callable[[Piece], Iterator[tuple[int, T]]]
 ) -> Iterator[tuple[int, Piece, T]]:
-    """What pieces, in order of their first offsets, give in ascending order; each is opened when its first offset has come."""
+    """What pieces, in order of their first offsets, give in ascending order; each is opened when
+    its first offset has come.
+    """
     waiting = deque(enumerate(pieces))
     heads: list[tuple[int, int, Piece, T, Iterator[tuple[int, T]]]] = []
 

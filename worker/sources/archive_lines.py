@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from numpy.typing import NDArray
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record
 from worker.events.bare import read_row
 from worker.events.reasons import shown
@@ -42,7 +42,9 @@ _Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class _Line(Struct):
-    """A record as a line of JSON; `ts` and `payload` are what kcat calls its timestamp and value."""
+    """A record as a line of JSON; `ts` and `payload` are what kcat calls its timestamp
+    and value.
+    """
 
     topic: str
     partition: _Number
@@ -83,8 +85,10 @@ class ArchivedLines:
     def is_archived(self) -> bool:
         """See `Source`."""
         try:
-            return any(isinstance(entry, _Found) for entry in islice(self._entries(), _LINES_LOOKED_AT))
-        except SurroundingsError:
+            return any(
+                isinstance(entry, _Found) for entry in islice(self._entries(), _LINES_LOOKED_AT)
+            )
+        except SetupError:
             return False
 
     def pieces(self) -> Iterator[Piece]:
@@ -143,9 +147,11 @@ class ArchivedLines:
             with OpenedFile(self.name, self.name, COORDINATES) as file:
                 lines = (line for line in file.lines() if line is not None)
                 is_json = file.format.kind == "json"
-                yield from self._json(lines) if is_json else self._table(lines, file.format.delimiter)
+                yield from (
+                    self._json(lines) if is_json else self._table(lines, file.format.delimiter)
+                )
         except (*UNREADABLE, UnicodeDecodeError) as cause:
-            raise SurroundingsError(f"{self.name} cannot be read ({cause})") from cause
+            raise SetupError(f"{self.name} cannot be read ({cause})") from cause
 
     def _json(self, lines: Iterable[bytes]) -> Iterator[_Entry]:
         for number, line in enumerate(lines, start=1):
@@ -160,13 +166,17 @@ class ArchivedLines:
         moment = milliseconds(line.ts if line.timestamp is None else line.timestamp)
         value = line.payload if line.value is UNSET else line.value
         if value is not UNSET:
-            record = Record(line.topic, line.partition, line.offset, moment, _bytes(line.key), _bytes(value))
+            record = Record(
+                line.topic, line.partition, line.offset, moment, _bytes(line.key), _bytes(value)
+            )
             return _Found(record, number, {})
         members = msgspec.json.decode(text)
         own = {name: value for name, value in members.items() if name not in (*COORDINATES, KEY)}
         (key, event), left_out = read_row(own, self._fields)
         key = key if line.key is UNSET else _bytes(line.key)
-        return _Found(Record(line.topic, line.partition, line.offset, moment, key, event), number, left_out)
+        return _Found(
+            Record(line.topic, line.partition, line.offset, moment, key, event), number, left_out
+        )
 
     def _table(self, lines: Iterable[bytes], delimiter: str) -> Iterator[_Entry]:
         header: list[str] | None = None

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record
 from worker.events.bare import read_row
 from worker.sources.archive_pieces import (
@@ -68,7 +68,9 @@ class ArchivedParquet:
             return set(COORDINATES) <= set(table.columns)
 
     def pieces(self) -> Iterator[Piece]:
-        """See `Source`. By the statistics of a row group if these say all, else by its two columns of numbers."""
+        """See `Source`. By the statistics of a row group if these say all, else by its two columns
+        of numbers.
+        """
         with self._table() as table:
             self._check(table)
             begin = 0
@@ -101,19 +103,25 @@ class ArchivedParquet:
             if len(rows) == 0:
                 return
             if offsets.min() < piece.first or offsets.max() > piece.last:
-                raise SurroundingsError(
+                raise SetupError(
                     f"{self.name} has other offsets in its row group {piece.group} than its statistics say: write it anew"
                 )
             batches = _chosen(table, piece.group, self._columns(table), rows)
             if np.any(np.diff(offsets) < 0):
-                check_sortable(self.name, table.file.metadata.row_group(piece.group).total_byte_size)
+                check_sortable(
+                    self.name, table.file.metadata.row_group(piece.group).total_byte_size
+                )
                 order = np.argsort(offsets, kind="stable")
                 rows, offsets = rows[order], offsets[order]
                 batches = table.arrow.Table.from_batches(list(batches)).take(order).to_batches()
             members = (
-                row for batch in batches for row in table.taken_apart(_with_bytes(table, batch), _AS_BYTES)
+                row
+                for batch in batches
+                for row in table.taken_apart(_with_bytes(table, batch), _AS_BYTES)
             )
-            for row, offset, found_row in zip(rows.tolist(), offsets.tolist(), members, strict=True):
+            for row, offset, found_row in zip(
+                rows.tolist(), offsets.tolist(), members, strict=True
+            ):
                 line = piece.begin + row + 1
                 yield offset, self._record(table, piece.partition, offset, found_row, line)
 
@@ -140,7 +148,7 @@ class ArchivedParquet:
             yield file.table()
 
     def _check(self, table: ParquetTable) -> None:
-        """Raise SurroundingsError where columns are missing, or of types that they cannot be of."""
+        """Raise SetupError where columns are missing, or of types that they cannot be of."""
         check_coordinates(table.columns, self.name)
         if VALUE not in table.columns:
             check_columns(table.columns, self._fields, self.name, MEMBERS)
@@ -148,22 +156,29 @@ class ArchivedParquet:
         for name, wanted, fits in (
             (PARTITION, "whole numbers", types.is_integer),
             (OFFSET, "whole numbers", types.is_integer),
-            (TIMESTAMP, "milliseconds or timestamps", lambda t: types.is_integer(t) or types.is_timestamp(t)),
+            (
+                TIMESTAMP,
+                "milliseconds or timestamps",
+                lambda t: types.is_integer(t) or types.is_timestamp(t),
+            ),
             (KEY, "bytes or text", lambda t: _is_bytes(types, t)),
             (VALUE, "bytes or text", lambda t: _is_bytes(types, t)),
         ):
             if name in table.columns and not fits(type_ := _plain(types, schema.field(name).type)):
-                raise SurroundingsError(
+                raise SetupError(
                     f"{self.name}: the column {name} is of type {type_}; wanted are {wanted}"
                 )
 
     def _check_topic(self, table: ParquetTable, group: int) -> None:
         with table.told():
             names = (
-                _names(_statistics(table, group, TOPIC)) or _column(table, group, TOPIC).unique().to_pylist()
+                _names(_statistics(table, group, TOPIC))
+                or _column(table, group, TOPIC).unique().to_pylist()
             )
             texts = [
-                name if isinstance(name, str) else bytes(name).decode() for name in names if name is not None
+                name if isinstance(name, str) else bytes(name).decode()
+                for name in names
+                if name is not None
             ]
         for text in texts:
             self._topic.check(text, self.name)
@@ -188,7 +203,9 @@ class ArchivedParquet:
 
 
 def _statistics(table: ParquetTable, group: int, name: str) -> Any:
-    """Of a column; None where there are none, or of another type, which the library does not survive."""
+    """Of a column; None where there are none, or of another type, which the library does not
+    survive.
+    """
     schema, metadata = table.file.schema, table.file.metadata.row_group(group)
     place = next(place for place in range(len(schema)) if schema.column(place).path == name)
     chunk = metadata.column(place)
@@ -222,7 +239,8 @@ def _column(table: ParquetTable, group: int, name: str) -> Any:
 def _coordinates(table: ParquetTable, group: int) -> _Coordinates:
     with table.told():
         numbers = (
-            _column(table, group, name).cast("int64").fill_null(-1).to_numpy() for name in (PARTITION, OFFSET)
+            _column(table, group, name).cast("int64").fill_null(-1).to_numpy()
+            for name in (PARTITION, OFFSET)
         )
         return _Coordinates(*numbers)
 

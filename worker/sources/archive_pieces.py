@@ -1,4 +1,6 @@
-"""What the files of a topic's archive are made of, whatever their format: pieces, each of one partition."""
+"""What the files of a topic's archive are made of, whatever their format: pieces, each of one
+partition.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record, dates
 from worker.events.dates import to_timestamp
 from worker.events.reasons import shown
@@ -31,9 +33,11 @@ Archived: TypeAlias = Record | Faulty
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Records of one partition that are read together: a row group's or a file's, offsets `first` to `last`."""
+    """Records of one partition that are read together: a row group's or a file's, offsets `first`
+    to `last`.
+    """
 
-    source: Source
+    source: ArchiveFile
     partition: int
     first: int
     last: int
@@ -50,8 +54,8 @@ class Piece:
             yield range(int(run[0]), int(run[-1]) + 1)
 
 
-class Source(Protocol):
-    """A file of an archive. Most methods raise SurroundingsError where it cannot be read."""
+class ArchiveFile(Protocol):
+    """A file of an archive. Most methods raise SetupError where it cannot be read."""
 
     name: str
 
@@ -59,7 +63,7 @@ class Source(Protocol):
         """Whether its columns, or one of its first lines, are those of an archive."""
 
     def pieces(self) -> Iterator[Piece]:
-        """What it holds. Raises SurroundingsError where that is no archive, or of another topic."""
+        """What it holds. Raises SetupError where that is no archive, or of another topic."""
 
     def faults(self) -> Iterator[Faulty]:
         """The rows that have no coordinates, or are none."""
@@ -72,18 +76,20 @@ class Source(Protocol):
 
 
 def check_sortable(name: str, held: int) -> None:
-    """Raise SurroundingsError where `held` bytes that are not in order are too many to put in order in memory."""
+    """Raise SetupError where `held` bytes that are not in order are too many to put in order
+    in memory.
+    """
     if held > MOST_SORTED_BYTES:
-        raise SurroundingsError(
+        raise SetupError(
             f"{name} is not in order of offsets, and too large to put it in order in memory "
             f"({held / 2**20:,.0f} MiB in one piece): sort it by partition and offset, or split it"
         )
 
 
 def check_coordinates(columns: Collection[str], name: str) -> None:
-    """Raise SurroundingsError unless the columns of a file are those of an archive."""
+    """Raise SetupError unless the columns of a file are those of an archive."""
     if missing := [column for column in COORDINATES if column not in columns]:
-        raise SurroundingsError(f"{name} is no archive of a topic: it has no {', '.join(missing)}")
+        raise SetupError(f"{name} is no archive of a topic: it has no {', '.join(missing)}")
 
 
 class Topic:
@@ -92,16 +98,19 @@ class Topic:
     name = ""
 
     def check(self, name: str, file: str) -> None:
-        """Raise SurroundingsError where `file` has records of another topic than what was seen before."""
+        """Raise SetupError where `file` has records of another topic than what was seen
+        before.
+        """
         self.name = self.name or name
         if name != self.name:
-            raise SurroundingsError(
+            raise SetupError(
                 f"{file} has records of the topic {name}, before it came {self.name}: name the files of one topic"
             )
 
 
 def milliseconds(value: int | str | None) -> int:
-    """Since 1970, of a number of them, also as text, or a date; NO_TIMESTAMP of nothing. Raises ValueError.
+    """Since 1970, of a number of them, also as text, or a date; NO_TIMESTAMP of nothing. Raises
+    ValueError.
 
     >>> milliseconds("1551708306000"), milliseconds("2019-03-04T14:05:06Z")
     (1551708306000, 1551708306000)

@@ -1,4 +1,6 @@
-"""Which columns (or members of JSON objects) stand for which fields of a bare review: `--fields entity_id=asin,...`."""
+"""Which columns (or members of JSON objects) stand for which fields of a bare review: `--fields
+entity_id=asin,...`.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final, NamedTuple, TypeAlias
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record
 from worker.events.bare import FIELDS, Reading, read_review
 
 CELLS: Final = ("entity_id", "review_id", "text", "rating", "language", "occurred_at")
 """The fields that a cell of a table can hold."""
 MEMBERS: Final = (*FIELDS, "type", "review_version", "sentence_ids", "reason")
-"""The fields that a nested column of Parquet can hold, as well as a member of JSON: also those of events."""
+"""The fields that a nested column of Parquet can hold, as well as a member of JSON: also those of
+events.
+"""
 _NEEDED: Final = ("entity_id", "review_id", "text")
 _MOST_SHOWN: Final = 20
 
 
 def parse_fields(given: Iterable[str]) -> dict[str, str]:
-    """The column's name by field, of texts like `entity_id=asin,text=body`. Raises ValueError, whose text names the fault.
+    """The column's name by field, of texts like `entity_id=asin,text=body`. Raises ValueError,
+    whose text names the fault.
 
     >>> parse_fields(["entity_id=asin,review_id=id", "text=review body"])
     {'entity_id': 'asin', 'review_id': 'id', 'text': 'review body'}
@@ -44,7 +49,9 @@ def parse_fields(given: Iterable[str]) -> dict[str, str]:
 
 
 def review_of(cells: Mapping[str, str], fields: Mapping[str, str]) -> Reading:
-    """The review of a table's row. An empty cell is a member that is not there, but an empty text is an empty text."""
+    """The review of a table's row. An empty cell is a member that is not there, but an empty text
+    is an empty text.
+    """
     of_field = {field: cells.get(fields.get(field, field), "") for field in CELLS}
     if "occurred_at" not in fields and not of_field["occurred_at"]:
         of_field["occurred_at"] = cells.get("created_at", "")
@@ -54,29 +61,33 @@ def review_of(cells: Mapping[str, str], fields: Mapping[str, str]) -> Reading:
 def check_columns(
     header: Sequence[str], fields: Mapping[str, str], file: str, held: Collection[str] = CELLS
 ) -> None:
-    """Raise SurroundingsError unless the header has each column that was named, and what a review cannot do without.
+    """Raise SetupError unless the header has each column that was named, and what a review
+    cannot do without.
 
-    `held`: the fields that columns can hold; with `sentences` among them, these do for a text, and with `type` an event's own.
+    `held`: the fields that columns can hold; with `sentences` among them, these do for a text, and
+    with `type` an event's own.
     """
     listed = ", ".join(header[:_MOST_SHOWN]) + (", ..." if len(header) > _MOST_SHOWN else "")
     for field, column in fields.items():
         if field in held and column not in header:
-            raise SurroundingsError(f"{file} has no column {column} (for {field}); it has {listed}")
+            raise SetupError(f"{file} has no column {column} (for {field}); it has {listed}")
     used = {field: fields.get(field, field) for field in held}
     wanted = [field for field in _NEEDED if used[field] not in header]
     if "text" in wanted and used.get("sentences") in header:
         wanted.remove("text")
     if wanted and used.get("type") not in header:
         example = ",".join(f"{field}=COLUMN" for field in wanted)
-        raise SurroundingsError(
+        raise SetupError(
             f"{file} looks like a table with the columns {listed}; say which is which: --fields {example}"
         )
     if twice := [name for name in used.values() if header.count(name) > 1]:
-        raise SurroundingsError(f"{file} has the column {twice[0]} twice: rename one")
+        raise SetupError(f"{file} has the column {twice[0]} twice: rename one")
 
 
 class Faulty(NamedTuple):
-    """A line (from 1) that holds no usable event: a reason, one line for people, and of an archive the file it is in."""
+    """A line (from 1) that holds no usable event: a reason, one line for people, and of an archive
+    the file it is in.
+    """
 
     line: int
     reason: str
@@ -85,7 +96,9 @@ class Faulty(NamedTuple):
 
 
 Entry: TypeAlias = Record | Faulty
-"""What a line holds. Where lines come from a pipe, None between them says that nothing more has come for now."""
+"""What a line holds. Where lines come from a pipe, None between them says that nothing more has
+come for now.
+"""
 
 
 def beginning_at(line: int, entries: Iterable[Entry | None]) -> Iterator[Entry | None]:
@@ -112,7 +125,8 @@ class Row(NamedTuple):
 def rows(lines: Iterable[bytes], delimiter: str) -> Iterator[Row | Faulty]:
     """The rows of a table in UTF-8, the header the first of them; blank lines are none.
 
-    Bytes that are no UTF-8 make a row faulty, and so does another number of cells than the header has.
+    Bytes that are no UTF-8 make a row faulty, and so does another number of cells than the header
+    has.
     """
     text = (line.decode("utf-8", "surrogateescape") for line in lines)
     width: int | None = None

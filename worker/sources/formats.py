@@ -1,4 +1,6 @@
-"""What a file is, by its first bytes, whatever its name: what can be read, and what is to be done about all other."""
+"""What a file is, by its first bytes, whatever its name: what can be read, and what is to be done
+about all other.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import zlib
 from collections.abc import Collection
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events.bare import FIELDS
 
 UNREADABLE: Final = (EOFError, zlib.error, lzma.LZMAError, OSError)
@@ -25,7 +27,8 @@ _MAGIC_BYTES: Final = 6
 def unpacked(raw: io.BufferedReader, name: str) -> io.BufferedReader:
     """What is in the stream: of one that is not packed, the stream itself.
 
-    Raises SurroundingsError where it is packed with zstd and nothing here can unpack that; UNREADABLE where it is damaged.
+    Raises SetupError where it is packed with zstd and nothing here can unpack that;
+    UNREADABLE where it is damaged.
     """
     magic = raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
     stream: Any
@@ -47,7 +50,7 @@ def _zstd(raw: io.BufferedReader, name: str) -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise SurroundingsError(
+        raise SetupError(
             f"{name} is compressed with zstd: pip install 'coversumm-worker[parquet]', "
             f"or zstdcat {name} | ..., with - for the file"
         ) from error
@@ -55,12 +58,18 @@ def _zstd(raw: io.BufferedReader, name: str) -> Any:
 
 
 _PARQUET: Final = b"PAR1"
-_LINES_WANTED: Final = "wanted are JSON lines (one object a line), CSV or TSV with a header, or Parquet"
+_LINES_WANTED: Final = (
+    "wanted are JSON lines (one object a line), CSV or TSV with a header, or Parquet"
+)
 _TO_LINES: Final = f"convert it first ({_LINES_WANTED})"
 # First bytes, what they mean, and what to do; {file} is the file's name.
 _FOREIGN: Final = (
     (b"PARE", "an encrypted Parquet file", "write it without encryption first"),
-    (b"ARROW1", "an Arrow (Feather) file", "with pyarrow: parquet.write_table(feather.read_table(...), ...)"),
+    (
+        b"ARROW1",
+        "an Arrow (Feather) file",
+        "with pyarrow: parquet.write_table(feather.read_table(...), ...)",
+    ),
     (
         b"PK\x03\x04",
         "a ZIP archive (or an .xlsx, which is one)",
@@ -81,7 +90,9 @@ _DELIMITERS: Final = ",;\t|"
 
 
 class Format(NamedTuple):
-    """How to read a file, once it is unpacked: Parquet, or `skip` bytes of a byte order mark, then text in `encoding`."""
+    """How to read a file, once it is unpacked: Parquet, or `skip` bytes of a byte order mark, then
+    text in `encoding`.
+    """
 
     kind: Literal["json", "table", "parquet"]
     encoding: str
@@ -90,9 +101,11 @@ class Format(NamedTuple):
 
 
 def recognize(head: bytes, file: str, mapped: Collection[str] = ()) -> Format:
-    """The format of a file that begins with `head`; `mapped`: the names of fields that columns were named for.
+    """The format of a file that begins with `head`; `mapped`: the names of fields that columns were
+    named for.
 
-    Raises SurroundingsError, which says what the file looks like and what to do, where it can not be read.
+    Raises SetupError, which says what the file looks like and what to do, where it can not
+    be read.
 
     >>> recognize(b'{"entity_id": "B00X"}', "reviews.jsonl")
     Format(kind='json', encoding='utf-8', skip=0, delimiter='')
@@ -129,20 +142,25 @@ def _text_format(text: str, encoding: str, skip: int, file: str, mapped: Collect
         looks = "JSON spread over several lines"
         raise _unreadable(file, looks, "write one object a line: jq -c . {file} > reviews.jsonl")
     if first == "[" or (first.startswith("[") and first[1:].lstrip().startswith("{")):
-        raise _unreadable(file, "a JSON array", "write one object a line: jq -c '.[]' {file} > reviews.jsonl")
+        raise _unreadable(
+            file, "a JSON array", "write one object a line: jq -c '.[]' {file} > reviews.jsonl"
+        )
     if first.startswith("<"):
         raise _unreadable(file, "HTML or XML", _TO_LINES)
     if not first or first.startswith("{"):
         return Format("json", encoding, skip)
     if _is_header(first, file, mapped):
         return Format("table", encoding, skip, max(_DELIMITERS, key=first.count))
-    if any(line.startswith("{") for line in lines[:5]):  # those before it are told as bad, one by one
+    # those before it are told as bad, one by one
+    if any(line.startswith("{") for line in lines[:5]):
         return Format("json", encoding, skip)
     raise _unreadable(file, "plain text", _LINES_WANTED)
 
 
 def _is_header(line: str, file: str, mapped: Collection[str]) -> bool:
-    """Whether the first line of a file names columns: it must have several, and the file's name or ours say so."""
+    """Whether the first line of a file names columns: it must have several, and the file's name or
+    ours say so.
+    """
     if not any(delimiter in line for delimiter in _DELIMITERS):
         return False
     for ending in ENDINGS:
@@ -152,5 +170,5 @@ def _is_header(line: str, file: str, mapped: Collection[str]) -> bool:
     return any(name in line for name in FIELDS)
 
 
-def _unreadable(file: str, looks: str, advice: str) -> SurroundingsError:
-    return SurroundingsError(f"{file} looks like {looks}: {advice.format(file=file)}")
+def _unreadable(file: str, looks: str, advice: str) -> SetupError:
+    return SetupError(f"{file} looks like {looks}: {advice.format(file=file)}")

@@ -13,7 +13,7 @@ from select import select
 from types import TracebackType
 from typing import IO, BinaryIO, Final, NamedTuple, cast
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.sources.formats import BUFFER_BYTES, UNREADABLE, Format, recognize, unpacked
 from worker.sources.parquet import ParquetTable
 
@@ -23,9 +23,9 @@ PATIENCE_SECONDS: Final = 0.2
 
 
 def check_stdin() -> None:
-    """Raise SurroundingsError where the process was started without a standard input."""
+    """Raise SetupError where the process was started without a standard input."""
     if sys.stdin is None:
-        raise SurroundingsError("standard input is closed: name a file, or pipe one in")
+        raise SetupError("standard input is closed: name a file, or pipe one in")
 
 
 class Closing:
@@ -34,16 +34,23 @@ class Closing:
     _opened: ExitStack
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._opened.close()
 
 
 class OpenedFile(Closing):
-    """`with` opens the file and finds out what it is; then it gives lines of text, or a Parquet table."""
+    """`with` opens the file and finds out what it is; then it gives lines of text, or a Parquet
+    table.
+    """
 
     def __init__(self, path: str, name: str, mapped: Collection[str] = ()) -> None:
-        """`name` is shown in messages; `mapped`: the names of fields that columns were named for."""
+        """`name` is shown in messages; `mapped`: the names of fields that columns were
+        named for.
+        """
         self._path = path
         self._name = name
         self._mapped = mapped
@@ -52,14 +59,16 @@ class OpenedFile(Closing):
         self.format: Format
 
     def __enter__(self) -> OpenedFile:
-        """Raises SurroundingsError where the file cannot be opened, or is nothing that can be read here."""
+        """Raises SetupError where the file cannot be opened, or is nothing that can be read
+        here.
+        """
         with ExitStack() as opened:
             try:
                 self._raw = cast(io.BufferedReader, opened.enter_context(self._open()))
                 self._stream = unpacked(self._raw, self._name)
                 head = self._stream.peek(BUFFER_BYTES)
             except UNREADABLE as cause:
-                raise SurroundingsError(f"{self._name} cannot be read ({cause})") from cause
+                raise SetupError(f"{self._name} cannot be read ({cause})") from cause
             self.format = recognize(head, self._name, self._mapped)
             self._opened = opened.pop_all()
         return self
@@ -67,7 +76,11 @@ class OpenedFile(Closing):
     @property
     def size(self) -> int | None:
         """Bytes of the file, None where that is not known."""
-        return Path(self._path).stat().st_size if self._path != STDIN and Path(self._path).is_file() else None
+        return (
+            Path(self._path).stat().st_size
+            if self._path != STDIN and Path(self._path).is_file()
+            else None
+        )
 
     @property
     def position(self) -> int:
@@ -75,7 +88,9 @@ class OpenedFile(Closing):
         return self._raw.tell() if self._raw.seekable() else 0
 
     def lines(self) -> Iterator[bytes | None]:
-        """The lines in UTF-8, without a byte order mark, once; None where a pipe is silent for a moment."""
+        """The lines in UTF-8, without a byte order mark, once; None where a pipe is silent for a
+        moment.
+        """
         self._stream.read(self.format.skip)
         if self.format.encoding != "utf-8":
             text = io.TextIOWrapper(self._stream, self.format.encoding, newline="\n")
@@ -86,13 +101,13 @@ class OpenedFile(Closing):
         return iter(self._stream)
 
     def table(self) -> ParquetTable:
-        """The Parquet table. Raises SurroundingsError where it cannot be read."""
+        """The Parquet table. Raises SetupError where it cannot be read."""
         if self._stream is not self._raw:
-            raise SurroundingsError(
+            raise SetupError(
                 f"{self._name} is a Parquet file, compressed as a whole: unpack it first (its columns are compressed within)"
             )
         if not self._raw.seekable():
-            raise SurroundingsError(f"{self._name} is Parquet, which is read from its end: name the file")
+            raise SetupError(f"{self._name} is Parquet, which is read from its end: name the file")
         return ParquetTable(self._raw, self._name)
 
     def _open(self) -> BinaryIO:
@@ -129,33 +144,36 @@ _OTHERS: Final = """
 """
 """Endings of files that lie beside reviews, and are none."""
 _OTHER_ENDINGS: Final = frozenset(_OTHERS.split())
-_OTHER_NAMES: Final = frozenset({"changelog", "license", "makefile", "notice", "readme", "sha256sums"})
+_OTHER_NAMES: Final = frozenset(
+    {"changelog", "license", "makefile", "notice", "readme", "sha256sums"}
+)
 
 
-class Found(NamedTuple):
+class FoundFiles(NamedTuple):
     """Files in the order they are to be read, and those of folders that were passed over."""
 
     paths: list[str]
     skipped: list[str]
 
 
-def find_files(named: Iterable[str]) -> Found:
+def find_files(named: Iterable[str]) -> FoundFiles:
     """The files that names, patterns (`*`, `?`, `[...]`, `**`) and folders stand for.
 
-    A pattern's and a folder's files are in order of their paths, those of inner folders too. Passed over in folders is what is
-    hidden (`.name`, `_name`), behind a link to a folder, or obviously something else by its name.
+    A pattern's and a folder's files are in order of their paths, those of inner folders too. Passed
+    over in folders is what is hidden (`.name`, `_name`), behind a link to a folder, or obviously
+    something else by its name.
 
-    Raises SurroundingsError where a name stands for no file, or two names for one.
+    Raises SetupError where a name stands for no file, or two names for one.
     """
     paths: list[str] = []
     skipped: list[str] = []
     for name in named:
         found = list(_files(name, skipped))
         if not found:
-            raise SurroundingsError(f"there are no files of reviews in {name}{_told(skipped)}")
+            raise SetupError(f"there are no files of reviews in {name}{_told(skipped)}")
         paths.extend(found)
     _check_once(paths)
-    return Found(paths, skipped)
+    return FoundFiles(paths, skipped)
 
 
 def _files(name: str, skipped: list[str]) -> Iterator[str]:
@@ -172,7 +190,7 @@ def _files(name: str, skipped: list[str]) -> Iterator[str]:
                 yield from _of_folder(path, skipped)
     else:
         what = "matches no file" if glob.has_magic(name) else "does not exist"
-        raise SurroundingsError(f"{name} {what}")
+        raise SetupError(f"{name} {what}")
 
 
 def _of_folder(folder: str, skipped: list[str]) -> Iterator[str]:
@@ -203,13 +221,13 @@ def _is_other(name: str) -> bool:
 
 
 def _check_once(paths: list[str]) -> None:
-    """Raise SurroundingsError where a file is among them twice: its reviews would be read twice."""
+    """Raise SetupError where a file is among them twice: its reviews would be read twice."""
     seen: dict[str, str] = {}
     for path in paths:
         real = path if path == STDIN else os.path.realpath(path)
         if real in seen:
             also = "" if seen[real] == path else f", also as {seen[real]}"
-            raise SurroundingsError(f"{path} is named twice{also}: name each file once")
+            raise SetupError(f"{path} is named twice{also}: name each file once")
         seen[real] = path
 
 

@@ -1,7 +1,7 @@
 """Parquet, read in bounded memory: rows as JSON would have them.
 
-A null is a member that is not there. Timestamps and dates become RFC 3339, decimals numbers, bytes text, and vectors of float32
-(lists or bytes) bytes, which JSON carries in base64.
+A null is a member that is not there. Timestamps and dates become RFC 3339, decimals numbers, bytes
+text, and vectors of float32 (lists or bytes) bytes, which JSON carries in base64.
 """
 
 from __future__ import annotations
@@ -19,23 +19,28 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 
 VECTORS: Final = "embedding"
 """What a column or member of vectors is called."""
 
 
 def packed(arrow: Any, array: Any, name: str) -> Any:
-    """The array, in it the lists of float32 (or float16) called VECTORS as little-endian float32 in bytes.
+    """The array, in it the lists of float32 (or float16) called VECTORS as little-endian float32 in
+    bytes.
 
-    Lists that have nulls in them, or are null, stay as they are, all of the array: they are rare, and for others to judge.
+    Lists that have nulls in them, or are null, stay as they are, all of the array: they are rare,
+    and for others to judge.
     """
     types = arrow.types
     is_list = types.is_list(array.type) or types.is_large_list(array.type)
     is_fixed = types.is_fixed_size_list(array.type)
     if types.is_struct(array.type) and not array.null_count:
         fields = list(array.type)
-        parts = [packed(arrow, part, field.name) for part, field in zip(array.flatten(), fields, strict=True)]
+        parts = [
+            packed(arrow, part, field.name)
+            for part, field in zip(array.flatten(), fields, strict=True)
+        ]
         return arrow.StructArray.from_arrays(parts, [field.name for field in fields])
     if not (is_list or is_fixed):
         return array
@@ -78,40 +83,58 @@ class ParquetTable:
     """An open Parquet file."""
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
-        """`name` is shown in messages. Raises SurroundingsError where the file, or what reads it, is missing or broken."""
+        """`name` is shown in messages. Raises SetupError where the file, or what reads it,
+        is missing or broken.
+        """
         try:
             import pyarrow.parquet
         except ImportError as error:
-            raise SurroundingsError(
+            raise SetupError(
                 f"{name} is a Parquet file: to read it, pip install 'coversumm-worker[parquet]'"
             ) from error
         self.arrow = pyarrow
         self._name = name
         with self.told():
-            self.file = pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+            self.file = pyarrow.parquet.ParquetFile(
+                stream, buffer_size=_BUFFER_BYTES, pre_buffer=False
+            )
             self.columns: list[str] = self.file.schema_arrow.names
         self.row_count: int = self.file.metadata.num_rows
 
-    def rows(self, columns: Collection[str], groups: Sequence[int] | None = None) -> Iterator[Row | None]:
-        """Each row's values that are not null, of these columns, in order; None for a row with text that is not UTF-8.
+    def rows(
+        self, columns: Collection[str], groups: Sequence[int] | None = None
+    ) -> Iterator[Row | None]:
+        """Each row's values that are not null, of these columns, in order; None for a row with text
+        that is not UTF-8.
 
-        `groups`: the row groups to read, None for all. Raises SurroundingsError where the file cannot be read to its end.
+        `groups`: the row groups to read, None for all. Raises SetupError where the file
+        cannot be read to its end.
         """
         for batch in self.batches(columns, groups):
             yield from self.taken_apart(batch)
 
-    def taken_apart(self, batch: Any, as_bytes: Collection[str] = _AS_BYTES) -> Iterator[Row | None]:
-        """The same of one batch; `as_bytes`: the names of columns and members whose bytes are no text."""
+    def taken_apart(
+        self, batch: Any, as_bytes: Collection[str] = _AS_BYTES
+    ) -> Iterator[Row | None]:
+        """The same of one batch; `as_bytes`: the names of columns and members whose bytes are no
+        text.
+        """
         turns = [_turn(self.arrow, field.type, field.name, as_bytes) for field in batch.schema]
         rows = max(1, min(batch.num_rows, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1)))
         for start in range(0, batch.num_rows, rows):
             yield from _pieces(batch.slice(start, rows), turns)
 
-    def batches(self, columns: Collection[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
-        """The same as record batches; moments are microseconds since 1970 in UTC, of type timestamp."""
+    def batches(
+        self, columns: Collection[str], groups: Sequence[int] | None = None
+    ) -> Iterator[Any]:
+        """The same as record batches; moments are microseconds since 1970 in UTC, of type
+        timestamp.
+        """
         wanted = [name for name in self.columns if name in columns]
         batches = self.file.iter_batches(self._batch_rows, groups, wanted, use_threads=False)
-        missing = sum(map(self.rows_of, range(self.file.num_row_groups) if groups is None else groups))
+        missing = sum(
+            map(self.rows_of, range(self.file.num_row_groups) if groups is None else groups)
+        )
         while True:
             with self.told():
                 batch = next(batches, None)
@@ -127,9 +150,9 @@ class ParquetTable:
         return int(self.file.metadata.row_group(group).num_rows)
 
     def check_whole(self, missing: int) -> None:
-        """Raise SurroundingsError where rows are missing, or too many."""
+        """Raise SetupError where rows are missing, or too many."""
         if missing:
-            raise SurroundingsError(
+            raise SetupError(
                 f"{self._name} cannot be read (its columns have not as many rows as it says)"
             )
 
@@ -140,7 +163,7 @@ class ParquetTable:
             yield
         except (self.arrow.ArrowException, OSError, UnicodeDecodeError) as cause:
             first = str(cause).split("\n")[0]
-            raise SurroundingsError(f"{self._name} cannot be read ({first})") from cause
+            raise SetupError(f"{self._name} cannot be read ({first})") from cause
 
     @property
     def _batch_rows(self) -> int:
@@ -191,7 +214,9 @@ def _rows(batch: Any, turns: list[Turn | None]) -> list[Row]:
 
 
 def _turn(arrow: Any, type_: Any, name: str, as_bytes: Collection[str]) -> Turn | None:
-    """What is to be done to values of a type, in a column or member called `name`; None for nothing."""
+    """What is to be done to values of a type, in a column or member called `name`; None for
+    nothing.
+    """
     types = arrow.types
     if types.is_timestamp(type_):
         return _moment
@@ -208,7 +233,9 @@ def _turn(arrow: Any, type_: Any, name: str, as_bytes: Collection[str]) -> Turn 
             else _each(_turn(arrow, type_.value_type, name, as_bytes))
         )
     if types.is_struct(type_):
-        return _members({field.name: _turn(arrow, field.type, field.name, as_bytes) for field in type_})
+        return _members(
+            {field.name: _turn(arrow, field.type, field.name, as_bytes) for field in type_}
+        )
     if types.is_binary(type_) or types.is_large_binary(type_) or types.is_fixed_size_binary(type_):
         return None if name in as_bytes else bytes.decode
     return _uuid_as_text if isinstance(type_, arrow.BaseExtensionType) else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Limits, Reason, Record, Rejected, decode
 from worker.events.bare import Reading, read_json, read_row
 from worker.sources.columns import (
@@ -36,7 +36,9 @@ NO_FIELDS: Final[Mapping[str, str]] = {}
 
 @dataclass(slots=True)
 class LeftOut:
-    """A field of bare reviews whose values had no sure meaning: how often, and where first (line from 1, file of an archive)."""
+    """A field of bare reviews whose values had no sure meaning: how often, and where first (line
+    from 1, file of an archive).
+    """
 
     first_line: int
     first_value: Any
@@ -53,17 +55,25 @@ def count_left_out(
 
 
 class ReviewFile(Closing):
-    """A file of events or bare reviews: JSON lines, CSV or TSV, plain or packed, or Parquet; `with` finds out which.
+    """A file of events or bare reviews: JSON lines, CSV or TSV, plain or packed, or Parquet; `with`
+    finds out which.
 
-    Iteration, once, gives a record for each line that is not blank: the base name as topic, partition 0, the line's number
-    from 0 (blank lines counted; of a row of CSV its first line; of Parquet the row) as offset, no timestamp. Rows that are none
-    are Faulty, and None says that a pipe has been silent for a moment.
+    Iteration, once, gives a record for each line that is not blank: the base name as topic,
+    partition 0, the line's number from 0 (blank lines counted; of a row of CSV its first line; of
+    Parquet the row) as offset, no timestamp. Rows that are none are Faulty, and None says that a
+    pipe has been silent for a moment.
     """
 
     def __init__(
-        self, path: str, fields: Mapping[str, str] = NO_FIELDS, name: str | None = None, begin: int = 0
+        self,
+        path: str,
+        fields: Mapping[str, str] = NO_FIELDS,
+        name: str | None = None,
+        begin: int = 0,
     ) -> None:
-        """`fields` names columns or members by field; `name` is shown instead of the path; numbers begin after `begin`."""
+        """`fields` names columns or members by field; `name` is shown instead of the path; numbers
+        begin after `begin`.
+        """
         self._name = name or ("standard input" if path == STDIN else path)
         self._file = OpenedFile(path, self._name, fields)
         self._fields = fields
@@ -83,7 +93,9 @@ class ReviewFile(Closing):
         """By field, what of bare reviews was left out so far."""
 
     def __enter__(self) -> ReviewFile:
-        """Raises SurroundingsError where the file cannot be opened, or is nothing that can be read here."""
+        """Raises SetupError where the file cannot be opened, or is nothing that can be read
+        here.
+        """
         with ExitStack() as opened:
             opened.enter_context(self._file)
             if self._file.format.kind == "parquet":
@@ -104,20 +116,24 @@ class ReviewFile(Closing):
 
     @property
     def position(self) -> int:
-        """Bytes read so far, of `size`; 0 for a pipe. Of Parquet, whose columns lie apart, by its rows."""
+        """Bytes read so far, of `size`; 0 for a pipe. Of Parquet, whose columns lie apart, by its
+        rows.
+        """
         if self._parquet is not None:
             return (self.size or 0) * self.lines // max(self._parquet.row_count, 1)
         return self._file.position
 
     def __iter__(self) -> Iterator[Entry | None]:
-        """Raises SurroundingsError where the file cannot be read to its end, or its columns are not those wanted."""
+        """Raises SetupError where the file cannot be read to its end, or its columns are not
+        those wanted.
+        """
         try:
             if self._parquet is not None:
                 yield from self._rows(self._parquet)
             else:
                 yield from self._table() if self._file.format.kind == "table" else self._json()
         except (*UNREADABLE, UnicodeDecodeError) as cause:
-            raise SurroundingsError(
+            raise SetupError(
                 f"{self._name} cannot be read after line {self.lines} ({cause})"
             ) from cause
 
@@ -169,9 +185,11 @@ class ReviewFile(Closing):
 
 
 class ReviewFiles(Closing):
-    """Files of events or bare reviews, each as `ReviewFile` reads it; lines count on from file to file.
+    """Files of events or bare reviews, each as `ReviewFile` reads it; lines count on from file to
+    file.
 
-    `with` looks at each: one that cannot be read is known before anything is made of those before it. Iteration, once.
+    `with` looks at each: one that cannot be read is known before anything is made of those before
+    it. Iteration, once.
     """
 
     def __init__(
@@ -183,7 +201,8 @@ class ReviewFiles(Closing):
         by_name: bool | None = None,
         stdin: str = STDIN,
     ) -> None:
-        """`first_line`: of the first file, where to begin; `stdin`: where a copy of standard input is.
+        """`first_line`: of the first file, where to begin; `stdin`: where a copy of standard input
+        is.
 
         `by_name`: whether a line is called by its file too; without it, if there are several.
         """
@@ -206,7 +225,9 @@ class ReviewFiles(Closing):
         """By field, what of bare reviews was left out so far."""
 
     def __enter__(self) -> ReviewFiles:
-        """Raises SurroundingsError where a file cannot be opened, or is nothing that can be read here."""
+        """Raises SetupError where a file cannot be opened, or is nothing that can be read
+        here.
+        """
         with ExitStack() as opened:
             opened.enter_context(self._current)
             looks = [self._look(place) for place in range(1, len(self._paths))]
@@ -239,7 +260,9 @@ class ReviewFiles(Closing):
         return f"{self._paths[number]}:{line - self._begins[number]}"
 
     def __iter__(self) -> Iterator[Entry | None]:
-        """Raises SurroundingsError where a file cannot be read to its end, or the first one ends before `first_line`."""
+        """Raises SetupError where a file cannot be read to its end, or the first one ends
+        before `first_line`.
+        """
         self._current.left_out = self.left_out
         yield from beginning_at(self._first_line, self._current)
         for place in range(1, len(self._paths)):
@@ -257,7 +280,7 @@ class ReviewFiles(Closing):
 
     def _check_begin(self) -> None:
         if len(self._begins) == 1 and self._current.lines < self._first_line - 1:
-            raise SurroundingsError(
+            raise SetupError(
                 f"--from-line {self.place(self._first_line)}: there are only {self._current.lines:,} {self._current.unit}"
             )
 
@@ -268,7 +291,9 @@ class ReviewFiles(Closing):
         return ReviewFile(path, self._fields, begin=begin)
 
     def _look(self, place: int) -> tuple[str, int | None]:
-        """Of a file whose turn comes later: what its lines are called, and its bytes, if it can be read twice."""
+        """Of a file whose turn comes later: what its lines are called, and its bytes, if it can be
+        read twice.
+        """
         if not Path(self._stdin if self._paths[place] == STDIN else self._paths[place]).is_file():
             return "lines", None
         with self._file(place) as file:
@@ -279,7 +304,9 @@ class ReviewFiles(Closing):
 TARGET_SECONDS = 0.4
 FIRST_BYTES = 4096
 LEAST_BYTES = 10240
-"""Of text, some 160 sentences: an engine that is given fewer at a time takes up to twice as long for each."""
+"""Of text, some 160 sentences: an engine that is given fewer at a time takes up to twice as long
+for each.
+"""
 MOST_GROWTH = 2.0
 MOST_RECORDS = 2000
 
@@ -289,10 +316,11 @@ def timely(
     seconds: float = TARGET_SECONDS,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[list[Entry]]:
-    """The entries in batches, none of them empty or with None in it; one takes its reader about `seconds`.
+    """The entries in batches, none of them empty or with None in it; one takes its reader about
+    `seconds`.
 
-    What a batch of so many bytes took says how many the next one has: at most twice as many, and LEAST_BYTES on the slowest
-    processor. A batch ends early where nothing more has come for now.
+    What a batch of so many bytes took says how many the next one has: at most twice as many, and
+    LEAST_BYTES on the slowest processor. A batch ends early where nothing more has come for now.
     """
     size: float = FIRST_BYTES
     batch: list[Entry] = []
@@ -318,7 +346,8 @@ _TOLERATED = {Reason.WRONG_DIMENSION, Reason.WRONG_MODEL, Reason.NO_EMBEDDING}
 def judged(entries: Iterable[Entry | None], limits: Limits) -> Iterator[Entry]:
     """The entries, those records Faulty that no worker could use.
 
-    What depends on the worker's model (dimension, model's name, whether it embeds) is the worker's to judge.
+    What depends on the worker's model (dimension, model's name, whether it embeds) is the worker's
+    to judge.
     """
     for entry in entries:
         if isinstance(entry, Record):
@@ -332,7 +361,9 @@ def judged(entries: Iterable[Entry | None], limits: Limits) -> Iterator[Entry]:
 
 @contextmanager
 def spooled() -> Iterator[str]:
-    """The path of a copy of all of standard input. Raises SurroundingsError where it cannot be read or kept."""
+    """The path of a copy of all of standard input. Raises SetupError where it cannot be read
+    or kept.
+    """
     check_stdin()
     with tempfile.NamedTemporaryFile(prefix="coversumm-stdin-") as copy:
         try:
@@ -340,7 +371,7 @@ def spooled() -> Iterator[str]:
                 shutil.copyfileobj(stdin, copy)
             copy.flush()
         except OSError as error:
-            raise SurroundingsError(
+            raise SetupError(
                 f"standard input cannot be kept in {tempfile.gettempdir()} ({error.strerror}): TMPDIR may name another directory"
             ) from error
         yield copy.name

@@ -1,10 +1,10 @@
 """What is remembered: one ordered, byte-keyed row space per input partition.
 
-`keys` says where a row lies, `rows` what is in it, `store` where rows are kept (memory or RocksDB), `ids` what a
-sentence is called. `entity` reads and writes one entity's rows, `partition` those of the partition itself (applied
-offset, output topic, fingerprint, garbage); `view` and `verify` read an entity for people. Nothing here writes to a
-database: changes are handed out as `{key: value or None}`, because they must reach the changelog and the local rows in
-one commit.
+`keys` says where a row lies, `rows` what is in it, `store` where rows are kept (memory or RocksDB),
+`ids` what a sentence is called. `entity` reads and writes one entity's rows, `partition` those of
+the partition itself (applied offset, output topic, fingerprint, garbage); `view` and `verify` read
+an entity for people. Nothing here writes to a database: changes are handed out as `{key: value or
+None}`, because they must reach the changelog and the local rows in one commit.
 """
 
 from worker.state.errors import (

@@ -1,5 +1,6 @@
-"""One entity's rows, read and written: header, published set, reviews, and its vectors as the blocks a refill
-scans."""
+"""One entity's rows, read and written: header, published set, reviews, and its vectors as the
+blocks a refill scans.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from worker.state import rows as formats
 from worker.state.errors import CorruptRow
 from worker.state.keys import IncarnationKeys, describe, header_key, parse_sentence_id, sentence_id
-from worker.state.rows import Header, Published, ReviewRow
+from worker.state.rows import Header, PublishedSet, ReviewRow
 from worker.state.store import Pending, Rows
 
 BLOCK_SENTENCES = 2048
@@ -18,7 +19,9 @@ BLOCK_SENTENCES = 2048
 
 @dataclass(slots=True)
 class Sentence:
-    """A live sentence of a review. `vector` (dimension,) int16 is None until it is embedded or read."""
+    """A live sentence of a review. `vector` (dimension,) int16 is None until it is embedded or
+    read.
+    """
 
     ordinal: int
     id: bytes
@@ -28,8 +31,9 @@ class Sentence:
 
 @dataclass(slots=True)
 class Review:
-    """A review as its rows tell. `chunks` are the text and vector chunks its stored rows take, (0, 0) for one
-    not stored."""
+    """A review as its rows tell. `chunks` are the text and vector chunks its stored rows take, (0,
+    0) for one not stored.
+    """
 
     version: int
     deleted: bool = False
@@ -40,12 +44,15 @@ class Review:
 
 
 class VectorBlock:
-    """Some of an entity's live sentences: `vectors` (m, dimension) int16; an id is made only when asked
-    for."""
+    """Some of an entity's live sentences: `vectors` (m, dimension) int16; an id is made only when
+    asked for.
+    """
 
     __slots__ = ("_ordinals", "_reviews", "vectors")
 
-    def __init__(self, vectors: NDArray[np.int16], reviews: list[bytes], ordinals: list[int]) -> None:
+    def __init__(
+        self, vectors: NDArray[np.int16], reviews: list[bytes], ordinals: list[int]
+    ) -> None:
         self.vectors = vectors
         self._reviews = reviews
         self._ordinals = ordinals
@@ -71,7 +78,7 @@ class EntityRows:
         self.header_key = header_key(entity)
         self.keys = IncarnationKeys(entity, incarnation)
 
-    def published(self) -> Published | None:
+    def published(self) -> PublishedSet | None:
         """The set last published, None before the first."""
         value = self.rows.get(self.keys.published)
         return None if value is None else formats.decode_published(self.keys.published, value)
@@ -87,7 +94,9 @@ class EntityRows:
         for chunk in range(1, row.text_chunks):
             chunk_key = self.keys.text_chunk(review_id, chunk)
             texts += formats.decode_text_chunk(chunk_key, self._required(chunk_key))
-        sentences = [Sentence(ordinal, sentence_id(review_id, ordinal), text) for ordinal, text in texts]
+        sentences = [
+            Sentence(ordinal, sentence_id(review_id, ordinal), text) for ordinal, text in texts
+        ]
         return Review(
             row.version,
             row.deleted,
@@ -98,7 +107,9 @@ class EntityRows:
         )
 
     def text_and_rating(self, identifier: bytes) -> tuple[str, float | None]:
-        """Text of a stored sentence, rating of its review. Raises CorruptRow where it is not stored."""
+        """Text of a stored sentence, rating of its review. Raises CorruptRow where it is not
+        stored.
+        """
         parsed = parse_sentence_id(identifier)
         assert parsed is not None
         review_id, ordinal = parsed
@@ -118,7 +129,9 @@ class EntityRows:
             owners = review.sentences[at : at + len(ordinals)]
             if tuple(sentence.ordinal for sentence in owners) != ordinals:
                 raise CorruptRow(describe(key), "not the sentences of its review")
-            for sentence, vector in zip(owners, formats.as_matrix([data], self.dimension), strict=True):
+            for sentence, vector in zip(
+                owners, formats.as_matrix([data], self.dimension), strict=True
+            ):
                 sentence.vector = vector
             at += len(ordinals)
         if at != len(review.sentences):
@@ -150,13 +163,14 @@ class EntityRows:
         """Write the entity's header."""
         pending[self.header_key] = formats.encode_header(self.header_key, header)
 
-    def put_published(self, pending: Pending, published: Published) -> None:
+    def put_published(self, pending: Pending, published: PublishedSet) -> None:
         """Write the published set."""
         pending[self.keys.published] = formats.encode_published(self.keys.published, published)
 
     def put_review(self, pending: Pending, review_id: bytes, review: Review) -> None:
-        """Write the review's rows and remove chunks that its stored form had more; `review.chunks` becomes
-        what is written."""
+        """Write the review's rows and remove chunks that its stored form had more; `review.chunks`
+        becomes what is written.
+        """
         keys, sentences, chunks = self.keys, review.sentences, review.chunks
         texts = _cut_texts([(sentence.ordinal, sentence.text) for sentence in sentences])
         per_chunk = max(1, formats.CHUNK_BYTES // (4 + 2 * self.dimension))
@@ -164,11 +178,15 @@ class EntityRows:
         review.chunks = len(texts), len(vectors)
         key = keys.review(review_id)
         first = texts[0] if texts else ()
-        row = ReviewRow(review.version, review.deleted, review.rating, review.embedded, *review.chunks, first)
+        row = ReviewRow(
+            review.version, review.deleted, review.rating, review.embedded, *review.chunks, first
+        )
         pending[key] = formats.encode_review(key, row)
         for number, part in enumerate(vectors):
             key = keys.vector_chunk(review_id, number)
-            pending[key] = formats.encode_vectors(key, [s.ordinal for s in part], [_vector(s) for s in part])
+            pending[key] = formats.encode_vectors(
+                key, [s.ordinal for s in part], [_vector(s) for s in part]
+            )
         if len(texts) > 1:
             for number, chunk in enumerate(texts[1:], 1):
                 key = keys.text_chunk(review_id, number)
@@ -199,7 +217,9 @@ def read_header(rows: Rows, entity: bytes) -> Header | None:
 
 
 def _cut_texts(texts: list[tuple[int, str]]) -> list[list[tuple[int, str]]]:
-    """Texts in order, cut into chunks of at most `CHUNK_BYTES` each (a longer text is a chunk of its own)."""
+    """Texts in order, cut into chunks of at most `CHUNK_BYTES` each (a longer text is a chunk of
+    its own).
+    """
     # A character is at most four bytes.
     if 4 * sum([len(text) + 2 for _, text in texts]) <= formats.CHUNK_BYTES:
         return [texts] if texts else []

@@ -1,6 +1,6 @@
 """What can be wrong with stored rows.
 
-SurroundingsError
+SetupError
 `-- StateError
     |-- CorruptRow            a row's bytes, or its relation to other rows, are not what was written
     |-- DamagedDatabase       the files that hold the rows are not what was written
@@ -13,9 +13,11 @@ SurroundingsError
 from collections.abc import Mapping
 from typing import Final
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 
-NEW_EPOCH: Final = "build a new epoch beside it: `coversumm-worker replay` with its own COVERSUMM_EPOCH"
+NEW_EPOCH: Final = (
+    "build a new epoch beside it: `coversumm-worker replay` with its own COVERSUMM_EPOCH"
+)
 """How summaries are built again while the present ones stay: the one place that says it."""
 NEW_TOPIC: Final = (
     "let the producers write all events, each under its key, to a new input topic with the partitions wanted, and "
@@ -39,7 +41,7 @@ RESTORE: Final = (
 )
 
 
-class StateError(SurroundingsError):
+class StateError(SetupError):
     """The stored state cannot be used as it is. The message ends with what to do."""
 
 
@@ -53,7 +55,9 @@ class CorruptRow(StateError):
 
 
 class DamagedDatabase(StateError):
-    """The files of a partition's database are not what RocksDB wrote. The message names their folder."""
+    """The files of a partition's database are not what RocksDB wrote. The message names their
+    folder.
+    """
 
     def __init__(self, folder: str, problem: str) -> None:
         super().__init__(f"the database {folder} is damaged: {problem}. {RESTORE}")
@@ -86,7 +90,9 @@ class IncompleteState(StateError):
 
 
 class FingerprintMismatch(StateError):
-    """The stored rows were made under other settings: continuing would mix two kinds of summaries."""
+    """The stored rows were made under other settings: continuing would mix two kinds of
+    summaries.
+    """
 
     def __init__(
         self, differences: Mapping[str, tuple[object, object]], whose: str = "the stored state"
@@ -97,12 +103,16 @@ class FingerprintMismatch(StateError):
         )
         partitions = differences.get("partitions")
         advice = f"put the settings back, or {NEW_EPOCH}" if partitions is None else NEW_TOPIC
-        super().__init__(f"{whose} was built with other settings ({listed}). Operator action: {advice}.")
+        super().__init__(
+            f"{whose} was built with other settings ({listed}). Operator action: {advice}."
+        )
         self.differences = dict(differences)
 
 
 class PartitionsChanged(StateError):
-    """The input topic has another number of partitions than its state: keys moved, their state did not."""
+    """The input topic has another number of partitions than its state: keys moved, their state did
+    not.
+    """
 
     def __init__(self, topic: str, stored: int, found: int) -> None:
         super().__init__(

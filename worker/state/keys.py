@@ -1,20 +1,19 @@
 """Where rows lie: ordered keys that keep all of an entity's rows together.
 
-    F                                                     the partition's fingerprint
-    A                                                     the partition's applied offset
-    O                                                     the topic and the epoch that its summaries are published under
-    G | len | entity | incarnation                        rows of a deleted incarnation, still to be removed
-    L | len | entity                                      last change of a replay that publishes each entity once, at its end
-    E | len | entity                                      entity header
-    E | len | entity | incarnation | P                    published set
-    E | len | entity | incarnation | R | review           review: version, flags, rating, first texts
-    E | len | entity | incarnation | T | len | review | chunk    further texts
-    E | len | entity | incarnation | V | len | review | chunk    vectors
+    F                                                     the partition's fingerprint A
+    the partition's applied offset O                                                     the topic
+    and the epoch that its summaries are published under G | len | entity | incarnation
+    rows of a deleted incarnation, still to be removed L | len | entity
+    last change of a replay that publishes each entity once, at its end E | len | entity
+    entity header E | len | entity | incarnation | P                    published set E | len |
+    entity | incarnation | R | review           review: version, flags, rating, first texts E | len
+    | entity | incarnation | T | len | review | chunk    further texts E | len | entity |
+    incarnation | V | len | review | chunk    vectors
 
-`len` is a big-endian u32 and counts the bytes of the id after it, so ids may hold any byte and no id's rows
-lie inside another's (`a` and `ab`). `incarnation` (big-endian u64) is the source offset of the event that
-created the entity: a deleted entity's rows can wait for their removal, since whoever creates it again does so
-under a greater offset. `chunk` is a big-endian u32.
+`len` is a big-endian u32 and counts the bytes of the id after it, so ids may hold any byte and no
+id's rows lie inside another's (`a` and `ab`). `incarnation` (big-endian u64) is the source offset
+of the event that created the entity: a deleted entity's rows can wait for their removal, since
+whoever creates it again does so under a greater offset. `chunk` is a big-endian u32.
 """
 
 import struct
@@ -65,8 +64,9 @@ def parse_garbage_key(key: bytes) -> tuple[bytes, int]:
 
 
 class IncarnationKeys:
-    """The keys of one incarnation of an entity; prefixes are made once, for these are the keys of every
-    event."""
+    """The keys of one incarnation of an entity; prefixes are made once, for these are the keys of
+    every event.
+    """
 
     __slots__ = ("published", "reviews", "texts", "vectors")
 
@@ -82,7 +82,9 @@ class IncarnationKeys:
         return self.reviews + review
 
     def text_chunk(self, review: bytes, chunk: int) -> bytes:
-        """Key of a review's further texts; chunk 0 is in the review's own row, so these start at 1."""
+        """Key of a review's further texts; chunk 0 is in the review's own row, so these
+        start at 1.
+        """
         return self.texts + _U32.pack(len(review)) + review + _U32.pack(chunk)
 
     def vector_chunk(self, review: bytes, chunk: int) -> bytes:
@@ -105,7 +107,9 @@ class EntityRowKey(NamedTuple):
 
 
 def parse_entity_key(key: bytes) -> EntityRowKey:
-    """Parts of a key that starts with `ENTITY`. Raises ValueError where it is not of the form above."""
+    """Parts of a key that starts with `ENTITY`. Raises ValueError where it is not of the form
+    above.
+    """
     if key[:1] != ENTITY or len(key) < 5:
         raise ValueError("not an entity key")
     end = 5 + _U32.unpack_from(key, 1)[0]

@@ -1,4 +1,6 @@
-"""What the row of a last change holds. In a module of its own: msgspec's structs cannot be compiled (pyproject.toml)."""
+"""What the row of a last change holds. In a module of its own: msgspec's structs cannot be compiled
+(pyproject.toml).
+"""
 
 from collections.abc import Sequence
 
@@ -6,9 +8,11 @@ import msgspec
 
 
 class LastChange(msgspec.Struct, array_like=True, frozen=True):
-    """An entity's last change, not published yet: what its `summary.changed` says and other rows do not, or not any more.
+    """An entity's last change, not published yet: what its `summary.changed` says and other rows do
+    not, or not any more.
 
-    The ids in rank order and the sequence are in the published row, the texts in the reviews'; the last three are by rank.
+    The ids in rank order and the sequence are in the published row, the texts in the reviews'; the
+    last three are by rank.
     """
 
     timestamp_ms: int  # of its cause, as are the next four

@@ -1,8 +1,9 @@
 """The entities of a partition without their reviews: listed and searched, a page at a time.
 
-Rows are ordered by the length of the entity's id and then by its bytes, and all of an entity's rows are neighbours. So the next
-entity is found by one seek past the present one's rows, however many they are, and the ids with a prefix by a seek or two for
-each length of id that there is. A page costs as many seeks as it looks at entities.
+Rows are ordered by the length of the entity's id and then by its bytes, and all of an entity's rows
+are neighbours. So the next entity is found by one seek past the present one's rows, however many
+they are, and the ids with a prefix by a seek or two for each length of id that there is. A page
+costs as many seeks as it looks at entities.
 """
 
 import heapq
@@ -18,8 +19,10 @@ LONGEST_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """Which entities are looked for: those after `after`, in the order of their keys, with all that is given here."""
+class EntitySearch:
+    """Which entities are looked for: those after `after`, in the order of their keys, with all that
+    is given here.
+    """
 
     prefix: str = ""
     contains: str = ""
@@ -28,7 +31,9 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class ListedEntity:
-    """An entity; `sequence` is the offset of the event that last changed its summary, None where nothing was published."""
+    """An entity; `sequence` is the offset of the event that last changed its summary, None where
+    nothing was published.
+    """
 
     entity_id: str
     sentences: int
@@ -39,7 +44,9 @@ class ListedEntity:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some entities, and after which one to go on; None where there are no more. `searched`: how many were looked at."""
+    """Some entities, and after which one to go on; None where there are no more. `searched`: how
+    many were looked at.
+    """
 
     entities: list[ListedEntity]
     after: str | None
@@ -53,7 +60,10 @@ def order(entity_id: str) -> tuple[int, bytes]:
 
 
 def read_page(
-    partitions: Mapping[int, Rows], search: Search, limit: int, has_time: Callable[[], bool] = lambda: True
+    partitions: Mapping[int, Rows],
+    search: EntitySearch,
+    limit: int,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> Page:
     """The next entities of these partitions together.
 
@@ -68,7 +78,10 @@ def read_page(
     """
     after = None if search.after is None else search.after.encode()
     found = heapq.merge(
-        *(_numbered(number, rows, search.prefix.encode(), after) for number, rows in partitions.items())
+        *(
+            _numbered(number, rows, search.prefix.encode(), after)
+            for number, rows in partitions.items()
+        )
     )
     entities: list[ListedEntity] = []
     searched, last = 0, None
@@ -79,27 +92,33 @@ def read_page(
         entity_id = entity.decode()
         if search.contains in entity_id:
             sequence = _sequence(partitions[number], entity, header)
-            entities.append(ListedEntity(entity_id, header.sentences, header.reviews, sequence, number))
+            entities.append(
+                ListedEntity(entity_id, header.sentences, header.reviews, sequence, number)
+            )
     return Page(entities, None, searched)
 
 
 def find_entities(
     rows: Rows, prefix: bytes = b"", after: bytes | None = None
 ) -> Iterator[tuple[bytes, Header]]:
-    """The entities with the prefix, of keys beyond `after`, in key order. Raises CorruptRow, UnknownFormat."""
+    """The entities with the prefix, of keys beyond `after`, in key order. Raises CorruptRow,
+    UnknownFormat.
+    """
     start = header_key(prefix)
     if after is not None:
         start = max(start, _beyond(after))
     while (found := next(rows.scan(ENTITY, start), None)) is not None:
         key, value = found
         entity = _entity(key)
-        first = header_key(bytes(len(entity)))[:5] + prefix  # of those with the prefix and this length of id
+        # of those with the prefix and this length of id
+        first = header_key(bytes(len(entity)))[:5] + prefix
         if key < first:
             start = first
         elif not entity.startswith(prefix):
             start = header_key(bytes(len(entity) + 1))[:5] + prefix
         else:
-            if len(key) == len(header_key(entity)):  # else rows of a deleted entity, still to be removed
+            # else rows of a deleted entity, still to be removed
+            if len(key) == len(header_key(entity)):
                 yield entity, decode_header(key, value)
             start = _beyond(entity)
 
@@ -132,11 +151,15 @@ def _sequence(rows: Rows, entity: bytes, header: Header) -> int | None:
 
 
 def merged(pages: Iterable[Page], limit: int) -> Page:
-    """One page of those of several workers, all for the same search: no further than the least complete of them goes."""
+    """One page of those of several workers, all for the same search: no further than the least
+    complete of them goes.
+    """
     pages = list(pages)
     ends = [page.after for page in pages if page.after is not None]
     end = min(ends, key=order, default=None)
-    known = sorted((one for page in pages for one in page.entities), key=lambda one: order(one.entity_id))
+    known = sorted(
+        (one for page in pages for one in page.entities), key=lambda one: order(one.entity_id)
+    )
     kept = [one for one in known if end is None or order(one.entity_id) <= order(end)]
     searched = sum(page.searched for page in pages)
     if len(kept) > limit:

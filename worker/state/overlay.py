@@ -1,4 +1,6 @@
-"""Committed rows under changes that are on their way to them, so that what comes next can be worked out meanwhile."""
+"""Committed rows under changes that are on their way to them, so that what comes next can be worked
+out meanwhile.
+"""
 
 import threading
 from bisect import bisect_left
@@ -10,9 +12,9 @@ from worker.state.store import Changes, Rows, successor
 class Overlay:
     """Rows as they will be when all changes above them are stored; see `Rows`.
 
-    Changes are laid over the rows in the order in which they are going to be stored, and taken away after they are: in
-    between both say the same, so whoever reads need not know which of the two it was. One thread may lay over while another
-    one takes away and any of them reads.
+    Changes are laid over the rows in the order in which they are going to be stored, and taken away
+    after they are: in between both say the same, so whoever reads need not know which of the two it
+    was. One thread may lay over while another one takes away and any of them reads.
 
     >>> from worker.state.store import MemoryRows
     >>> rows = Overlay(MemoryRows({b"a": b"1", b"b": b"1"}))
@@ -24,9 +26,8 @@ class Overlay:
     def __init__(self, stored: Rows) -> None:
         """`stored`: what lies below."""
         self._stored = stored
-        self._layers: tuple[
-            _Layer, ...
-        ] = ()  # the newest first; replaced as a whole, so that readers need no lock
+        # the newest first; replaced as a whole, so that readers need no lock
+        self._layers: tuple[_Layer, ...] = ()
         self._lock = threading.Lock()
 
     def add(self, changes: Changes) -> None:
@@ -35,7 +36,9 @@ class Overlay:
             self._layers = (_Layer(changes), *self._layers)
 
     def remove(self, changes: Changes) -> None:
-        """These changes are stored, or thrown away with all that came after them; nothing where they are not there."""
+        """These changes are stored, or thrown away with all that came after them; nothing where
+        they are not there.
+        """
         with self._lock:
             self._layers = tuple(layer for layer in self._layers if layer.changes is not changes)
 
@@ -49,9 +52,8 @@ class Overlay:
     def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """See `Rows`."""
         changes: dict[bytes, bytes | None] = {}
-        for layer in reversed(
-            self._layers
-        ):  # looked at before the stored rows: none is missed that is taken away now
+        # looked at before the stored rows: none is missed that is taken away now
+        for layer in reversed(self._layers):
             changes |= layer.between(max(prefix, start or prefix), successor(prefix))
         stored = self._stored.scan(prefix, start)
         return _merged(stored, sorted(changes.items())) if changes else stored
@@ -73,7 +75,8 @@ class _Layer:
         keys = self._keys
         start = bisect_left(keys, first)
         return {
-            key: self.changes[key] for key in keys[start : None if end is None else bisect_left(keys, end)]
+            key: self.changes[key]
+            for key in keys[start : None if end is None else bisect_left(keys, end)]
         }
 
 

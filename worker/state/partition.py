@@ -1,4 +1,6 @@
-"""The rows of a partition as a whole: applied offset, output topic, fingerprint, and what deleted entities left behind."""
+"""The rows of a partition as a whole: applied offset, output topic, fingerprint, and what deleted
+entities left behind.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -24,13 +26,16 @@ from worker.state.rows import Applied, Output
 from worker.state.store import Pending, Rows
 
 GARBAGE_ROWS = 2000
-"""Rows of deleted entities removed in one micro-batch: so many more rows are little beside a batch's own."""
+"""Rows of deleted entities removed in one micro-batch: so many more rows are little beside a
+batch's own.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What the stored summaries depend on besides the events, and the epoch that they are published as. State of another
-    fingerprint is never continued."""
+    """What the stored summaries depend on besides the events, and the epoch that they are published
+    as. State of another fingerprint is never continued.
+    """
 
     model: str
     dimension: int
@@ -75,7 +80,9 @@ def put_applied(pending: Pending, applied: Applied) -> None:
 
 
 def read_output(rows: Rows) -> Output | None:
-    """Where the partition's summaries are published; None before the first, and where older workers wrote all rows."""
+    """Where the partition's summaries are published; None before the first, and where older workers
+    wrote all rows.
+    """
     value = rows.get(OUTPUT)
     return None if value is None else formats.decode_output(OUTPUT, value)
 
@@ -97,8 +104,9 @@ def put_fingerprint(pending: Pending, fingerprint: Fingerprint) -> None:
 
 
 def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
-    """Whether the partition has this fingerprint; False where it has no rows yet. Raises FingerprintMismatch
-    for another, IncompleteState for rows without any."""
+    """Whether the partition has this fingerprint; False where it has no rows yet. Raises
+    FingerprintMismatch for another, IncompleteState for rows without any.
+    """
     stored = read_fingerprint(rows)
     if stored is None:
         if read_applied(rows) is None:
@@ -113,7 +121,8 @@ def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
 def refuse_other(
     stored: Mapping[str, str], fingerprint: Fingerprint, whose: str = "the stored state"
 ) -> None:
-    """Raise FingerprintMismatch where the stored fields are not this fingerprint's; `whose` begins what it says.
+    """Raise FingerprintMismatch where the stored fields are not this fingerprint's; `whose` begins
+    what it says.
 
     Older workers stored no epoch: then any is accepted.
     """
@@ -136,8 +145,9 @@ def put_garbage(pending: Pending, entity: bytes, incarnation: int) -> None:
 
 
 def collect_garbage(rows: Rows, pending: Pending, limit: int = GARBAGE_ROWS) -> bool:
-    """Remove up to `limit` rows of deleted incarnations, notes that are done included. True if any are left
-    for the next batch."""
+    """Remove up to `limit` rows of deleted incarnations, notes that are done included. True if any
+    are left for the next batch.
+    """
     for key, value in rows.scan(GARBAGE):
         formats.unseal(key, value)
         if limit <= 0:
@@ -159,7 +169,8 @@ def put_last_change(pending: Pending, entity: bytes, change: LastChange | None) 
 
 
 def last_changes(rows: Rows, after: bytes | None = None) -> Iterator[tuple[bytes, LastChange]]:
-    """Those that are still to be published, with their entities, in key order: all, or those behind the entity `after`.
+    """Those that are still to be published, with their entities, in key order: all, or those behind
+    the entity `after`.
 
     Raises CorruptRow.
     """

@@ -1,23 +1,22 @@
 """What is in a row: binary values with a format version and a checksum.
 
-Every value is `format u8 | crc32 u32 | payload`, little-endian throughout; that frame is the same in every
-format. The checksum covers key and payload, so a value that ended up under another key is noticed too. Decoders
-raise `CorruptRow` (naming the row) or `UnknownFormat`, nothing else.
+Every value is `format u8 | crc32 u32 | payload`, little-endian throughout; that frame is the same
+in every format. The checksum covers key and payload, so a value that ended up under another key is
+noticed too. Decoders raise `CorruptRow` (naming the row) or `UnknownFormat`, nothing else.
 
-Each kind of row has formats of its own, from 1 to the newest, which is the one that is written; older ones are
-read for ever, and become the newest when the row is next written. All are at 1 but where it says otherwise.
+Each kind of row has formats of its own, from 1 to the newest, which is the one that is written;
+older ones are read for ever, and become the newest when the row is next written. All are at 1 but
+where it says otherwise.
 
-    header        reviews u64 | sentences u64 | incarnation u64
-    published     sequence u64 | count u32 | count * len u32 | the sentence ids | count * digest 16    by rank
-    review        version u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts
-    texts         count u32 | count * (ordinal u32 | len u32) | the texts in UTF-8, one after the other
-    vectors       count u32 | count * ordinal u32 | count * dimension * int16
-    applied 1     next offset u64 | topic in UTF-8
-    applied 2     next offset u64 | len u32 | topic | topic id (empty where the broker gave none)
-    output        epoch u32 | len u32 | topic in UTF-8 | topic id (empty where the broker gave none)
-    fingerprint   count u32 | count * (len u32 | name | len u32 | value)
-    garbage       (empty)
-    last change   `LastChange` as an array of MessagePack
+    header        reviews u64 | sentences u64 | incarnation u64 published     sequence u64 | count
+    u32 | count * len u32 | the sentence ids | count * digest 16    by rank review        version
+    u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts texts         count
+    u32 | count * (ordinal u32 | len u32) | the texts in UTF-8, one after the other vectors
+    count u32 | count * ordinal u32 | count * dimension * int16 applied 1     next offset u64 |
+    topic in UTF-8 applied 2     next offset u64 | len u32 | topic | topic id (empty where the
+    broker gave none) output        epoch u32 | len u32 | topic in UTF-8 | topic id (empty where the
+    broker gave none) fingerprint   count u32 | count * (len u32 | name | len u32 | value) garbage
+    (empty) last change   `LastChange` as an array of MessagePack
 """
 
 import struct
@@ -51,8 +50,8 @@ _ONE_VECTOR = struct.Struct("<II")
 
 _DELETED, _RATED, _EMBEDDED = 1, 2, 4
 
-# Texts and vectors are cut so that no row comes near Kafka's 1 MB; a single text may exceed it only as far as
-# the text cap allows.
+# Texts and vectors are cut so that no row comes near Kafka's 1 MB; a single text may exceed it only
+# as far as the text cap allows.
 CHUNK_BYTES = 128 * 1024
 
 _VECTOR_DTYPE = np.dtype("<i2")
@@ -62,23 +61,28 @@ Texts = Sequence[tuple[int, str]]
 
 
 class Header(NamedTuple):
-    """An entity: live reviews, live sentences, and the source offset of the event that created it."""
+    """An entity: live reviews, live sentences, and the source offset of the event that
+    created it.
+    """
 
     reviews: int
     sentences: int
     incarnation: int
 
 
-class Published(NamedTuple):
-    """The set last published: source offset of its cause, and `{sentence id: text digest}` in rank order."""
+class PublishedSet(NamedTuple):
+    """The set last published: source offset of its cause, and `{sentence id: text digest}` in rank
+    order.
+    """
 
     sequence: int
     digests: dict[bytes, bytes]
 
 
 class ReviewRow(NamedTuple):
-    """A review: its version and flags, how many chunks its texts and vectors take, and the first chunk of its
-    texts."""
+    """A review: its version and flags, how many chunks its texts and vectors take, and the first
+    chunk of its texts.
+    """
 
     version: int
     deleted: bool
@@ -94,7 +98,9 @@ class Applied(NamedTuple):
 
     next_offset: int
     topic: str
-    topic_id: str = ""  # tells the topic from a later one of its name; empty where the broker gave none
+    topic_id: str = (
+        ""  # tells the topic from a later one of its name; empty where the broker gave none
+    )
 
 
 class Output(NamedTuple):
@@ -119,7 +125,9 @@ def seal(key: bytes, payload: bytes, version: int = FORMAT) -> bytes:
 
 
 def unseal(key: bytes, value: bytes, newest: int = FORMAT) -> bytes:
-    """The payload of a row's value in any format up to `newest`. Raises UnknownFormat, CorruptRow."""
+    """The payload of a row's value in any format up to `newest`. Raises UnknownFormat,
+    CorruptRow.
+    """
     if len(value) < _SEAL.size:
         raise CorruptRow(describe(key), "shorter than its frame")
     version, checksum = _SEAL.unpack_from(value)
@@ -144,14 +152,14 @@ def decode_header(key: bytes, value: bytes) -> Header:
     return Header(*_HEADER.unpack(payload))
 
 
-def encode_published(key: bytes, published: Published) -> bytes:
+def encode_published(key: bytes, published: PublishedSet) -> bytes:
     """Value of a published row."""
     ids, count = published.digests.keys(), len(published.digests)
     head = struct.pack(f"<QI{count}I", published.sequence, count, *map(len, ids))
     return seal(key, b"".join((head, *ids, *published.digests.values())))
 
 
-def decode_published(key: bytes, value: bytes) -> Published:
+def decode_published(key: bytes, value: bytes) -> PublishedSet:
     """Inverse of `encode_published`."""
     payload = unseal(key, value)
     try:
@@ -172,7 +180,7 @@ def decode_published(key: bytes, value: bytes) -> Published:
         digest_at += DIGEST_BYTES
     if len(digests) != count:
         raise CorruptRow(describe(key), "a sentence appears twice")
-    return Published(sequence, digests)
+    return PublishedSet(sequence, digests)
 
 
 def encode_texts(texts: Texts) -> bytes:
@@ -183,7 +191,9 @@ def encode_texts(texts: Texts) -> bytes:
         return _ONE_TEXT.pack(1, ordinal, len(encoded)) + encoded
     parts = [text.encode() for _, text in texts]
     numbers = [
-        number for (ordinal, _), part in zip(texts, parts, strict=True) for number in (ordinal, len(part))
+        number
+        for (ordinal, _), part in zip(texts, parts, strict=True)
+        for number in (ordinal, len(part))
     ]
     return struct.pack(f"<{len(numbers) + 1}I", len(parts), *numbers) + b"".join(parts)
 
@@ -226,7 +236,8 @@ def encode_review(key: bytes, row: ReviewRow) -> bytes:
         | (_RATED if row.rating is not None else 0)
         | (_EMBEDDED if row.embedded else 0)
     )
-    rating = 0.0 if row.rating is None else row.rating  # not `or`: -0.0 is another text in a message than 0.0
+    # not `or`: -0.0 is another text in a message than 0.0
+    rating = 0.0 if row.rating is None else row.rating
     fixed = _REVIEW.pack(row.version, flags, rating, row.text_chunks, row.vector_chunks)
     return seal(key, fixed + encode_texts(row.texts))
 
@@ -250,7 +261,9 @@ def decode_review(key: bytes, value: bytes) -> ReviewRow:
     )
 
 
-def encode_vectors(key: bytes, ordinals: Sequence[int], vectors: Sequence[NDArray[np.int16]]) -> bytes:
+def encode_vectors(
+    key: bytes, ordinals: Sequence[int], vectors: Sequence[NDArray[np.int16]]
+) -> bytes:
     """Value of a vectors row: `vectors` holds one (dimension,) int16 array for each ordinal."""
     parts = [vector.astype(_VECTOR_DTYPE, copy=False).tobytes() for vector in vectors]
     assert len(parts) == len(ordinals)
@@ -280,7 +293,11 @@ def decode_vectors(key: bytes, value: bytes, dimension: int) -> tuple[tuple[int,
 def as_matrix(parts: Sequence[bytes], dimension: int) -> NDArray[np.int16]:
     """(m, dimension) int16, read-only, from the matrices of several vectors rows."""
     joined = parts[0] if len(parts) == 1 else b"".join(parts)
-    return np.frombuffer(joined, dtype=_VECTOR_DTYPE).reshape(-1, dimension).astype(np.int16, copy=False)
+    return (
+        np.frombuffer(joined, dtype=_VECTOR_DTYPE)
+        .reshape(-1, dimension)
+        .astype(np.int16, copy=False)
+    )
 
 
 def encode_applied(key: bytes, applied: Applied) -> bytes:
@@ -301,7 +318,9 @@ def decode_applied(key: bytes, value: bytes) -> Applied:
             end = _APPLIED.size + length
             if end > len(payload):
                 raise ValueError("wrong length")
-            applied = Applied(next_offset, payload[_APPLIED.size : end].decode(), payload[end:].decode())
+            applied = Applied(
+                next_offset, payload[_APPLIED.size : end].decode(), payload[end:].decode()
+            )
     except (struct.error, ValueError) as error:
         raise CorruptRow(describe(key), str(error)) from error
     if "\0" in applied.topic:
@@ -345,7 +364,9 @@ def decode_last_change(key: bytes, value: bytes) -> LastChange:
 def encode_fingerprint(key: bytes, fields: dict[str, str]) -> bytes:
     """Value of the fingerprint row: names and values, in their order."""
     parts = [part.encode() for field in fields.items() for part in field]
-    return seal(key, _U32.pack(len(fields)) + b"".join(_U32.pack(len(part)) + part for part in parts))
+    return seal(
+        key, _U32.pack(len(fields)) + b"".join(_U32.pack(len(part)) + part for part in parts)
+    )
 
 
 def decode_fingerprint(key: bytes, value: bytes) -> dict[str, str]:

@@ -1,4 +1,6 @@
-"""Where rows are kept: the `Rows` protocol, and rows in memory. Those in RocksDB are `worker.storage.rows`."""
+"""Where rows are kept: the `Rows` protocol, and rows in memory. Those in RocksDB are
+`worker.storage.rows`.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -17,7 +19,9 @@ class Rows(Protocol):
         """The row's value, None where there is no row."""
 
     def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """All rows whose key starts with `prefix`, ascending, as they were when the iteration began; from `start` on."""
+        """All rows whose key starts with `prefix`, ascending, as they were when the iteration
+        began; from `start` on.
+        """
 
 
 class MemoryRows:
@@ -59,7 +63,9 @@ class MemoryRows:
         return sum(len(key) + len(value) for key, value in self._values.items())
 
     def _sort(self) -> None:
-        """Bring the keys up to date, once after many writes: sorting two sorted runs is one merge."""
+        """Bring the keys up to date, once after many writes: sorting two sorted runs is
+        one merge.
+        """
         if self._gone:
             self._keys = [key for key in self._keys if key in self._values and key not in self._new]
             self._gone = False
@@ -73,7 +79,8 @@ class MemoryRows:
 
 
 def successor(prefix: bytes) -> bytes | None:
-    """The smallest key above every key that starts with `prefix`; None where there is none (`prefix` is all
-    0xff or empty)."""
+    """The smallest key above every key that starts with `prefix`; None where there is none
+    (`prefix` is all 0xff or empty).
+    """
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

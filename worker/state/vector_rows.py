@@ -1,11 +1,13 @@
-"""Vectors that were made once, by engine and exact text: where they lie in a vector store, and what is in a row.
+"""Vectors that were made once, by engine and exact text: where they lie in a vector store, and what
+is in a row.
 
     E | engine              what the engine is, in JSON, for people
     V | engine | text       a vector
 
-`engine` and `text` are digests of 16 bytes. A vector's value is `format u8 | check 16 | dimension * int16`, little-endian;
-`check` is a digest of format, vector and the text itself, keyed by the engine. So a vector is there only for the very text and
-engine it was made for, bit for bit: a damaged row, or another text or engine of the same digest, is none.
+`engine` and `text` are digests of 16 bytes. A vector's value is `format u8 | check 16 | dimension *
+int16`, little-endian; `check` is a digest of format, vector and the text itself, keyed by the
+engine. So a vector is there only for the very text and engine it was made for, bit for bit: a
+damaged row, or another text or engine of the same digest, is none.
 """
 
 from hashlib import blake2b
@@ -23,7 +25,9 @@ _DTYPE: Final = np.dtype("<i2")
 
 
 class VectorRows:
-    """The rows of one engine, whose vectors have `dimension` components; `engine` is the digest of its identity."""
+    """The rows of one engine, whose vectors have `dimension` components; `engine` is the digest of
+    its identity.
+    """
 
     __slots__ = ("_dimension", "_engine", "_prefix")
 
@@ -49,7 +53,9 @@ class VectorRows:
         return FORMAT + self._check(text, data) + data
 
     def decode(self, text: str, value: bytes) -> NDArray[np.int16] | None:
-        """The vector (dimension,), read-only; None where the value is not what `encode` made for this text."""
+        """The vector (dimension,), read-only; None where the value is not what `encode` made for
+        this text.
+        """
         data = value[_HEAD_BYTES:]
         if value[: len(FORMAT)] != FORMAT or len(data) != _DTYPE.itemsize * self._dimension:
             return None
@@ -59,7 +65,8 @@ class VectorRows:
 
     def _check(self, text: str, data: bytes) -> bytes:
         check = blake2b(FORMAT, digest_size=DIGEST_BYTES, key=self._engine)
-        check.update(data)  # as long for every row of this engine, so where the text begins is no question
+        # as long for every row of this engine, so where the text begins is no question
+        check.update(data)
         check.update(_bytes(text))
         return check.digest()
 

@@ -1,5 +1,6 @@
-"""Recompute every entity of a partition from its stored rows, by brute force, and compare with what was
-published."""
+"""Recompute every entity of a partition from its stored rows, by brute force, and compare with what
+was published.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,10 +17,12 @@ def is_due(
     min_changes: int,
     deleted: Collection[bytes] = (),
 ) -> bool:
-    """Whether a set, as `{sentence id: text digest}`, is to be published after the one last published.
+    """Whether a set, as `{sentence id: text digest}`, is to be published after the one last
+    published.
 
-    It is if at least so many of its sentences are new or of another text, or as many are gone; or if one of the two is empty;
-    or if one of `deleted`, which a deletion has taken down since, is published and not among them.
+    It is if at least so many of its sentences are new or of another text, or as many are gone; or
+    if one of the two is empty; or if one of `deleted`, which a deletion has taken down since, is
+    published and not among them.
     """
     if min_changes == 1 or not published or not now:
         return now != published
@@ -41,7 +44,13 @@ class EntityCheck:
 
 
 def verify_partition(
-    rows: Rows, *, dimension: int, k: int, distinct: bool, prefix: bytes = ENTITY, min_changes: int = 1
+    rows: Rows,
+    *,
+    dimension: int,
+    k: int,
+    distinct: bool,
+    prefix: bytes = ENTITY,
+    min_changes: int = 1,
 ) -> Iterator[EntityCheck]:
     """One result for each entity whose rows start with `prefix`, in key order.
 
@@ -56,7 +65,9 @@ def verify_partition(
             if rows.get(garbage_key(snapshot.entity, incarnation)) is None
         ]
         if snapshot.header is not None:
-            problems += _count_problems(snapshot) + _summary_problems(snapshot, k, distinct, min_changes)
+            problems += _count_problems(snapshot) + _summary_problems(
+                snapshot, k, distinct, min_changes
+            )
         elif not problems:
             continue  # a deleted entity whose rows wait for their removal
         yield EntityCheck(
@@ -72,9 +83,13 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
     assert snapshot.header is not None
     problems = []
     if snapshot.header.reviews != snapshot.live_reviews:
-        problems.append(f"header counts {snapshot.header.reviews} reviews, rows hold {snapshot.live_reviews}")
+        problems.append(
+            f"header counts {snapshot.header.reviews} reviews, rows hold {snapshot.live_reviews}"
+        )
     if snapshot.header.sentences != len(snapshot.ids):
-        problems.append(f"header counts {snapshot.header.sentences} sentences, rows hold {len(snapshot.ids)}")
+        problems.append(
+            f"header counts {snapshot.header.sentences} sentences, rows hold {len(snapshot.ids)}"
+        )
     if len(set(snapshot.ids)) != len(snapshot.ids):
         problems.append("a sentence has two vectors")
     if snapshot.texts.keys() != set(snapshot.ids):
@@ -86,11 +101,15 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
 
 
 def _summary_problems(snapshot: Snapshot, k: int, distinct: bool, min_changes: int) -> list[str]:
-    """The published set must be the brute-force summary, with the stored texts, or behind it by less than is published."""
+    """The published set must be the brute-force summary, with the stored texts, or behind it by
+    less than is published.
+    """
     expected = set(brute_force(snapshot.ids, snapshot.vectors, k, distinct=distinct).ids)
     digests = snapshot.published.digests if snapshot.published is not None else {}
     now = {
-        one: formats.text_digest(snapshot.texts[one]) if one in snapshot.texts else digests.get(one, b"")
+        one: formats.text_digest(snapshot.texts[one])
+        if one in snapshot.texts
+        else digests.get(one, b"")
         for one in expected
     }
     if not is_due(digests, now, min_changes):
@@ -112,5 +131,7 @@ def _summary_problems(snapshot: Snapshot, k: int, distinct: bool, min_changes: i
 
 
 def _list(identifiers: list[bytes]) -> str:
-    shown = ", ".join(identifier.decode("utf-8", "backslashreplace") for identifier in identifiers[:3])
+    shown = ", ".join(
+        identifier.decode("utf-8", "backslashreplace") for identifier in identifiers[:3]
+    )
     return shown if len(identifiers) <= 3 else f"{shown} and {len(identifiers) - 3} more"

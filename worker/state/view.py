@@ -1,5 +1,5 @@
-"""One entity as its rows tell it, for people: `inspect`, the web, `verify`. One range scan, no cache, nothing
-of the stream.
+"""One entity as its rows tell it, for people: `inspect`, the web, `verify`. One range scan, no
+cache, nothing of the stream.
 
 A scan is a consistent view, so this may run beside the worker that writes the rows.
 """
@@ -27,7 +27,7 @@ from worker.state.keys import (
     review_of,
     sentence_id,
 )
-from worker.state.rows import Header, Published, ReviewRow
+from worker.state.rows import Header, PublishedSet, ReviewRow
 from worker.state.store import Rows
 
 TILE = 2048  # rows computed at once
@@ -35,11 +35,13 @@ TILE = 2048  # rows computed at once
 
 @dataclass(slots=True)
 class Snapshot:
-    """All rows of one entity, decoded. `header` is None where only rows of deleted incarnations are left."""
+    """All rows of one entity, decoded. `header` is None where only rows of deleted incarnations are
+    left.
+    """
 
     entity: bytes
     header: Header | None = None
-    published: Published | None = None
+    published: PublishedSet | None = None
     reviews: dict[bytes, ReviewRow] = field(default_factory=dict)
     texts: dict[bytes, str] = field(default_factory=dict)
     """Text of every sentence id."""
@@ -100,10 +102,14 @@ def _finish(snapshot: Snapshot, matrices: list[bytes], dimension: int) -> Snapsh
     return snapshot
 
 
-def brute_force(ids: Sequence[bytes], vectors: NDArray[np.int16], k: int, *, distinct: bool) -> Ranking:
-    """The summary of these sentences by sorting everything, in int64 alone: nothing of the stream's algorithm.
+def brute_force(
+    ids: Sequence[bytes], vectors: NDArray[np.int16], k: int, *, distinct: bool
+) -> Ranking:
+    """The summary of these sentences by sorting everything, in int64 alone: nothing of the stream's
+    algorithm.
 
-    Keys `n*|x|^2 - 2*x.S` stay below 2^63 for every entity the core accepts (its own bound is 2^53).
+    Keys `n*|x|^2 - 2*x.S` stay below 2^63 for every entity the core accepts (its own bound is
+    2^53).
     """
     total = vectors.sum(axis=0, dtype=np.int64)
     keys = _keys(vectors, total).tolist()
@@ -147,7 +153,9 @@ class ViewSentence:
 
 @dataclass(frozen=True, slots=True)
 class SummaryView:
-    """An entity's current state: counts, where it stands, and its summary with current distances."""
+    """An entity's current state: counts, where it stands, and its summary with current
+    distances.
+    """
 
     entity_id: str
     incarnation: int
@@ -161,13 +169,19 @@ class SummaryView:
     next_offset: int | None = None
     """Of the input partition: everything below is in this view."""
     reservoir: int | None = None
-    """Distinct vectors in the reservoir; None where the rows were read: the entity is not in memory, or just being changed."""
+    """Distinct vectors in the reservoir; None where the rows were read: the entity is not in
+    memory, or just being changed.
+    """
     refills: int | None = None
     """Since it came into memory."""
 
 
-def read_view(rows: Rows, entity_id: str, *, dimension: int, k: int, distinct: bool) -> SummaryView | None:
-    """The entity as of the last commit; None where it is unknown. Reads all of its vectors, not while they are written."""
+def read_view(
+    rows: Rows, entity_id: str, *, dimension: int, k: int, distinct: bool
+) -> SummaryView | None:
+    """The entity as of the last commit; None where it is unknown. Reads all of its vectors, not
+    while they are written.
+    """
     header = read_header(rows, entity_id.encode())
     if header is None:
         return None
@@ -190,7 +204,9 @@ def read_view(rows: Rows, entity_id: str, *, dimension: int, k: int, distinct: b
     )
 
 
-def view_sentences(ranking: Ranking, texts: Iterable[tuple[str, float | None]]) -> tuple[ViewSentence, ...]:
+def view_sentences(
+    ranking: Ranking, texts: Iterable[tuple[str, float | None]]
+) -> tuple[ViewSentence, ...]:
     """A ranking with the text and rating of each of its sentences."""
     facts = zip(ranking.ids, texts, ranking.distances(), ranking.support, strict=True)
     return tuple(

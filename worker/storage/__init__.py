@@ -1,1 +1,3 @@
-"""RocksDB: the databases of a worker's partitions, their rows, their files, and a view of them from outside."""
+"""RocksDB: the databases of a worker's partitions, their rows, their files, and a view of them from
+outside.
+"""

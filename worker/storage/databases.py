@@ -1,14 +1,16 @@
 """The databases of a worker, one for each partition, under one budget of memory and files.
 
-Left to itself every database has a block cache, write buffers and index blocks of its own, so memory would grow with the
-partitions a rebalance brings. Here all share:
+Left to itself every database has a block cache, write buffers and index blocks of its own, so
+memory would grow with the partitions a rebalance brings. Here all share:
 
-- one block cache, which holds index and filter blocks too, and is charged with the write buffers: its capacity is the budget;
-- one write buffer manager: past a quarter of the budget, the database that is written to flushes early;
+- one block cache, which holds index and filter blocks too, and is charged with the write buffers:
+  its capacity is the budget;
+- one write buffer manager: past a quarter of the budget, the database that is written to flushes
+  early;
 - the open files: each database may keep its share of what this process may open.
 
-A write buffer's size is its share of the manager's bound, so that idle databases cannot use up the bound among them
-and leave the busy one to flush at every write.
+A write buffer's size is its share of the manager's bound, so that idle databases cannot use up the
+bound among them and leave the busy one to flush at every write.
 """
 
 import gc
@@ -21,15 +23,19 @@ from typing import Any, Protocol
 
 from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBufferManager
 
-from worker.errors import CoversummError, SurroundingsError
+from worker.errors import CoversummError, SetupError
 from worker.state import TABLE_NAME, Changes, Rows
 from worker.storage.rows import Look, NotOpen, RocksRows, check_files, explained, write_rows
 
 WRITE_SHARE = 4
-"""The write buffers' bound is the budget divided by this; with two of them a database, half of it in the worst moment."""
+"""The write buffers' bound is the budget divided by this; with two of them a database, half of it
+in the worst moment.
+"""
 MIN_WRITE_BUFFER, MAX_WRITE_BUFFER = 256 * 2**10, 8 * 2**20
 ARENA_BLOCK = 64 * 2**10
-"""What a write buffer grows by: a database with one row in it takes so much, not RocksDB's 1 MiB."""
+"""What a write buffer grows by: a database with one row in it takes so much, not
+RocksDB's 1 MiB.
+"""
 BLOOM_BITS = 10
 TABLE_FILE = 32 * 2**20
 """Size of a table file."""
@@ -55,7 +61,8 @@ class PartitionDatabases(Protocol):
         """Its rows."""
 
     def look(self, partition: int, within: bytes) -> AbstractContextManager[Rows]:
-        """Its rows as of one moment, up to the last that starts with `within`, for any thread at any time.
+        """Its rows as of one moment, up to the last that starts with `within`, for any thread at
+        any time.
 
         Raises NotOpen where it is not open, or is closed meanwhile.
         """
@@ -84,11 +91,15 @@ class Databases:
         die: ends the process where a database cannot be opened as it is, whoever asked for it.
 
     Raises:
-        SurroundingsError: the process may not open as many files as so many databases need.
+        SetupError: the process may not open as many files as so many databases need.
     """
 
     def __init__(
-        self, data_dir: Path, memory_bytes: int, partitions: int, die: Callable[[BaseException], object]
+        self,
+        data_dir: Path,
+        memory_bytes: int,
+        partitions: int,
+        die: Callable[[BaseException], object],
     ) -> None:
         self._data_dir = data_dir
         self._die = die
@@ -97,7 +108,9 @@ class Databases:
         self._looks: dict[int, set[Look]] = {}
         self._look_ended = threading.Condition(self._lock)
         write_bytes = memory_bytes // WRITE_SHARE
-        self.write_buffer_bytes = min(max(write_bytes // partitions, MIN_WRITE_BUFFER), MAX_WRITE_BUFFER)
+        self.write_buffer_bytes = min(
+            max(write_bytes // partitions, MIN_WRITE_BUFFER), MAX_WRITE_BUFFER
+        )
         self.open_files = open_files_each(partitions, _file_limit())
         self._cache = Cache(memory_bytes)
         self._write_buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
@@ -126,9 +139,8 @@ class Databases:
         except Exception as error:
             cause = explained(path, error)
             if isinstance(cause, CoversummError):
-                self._die(
-                    cause
-                )  # Faust would try again, or only log it; a page of the web server would answer 500
+                # Faust would try again, or only log it; a page of the web server would answer 500
+                self._die(cause)
             raise cause from error
         database.set_read_options(ReadOptions())
         return database
@@ -139,7 +151,9 @@ class Databases:
 
     @contextmanager
     def look(self, partition: int, within: bytes) -> Iterator[Look]:
-        """See `PartitionDatabases`. Never opens a database: that is for whoever takes the partition over."""
+        """See `PartitionDatabases`. Never opens a database: that is for whoever takes the partition
+        over.
+        """
         with self._lock:
             if partition not in self._open:
                 raise NotOpen
@@ -162,14 +176,18 @@ class Databases:
             raise explained(database_path(self._data_dir, partition), error) from error
 
     def close(self, partitions: Iterable[int] | None = None) -> None:
-        """See `PartitionDatabases`. Looks are ended; whoever else still reads rows keeps their database open for as long."""
+        """See `PartitionDatabases`. Looks are ended; whoever else still reads rows keeps their
+        database open for as long.
+        """
         with self._lock:
             closing = list(self._open) if partitions is None else list(partitions)
             for partition in closing:
                 self._open.pop(partition, None)
                 for look in self._looks.get(partition, ()):
                     look.interrupt()
-            self._look_ended.wait_for(lambda: not any(self._looks.get(partition) for partition in closing))
+            self._look_ended.wait_for(
+                lambda: not any(self._looks.get(partition) for partition in closing)
+            )
         gc.collect()  # a database closes with its last reference
 
     def wipe(self, partition: int) -> None:
@@ -203,14 +221,15 @@ def database_path(data_dir: Path, partition: int) -> Path:
 
 
 def open_files_each(partitions: int, file_limit: int) -> int:
-    """Table files that each of `partitions` databases may keep open where the process may open `file_limit` files.
+    """Table files that each of `partitions` databases may keep open where the process may open
+    `file_limit` files.
 
-    Raises SurroundingsError where that is too few.
+    Raises SetupError where that is too few.
     """
     each = (file_limit - SPARE_FILES) // partitions - OTHER_FILES
     if each < MIN_OPEN_FILES:
         needed = SPARE_FILES + partitions * (MIN_OPEN_FILES + OTHER_FILES)
-        raise SurroundingsError(
+        raise SetupError(
             f"this process may open {file_limit} files, and the state of {partitions} partitions may need {needed}: "
             f"raise the limit (`ulimit -n {needed}`, LimitNOFILE= of systemd)"
         )

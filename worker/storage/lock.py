@@ -1,4 +1,6 @@
-"""A folder that one process at a time may write: a data directory, for as long as its worker lives, or a vector store."""
+"""A folder that one process at a time may write: a data directory, for as long as its worker lives,
+or a vector store.
+"""
 
 import errno
 import fcntl
@@ -7,23 +9,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 
 _NAME = "lock"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def lock_data_dir(data_dir: Path) -> None:
-    """Hold the data directory for the life of the process; SurroundingsError when that cannot be."""
+    """Hold the data directory for the life of the process; SetupError when that
+    cannot be.
+    """
     if not _lock(_file(data_dir), fcntl.LOCK_EX):
-        raise SurroundingsError(
+        raise SetupError(
             f"COVERSUMM_DATA_DIR={data_dir} is in use by another worker: give each worker a directory of its own"
         )
 
 
 @contextmanager
 def held(data_dir: Path) -> Iterator[None]:
-    """Keep workers out of the data directory inside the `with`; SurroundingsError where one is running."""
+    """Keep workers out of the data directory inside the `with`; SetupError where one is
+    running.
+    """
     file = _file(data_dir)
     try:
         if not _lock(file, fcntl.LOCK_EX):
@@ -34,7 +40,9 @@ def held(data_dir: Path) -> Iterator[None]:
 
 
 def refuse_running(data_dir: Path) -> None:
-    """Raise SurroundingsError where a worker holds the data directory; unlike `held`, make and keep nothing."""
+    """Raise SetupError where a worker holds the data directory; unlike `held`, make and keep
+    nothing.
+    """
     if is_running(data_dir):
         raise _running(data_dir)
 
@@ -54,7 +62,7 @@ def is_running(data_dir: Path) -> bool:
 def try_lock(folder: Path, variable: str) -> int | None:
     """Hold a folder until the file that is returned is closed; None where another process does.
 
-    Raises SurroundingsError, under the name of `variable`, where it cannot be written.
+    Raises SetupError, under the name of `variable`, where it cannot be written.
     """
     file = _file(folder, variable)
     if _lock(file, fcntl.LOCK_EX):
@@ -70,8 +78,10 @@ def _file(folder: Path, variable: str = "COVERSUMM_DATA_DIR") -> int:
         file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
         os.truncate(file, 0)
     except OSError as cause:
-        what_to_do = "make room" if cause.errno in FULL else "name a directory that this user may write"
-        raise SurroundingsError(
+        what_to_do = (
+            "make room" if cause.errno in FULL else "name a directory that this user may write"
+        )
+        raise SetupError(
             f"{variable}={folder} cannot be written ({cause.strerror}): {what_to_do}"
         ) from cause
     return file
@@ -86,5 +96,7 @@ def _lock(file: int, kind: int) -> bool:
     return True
 
 
-def _running(data_dir: Path) -> SurroundingsError:
-    return SurroundingsError(f"COVERSUMM_DATA_DIR={data_dir} is in use: its worker is running; stop it first")
+def _running(data_dir: Path) -> SetupError:
+    return SetupError(
+        f"COVERSUMM_DATA_DIR={data_dir} is in use: its worker is running; stop it first"
+    )

@@ -12,9 +12,9 @@ from worker.errors import CoversummError, Crash
 from worker.state.errors import DamagedDatabase
 from worker.state.store import Changes, successor
 
-# A record of a log: checksum u32, length u16, type u8, in recycled logs the log's number u32; then a write batch, which
-# begins with the sequence number of its first row.
-# Bytes of the header by the record's type: of a whole batch or its first part, and of the same in a recycled log.
+# A record of a log: checksum u32, length u16, type u8, in recycled logs the log's number u32; then
+# a write batch, which begins with the sequence number of its first row. Bytes of the header by the
+# record's type: of a whole batch or its first part, and of the same in a recycled log.
 _HEADER_BYTES = {1: 7, 2: 7, 5: 11, 6: 11}
 _TYPE_AT = 6
 _SEQUENCE = struct.Struct("<Q")
@@ -22,7 +22,9 @@ _HEAD_BYTES = 11 + _SEQUENCE.size
 
 
 def check_files(folder: Path) -> None:
-    """Raise DamagedDatabase where manifest and logs of a closed database leave rows out. Nothing is written."""
+    """Raise DamagedDatabase where manifest and logs of a closed database leave rows out. Nothing is
+    written.
+    """
     if not (folder / "CURRENT").exists():
         return  # no database, or one that lost all of its rows: it is restored from the start
     begins = _first_sequence(folder)
@@ -37,7 +39,9 @@ def check_files(folder: Path) -> None:
 
 
 def _first_sequence(folder: Path) -> int | None:
-    """Sequence number of the first write in the oldest log that has any; None where no log has, or it cannot be read."""
+    """Sequence number of the first write in the oldest log that has any; None where no log has, or
+    it cannot be read.
+    """
     for path in sorted(folder.glob("*.log"), key=lambda path: int(path.stem)):
         with path.open("rb") as log:
             head = log.read(_HEAD_BYTES)
@@ -67,7 +71,9 @@ def _manifest_sequence(folder: Path) -> int:
 
 
 def explained(folder: Path | str, error: Exception) -> Exception:
-    """What an error of RocksDB's comes to: a damage, a full disk, or the error itself where it is neither."""
+    """What an error of RocksDB's comes to: a damage, a full disk, or the error itself where it is
+    neither.
+    """
     if isinstance(error, CoversummError):
         return error
     text = str(error)
@@ -91,9 +97,10 @@ def _first_line(text: str) -> str:
 class RocksRows:
     """Rows of an `rocksdict.Rdict` in raw mode, or of a snapshot of one.
 
-    Reads only: rows are written together with their changelog offset in one `WriteBatch`, by whoever owns the
-    database. A scan is one RocksDB iterator: a consistent view, whatever is written meanwhile. Both raise
-    DamagedDatabase where RocksDB cannot read its files, under the name of `folder`.
+    Reads only: rows are written together with their changelog offset in one `WriteBatch`, by
+    whoever owns the database. A scan is one RocksDB iterator: a consistent view, whatever is
+    written meanwhile. Both raise DamagedDatabase where RocksDB cannot read its files, under the
+    name of `folder`.
     """
 
     def __init__(self, database: Any, folder: Path | str = "") -> None:
@@ -113,7 +120,8 @@ class RocksRows:
         """See `Rows`."""
         options = ReadOptions()
         upper = successor(prefix)
-        if upper is not None:  # keeps the iterator from walking through removed rows beyond the prefix
+        # keeps the iterator from walking through removed rows beyond the prefix
+        if upper is not None:
             options.set_iterate_upper_bound(upper)
         iterator = self._database.iter(options)
         iterator.seek(max(prefix, start or prefix))
@@ -128,7 +136,9 @@ class RocksRows:
 
 
 def write_rows(database: Any, changes: Changes) -> None:
-    """Write all of these rows or none, in one batch; None removes one. Raises what RocksDB raises."""
+    """Write all of these rows or none, in one batch; None removes one. Raises what
+    RocksDB raises.
+    """
     batch = WriteBatch(raw_mode=True)
     for key, value in changes.items():
         if value is None:
@@ -143,7 +153,8 @@ class NotOpen(Exception):
 
 
 class Look:
-    """Rows of a database as they are now; see `Rows`. One scan at a time, and nothing else before its end.
+    """Rows of a database as they are now; see `Rows`. One scan at a time, and nothing else before
+    its end.
 
     It keeps the database open, so whoever closes that calls `interrupt`, and waits for `close`.
     """
@@ -180,7 +191,9 @@ class Look:
             yield key, value
 
     def _from(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All rows from a key on. It asks for the iterator each time, so that a frame which is left over holds no database."""
+        """All rows from a key on. It asks for the iterator each time, so that a frame which is left
+        over holds no database.
+        """
         self._iterator.seek(start)
         while self._iterator.valid():
             if self._is_interrupted:

@@ -1,13 +1,15 @@
-"""A worker's local state from beside it, running or stopped: the databases of a data directory, one for each partition.
+"""A worker's local state from beside it, running or stopped: the databases of a data directory, one
+for each partition.
 
-Each is opened by RocksDB read-only: without the lock, with all table files open from the start, so what the worker compacts
-away meanwhile stays readable. It shows the state at one moment between two commits (a commit is one atomic batch), and stays at
-it. Only while it is being opened could it miss rows: those of a log that the worker writes out to a table file and
-removes after the manifest was read and before the log would have been. Every such step is recorded in the manifest, so a view
+Each is opened by RocksDB read-only: without the lock, with all table files open from the start, so
+what the worker compacts away meanwhile stays readable. It shows the state at one moment between two
+commits (a commit is one atomic batch), and stays at it. Only while it is being opened could it miss
+rows: those of a log that the worker writes out to a table file and removes after the manifest was
+read and before the log would have been. Every such step is recorded in the manifest, so a view
 counts only if the manifest is the same before and after.
 
-A RocksDB *secondary* instance would follow the worker, which is not needed here, and it forgives too much: where a table file is
-damaged it goes back to an older set of files, and says nothing.
+A RocksDB *secondary* instance would follow the worker, which is not needed here, and it forgives
+too much: where a table file is damaged it goes back to an older set of files, and says nothing.
 """
 
 import re
@@ -20,16 +22,20 @@ from typing import Any
 
 from rocksdict import AccessType, Options, Rdict
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.state import TABLE_NAME, Fingerprint, read_applied, read_fingerprint
 from worker.storage.lock import is_running
 from worker.storage.rows import RocksRows, check_files, explained
 
 OPEN_SECONDS = 30
-"""How long a database of a running worker is tried again; each try takes some hundredths of a second."""
+"""How long a database of a running worker is tried again; each try takes some hundredths of a
+second.
+"""
 
 TRIES = 5
-"""How often a running worker's database may fail to open, its manifest standing still, before it counts as damaged."""
+"""How often a running worker's database may fail to open, its manifest standing still, before it
+counts as damaged.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +67,10 @@ def databases(data_dir: Path) -> dict[int, Path]:
 
 
 def some_databases(data_dir: Path) -> dict[int, Path]:
-    """The databases by partition, as `databases`; SurroundingsError where there are none."""
+    """The databases by partition, as `databases`; SetupError where there are none."""
     found = databases(data_dir)
     if not found:
-        raise SurroundingsError(
+        raise SetupError(
             f"there is no state of a worker in {data_dir}: none has used it as COVERSUMM_DATA_DIR; set that to the worker's, or "
             "name the directory by --data-dir"
         )
@@ -77,7 +83,7 @@ def stored_partition(number: int, path: Path) -> Iterator[StoredPartition | None
 
     Raises:
         StateError: files or rows are not what was written.
-        SurroundingsError: the worker writes too fast to be looked at.
+        SetupError: the worker writes too fast to be looked at.
     """
     with _opened(path) as database:
         rows = RocksRows(database, path)
@@ -129,14 +135,16 @@ def _open(path: Path) -> Any:
                 return database
             database.close()
         if time.monotonic() > give_up:
-            raise SurroundingsError(
+            raise SetupError(
                 f"the database {path} could not be read at one moment within {OPEN_SECONDS} s, so fast it is written: "
                 "try again when the worker is less busy"
             )
 
 
 def manifest(path: Path) -> tuple[str, int] | None:
-    """Name and size of a database's present manifest, which only ever grows; None where there is none at this moment."""
+    """Name and size of a database's present manifest, which only ever grows; None where there is
+    none at this moment.
+    """
     try:
         name = (path / "CURRENT").read_text().strip()
         return name, (path / name).stat().st_size

@@ -1,11 +1,14 @@
-"""The vector store: vectors by engine and exact text in a RocksDB database that several processes of a machine share.
+"""The vector store: vectors by engine and exact text in a RocksDB database that several processes
+of a machine share.
 
-One process writes: whoever holds the folder's lock. The others read, each a view of its own that it opens anew now and then,
-and when the writer has ended one of them becomes it. What a reader's engine makes is not kept.
+One process writes: whoever holds the folder's lock. The others read, each a view of its own that it
+opens anew now and then, and when the writer has ended one of them becomes it. What a reader's
+engine makes is not kept.
 
-It is bounded by RocksDB's FIFO compaction: tables are never merged, the oldest go when all of them together pass the bound.
-It is a cache: what is damaged, dropped or not there is embedded again, with the same bits. So whatever goes wrong while the
-worker runs is told in one line, and the store has no vectors from then on.
+It is bounded by RocksDB's FIFO compaction: tables are never merged, the oldest go when all of them
+together pass the bound. It is a cache: what is damaged, dropped or not there is embedded again,
+with the same bits. So whatever goes wrong while the worker runs is told in one line, and the store
+has no vectors from then on.
 """
 
 import json
@@ -33,7 +36,7 @@ from rocksdict import (
 )
 
 from worker.clock import Clock
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.settings import Settings
 from worker.state.vector_rows import ENGINE, VECTOR, VectorRows, engine_of
 from worker.storage.lock import try_lock
@@ -49,23 +52,35 @@ LOOK_SECONDS: Final = 10.0
 """How often a reader looks for what is new, and how old the number of bytes may be."""
 
 TABLES: Final = 64
-"""In how many tables the bound is divided: a lookup may ask them all, and the oldest one goes as a whole."""
+"""In how many tables the bound is divided: a lookup may ask them all, and the oldest one goes as a
+whole.
+"""
 MAX_TABLE: Final = 64 * 2**20
-"""One is made in memory, with another one waiting to be written; beyond 4 GiB there are more tables instead."""
+"""One is made in memory, with another one waiting to be written; beyond 4 GiB there are more tables
+instead.
+"""
 BESIDE: Final = 8
-"""What there may be besides tables that stay, in tables: the logs of two write buffers, those of both that were just written, as
-tables, and are still to be removed, the oldest table, small files. Measured: four; more where the machine is busy."""
+"""What there may be besides tables that stay, in tables: the logs of two write buffers, those of
+both that were just written, as tables, and are still to be removed, the oldest table, small files.
+Measured: four; more where the machine is busy.
+"""
 BLOOM_BITS: Final = 10
 BLOCK_BYTES: Final = 16 * 2**10
-"""A block is twenty vectors or so: the smaller they are, the more memory the tables' indexes take."""
+"""A block is twenty vectors or so: the smaller they are, the more memory the tables'
+indexes take.
+"""
 TRIES: Final = 5
-"""How often a view may fail to open, the manifest standing still, before the store counts as damaged."""
+"""How often a view may fail to open, the manifest standing still, before the store counts as
+damaged.
+"""
 OPEN_SECONDS: Final = 1.0
-"""How long a view of a store that changes meanwhile is tried; each try takes some thousandths of a second."""
+"""How long a view of a store that changes meanwhile is tried; each try takes some thousandths of a
+second.
+"""
 INFO_LOGS, INFO_LOG_BYTES = 2, 64 * 2**10
 
 
-class DamagedStore(SurroundingsError):
+class DamagedStore(SetupError):
     """RocksDB cannot use the store's files. The message is one line: which, and what to do."""
 
     def __init__(self, folder: Path, error: Exception) -> None:
@@ -76,7 +91,7 @@ class DamagedStore(SurroundingsError):
         )
 
 
-class BusyStore(SurroundingsError):
+class BusyStore(SetupError):
     """Its writer drops tables faster than a view can be opened."""
 
     def __init__(self, folder: Path) -> None:
@@ -87,12 +102,13 @@ class BusyStore(SurroundingsError):
 
 
 def open_vector_store(settings: Settings, engine: EmbeddingEngine | None) -> "StoredVectors | None":
-    """The settings' vector store for this engine, which is asked who it is; None where there is none to use.
+    """The settings' vector store for this engine, which is asked who it is; None where there is
+    none to use.
 
     A damaged one is told in a line of the log and not used: nothing depends on it but time.
 
     Raises:
-        SurroundingsError: its folder cannot be written.
+        SetupError: its folder cannot be written.
     """
     if settings.vector_store_dir is None or engine is None:
         return None
@@ -105,15 +121,22 @@ def open_vector_store(settings: Settings, engine: EmbeddingEngine | None) -> "St
 
 
 class StoredVectors:
-    """The vectors of one engine; see `worker.processing.embed.VectorStore`. For one thread at a time."""
+    """The vectors of one engine; see `worker.processing.embed.VectorStore`. For one thread at a
+    time.
+    """
 
-    def __init__(self, folder: Path, max_bytes: int, identity: EngineIdentity, clock: Clock = time) -> None:
-        """Opened to write, or to read where another process writes. Raises SurroundingsError, DamagedStore."""
+    def __init__(
+        self, folder: Path, max_bytes: int, identity: EngineIdentity, clock: Clock = time
+    ) -> None:
+        """Opened to write, or to read where another process writes. Raises SetupError,
+        DamagedStore.
+        """
         self._folder = folder
         self._path = folder / DATABASE
         self._max_bytes = max_bytes
         self._rows = VectorRows(identity.digest, identity.dimension)
-        # A write buffer takes a whole batch, however full it is: small ones keep tables to their size.
+        # A write buffer takes a whole batch, however full it is: small ones keep tables to their
+        # size.
         self._at_once = max(1, _table_bytes(max_bytes) // (8 * identity.dimension))
         self._description = json.dumps(identity._asdict()).encode()
         self._clock = clock
@@ -135,14 +158,15 @@ class StoredVectors:
         """See `VectorStore`."""
         return self._disk_bytes
 
-    # -- as the processor uses it ----------------------------------------------------------------------------
+    # -- as the processor uses it
+    # ----------------------------------------------------------------------------
 
     def find(self, texts: Sequence[str]) -> dict[str, NDArray[np.int16]]:
         """See `VectorStore`."""
         try:
             self._look_again()
             return self.read(texts)
-        except SurroundingsError as error:
+        except SetupError as error:
             self._give_up(error)
             return {}
 
@@ -151,15 +175,16 @@ class StoredVectors:
         if self.is_writer and vectors:
             try:
                 self.write(vectors)
-            except SurroundingsError as error:
+            except SetupError as error:
                 self._give_up(error)
 
-    def _give_up(self, error: SurroundingsError) -> None:
+    def _give_up(self, error: SetupError) -> None:
         log.warning("%s; going on without it", error)
         self.close()
         self._looks_again_at = float("inf")
 
-    # -- rows ------------------------------------------------------------------------------------------------
+    # -- rows
+    # ------------------------------------------------------------------------------------------------
 
     def read(self, texts: Sequence[str]) -> dict[str, NDArray[np.int16]]:
         """The vectors of those texts that have one here. Raises DamagedStore."""
@@ -185,7 +210,9 @@ class StoredVectors:
         return found
 
     def write(self, vectors: Mapping[str, NDArray[np.int16]]) -> None:
-        """Keep these. Raises DamagedStore, also where the disk is full; then some of them may be kept."""
+        """Keep these. Raises DamagedStore, also where the disk is full; then some of them may be
+        kept.
+        """
         rows = iter(vectors.items())
         while part := list(islice(rows, self._at_once)):
             batch = WriteBatch(raw_mode=True)
@@ -200,7 +227,8 @@ class StoredVectors:
         if self._clock.monotonic() >= self._looks_again_at:
             self._measure()
 
-    # -- the database ----------------------------------------------------------------------------------------
+    # -- the database
+    # ----------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Let others write."""
@@ -210,7 +238,9 @@ class StoredVectors:
             self._lock = None
 
     def _open(self) -> None:
-        """To write where nobody does, else to read: without a database where there is none to read yet."""
+        """To write where nobody does, else to read: without a database where there is none to read
+        yet.
+        """
         self._lock = try_lock(self._folder, VARIABLE)
         try:
             if self._lock is not None:
@@ -225,19 +255,26 @@ class StoredVectors:
             self.close()
             raise DamagedStore(self._folder, error) from error
         self._measure()
-        role = "writes it" if self.is_writer else "reads it, another one writes: what it embeds is not kept"
+        role = (
+            "writes it"
+            if self.is_writer
+            else "reads it, another one writes: what it embeds is not kept"
+        )
         if role != self._told:
             self._told = role
             log.info("vector store %s: this process %s", self._folder, role)
 
     def _replace(self, database: Any) -> None:
         if self._database is not None:
-            with suppress(Exception):  # after a write that failed, closing fails for the same reason
+            # after a write that failed, closing fails for the same reason
+            with suppress(Exception):
                 self._database.close()
         self._database = database
 
     def _look_again(self) -> None:
-        """As a reader: see what was written since, or become the writer if there is none any more."""
+        """As a reader: see what was written since, or become the writer if there is none
+        any more.
+        """
         if not self.is_writer and self._clock.monotonic() >= self._looks_again_at:
             self._open()
 
@@ -247,22 +284,26 @@ class StoredVectors:
         except OSError as error:  # it is for a metric alone
             if not self._is_unmeasured_told:
                 self._is_unmeasured_told = True
-                log.warning("vector store %s: its size cannot be measured (%s)", self._folder, error)
+                log.warning(
+                    "vector store %s: its size cannot be measured (%s)", self._folder, error
+                )
         self._looks_again_at = self._clock.monotonic() + LOOK_SECONDS
 
 
 class Contents(NamedTuple):
-    """What a vector store holds of one engine; `engine` says what that is, as far as it is known."""
+    """What a vector store holds of one engine; `engine` says what that is, as far as it
+    is known.
+    """
 
     engine: dict[str, Any]
     vectors: int
 
 
 def contents(folder: Path) -> list[Contents]:
-    """By engine; reads every key, while whoever writes goes on. Raises SurroundingsError."""
+    """By engine; reads every key, while whoever writes goes on. Raises SetupError."""
     database = _view(folder)
     if database is None:
-        raise SurroundingsError(
+        raise SetupError(
             f"there is no vector store in {VARIABLE}={folder}: nothing was kept there yet"
         )
     try:
@@ -290,12 +331,16 @@ def disk_bytes(path: Path) -> int:
 
 
 def _view(folder: Path) -> Any:
-    """The database as it is now, to read; None where there is none yet. Raises DamagedStore, BusyStore."""
+    """The database as it is now, to read; None where there is none yet. Raises DamagedStore,
+    BusyStore.
+    """
     path, tries, give_up = folder / DATABASE, TRIES, time.monotonic() + OPEN_SECONDS
     while (before := manifest(path)) is not None:
         try:
             return Rdict(
-                str(path), _read_options(), access_type=AccessType.read_only(error_if_log_file_exist=False)
+                str(path),
+                _read_options(),
+                access_type=AccessType.read_only(error_if_log_file_exist=False),
             )
         except Exception as error:  # a table may have gone between being named and being opened
             tries -= manifest(path) == before
@@ -342,6 +387,7 @@ def _options(max_bytes: int) -> Options:
     options.set_write_buffer_size(table)
     options.set_max_write_buffer_number(2)
     options.set_compression_type(DBCompressionType.none())  # vectors are as good as noise
-    options.set_level_zero_slowdown_writes_trigger(2**30)  # all tables are in level zero, and stay there
+    # all tables are in level zero, and stay there
+    options.set_level_zero_slowdown_writes_trigger(2**30)
     options.set_level_zero_stop_writes_trigger(2**30)
     return options

@@ -1,4 +1,6 @@
-"""What the group has assigned to this worker: one object that those who act under an assignment look at."""
+"""What the group has assigned to this worker: one object that those who act under an assignment
+look at.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +26,8 @@ class Tenure(NamedTuple):
     """Under what partitions are held from one takeover to the next.
 
     Attributes:
-        epoch: of the assignment; it goes on with each takeover, also where the group has not changed.
+        epoch: of the assignment; it goes on with each takeover, also where the group has not
+            changed.
         membership: of the consumer group.
     """
 
@@ -73,7 +76,8 @@ class Assignment:
         roles: by partition, from the takeover on.
         starts: where the input is read from; known from the takeover's first step to the seek.
         positions: by partition the next source offset to commit, from the end of the takeover on.
-        is_flowing: between the seek that ends a takeover and the next revocation, or a commit in doubt.
+        is_flowing: between the seek that ends a takeover and the next revocation, or a commit in
+            doubt.
         doubt: why the last commit is in doubt, until that is settled.
         progress: when the worker last got on with it.
         journal: tells the log of it.
@@ -95,16 +99,22 @@ class Assignment:
 
     @property
     def tenure(self) -> Tenure | None:
-        """Under what micro-batches may be committed; None from a revocation, or a doubt, to the end of the next takeover."""
+        """Under what micro-batches may be committed; None from a revocation, or a doubt, to the end
+        of the next takeover.
+        """
         return Tenure(self.epoch, self.membership) if self.is_flowing and self.membership else None
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the group has not taken the partitions back since it assigned them, and the worker goes on."""
+        """Whether the group has not taken the partitions back since it assigned them, and the
+        worker goes on.
+        """
         return not (self._is_revoked or self._is_over)
 
     def revoke(self) -> None:
-        """The group takes the partitions back: nothing more is handed over, a commit under way ends under the membership."""
+        """The group takes the partitions back: nothing more is handed over, a commit under way ends
+        under the membership.
+        """
         if self.is_flowing or self.doubt is not None:
             self.journal.left(self._held())
         self.is_flowing = False
@@ -125,7 +135,9 @@ class Assignment:
         self.revoke()
 
     def assign(self, membership: Membership, inputs: frozenset[int]) -> None:
-        """The group has assigned these partitions of the input; where they are read from is for the takeover to find out."""
+        """The group has assigned these partitions of the input; where they are read from is for the
+        takeover to find out.
+        """
         self.is_flowing = self._is_revoked = False
         self.starts = None
         self.membership = membership
@@ -133,7 +145,9 @@ class Assignment:
 
     def begin(self, actives: set[int], standbys: set[int]) -> None:
         """A takeover gives its partitions their roles."""
-        self.roles.update(dict.fromkeys(standbys, Role.STANDBY) | dict.fromkeys(actives, Role.ACTIVE))
+        self.roles.update(
+            dict.fromkeys(standbys, Role.STANDBY) | dict.fromkeys(actives, Role.ACTIVE)
+        )
 
     def flow(self) -> None:
         """Every partition's input is at its place: micro-batches may be handed over."""

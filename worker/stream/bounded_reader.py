@@ -1,8 +1,9 @@
 """The end of a partition in a bounded run: when nothing below it is left to be read.
 
-Its last offsets may hold no record: transaction markers, aborted records, what compaction removed. So it is the *position* that
-has to pass the end, not a record. A position is believed when a second fetch from the cursor brings it there again, as a gap is:
-what a fetch from before a seek moved does not count.
+Its last offsets may hold no record: transaction markers, aborted records, what compaction removed.
+So it is the *position* that has to pass the end, not a record. A position is believed when a second
+fetch from the cursor brings it there again, as a gap is: what a fetch from before a seek moved does
+not count.
 """
 
 import logging
@@ -16,7 +17,7 @@ from aiokafka.structs import TopicPartition
 from worker.events import Record
 from worker.kafka.offsets import Start
 from worker.kafka.ranges import CUT_SHORT_SECONDS
-from worker.stream.run_bounds import Course
+from worker.stream.run_bounds import RunBounds
 
 log = logging.getLogger(__name__)
 READ_COMMITTED = 1
@@ -44,7 +45,9 @@ class Tail:
         self._short_since: float | None = None
 
     def is_reached(self, cursor: int, position: int) -> bool:
-        """Whether nothing is left: `cursor` is after the last record handed over, the next fetch is from `position`."""
+        """Whether nothing is left: `cursor` is after the last record handed over, the next fetch is
+        from `position`.
+        """
         return (
             cursor >= self.end
             or cursor == self._hole
@@ -52,7 +55,9 @@ class Tail:
         )
 
     def is_to_be_shown_again(self, cursor: int, position: int) -> bool:
-        """Whether to fetch from the cursor once more, as the end was reached for the first time from there."""
+        """Whether to fetch from the cursor once more, as the end was reached for the first time
+        from there.
+        """
         if self._shown == cursor or not self._leaves_nothing(position):
             return False
         self._shown = cursor
@@ -62,7 +67,9 @@ class Tail:
         return position >= self.end or position == self._hole
 
     def wait(self, tp: TopicPartition, position: int, stable: int) -> None:
-        """Say, once, that an open transaction lies before the end, and that everything before it is read."""
+        """Say, once, that an open transaction lies before the end, and that everything before it is
+        read.
+        """
         if position >= stable and not self._is_waiting:
             self._is_waiting = True
             log.warning(
@@ -74,7 +81,9 @@ class Tail:
             )
 
     def is_cut_short(self, highwater: int, now: float) -> bool:
-        """Whether the log has ended below the end since `CUT_SHORT_SECONDS` ago; `now` is a monotonic time."""
+        """Whether the log has ended below the end since `CUT_SHORT_SECONDS` ago; `now` is a
+        monotonic time.
+        """
         if highwater >= self.end:
             self._short_since = None
         elif self._short_since is None:
@@ -89,18 +98,23 @@ class Tail:
 async def is_empty(client: Any, tp: TopicPartition, position: int, end: int) -> bool:
     """Whether a partition has nothing from `position` on, though its stable part reaches to `end`.
 
-    Asked for it alone: beside others an answer may have had no room for it. A broker hands out at least one batch, however large.
-    Without an answer it is not known to be empty.
+    Asked for it alone: beside others an answer may have had no room for it. A broker hands out at
+    least one batch, however large. Without an answer it is not known to be empty.
     """
     node = client.cluster.leader_for_partition(tp)
     if node is None or node < 0:
         return False
     request = FetchRequest(
-        WAIT_MS, 0, FETCH_BYTES, READ_COMMITTED, [(tp.topic, [(tp.partition, position, FETCH_BYTES)])]
+        WAIT_MS,
+        0,
+        FETCH_BYTES,
+        READ_COMMITTED,
+        [(tp.topic, [(tp.partition, position, FETCH_BYTES)])],
     )
     try:
         answer = await client.send(node, request)
-    except KafkaError as cause:  # it does not lead any more, or is away: whoever does is asked next time
+    # it does not lead any more, or is away: whoever does is asked next time
+    except KafkaError as cause:
         log.debug("not known whether %s is empty from %d on: %r", tp, position, cause)
         return False
     for _topic, partitions in answer.topics:
@@ -113,7 +127,7 @@ BACKLOG_BYTES = 4 * 2**20
 """Of the records that are taken at once; a larger one comes alone."""
 
 
-class Past:
+class FileBacklog:
     """What is left of one partition.
 
     Attributes:
@@ -125,7 +139,9 @@ class Past:
         self._records = records
 
     def take(self, most: int) -> tuple[tuple[Record, ...], int]:
-        """The next records, at most so many, and the offset after them; `stop` when they are all. Blocks."""
+        """The next records, at most so many, and the offset after them; `stop` when they are all.
+        Blocks.
+        """
         taken: list[Record] = []
         size = 0
         for record in self._records:
@@ -138,12 +154,12 @@ class Past:
         return tuple(taken), self.stop
 
 
-def pasts(course: Course, starts: Mapping[int, Start]) -> dict[int, Past]:
+def file_backlogs(bounds: RunBounds, starts: Mapping[int, Start]) -> dict[int, FileBacklog]:
     """By partition, what is had elsewhere from where it is read on."""
     found = {}
-    for partition, had in (course.history.partitions() if course.history else {}).items():
+    for partition, had in (bounds.history.partitions() if bounds.history else {}).items():
         start = starts.get(partition)
-        stop = min(had.stop, course.ends.get(partition, had.stop))
-        if course.history is not None and start is not None and start.offset < stop:
-            found[partition] = Past(course.history.read(partition, start.offset), stop)
+        stop = min(had.stop, bounds.ends.get(partition, had.stop))
+        if bounds.history is not None and start is not None and start.offset < stop:
+            found[partition] = FileBacklog(bounds.history.read(partition, start.offset), stop)
     return found

@@ -1,4 +1,6 @@
-"""The commit of a micro-batch: steps 3 to 5 of the protocol in `worker.stream.delivery`, one after another."""
+"""The commit of a micro-batch: steps 3 to 5 of the protocol in `worker.stream.delivery`, one after
+another.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -32,7 +34,8 @@ class CommitMetrics(Protocol):
 
 
 class Commit:
-    """Makes what the processor found happen: visible on Kafka, then stored here, then told to whoever asks.
+    """Makes what the processor found happen: visible on Kafka, then stored here, then told to
+    whoever asks.
 
     Args:
         producer: the transactions.
@@ -71,19 +74,24 @@ class Commit:
         self._dead_letters = dead_letters
         self._feed = feed
         self._size = size
-        self._topics = [logs.input.topic, *([logs.output] if logs.output else []), logs.changelog.topic]
+        self._topics = [
+            logs.input.topic,
+            *([logs.output] if logs.output else []),
+            logs.changelog.topic,
+        ]
         self._clock = clock
         self._ledger = ledger
 
     def __call__(self, batch: ProcessedBatch, tenure: Tenure) -> None:
         """Commit under a tenure.
 
-        Raises InDoubt: then nothing was stored or told, and the caches are ahead. Raises Fenced and Crash, which are
-        the end of the process.
+        Raises InDoubt: then nothing was stored or told, and the caches are ahead. Raises Fenced and
+        Crash, which are the end of the process.
         """
         started = self._clock.monotonic()
         notes = self._ledger.notes(batch)
-        # Asked before the records are produced: describing topics of many partitions takes longer than writing some rows.
+        # Asked before the records are produced: describing topics of many partitions takes longer
+        # than writing some rows.
         check_ids = self._logs.ids.ask_ahead(self._topics)
         try:
             last_offsets = self._producer.commit(
@@ -126,7 +134,9 @@ class Commit:
             self._count(batch)
 
     def _count(self, batch: ProcessedBatch) -> None:
-        """It is committed: its events and dead letters count, and whoever looks on may know of its changes."""
+        """It is committed: its events and dead letters count, and whoever looks on may know of its
+        changes.
+        """
         self._metrics.observe_batch(batch.stats)
         self._dead_letters.count(batch.stats)
         self._feed.committed(batch.messages)
@@ -134,16 +144,21 @@ class Commit:
     def _check(
         self, check_ids: Callable[[], None], batch: ProcessedBatch, last_offsets: Mapping[int, int]
     ) -> None:
-        """Between flush and offsets: the topics are those of the takeover, and the group has one fingerprint.
+        """Between flush and offsets: the topics are those of the takeover, and the group has one
+        fingerprint.
 
-        A changelog can be created again between the question and the flush. Its new rows then begin at offset 0, and not behind
-        the stored ones: nobody else writes to these partitions.
+        A changelog can be created again between the question and the flush. Its new rows then begin
+        at offset 0, and not behind the stored ones: nobody else writes to these partitions.
         """
         check_ids()
         for partition, last in last_offsets.items():
-            first, stored = last - len(batch.rows[partition]) + 1, self._gate.stored_offset(partition)
+            first, stored = (
+                last - len(batch.rows[partition]) + 1,
+                self._gate.stored_offset(partition),
+            )
             if first <= stored:
-                # Or rows were lost before the last one, and the transaction has failed: a takeover asks for the changelog's id.
+                # Or rows were lost before the last one, and the transaction has failed: a takeover
+                # asks for the changelog's id.
                 raise Unanswered(
                     f"rows of {self._logs.changelog.topic}-{partition} seem to begin at offset {first}, and those up to {stored} "
                     "are stored: one was not written, or the topic was deleted and created again"

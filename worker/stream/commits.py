@@ -1,7 +1,8 @@
 """Commits one after another, each beside the processing of what comes next.
 
-What is processed waits here until the commit before it is over: its transaction decided, its rows in the local database. At most
-one is under way, and at most one waits. If the tenure has ended by then nothing of it is sent: it will be read again.
+What is processed waits here until the commit before it is over: its transaction decided, its rows
+in the local database. At most one is under way, and at most one waits. If the tenure has ended by
+then nothing of it is sent: it will be read again.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ Afterwards = Callable[[bool], Awaitable[None]]
 """What is done after a commit; it is told whether that happened."""
 
 
-class Commits:
+class CommitQueue:
     """Sees commits through.
 
     Args:
@@ -32,7 +33,11 @@ class Commits:
     """
 
     def __init__(
-        self, commit: Commit, settlement: Settlement, assignment: Assignment, surroundings: Surroundings
+        self,
+        commit: Commit,
+        settlement: Settlement,
+        assignment: Assignment,
+        surroundings: Surroundings,
     ) -> None:
         self._commit = commit
         self._settlement = settlement
@@ -45,8 +50,11 @@ class Commits:
         self._happened = True
         self._afterwards: list[Afterwards] = []
 
-    async def begin(self, processed: ProcessedBatch, tenure: Tenure, span: Span, in_hand: ExitStack) -> bool:
-        """Begin the next one as soon as the one before is over; False where the tenure has ended by then, and nothing is sent.
+    async def begin(
+        self, processed: ProcessedBatch, tenure: Tenure, span: Span, in_hand: ExitStack
+    ) -> bool:
+        """Begin the next one as soon as the one before is over; False where the tenure has ended by
+        then, and nothing is sent.
 
         What is in hand with it is let go of when it is over.
         """
@@ -55,7 +63,9 @@ class Commits:
             return False
         self._is_under_way = True
         held = in_hand.pop_all()
-        self._task = self._threads.task("commit", lambda: self._see_through(processed, tenure, span, held))
+        self._task = self._threads.task(
+            "commit", lambda: self._see_through(processed, tenure, span, held)
+        )
         return True
 
     async def over(self) -> None:
@@ -87,7 +97,8 @@ class Commits:
     async def _committed(self, processed: ProcessedBatch, tenure: Tenure, span: Span) -> bool:
         """Commit what was processed; False where that was in doubt.
 
-        It ended the tenure: where the next one begins says what was committed, and all that was not is read again.
+        It ended the tenure: where the next one begins says what was committed, and all that was not
+        is read again.
         """
         self._settlement.commit_begins()
         try:

@@ -1,22 +1,27 @@
 """Exactly once, micro-batch by micro-batch: the commit protocol.
 
-1. *Guard*: a micro-batch of a past tenure is dropped (it will be read again); one of this tenure must begin where the
-   last one ended.
-2. *Process*: records and rows in, rows and messages out; nothing is visible yet, but to what is processed next.
-3. *Transaction*: messages, changelog rows and source offsets become visible together, or not at all; and only while
-   input and changelog are the topics of the takeover, not later ones of their names.
-4. *Local batch*: the same rows with their changelog offset, atomically, one RocksDB batch per partition; so local state
-   never runs ahead of the log, and a crash between 3 and 4 is mended by the restore.
+1. *Guard*: a micro-batch of a past tenure is dropped (it will be read again); one of this tenure
+   must begin where the last one ended.
+2. *Process*: records and rows in, rows and messages out; nothing is visible yet, but to what is
+   processed next.
+3. *Transaction*: messages, changelog rows and source offsets become visible together, or not at
+   all; and only while input and changelog are the topics of the takeover, not later ones of their
+   names.
+4. *Local batch*: the same rows with their changelog offset, atomically, one RocksDB batch per
+   partition; so local state never runs ahead of the log, and a crash between 3 and 4 is mended by
+   the restore.
 5. *Summaries*: whoever asks for one is told of it from here on.
 
-Steps 3 to 5 are `worker.stream.commit`. Step 2 of the next micro-batch runs beside them and no further: what it comes to waits
-until they are over (`worker.stream.commits`). So nothing of a micro-batch is sent before the one before it is decided, and its
-rows are in the local database; and where the tenure ends meanwhile, by a rebalance, a stop or a doubt, what was processed ahead
-is thrown away, and read again by whoever comes next.
+Steps 3 to 5 are `worker.stream.commit`. Step 2 of the next micro-batch runs beside them and no
+further: what it comes to waits until they are over (`worker.stream.commits`). So nothing of a
+micro-batch is sent before the one before it is decided, and its rows are in the local database; and
+where the tenure ends meanwhile, by a rebalance, a stop or a doubt, what was processed ahead is
+thrown away, and read again by whoever comes next.
 
-A transaction whose outcome is not known is decided (`worker.stream.settlement`); any other failure ends the process. Where step 2
-fails, the commit beside it is seen through first: its transaction would else stay open until the broker aborts it. Step 2 has a
-thread of its own, and so have 3 to 5, off the event loop, which goes on heartbeating and serving HTTP.
+A transaction whose outcome is not known is decided (`worker.stream.settlement`); any other failure
+ends the process. Where step 2 fails, the commit beside it is seen through first: its transaction
+would else stay open until the broker aborts it. Step 2 has a thread of its own, and so have 3 to 5,
+off the event loop, which goes on heartbeating and serving HTTP.
 """
 
 import asyncio
@@ -31,7 +36,7 @@ from worker.limits import Limit
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.settings import Settings
 from worker.stream.assignment import Assignment, Tenure
-from worker.stream.commits import Commits
+from worker.stream.commits import CommitQueue
 from worker.stream.surroundings import ProcessorThread, Surroundings
 from worker.stream.tracing import NO_CONTEXTS, Contexts
 
@@ -40,9 +45,10 @@ from worker.stream.tracing import NO_CONTEXTS, Contexts
 class MicroBatch:
     """One fetch over all partitions: the unit that is processed and committed.
 
-    `starts` and `ends` are, per partition, the cursor before the first record and after the last: a gap between them is proven.
-    `tenure` is the one under which it was fetched. `finished` are partitions of a bounded run that were read to their end.
-    `contexts` are what its records brought of traces, where somebody traces.
+    `starts` and `ends` are, per partition, the cursor before the first record and after the last: a
+    gap between them is proven. `tenure` is the one under which it was fetched. `finished` are
+    partitions of a bounded run that were read to their end. `contexts` are what its records brought
+    of traces, where somebody traces.
     """
 
     records: tuple[Record, ...]
@@ -54,7 +60,8 @@ class MicroBatch:
 
 
 class Delivery:
-    """Takes micro-batches from the consumer through processor and commit, in order, the next one before the last is committed.
+    """Takes micro-batches from the consumer through processor and commit, in order, the next one
+    before the last is committed.
 
     Args:
         settings: how large a part of a micro-batch may be.
@@ -70,7 +77,7 @@ class Delivery:
         settings: Settings,
         assignment: Assignment,
         processor: ProcessorThread,
-        commits: Commits,
+        commits: CommitQueue,
         on_limit: Callable[[Limit], None],
         surroundings: Surroundings,
     ) -> None:
@@ -87,14 +94,18 @@ class Delivery:
         self._ends: dict[int, int] = {}  # where the next one of this tenure has to begin
         self._latest: MicroBatch | None = None  # that was delivered
 
-    def is_over_with(self, batch: MicroBatch) -> bool:
-        """Whether this is the last micro-batch that was taken in, and its last commit has begun: the next one may come."""
+    def commit_started(self, batch: MicroBatch) -> bool:
+        """Whether this is the last micro-batch that was taken in, and its last commit has begun:
+        the next one may come.
+        """
         return self._latest is batch
 
     async def deliver(self, batch: MicroBatch, done: Callable[[], Awaitable[Any]]) -> None:
-        """Process a micro-batch and begin its last commit, or end the process; then the next one may come.
+        """Process a micro-batch and begin its last commit, or end the process; then the next one
+        may come.
 
-        `done` is called when nothing of it is under way any more: all is committed, or the rest will be read again.
+        `done` is called when nothing of it is under way any more: all is committed, or the rest
+        will be read again.
         """
         try:
             is_whole = False
@@ -119,7 +130,9 @@ class Delivery:
         await done()
 
     async def _deliver_all(self, batch: MicroBatch) -> bool:
-        """Process and commit a micro-batch in parts; False where its tenure ended before the last of them could be sent."""
+        """Process and commit a micro-batch in parts; False where its tenure ended before the last
+        of them could be sent.
+        """
         for part in self._within_limits(batch) if batch.records else ():
             remaining = part
             while remaining:
@@ -135,10 +148,14 @@ class Delivery:
         return True
 
     async def _finish(self, partition: int, batch: MicroBatch) -> bool:
-        """Publish what a bounded run publishes at the end of a partition, and commit its end; False where the tenure ended."""
+        """Publish what a bounded run publishes at the end of a partition, and commit its end; False
+        where the tenure ended.
+        """
         end = batch.ends[partition]
         while True:
-            processed = await self._deliver(lambda processor: processor.finish(partition, end), batch.tenure)
+            processed = await self._deliver(
+                lambda processor: processor.finish(partition, end), batch.tenure
+            )
             if processed is None or processed.is_end:
                 return processed is not None
 
@@ -155,7 +172,9 @@ class Delivery:
         self._ends.update(batch.ends)
 
     def _within_limits(self, batch: MicroBatch) -> Iterator[tuple[Record, ...]]:
-        """Cut what two fetches brought so that each part keeps to its events and bytes (a larger record goes alone)."""
+        """Cut what two fetches brought so that each part keeps to its events and bytes (a larger
+        record goes alone).
+        """
         part: list[Record] = []
         size = 0
         for record in batch.records:
@@ -182,9 +201,11 @@ class Delivery:
         records: Sequence[Record] = (),
         contexts: Contexts = NO_CONTEXTS,
     ) -> ProcessedBatch | None:
-        """Process something and begin its commit; what it came to, None where the tenure ended before anything of it was sent.
+        """Process something and begin its commit; what it came to, None where the tenure ended
+        before anything of it was sent.
 
-        `records` are what is processed, the first of them at least; `contexts` what they brought of traces.
+        `records` are what is processed, the first of them at least; `contexts` what they brought of
+        traces.
         """
         with ExitStack() as in_hand:
             in_hand.enter_context(self._assignment.progress.busy())

@@ -1,4 +1,6 @@
-"""What was published lately, for whoever looks on at this moment: told after commits, and nothing kept while nobody looks on."""
+"""What was published lately, for whoever looks on at this moment: told after commits, and nothing
+kept while nobody looks on.
+"""
 
 from collections import deque
 from collections.abc import Iterable
@@ -7,13 +9,13 @@ from typing import NamedTuple
 from worker.events import Message
 from worker.stream.surroundings import Threads
 
-LATELY = 10
+RECENT_CHANGES = 10
 """Changes of any entity that are kept from one look to the next; of the others the number alone."""
-OF_ONE = 3
+RECENT_PER_ENTITY = 3
 """The same of an entity that is watched."""
 
 
-class Lately(NamedTuple):
+class RecentChanges(NamedTuple):
     """What was published since the last look."""
 
     changes: int
@@ -36,7 +38,7 @@ class ChangeFeed:
         self._lock = threads.lock()
         self._is_open = False
         self._count = 0
-        self._last: deque[Message] = deque(maxlen=LATELY)
+        self._last: deque[Message] = deque(maxlen=RECENT_CHANGES)
         self._watched: dict[bytes, deque[Message]] = {}
         self._counts: dict[bytes, int] = {}
 
@@ -54,23 +56,26 @@ class ChangeFeed:
                         self._counts[message.key] = self._counts.get(message.key, 0) + 1
 
     def look_on(self, keys: Iterable[bytes] | None) -> None:
-        """Keep from now on what is published, and what is of the entities with these keys by itself; None: nobody looks on."""
+        """Keep from now on what is published, and what is of the entities with these keys by
+        itself; None: nobody looks on.
+        """
         with self._lock:
             self._is_open = keys is not None
             wanted = set(keys or ())
             self._watched = {
-                key: self._watched[key] if key in self._watched else deque(maxlen=OF_ONE) for key in wanted
+                key: self._watched[key] if key in self._watched else deque(maxlen=RECENT_PER_ENTITY)
+                for key in wanted
             }
             self._counts = {key: count for key, count in self._counts.items() if key in wanted}
             if keys is None:
                 self._count = 0
                 self._last.clear()
 
-    def take(self) -> Lately:
+    def take(self) -> RecentChanges:
         """What was published since the last call; then it is forgotten."""
         with self._lock:
             watched = {key: (self._counts[key], list(self._watched[key])) for key in self._counts}
-            found = Lately(self._count, list(self._last), watched)
+            found = RecentChanges(self._count, list(self._last), watched)
             self._count = 0
             self._last.clear()
             self._counts.clear()

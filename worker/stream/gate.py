@@ -1,9 +1,10 @@
 """The gate: the one way by which rows get into the database of a partition.
 
-Three writers use it: the rows of a committed transaction, a restore, and a standby that follows the owner. It writes rows and
-their changelog offset in one atomic batch, and only if the stored offset is the expected predecessor and the partition is still
-held in that role under that assignment. The id of the changelog is stored beside the offset: an offset of one topic says
-nothing about another of its name.
+Three writers use it: the rows of a committed transaction, a restore, and a standby that follows the
+owner. It writes rows and their changelog offset in one atomic batch, and only if the stored offset
+is the expected predecessor and the partition is still held in that role under that assignment. The
+id of the changelog is stored beside the offset: an offset of one topic says nothing about another
+of its name.
 """
 
 import logging
@@ -57,7 +58,9 @@ class Gate:
         return -1 if stored is None else int(stored)
 
     def write(self, epoch: int, partition: int, changes: Changes, last_offset: int) -> None:
-        """Store the rows of a transaction that was committed under this epoch (step 4 of the commit protocol)."""
+        """Store the rows of a transaction that was committed under this epoch (step 4 of the commit
+        protocol).
+        """
         self.apply(Role.ACTIVE, epoch, partition, changes, last_offset, after=None)
 
     def apply(
@@ -97,7 +100,8 @@ class Gate:
             self._databases.write(partition, batch)
 
     def restore_start(self, partition: int, bounds: LogBounds) -> int:
-        """Where to read the changelog on: after the stored offset, or from its start where the local rows cannot be trusted.
+        """Where to read the changelog on: after the stored offset, or from its start where the
+        local rows cannot be trusted.
 
         Rows that do not belong to the changelog with these bounds are removed.
         """
@@ -119,7 +123,9 @@ class Gate:
         return stored + 1
 
     def _is_of_this_changelog(self, partition: int) -> bool:
-        """Whether the local rows are from the changelog as it is now; also where its id is not known or not stored."""
+        """Whether the local rows are from the changelog as it is now; also where its id is not
+        known or not stored.
+        """
         stored = self._databases.rows(partition).get(CHANGELOG_ID_KEY)
         known = self._topic_ids.known(self._changelog)
         return not (stored and known) or stored == known.encode()

@@ -1,5 +1,5 @@
-"""What the log tells of a worker's life: its start, when it is ready, each rebalance, its stop. One line each, and none between;
-a commit in doubt has two, because what it waits for may take long.
+"""What the log tells of a worker's life: its start, when it is ready, each rebalance, its stop. One
+line each, and none between; a commit in doubt has two, because what it waits for may take long.
 
 Every line has its facts as fields beside it (`extra={"facts": ...}`), for logs in JSON.
 """
@@ -47,7 +47,8 @@ def tell_start(settings: Settings, partitions: int, engine: EmbeddingEngine | No
         data_dir=str(settings.data_dir),
     )
     _tell(
-        f"topics of {partitions} partitions: " + ", ".join(f"{role} {name}" for role, name in topics.items()),
+        f"topics of {partitions} partitions: "
+        + ", ".join(f"{role} {name}" for role, name in topics.items()),
         topics=topics,
         topic_partitions=partitions,
     )
@@ -101,7 +102,12 @@ class Journal:
 
     def doubted(self, why: str, had: Held) -> None:
         """A commit is in doubt: the worker stops until it knows whether it happened."""
-        self._since, self._had, self._doubt, self._happened = self._clock.monotonic(), had, why, None
+        self._since, self._had, self._doubt, self._happened = (
+            self._clock.monotonic(),
+            had,
+            why,
+            None,
+        )
         log.warning(
             "a commit is in doubt (%s): nothing is lost, it is being found out whether it happened",
             why,
@@ -117,7 +123,9 @@ class Journal:
         self._restored = rows, partitions, seconds
 
     def took(self, has: Held) -> None:
-        """A takeover is over: the worker processes what it has. Nothing is told where nothing had been interrupted."""
+        """A takeover is over: the worker processes what it has. Nothing is told where nothing had
+        been interrupted.
+        """
         if self._since is None:
             return
         seconds = self._clock.monotonic() - self._since
@@ -138,9 +146,7 @@ class Journal:
         elif self._had is None:
             line = f"ready after {seconds:.2f} s: processes partitions {has} of {self._partitions}"
         else:
-            line = (
-                f"rebalanced in {seconds:.2f} s: had partitions {self._had}, has {has} of {self._partitions}"
-            )
+            line = f"rebalanced in {seconds:.2f} s: had partitions {self._had}, has {has} of {self._partitions}"
             facts |= {"had_partitions": self._had.processed, "had_standbys": self._had.standby}
         if self._overtaken is not None:
             line += "; the commit in doubt before it is decided"  # by the takeover's first step
@@ -153,7 +159,9 @@ class Journal:
         self._committed = dict(committed)
 
     def stopped(self, by: str, seconds: float) -> None:
-        """The worker has stopped in order: what of the input it had committed, by partition the next offset."""
+        """The worker has stopped in order: what of the input it had committed, by partition the
+        next offset.
+        """
         offsets = ", ".join(
             f"{partition} to {offset}" for partition, offset in sorted(self._committed.items())
         )
@@ -161,7 +169,9 @@ class Journal:
             f"stopped by {by} in {seconds:.2f} s; committed: {offsets or 'nothing, no partition was held'}",
             signal=by,
             seconds=round(seconds, 3),
-            committed={str(partition): offset for partition, offset in sorted(self._committed.items())},
+            committed={
+                str(partition): offset for partition, offset in sorted(self._committed.items())
+            },
         )
 
 
@@ -192,7 +202,9 @@ class OnceAMinute:
         self._next = float("-inf")
 
     def count(self) -> int:
-        """How often it happened since the last line, this time included; 0 where it is too early for another one."""
+        """How often it happened since the last line, this time included; 0 where it is too early
+        for another one.
+        """
         self._count += 1
         if self._clock.monotonic() < self._next:
             return 0
@@ -202,7 +214,9 @@ class OnceAMinute:
 
 
 class DeadLetterLog:
-    """Counts the dead letters of committed micro-batches, in any thread, and tells of them now and then."""
+    """Counts the dead letters of committed micro-batches, in any thread, and tells of them now and
+    then.
+    """
 
     def __init__(self, threads: Threads) -> None:
         self._lock = threads.lock()
@@ -230,4 +244,6 @@ class DeadLetterLog:
             by_reason = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
             line = f"dead letters in the last minute: {by_reason}; `coversumm-worker dlq list` shows them"
             places = {reason: place._asdict() for reason, place in first.items()}
-            log.warning("%s", line, extra={"facts": {"dead_letters": dict(counts), "first": places}})
+            log.warning(
+                "%s", line, extra={"facts": {"dead_letters": dict(counts), "first": places}}
+            )

@@ -1,4 +1,6 @@
-"""Summaries for whoever asks a running worker: of its committed state, in threads of their own, beside the stream."""
+"""Summaries for whoever asks a running worker: of its committed state, in threads of their own,
+beside the stream.
+"""
 
 import time
 from collections.abc import Callable, Iterable
@@ -11,7 +13,7 @@ from worker.processing.summaries import Summaries
 from worker.state import Rows, SummaryView
 from worker.state.errors import StateError
 from worker.state.keys import ENTITY, header_key
-from worker.state.listing import Page, Search, read_page
+from worker.state.listing import EntitySearch, Page, read_page
 from worker.storage.databases import PartitionDatabases
 from worker.storage.rows import NotOpen
 from worker.stream.surroundings import Threads
@@ -70,7 +72,9 @@ class SummaryReader:
             return await self._slow.run(lambda: self._look(key, view, True))
 
     def _look(self, key: EntityKey, view: Callable[[Rows, EntityKey, bool], V], large: bool) -> V:
-        """In one of the threads. Raises NotHere, and _Large for a large entity where those are not read."""
+        """In one of the threads. Raises NotHere, and _Large for a large entity where those are not
+        read.
+        """
         begun = self._summaries.begun(key.partition)
         try:
             with self._databases.look(key.partition, header_key(key.entity_id.encode())) as rows:
@@ -88,7 +92,9 @@ class SummaryReader:
             self._defer(rows, key, large)
         return view or self._summaries.from_rows(rows, key)
 
-    def _short_view(self, rows: Rows, key: EntityKey, large: bool, extent: Extent) -> ShortView | None:
+    def _short_view(
+        self, rows: Rows, key: EntityKey, large: bool, extent: Extent
+    ) -> ShortView | None:
         self._defer(rows, key, large)
         return self._summaries.short_view(rows, key, extent)
 
@@ -107,21 +113,29 @@ class EntityLister:
     """
 
     def __init__(
-        self, databases: PartitionDatabases, threads: Threads, die: Callable[[BaseException], NoReturn]
+        self,
+        databases: PartitionDatabases,
+        threads: Threads,
+        die: Callable[[BaseException], NoReturn],
     ) -> None:
         self._databases = databases
         self._thread = threads.in_order("entities")
         self._die = die
 
-    async def read(self, partitions: Iterable[int], search: Search, limit: int, seconds: float) -> Page:
-        """The next entities of these partitions, as many as are found in so many seconds, and one at least.
+    async def read(
+        self, partitions: Iterable[int], search: EntitySearch, limit: int, seconds: float
+    ) -> Page:
+        """The next entities of these partitions, as many as are found in so many seconds, and one
+        at least.
 
         Raises NotHere where one of the partitions is going away.
         """
         wanted = list(partitions)
         return await self._thread.run(lambda: self._read(wanted, search, limit, seconds))
 
-    def _read(self, partitions: list[int], search: Search, limit: int, seconds: float) -> Page:
+    def _read(
+        self, partitions: list[int], search: EntitySearch, limit: int, seconds: float
+    ) -> Page:
         until = time.monotonic() + seconds
         try:
             with ExitStack() as looks:

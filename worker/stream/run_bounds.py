@@ -1,4 +1,5 @@
-"""A run that ends: a worker that reads its input from given offsets to given offsets, keeps account of it, and stops.
+"""A run that ends: a worker that reads its input from given offsets to given offsets, keeps account
+of it, and stops.
 
 Without it a worker begins where the log begins, and never stops.
 """
@@ -9,12 +10,14 @@ from typing import Protocol
 
 from worker.events import Record
 from worker.kafka.offsets import Start
-from worker.processing.config import ALL, Emit, Selection
+from worker.processing.config import ALL, Emit, RecordSelection
 from worker.processing.processor import ProcessedBatch
 
 
 class Ledger(Protocol):
-    """What was done so far, by partition, as a note that is committed with each offset: what the offset survives, it does."""
+    """What was done so far, by partition, as a note that is committed with each offset: what the
+    offset survives, it does.
+    """
 
     def begin(self, starts: Mapping[int, Start]) -> None:
         """These partitions are taken over, each with the offset and the note that are committed."""
@@ -50,7 +53,7 @@ class NoLedger:
 NO_LEDGER = NoLedger()
 
 
-class History(Protocol):
+class FileRecords(Protocol):
     """Records that are had elsewhere: the first ones of a partition."""
 
     def partitions(self) -> Mapping[int, range]:
@@ -76,11 +79,12 @@ class NoThrottle:
 
 
 @dataclass(frozen=True)
-class Course:
+class RunBounds:
     """The course of a run: from where to where, how fast, and who keeps account.
 
     Attributes:
-        first: by partition, where one begins of which nothing is committed; the log's start where there is none.
+        first: by partition, where one begins of which nothing is committed; the log's start where
+            there is none.
         ends: by partition, the first offset that is not read any more; no end where there is none.
         emit: what is published, in place of the setting.
         selection: of the records.
@@ -92,12 +96,12 @@ class Course:
     first: Mapping[int, int] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
     emit: Emit | None = None
-    selection: Selection = ALL
+    selection: RecordSelection = ALL
     ledger: Ledger = NO_LEDGER
     throttle: Throttle = field(default_factory=NoThrottle)
-    history: History | None = None
+    history: FileRecords | None = None
     open_partitions: Callable[[], Collection[int]] = tuple
     topic_id: str = ""
 
 
-ENDLESS = Course()
+ENDLESS = RunBounds()

@@ -1,17 +1,22 @@
-"""A commit in doubt is settled, not died of: it is found out whether it happened, and the worker goes on from there.
+"""A commit in doubt is settled, not died of: it is found out whether it happened, and the worker
+goes on from there.
 
-A commit is in doubt when an answer did not come or leaves it open: a coordinator moved, a broker was killed or froze, too few
-replicas were there. Sending it again could do everything twice; going on without it could lose it. So:
+A commit is in doubt when an answer did not come or leaves it open: a coordinator moved, a broker
+was killed or froze, too few replicas were there. Sending it again could do everything twice; going
+on without it could lose it. So:
 
-1. *Suspend*: nothing more is handed over, or sent. What was processed and not committed is forgotten with the caches.
-2. *Decide*: a new client takes over the same transactional id (`TransactionalProducer.decide`). What was open is aborted, what
-   was about to be committed is committed, and the former client is fenced, wherever it still hangs.
-3. *Take over again*, as after a rebalance: the group's committed offsets and the changelog say what happened, and rows, caches
-   and cursors are brought to that (`worker.stream.takeover`).
+1. *Suspend*: nothing more is handed over, or sent. What was processed and not committed is
+   forgotten with the caches.
+2. *Decide*: a new client takes over the same transactional id (`TransactionalProducer.decide`).
+   What was open is aborted, what was about to be committed is committed, and the former client is
+   fenced, wherever it still hangs.
+3. *Take over again*, as after a rebalance: the group's committed offsets and the changelog say what
+   happened, and rows, caches and cursors are brought to that (`worker.stream.takeover`).
 
-It ends the process only where something is refused for good, or where the cluster does not tell within
-COVERSUMM_STALL_TIMEOUT_MS although brokers answer. A rebalance that comes meanwhile goes first: its takeover does the same, and
-the next transaction is begun by a client that has decided the one before.
+It ends the process only where something is refused for good, or where the cluster does not tell
+within COVERSUMM_STALL_TIMEOUT_MS although brokers answer. A rebalance that comes meanwhile goes
+first: its takeover does the same, and the next transaction is begun by a client that has decided
+the one before.
 """
 
 from collections.abc import Mapping
@@ -62,7 +67,9 @@ class Settlement:
         self._membership: Membership | None = None  # under which the last doubt was settled
 
     def commit_begins(self) -> None:
-        """A commit begins: the limit counts neither the time without one nor the doubts of a membership that is over."""
+        """A commit begins: the limit counts neither the time without one nor the doubts of a
+        membership that is over.
+        """
         if self._since is None:
             return
         if self._assignment.membership != self._membership:
@@ -75,7 +82,8 @@ class Settlement:
         self._since = None
 
     async def settle(self, doubt: InDoubt, next_offsets: Mapping[int, int]) -> bool:
-        """Find out whether a commit happened, and go on from there; whether it did, as far as that is known here.
+        """Find out whether a commit happened, and go on from there; whether it did, as far as that
+        is known here.
 
         Args:
             doubt: why it is not known.
@@ -116,7 +124,9 @@ class Settlement:
         return False
 
     def _check_limit(self, cause: Crash) -> None:
-        """Raise Crash where brokers answer, and have left open for too long what became of commits."""
+        """Raise Crash where brokers answer, and have left open for too long what became
+        of commits.
+        """
         now = self._clock.monotonic()
         silence = self._contact.silence()
         if self._since is None or (silence is not None and silence.everywhere):

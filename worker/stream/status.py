@@ -1,4 +1,6 @@
-"""What a running worker knows of itself: readiness, lag, and which worker owns an entity. Read by web, metrics and watchdog."""
+"""What a running worker knows of itself: readiness, lag, and which worker owns an entity. Read by
+web, metrics and watchdog.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from worker.kafka.topics import partition_of
 from worker.processing.short_view import Extent, ShortView
 from worker.settings.kinds import web_origin
 from worker.state import SummaryView
-from worker.state.listing import Page, Search
+from worker.state.listing import EntitySearch, Page
 from worker.stream.assignment import Role
 from worker.stream.journal import OnceAMinute
 from worker.stream.watchdog import BUSY
@@ -25,7 +27,8 @@ log = logging.getLogger(__name__)
 
 
 class WorkerStatus:
-    """The status of a worker built on a Faust app; every method is safe to call at any time of its life.
+    """The status of a worker built on a Faust app; every method is safe to call at any time of its
+    life.
 
     Args:
         app: its Faust app.
@@ -41,14 +44,18 @@ class WorkerStatus:
         self._changelog_topic = worker.logs.changelog.topic
         self._partitions = worker.partitions
         self._contact = worker.contact
-        self._outage_seconds = min(worker.contact.timeout_seconds, worker.settings.stall_timeout_ms / 2000)
+        self._outage_seconds = min(
+            worker.contact.timeout_seconds, worker.settings.stall_timeout_ms / 2000
+        )
         self._settings = worker.settings
         self._ignored = OnceAMinute()
 
     def ready(self) -> tuple[bool, str]:
-        """Whether the worker processes its partitions: joined, restored, not rebalancing; and in words why not.
+        """Whether the worker processes its partitions: joined, restored, not rebalancing; and in
+        words why not.
 
-        A worker that hears of no broker is not ready, however idle it is: it would not know of events, nor publish anything.
+        A worker that hears of no broker is not ready, however idle it is: it would not know of
+        events, nor publish anything.
         """
         app = self._app
         if app.is_leaving:
@@ -66,18 +73,24 @@ class WorkerStatus:
         held = self._assignment.positions
         return (
             True,
-            f"processing {len(held)} of {self._partitions} partitions" if held else "no partition to process",
+            f"processing {len(held)} of {self._partitions} partitions"
+            if held
+            else "no partition to process",
         )
 
     def partitions(self) -> tuple[int, int]:
-        """How many partitions are processed here at this moment, and how many the input topic has."""
+        """How many partitions are processed here at this moment, and how many the input
+        topic has.
+        """
         held = self._assignment.positions if self._assignment.is_flowing else ()
         return len(held), self._partitions
 
     def lag(self) -> dict[int, int | None]:
-        """By partition: records up to the last stable offset that are not committed yet; None before the first fetch.
+        """By partition: records up to the last stable offset that are not committed yet; None
+        before the first fetch.
 
-        With nothing in flight the fetch position counts: it is past transaction markers, where no committed offset gets to.
+        With nothing in flight the fetch position counts: it is past transaction markers, where no
+        committed offset gets to.
         """
         consumer = self._app.consumer
         lags: dict[int, int | None] = {}
@@ -91,7 +104,10 @@ class WorkerStatus:
     def undecided(self) -> dict[int, int]:
         """By partition: records that wait for the end of an upstream producer's transaction."""
         consumer = self._app.consumer
-        return {partition: consumer.undecided(partition) for partition in list(self._assignment.positions)}
+        return {
+            partition: consumer.undecided(partition)
+            for partition in list(self._assignment.positions)
+        }
 
     def broker_silent_seconds(self) -> dict[str, float]:
         """By client, how long ago it last heard of a broker."""
@@ -107,10 +123,12 @@ class WorkerStatus:
         return self._databases.memory_bytes
 
     def stall(self) -> str | None:
-        """What keeps the worker from its work at this moment, None when nothing does; the watchdog ends what lasts.
+        """What keeps the worker from its work at this moment, None when nothing does; the watchdog
+        ends what lasts.
 
-        A broker that is away is no reason to end: a restart would not bring it back, and the next start could not even check its
-        topics. It counts only where no client hears of one: a consumer that alone hears nothing stands still by itself.
+        A broker that is away is no reason to end: a restart would not bring it back, and the next
+        start could not even check its topics. It counts only where no client hears of one: a
+        consumer that alone hears nothing stands still by itself.
         """
         app = self._app
         outage = self._silence(self._outage_seconds)
@@ -130,11 +148,15 @@ class WorkerStatus:
 
     @property
     def progressed_at(self) -> float:
-        """`time.monotonic()` of the last commit or takeover, or of the last part of a micro-batch that was finished."""
+        """`time.monotonic()` of the last commit or takeover, or of the last part of a micro-batch
+        that was finished.
+        """
         return self._assignment.progress.at
 
     def owner_of(self, entity_id: str) -> tuple[bool, str | None]:
-        """Whether this worker owns the entity's partition, and the owner's advertised URL (None when nobody is known)."""
+        """Whether this worker owns the entity's partition, and the owner's advertised URL (None
+        when nobody is known).
+        """
         partition = partition_of(entity_id, self._partitions)
         if partition in self._assignment.positions:
             return True, str(self._app.conf.canonical_url)
@@ -144,16 +166,24 @@ class WorkerStatus:
         return False, None
 
     async def summary(self, entity_id: str) -> SummaryView | None:
-        """The summary of an entity as of the last commit, None when there is no such entity. Raises NotHere."""
+        """The summary of an entity as of the last commit, None when there is no such entity. Raises
+        NotHere.
+        """
         partition = partition_of(entity_id, self._partitions)
         return await self._summaries.read(partition, entity_id)
 
     async def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
-        """The short view of an entity as of the last commit, None when there is no such entity. Raises NotHere."""
-        return await self._summaries.short_view(partition_of(entity_id, self._partitions), entity_id, extent)
+        """The short view of an entity as of the last commit, None when there is no such entity.
+        Raises NotHere.
+        """
+        return await self._summaries.short_view(
+            partition_of(entity_id, self._partitions), entity_id, extent
+        )
 
     def describe(self) -> dict[str, Any]:
-        """What the worker is, whether it is ready, what it holds, and by URL what the others do, as far as it knows."""
+        """What the worker is, whether it is ready, what it holds, and by URL what the others do, as
+        far as it knows.
+        """
         ready, reason = self.ready()
         membership, roles = self._assignment.membership, dict(self._assignment.roles)
         return {
@@ -168,12 +198,18 @@ class WorkerStatus:
             "waiting_for": self.stall(),
             "partition_count": self._partitions,
             "lag": {str(partition): lag for partition, lag in sorted(self.lag().items())},
-            "standbys": sorted(partition for partition, role in roles.items() if role is Role.STANDBY),
+            "standbys": sorted(
+                partition for partition, role in roles.items() if role is Role.STANDBY
+            ),
             "others": self.others(),
         }
 
-    async def entities(self, partitions: Iterable[int], search: Search, limit: int, seconds: float) -> Page:
-        """The next entities of partitions that are here, looked for so many seconds at most. Raises NotHere."""
+    async def entities(
+        self, partitions: Iterable[int], search: EntitySearch, limit: int, seconds: float
+    ) -> Page:
+        """The next entities of partitions that are here, looked for so many seconds at most. Raises
+        NotHere.
+        """
         return await self._entities.read(partitions, search, limit, seconds)
 
     def others(self) -> dict[str, list[int]]:
@@ -185,12 +221,16 @@ class WorkerStatus:
         return found
 
     def _held(self) -> Iterator[tuple[str, Iterable[int]]]:
-        """By web address the partitions of a worker. Addresses come from whoever joined the group: some are ignored."""
+        """By web address the partitions of a worker. Addresses come from whoever joined the group:
+        some are ignored.
+        """
         for url, topics in self._app.router.tables_metadata().items():
             try:
                 address = web_origin(str(url))
             except ValueError as error:
                 if count := self._ignored.count():
-                    log.warning("ignored the web address of another worker (%d times): %s", count, error)
+                    log.warning(
+                        "ignored the web address of another worker (%d times): %s", count, error
+                    )
             else:
                 yield address, topics.get(self._changelog_topic, ())

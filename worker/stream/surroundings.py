@@ -1,7 +1,8 @@
 """What a worker needs of the world: Kafka, databases, time, threads, and the end of its process.
 
-`worker.app` puts a worker together over the real ones. The simulation passes its own, so that thousands of seeds run the same
-code over a broker in memory, a simulated clock, fibers in place of threads, and an end that can be looked at.
+`worker.app` puts a worker together over the real ones. The simulation passes its own, so that
+thousands of seeds run the same code over a broker in memory, a simulated clock, fibers in place of
+threads, and an end that can be looked at.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from worker.clock import Clock
-from worker.errors import CoversummError, Crash, SurroundingsError
+from worker.errors import CoversummError, Crash, SetupError
 from worker.kafka.clients import Clients
 from worker.kafka.transaction import within
 from worker.processing.embed import VectorStore
@@ -29,26 +30,31 @@ log = logging.getLogger(__name__)
 
 
 def die(cause: BaseException, told: Callable[[str], str] = str) -> NoReturn:
-    """End the process with the exit code of `cause` (3 for anything that is not a `CoversummError`).
+    """End the process with the exit code of `cause` (3 for anything that is not a
+    `CoversummError`).
 
-    The cause is told once, in the last line, as `told` puts it. Before it comes the traceback of a crash: it says where, and only
-    that is news.
+    The cause is told once, in the last line, as `told` puts it. Before it comes the traceback of a
+    crash: it says where, and only that is news.
     """
     expected = isinstance(cause, CoversummError) and not isinstance(cause, Crash)
     if cause.__traceback__ is not None and not expected:
         log.critical("crashed at", exc_info=cause)
-    sys.stderr.write(f"coversumm-worker: error: {' '.join(told(str(cause) or repr(cause)).split())}\n")
+    sys.stderr.write(
+        f"coversumm-worker: error: {' '.join(told(str(cause) or repr(cause)).split())}\n"
+    )
     for stream in (sys.stdout, sys.stderr, *(handler for handler in logging.getLogger().handlers)):
         stream.flush()
     os._exit(cause.exit_code if isinstance(cause, CoversummError) else Crash.exit_code)
 
 
 class LeavingFirst:
-    """The end of a process that leaves its group first where it is refused: it would be refused again, and nobody else could
-    have its partitions until its session is over. A crash ends at once, for its successor takes its place.
+    """The end of a process that leaves its group first where it is refused: it would be refused
+    again, and nobody else could have its partitions until its session is over. A crash ends at
+    once, for its successor takes its place.
 
     Attributes:
-        leave: leaves the group, and returns within a bound; by default the process is no member yet.
+        leave: leaves the group, and returns within a bound; by default the process is no member
+            yet.
 
     Args:
         die: ends the process.
@@ -60,7 +66,7 @@ class LeavingFirst:
 
     def __call__(self, cause: BaseException) -> NoReturn:
         """End with this cause."""
-        if isinstance(cause, SurroundingsError):
+        if isinstance(cause, SetupError):
             with suppress(Exception):
                 self.leave()
         self._die(cause)

@@ -1,17 +1,23 @@
-"""Takeover: from partitions that the group has assigned to partitions that are processed, in this order.
+"""Takeover: from partitions that the group has assigned to partitions that are processed, in this
+order.
 
 0. What this worker itself left open, when a rebalance came upon a commit in doubt, is decided.
-1. The group's committed offsets, which waits until the predecessor's transaction is decided; then the ids of the topics.
-2. The changelog's end as an uncommitted reader sees it: everything below it belongs to a transaction that is decided soon.
-3. The restore with a committed reader until its position passes that end, and on to where the log ends by then, until nothing
-   more comes: so it never ends amid the rows of a transaction, not even of one by whoever has the partitions next.
-4. The restored state is held against the input it is to be continued from and the output it was published to, and the settings
-   against the group's.
-5. The seek of the input to the offsets of step 1 (`GuardedConsumer.perform_seek`), by Faust, after `Takeover.run` returns.
+1. The group's committed offsets, which waits until the predecessor's transaction is decided; then
+   the ids of the topics.
+2. The changelog's end as an uncommitted reader sees it: everything below it belongs to a
+   transaction that is decided soon.
+3. The restore with a committed reader until its position passes that end, and on to where the log
+   ends by then, until nothing more comes: so it never ends amid the rows of a transaction, not even
+   of one by whoever has the partitions next.
+4. The restored state is held against the input it is to be continued from and the output it was
+   published to, and the settings against the group's.
+5. The seek of the input to the offsets of step 1 (`GuardedConsumer.perform_seek`), by Faust, after
+   `Takeover.run` returns.
 
-A rebalance may come at any moment: `let_go` waits until nothing of the former assignment is under way, and the assignment's
-epoch keeps whatever is late from writing. Brokers may be away or hand over what they lead: then it all begins again, over new
-connections, until it is done or the watchdog finds that it takes too long.
+A rebalance may come at any moment: `let_go` waits until nothing of the former assignment is under
+way, and the assignment's epoch keeps whatever is late from writing. Brokers may be away or hand
+over what they lead: then it all begins again, over new connections, until it is done or the
+watchdog finds that it takes too long.
 
 A commit in doubt ends in the same steps, without the group (`again`).
 """
@@ -20,7 +26,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.changelog import ChangelogReader
 from worker.kafka.errors import passes
 from worker.kafka.logs import Logs
@@ -90,11 +96,14 @@ class Takeover:
         self._follower: Joinable | None = None
         self._leaving = False
 
-    # -- the end of an assignment --------------------------------------------------------------------------------------
+    # -- the end of an assignment
+    # --------------------------------------------------------------------------------------
 
     async def let_go(self) -> None:
         """End the assignment: when this returns nothing of it reads, writes or is remembered."""
-        self._leaving = True  # a reader that a takeover opens from here on stops before its first row
+        self._leaving = (
+            True  # a reader that a takeover opens from here on stops before its first row
+        )
         if self._reader is not None:
             self._reader.stop()
         if self._running is not None:
@@ -107,17 +116,22 @@ class Takeover:
         processed = self._assignment.end()
         await self._processor.run(lambda processor: processor.forget(processed))
 
-    # -- the beginning of the next ---------------------------------------------------------------------------------------
+    # -- the beginning of the next
+    # ---------------------------------------------------------------------------------------
 
     async def run(self, actives: set[int], standbys: set[int]) -> None:
-        """Take over `actives`, and follow the changelog of `standbys`. Raises nothing: what fails ends the process."""
+        """Take over `actives`, and follow the changelog of `standbys`. Raises nothing: what fails
+        ends the process.
+        """
         self._running = self._threads.task("takeover", lambda: self._take_over(actives, standbys))
         await self._threads.ended(self._running)
 
     async def again(self, found: Callable[[Mapping[int, int]], None]) -> None:
-        """Take over what is held already, as if the group had just assigned it: nothing that is cached of it can be trusted.
+        """Take over what is held already, as if the group had just assigned it: nothing that is
+        cached of it can be trusted.
 
-        `found` is told by partition where the input is read on. A rebalance that comes meanwhile goes first.
+        `found` is told by partition where the input is read on. A rebalance that comes meanwhile
+        goes first.
         """
         roles = dict(self._assignment.roles)
         actives, standbys = (
@@ -134,10 +148,12 @@ class Takeover:
     async def fetch_starts(self) -> dict[int, Start]:
         """Where the assigned partitions of the input are read from: the first step.
 
-        Raises SurroundingsError when a committed offset lies outside the log.
+        Raises SetupError when a committed offset lies outside the log.
         """
         partitions = sorted(self._assignment.inputs)
-        starts = await self._threads.beside(lambda: self._input.starts(partitions)) if partitions else {}
+        starts = (
+            await self._threads.beside(lambda: self._input.starts(partitions)) if partitions else {}
+        )
         self._assignment.starts = starts
         return starts
 
@@ -145,7 +161,11 @@ class Takeover:
         level = logging.INFO  # once; that brokers are away for long is for the contact to say
         try:
             while (cause := await self._what_passes(actives, standbys - actives)) is not None:
-                log.log(level, "taking over again, because brokers do not answer as they should: %s", cause)
+                log.log(
+                    level,
+                    "taking over again, because brokers do not answer as they should: %s",
+                    cause,
+                )
                 level = logging.DEBUG
                 await self._threads.beside(lambda: self._clock.sleep(PAUSE_SECONDS))
                 if not self._may_go_on():
@@ -182,10 +202,13 @@ class Takeover:
         """Whether the assignment that this takeover is of has not ended."""
         return self._assignment.is_lasting and not self._leaving
 
-    # -- the changelog -----------------------------------------------------------------------------------------------------
+    # -- the changelog
+    # -----------------------------------------------------------------------------------------------------
 
     def _restore(self, epoch: int, partitions: list[int]) -> bool:
-        """Bring the rows up to the changelog's end; whether that was not cut short by a rebalance."""
+        """Bring the rows up to the changelog's end; whether that was not cut short by a
+        rebalance.
+        """
         started = self._clock.monotonic()
         if not partitions:
             return True
@@ -199,14 +222,19 @@ class Takeover:
             if not self._assignment.is_lasting:
                 reader.stop()  # after a doubt the group waits for it
 
-        while reader.restore({p: bounds[p].end for p in partitions}, on_progress) and not reader.stopped:
+        while (
+            reader.restore({p: bounds[p].end for p in partitions}, on_progress)
+            and not reader.stopped
+        ):
             bounds = self._changelog.bounds(partitions)
         seconds = self._clock.monotonic() - started
         self._assignment.journal.restored(reader.rows_read, len(partitions), seconds)
         return epoch == self._assignment.epoch and self._reader is reader and not reader.stopped
 
     def _follow(self, epoch: int, partitions: list[int]) -> None:
-        """Start a standby's thread. All of its work is in there: the event loop and active partitions wait for none of it."""
+        """Start a standby's thread. All of its work is in there: the event loop and active
+        partitions wait for none of it.
+        """
 
         def follow() -> None:
             try:
@@ -219,7 +247,9 @@ class Takeover:
         self._follower = self._threads.start("standby", follow)
 
     def _standby_reader(self, epoch: int, partitions: list[int]) -> ChangelogReader | None:
-        """A reader from where the local rows end; None where the assignment ended before brokers answered."""
+        """A reader from where the local rows end; None where the assignment ended before brokers
+        answered.
+        """
         while self._may_go_on():
             try:
                 bounds = self._changelog.bounds(partitions)
@@ -244,12 +274,14 @@ class Takeover:
             reader.stop()
         return reader
 
-    # -- state and input ---------------------------------------------------------------------------------------------------
+    # -- state and input
+    # ---------------------------------------------------------------------------------------------------
 
     async def begin_processing(self, starts: Mapping[int, Start]) -> None:
-        """Hold the restored state against the input and the group; from here on micro-batches count from `starts`.
+        """Hold the restored state against the input and the group; from here on micro-batches count
+        from `starts`.
 
-        Raises SurroundingsError where they do not fit.
+        Raises SetupError where they do not fit.
         """
 
         def check(processor: Processor) -> None:
@@ -268,7 +300,9 @@ class Takeover:
 
         await self._processor.run(check)
         self._ledger.begin(starts)
-        self._assignment.positions = {partition: start.offset for partition, start in starts.items()}
+        self._assignment.positions = {
+            partition: start.offset for partition, start in starts.items()
+        }
         if self._assignment.doubt is None:
             self._assignment.progress.made()  # else only a commit is
 
@@ -276,14 +310,16 @@ class Takeover:
         """Offsets of one topic say nothing about another of its name, however long its log is."""
         stored = processor.topic_id(partition)
         if stored and topic_id and stored != topic_id:
-            raise SurroundingsError(
+            raise SetupError(
                 f"the state of {self._input.topic}-{partition} was made from the topic with the id {stored}, which now has "
                 f"the id {topic_id}: it was deleted and created again, and its records would pass for applied ones; start over "
                 "with `coversumm-worker reset`"
             )
 
     def _check_output(self, processor: Processor, partitions: Iterable[int]) -> None:
-        """A topic created again lacks the summaries that do not change again; another name is the operator's decision."""
+        """A topic created again lacks the summaries that do not change again; another name is the
+        operator's decision.
+        """
         if self._output is None:
             return
         topic_id = self._topic_ids.known(self._output)
@@ -292,8 +328,10 @@ class Takeover:
             stored = processor.output(partition)
             if stored is not None and stored.topic != self._output:
                 before.add(stored.topic)
-            elif stored is not None and stored.topic_id and topic_id and stored.topic_id != topic_id:
-                raise SurroundingsError(
+            elif (
+                stored is not None and stored.topic_id and topic_id and stored.topic_id != topic_id
+            ):
+                raise SetupError(
                     f"the summaries of partition {partition} were published to the output topic {self._output} with the id "
                     f"{stored.topic_id}, which now has the id {topic_id}: it was deleted and created again, and summaries that "
                     "do not change again would be missing from it; publish all of them again with `coversumm-worker reset`, or "
@@ -309,21 +347,26 @@ class Takeover:
                 NEW_EPOCH,
             )
 
-    def _check_state(self, processor: Processor, partition: int, start: Start, topic_id: str) -> None:
-        """Offsets may lie behind the state (rewound: ignored), never before it: rows or records would be missing."""
+    def _check_state(
+        self, processor: Processor, partition: int, start: Start, topic_id: str
+    ) -> None:
+        """Offsets may lie behind the state (rewound: ignored), never before it: rows or records
+        would be missing.
+        """
         applied = processor.check_partition(partition)
         if applied is None and not start.committed:
             return
         if applied is None or applied < start.offset:
-            raise SurroundingsError(
+            raise SetupError(
                 f"{self._input.topic}-{partition} is to be read from offset {start.offset}, but the state ends at "
                 f"{applied or 0}: records or rows of the changelog {self._changelog.topic} are gone, or offsets were moved "
                 "forward; put the offsets back, or start over with `coversumm-worker reset`"
             )
-        # The end was seen before the restore. In the topic that the state was made from, a state beyond it is another worker's,
-        # which took over while this one was paused: this assignment is past, and the broker refuses its commits.
+        # The end was seen before the restore. In the topic that the state was made from, a state
+        # beyond it is another worker's, which took over while this one was paused: this assignment
+        # is past, and the broker refuses its commits.
         if applied > start.end and not (topic_id and processor.topic_id(partition) == topic_id):
-            raise SurroundingsError(
+            raise SetupError(
                 f"the state of {self._input.topic}-{partition} ends at offset {applied}, the topic at {start.end}: it was "
                 "deleted and created again, and its records would pass for applied ones; start over with "
                 "`coversumm-worker reset`"

@@ -1,4 +1,5 @@
-"""What a micro-batch tells of itself to whoever traces it. By default nobody does, and it costs nothing.
+"""What a micro-batch tells of itself to whoever traces it. By default nobody does, and it costs
+nothing.
 
 `worker.tracing` has the real thing.
 """
@@ -12,15 +13,21 @@ from worker.events import Record
 from worker.processing.processor import ProcessedBatch
 
 Contexts = Mapping[tuple[int, int], bytes]
-"""By partition and offset: the trace context that a producer sent with its record, as W3C has it (`traceparent`)."""
+"""By partition and offset: the trace context that a producer sent with its record, as W3C has it
+(`traceparent`).
+"""
 NO_CONTEXTS: Final[Contexts] = MappingProxyType({})
 
 
 class Span(Protocol):
     """The processing and committing of records, from beginning to end."""
 
-    def processed(self, batch: ProcessedBatch, records: Sequence[Record], contexts: Contexts) -> None:
-        """The first of these records were processed. Its messages are going to be sent: they may be given headers."""
+    def processed(
+        self, batch: ProcessedBatch, records: Sequence[Record], contexts: Contexts
+    ) -> None:
+        """The first of these records were processed. Its messages are going to be sent: they may be
+        given headers.
+        """
 
     def in_doubt(self) -> None:
         """Nobody confirmed the commit."""
@@ -43,7 +50,9 @@ class Tracing(Protocol):
 
 
 class _NoSpan:
-    def processed(self, batch: ProcessedBatch, records: Sequence[Record], contexts: Contexts) -> None:
+    def processed(
+        self, batch: ProcessedBatch, records: Sequence[Record], contexts: Contexts
+    ) -> None:
         pass
 
     def in_doubt(self) -> None:

@@ -1,9 +1,10 @@
 """The watchdog: a worker that silently stands still is worse than one that restarts.
 
-A thread of its own, so that a blocked event loop cannot keep it from barking. It ends the process when the event loop does not
-answer, or when the same hindrance (`WorkerStatus.stall`) holds for longer than the limit without any progress. Slow is not still:
-every part of a micro-batch that is embedded and every entity that is ranked counts as progress, as a commit does. An open
-transaction upstream is no hindrance: the last stable offset then stands still, and so does the lag.
+A thread of its own, so that a blocked event loop cannot keep it from barking. It ends the process
+when the event loop does not answer, or when the same hindrance (`WorkerStatus.stall`) holds for
+longer than the limit without any progress. Slow is not still: every part of a micro-batch that is
+embedded and every entity that is ranked counts as progress, as a commit does. An open transaction
+upstream is no hindrance: the last stable offset then stands still, and so does the lag.
 """
 
 import asyncio
@@ -93,7 +94,8 @@ class IdleClient(NamedTuple):
     """How to look after a client that is idle for most of the time.
 
     Attributes:
-        ask: asks any broker something, and waits at most so many seconds; raises where none answers.
+        ask: asks any broker something, and waits at most so many seconds; raises where none
+            answers.
         suspect: lets the client begin again with new connections when it is next used.
     """
 
@@ -106,7 +108,8 @@ class ContactWatch(threading.Thread):
 
     Args:
         contact: is told who heard of a broker.
-        consumer_heard_at: `time.monotonic()` of the last answer the consumer got; None before the first.
+        consumer_heard_at: `time.monotonic()` of the last answer the consumer got; None before the
+            first.
         idle: the clients that are asked over their own connections, by name.
         clock: says when it is time for a line.
     """
@@ -133,7 +136,9 @@ class ContactWatch(threading.Thread):
             self._look_again()
 
     def _look_again(self) -> None:
-        """Look; what fails in that is told and tried again: a watch that ended would be an outage without an end."""
+        """Look; what fails in that is told and tried again: a watch that ended would be an outage
+        without an end.
+        """
         try:
             self.look()
         except Exception:
@@ -148,9 +153,8 @@ class ContactWatch(threading.Thread):
         for name, client in self._idle.items():
             try:
                 client.ask(self._contact.timeout_seconds / LOOKS)
-            except (
-                Exception
-            ) as cause:  # of whatever kind: nothing was heard; an error callback has the reason
+            # of whatever kind: nothing was heard; an error callback has the reason
+            except Exception as cause:
                 log.debug("the %s got no answer: %r", name, cause)
             else:
                 self._contact.heard(name)
@@ -168,8 +172,9 @@ class ContactWatch(threading.Thread):
     def _suspect(self) -> None:
         """Whoever is about to lose contact begins again.
 
-        One that a broker's absence has confused would never find back, and one that asks a frozen broker among several would go
-        on asking that one: over new connections it may find one that answers, before it counts as lost.
+        One that a broker's absence has confused would never find back, and one that asks a frozen
+        broker among several would go on asking that one: over new connections it may find one that
+        answers, before it counts as lost.
         """
         silence = self._contact.silence(self._contact.timeout_seconds / 2)
         for name in silence.clients if silence else ():

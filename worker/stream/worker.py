@@ -15,7 +15,7 @@ from worker.stream.feed import ChangeFeed
 from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.journal import DeadLetterLog
 from worker.stream.queries import EntityLister, SummaryReader
-from worker.stream.run_bounds import ENDLESS, Course
+from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
 
@@ -48,4 +48,4 @@ class StreamWorker:
     group: GroupFingerprint
     takeover: Takeover
     delivery: Delivery
-    course: Course = ENDLESS
+    bounds: RunBounds = ENDLESS

@@ -1,7 +1,9 @@
-"""The forms of the setting that names an embedder: what each accepts and means, and how its engine is loaded.
+"""The forms of the setting that names an embedder: what each accepts and means, and how its engine
+is loaded.
 
-Settings, their help and their errors come from here, and are read before NumPy's threads are limited: so this module imports
-no engine before it is loaded. Another embedder is a module with an engine, and an entry in `EMBEDDERS`.
+Settings, their help and their errors come from here, and are read before NumPy's threads are
+limited: so this module imports no engine before it is loaded. Another embedder is a module with an
+engine, and an entry in `EMBEDDERS`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class EmbedderForm(NamedTuple):
-    """One form. `load` takes the groups of `pattern`, `threads` and `cache_dir`; `packages` compute its vectors."""
+    """One form. `load` takes the groups of `pattern`, `threads` and `cache_dir`; `packages` compute
+    its vectors.
+    """
 
     form: str
     pattern: str
@@ -46,7 +50,9 @@ def _load_hub(model: str, *, threads: int, cache_dir: Path | None) -> EmbeddingE
     return load_hub(model, threads, cache_dir)
 
 
-def _load_reference(name_or_folder: str, *, threads: int, cache_dir: Path | None) -> EmbeddingEngine:
+def _load_reference(
+    name_or_folder: str, *, threads: int, cache_dir: Path | None
+) -> EmbeddingEngine:
     from worker.text.sentence_transformers import SentenceTransformersEngine
 
     return SentenceTransformersEngine(name_or_folder, cache_dir)
@@ -61,9 +67,15 @@ _REFERENCE: Final = ("numpy", "sentence-transformers", "tokenizers", "torch", "t
 
 EMBEDDERS: Final = (
     EmbedderForm("onnx", "onnx", "all-MiniLM-L6-v2", _load_default, _ONNX),
-    EmbedderForm("onnx:FOLDER", "onnx:(?!hub:)(.+)", "a model exported to ONNX", _load_folder, _ONNX),
     EmbedderForm(
-        "onnx:hub:OWNER/NAME@REVISION", "onnx:hub:(.+)", "one of the Hugging Face hub", _load_hub, _ONNX
+        "onnx:FOLDER", "onnx:(?!hub:)(.+)", "a model exported to ONNX", _load_folder, _ONNX
+    ),
+    EmbedderForm(
+        "onnx:hub:OWNER/NAME@REVISION",
+        "onnx:hub:(.+)",
+        "one of the Hugging Face hub",
+        _load_hub,
+        _ONNX,
     ),
     EmbedderForm(
         "sentence-transformers:NAME_OR_FOLDER",
@@ -107,13 +119,15 @@ def load_engine(
 ) -> EmbeddingEngine | None:
     """The engine that `spec` names, ready to embed; None for `none`.
 
-    `threads`: batches that run at a time; by default one per core this process may use. sentence-transformers runs one.
-    `cache_dir`: where models of the hub are kept; by default where Hugging Face keeps them.
-    EngineError says in one line what is wrong and what to do.
+    `threads`: batches that run at a time; by default one per core this process may use.
+    sentence-transformers runs one. `cache_dir`: where models of the hub are kept; by default where
+    Hugging Face keeps them. EngineError says in one line what is wrong and what to do.
     """
     for one in EMBEDDERS:
         if given := re.fullmatch(one.pattern, spec):
-            return one.load(*given.groups(), threads=threads or available_cores(), cache_dir=cache_dir)
+            return one.load(
+                *given.groups(), threads=threads or available_cores(), cache_dir=cache_dir
+            )
     raise EngineError(f"unknown embedder {spec!r}: must be {FORMS}")
 
 

@@ -1,20 +1,29 @@
-"""What an embedding engine is. See `onnx.py` (the default) and `sentence_transformers.py` (the reference)."""
+"""What an embedding engine is. See `onnx.py` (the default) and `sentence_transformers.py` (the
+reference).
+"""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+from worker.errors import SetupError
 
-from worker.errors import SurroundingsError
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class EmbeddingEngine(Protocol):
-    """Sentences to vectors. Replays depend on it: the same sentence has the same bits on every call."""
+    """Sentences to vectors. Replays depend on it: the same sentence has the same bits on every
+    call.
+    """
 
     @property
     def model(self) -> str:
-        """Name of the weights, `NAME@HASH`: written as `embedding_model` and recorded with the state."""
+        """Name of the weights, `NAME@HASH`: written as `embedding_model` and recorded with the
+        state.
+        """
 
     @property
     def dimension(self) -> int:
@@ -29,14 +38,18 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
-class EngineError(SurroundingsError):
-    """The embedding engine cannot be used. The message is one line: what is wrong, and what to do about it."""
+class EngineError(SetupError):
+    """The embedding engine cannot be used. The message is one line: what is wrong, and what to do
+    about it.
+    """
 
 
 TOKEN_BUDGET = 512
 """Tokens of a batch, padding included: beyond it nothing gets faster, and memory grows."""
 LEAST_TOKENS = 32
-"""There is a batch for each thread if they have so many tokens each, on average: products of fewer rows are slow."""
+"""There is a batch for each thread if they have so many tokens each, on average: products of fewer
+rows are slow.
+"""
 
 
 def well_formed(text: str) -> str:
@@ -45,12 +58,15 @@ def well_formed(text: str) -> str:
 
 
 def padded(count: int, step: int, longest: int) -> int:
-    """To how many tokens a sentence of `count` tokens is padded: a multiple of `step`, and never beyond `longest`."""
+    """To how many tokens a sentence of `count` tokens is padded: a multiple of `step`, and never
+    beyond `longest`.
+    """
     return min(longest, -(-max(count, 1) // step) * step)
 
 
 def of_one_length(tokens: Sequence[int], step: int, longest: int) -> list[list[int]]:
-    """Sentences of `tokens[i]` tokens in batches of one padded length, of at most TOKEN_BUDGET tokens (or one sentence).
+    """Sentences of `tokens[i]` tokens in batches of one padded length, of at most TOKEN_BUDGET
+    tokens (or one sentence).
 
     Long ones first, so that threads that share the batches end together.
     """
@@ -66,10 +82,11 @@ def of_one_length(tokens: Sequence[int], step: int, longest: int) -> list[list[i
 
 
 def of_any_length(tokens: Sequence[int], threads: int) -> list[list[int]]:
-    """Sentences of `tokens[i]` tokens in batches of TOKEN_BUDGET tokens, and less than a sentence more, at most.
+    """Sentences of `tokens[i]` tokens in batches of TOKEN_BUDGET tokens, and less than a sentence
+    more, at most.
 
-    They are of about one size, but for a sentence that is longer than that, and as many for each of the threads. Neighbours by
-    length are together, long ones first: few lengths in a batch.
+    They are of about one size, but for a sentence that is longer than that, and as many for each of
+    the threads. Neighbours by length are together, long ones first: few lengths in a batch.
     """
     total = sum(tokens)
     parts = max(-(-total // TOKEN_BUDGET), min(threads, total // LEAST_TOKENS), 1)

@@ -1,8 +1,10 @@
-"""What decides about the bits of a vector: weights, software, processor, and the proof of all that, vectors themselves.
+"""What decides about the bits of a vector: weights, software, processor, and the proof of all that,
+vectors themselves.
 
-A vector that was kept may stand for one that would be made now only if both have the same bits. What is declared (versions,
-instruction sets) may leave something out: another kernel of a library, a flag of its build. So the identity has the vectors of
-fixed sentences, of many lengths, in it: whoever gets other bits for them is another engine.
+A vector that was kept may stand for one that would be made now only if both have the same bits.
+What is declared (versions, instruction sets) may leave something out: another kernel of a library,
+a flag of its build. So the identity has the vectors of fixed sentences, of many lengths, in it:
+whoever gets other bits for them is another engine.
 """
 
 import hashlib
@@ -33,7 +35,9 @@ _INSTRUCTION_SETS: Final = {
     "flags": ("amx", "avx", "f16c", "fma", "sse", "ssse"),
     "Features": ("asimd", "bf16", "i8mm", "sme", "sve"),
 }
-"""By the line that lists them, what the names begin with of instruction sets that compute with vectors."""
+"""By the line that lists them, what the names begin with of instruction sets that compute with
+vectors.
+"""
 
 
 class EngineIdentity(NamedTuple):
@@ -58,11 +62,15 @@ def engine_identity(spec: str, engine: EmbeddingEngine) -> EngineIdentity:
     """The identity of an engine that was loaded by `spec`; embeds a few sentences."""
     vectors = engine.embed(PROBES).astype("<f4", copy=False).tobytes()
     probe = hashlib.blake2b(vectors, digest_size=DIGEST_BYTES).hexdigest()
-    return EngineIdentity(engine.model, engine.dimension, machine_type(), software(packages_of(spec)), probe)
+    return EngineIdentity(
+        engine.model, engine.dimension, machine_type(), software(packages_of(spec)), probe
+    )
 
 
 def machine_type() -> str:
-    """Architecture and instruction sets; macOS has no list of these, so there the architecture alone."""
+    """Architecture and instruction sets; macOS has no list of these, so there the architecture
+    alone.
+    """
     try:
         lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

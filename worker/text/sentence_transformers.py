@@ -1,7 +1,9 @@
-"""The reference engine: the sentence-transformers library itself, any model it can load. An extra: it needs torch.
+"""The reference engine: the sentence-transformers library itself, any model it can load. An extra:
+it needs torch.
 
-Sentences run one at a time, on one thread. Torch chooses its kernels by the shape of a batch (on Intel processors even for
-sentences of one length), and splits its sums by threads: in company a sentence would have other bits than alone.
+Sentences run one at a time, on one thread. Torch chooses its kernels by the shape of a batch (on
+Intel processors even for sentences of one length), and splits its sums by threads: in company a
+sentence would have other bits than alone.
 """
 
 import hashlib
@@ -37,7 +39,8 @@ class SentenceTransformersEngine:
             self._encoder = library.SentenceTransformer(
                 name_or_folder, device="cpu", cache_folder=str(cache_dir) if cache_dir else None
             )
-        except Exception as error:  # whatever the library meets: a wrong name, no network, a broken file
+        # whatever the library meets: a wrong name, no network, a broken file
+        except Exception as error:
             raise EngineError(
                 f"sentence-transformers cannot load {name_or_folder!r}: {first_line(error)}; check the name or folder"
             ) from error
@@ -56,5 +59,7 @@ def _weights_hash(encoder: Any, byte: Any) -> str:
     """SHA-256 over every tensor of the model, and the length it cuts texts at."""
     total = hashlib.sha256(str(encoder.max_seq_length).encode())
     for name, tensor in sorted(encoder.state_dict().items()):
-        total.update(name.encode() + b"\0" + tensor.contiguous().flatten().view(byte).numpy().tobytes())
+        total.update(
+            name.encode() + b"\0" + tensor.contiguous().flatten().view(byte).numpy().tobytes()
+        )
     return total.hexdigest()

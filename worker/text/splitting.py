@@ -1,13 +1,14 @@
 """From a review's text to its sentences.
 
-nupunkt (the Punkt algorithm with a trained model) decides where sentences end. Reviews need more than prose does:
-`<br>` is a line, a line is never part of two sentences' worth of context, "days.Seller" lacks a blank, Chinese and
-Japanese write none, "!!!" is not a sentence. That is the preprocessing here, and it is the only one.
+nupunkt (the Punkt algorithm with a trained model) decides where sentences end. Reviews need more
+than prose does: `<br>` is a line, a line is never part of two sentences' worth of context,
+"days.Seller" lacks a blank, Chinese and Japanese write none, "!!!" is not a sentence. That is the
+preprocessing here, and it is the only one.
 
-The text comes from strangers, so every step is linear in its length: each regular expression either consumes what it
-scanned or gives up after a bounded number of characters, and nupunkt, which is quadratic in the length of a word, sees
-only the end of a long one. A sentence id is the sentence's number, hence the result is a pure function of the text and
-`SPLITTER`, which the state records.
+The text comes from strangers, so every step is linear in its length: each regular expression either
+consumes what it scanned or gives up after a bounded number of characters, and nupunkt, which is
+quadratic in the length of a word, sees only the end of a long one. A sentence id is the sentence's
+number, hence the result is a pure function of the text and `SPLITTER`, which the state records.
 """
 
 import html
@@ -19,11 +20,15 @@ from importlib.metadata import version
 from typing import Protocol
 
 SPLITTER = f"nupunkt-{version('nupunkt')}/reviews-1"
-"""Splitter, its version, and the version of the rules in this module: raise it with any change of the result."""
+"""Splitter, its version, and the version of the rules in this module: raise it with any change of
+the result.
+"""
 
-# One pass, so "&amp;lt;" becomes "&lt;" and no more. Unlike html.unescape this needs the semicolon ("AT&T", "?a=1&copy=2").
+# One pass, so "&amp;lt;" becomes "&lt;" and no more. Unlike html.unescape this needs the semicolon
+# ("AT&T", "?a=1&copy=2").
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
-# A letter must follow "<", so "I <3 it, 5 > 4" stays; the scan ends at the next "<" or after 300 characters.
+# A letter must follow "<", so "I <3 it, 5 > 4" stays; the scan ends at the next "<" or after 300
+# characters.
 _TAG = re.compile(r"<[/!]?([a-zA-Z][a-zA-Z0-9]{0,15})\b[^<>]{0,300}>")
 _BLOCK_TAGS = frozenset(
     [
@@ -45,7 +50,8 @@ _BLOCK_TAGS = frozenset(
         "h6",
     ]
 )
-# C0 and C1 controls that are no line breaks, lone surrogates, and characters that show nothing (byte order mark, ...).
+# C0 and C1 controls that are no line breaks, lone surrogates, and characters that show nothing
+# (byte order mark, ...).
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\ud800-\udfff]")
 _CJK_END = re.compile("[。！？｡]+[”’」』）】》\"')]*")
 _GLUED = re.compile(r"(?<=\w)[.!?…]+(?=\w)")
@@ -58,8 +64,9 @@ _TOP_DOMAINS = frozenset({"com", "net", "org"})
 def split_sentences(text: str, max_chars: int) -> list[str]:
     """The sentences of `text` in reading order: no blank ones, each of 1 to `max_chars` characters.
 
-    Markup goes, whitespace becomes single blanks, everything else stays. Signs without a letter or digit ("!!!", ":)")
-    belong to the sentence before them. Takes any string, in time linear in its length.
+    Markup goes, whitespace becomes single blanks, everything else stays. Signs without a letter or
+    digit ("!!!", ":)") belong to the sentence before them. Takes any string, in time linear in its
+    length.
 
     >>> split_sentences("Sharp display &amp; light.<br>The battery lasts for days.Dr. Smith likes it!!! :)", max_chars=2000)
     ['Sharp display & light.', 'The battery lasts for days.', 'Dr. Smith likes it!!! :)']
@@ -75,7 +82,8 @@ def split_sentences(text: str, max_chars: int) -> list[str]:
 
 
 def cap_sentence(text: str, max_chars: int) -> list[str]:
-    """`text` itself if it has at most `max_chars` characters, else pieces that have; nothing if it is blank.
+    """`text` itself if it has at most `max_chars` characters, else pieces that have; nothing if it
+    is blank.
 
     Cuts at the last blank in the second half of the cap; where there is none, at the cap.
 
@@ -101,8 +109,11 @@ def cap_sentence(text: str, max_chars: int) -> list[str]:
 
 
 def _clean(text: str) -> str:
-    """`text` without markup, entities and invisible characters, and with a line break after every block of markup."""
-    # Most texts have none of it, and one look for a character takes less than a search for what begins with it.
+    """`text` without markup, entities and invisible characters, and with a line break after every
+    block of markup.
+    """
+    # Most texts have none of it, and one look for a character takes less than a search for what
+    # begins with it.
     if "<" in text:
         text = _TAG.sub(_without_tag, text)
     if "&" in text:
@@ -114,7 +125,9 @@ def _clean(text: str) -> str:
 
 
 def _character(entity: re.Match[str]) -> str:
-    """What an entity stands for, or itself where it is none: html.unescape would find `&not;` in `&nothing;`."""
+    """What an entity stands for, or itself where it is none: html.unescape would find `&not;` in
+    `&nothing;`.
+    """
     name = entity[0][1:]
     return html.unescape(entity[0]) if name.startswith("#") else html5.get(name, entity[0])
 
@@ -124,9 +137,11 @@ def _without_tag(tag: re.Match[str]) -> str:
 
 
 def _with_blank(end: re.Match[str]) -> str:
-    """The sentence end `end` found inside a word, with a blank after it if a sentence starts there: "days.Seller".
+    """The sentence end `end` found inside a word, with a blank after it if a sentence starts there:
+    "days.Seller".
 
-    nupunkt still decides whether it is one ("St.Louis"); here only addresses, abbreviations and names are kept whole.
+    nupunkt still decides whether it is one ("St.Louis"); here only addresses, abbreviations and
+    names are kept whole.
     """
     text, start, stop = end.string, end.start(), end.end()
     capital, after = text[stop], text[stop + 1 : stop + 2]
@@ -137,7 +152,10 @@ def _with_blank(end: re.Match[str]) -> str:
     before = text[max(0, start - 64) : start].split()[-1:]
     behind = text[stop : stop + 64].split()[:1]
     word = "".join(before + behind)
-    if any(mark in word for mark in _ADDRESS_MARKS) or text[stop : stop + 3].lower() in _TOP_DOMAINS:
+    if (
+        any(mark in word for mark in _ADDRESS_MARKS)
+        or text[stop : stop + 3].lower() in _TOP_DOMAINS
+    ):
         return end[0]
     return end[0] + " "
 
@@ -150,12 +168,16 @@ def _line_sentences(line: str) -> Iterable[str]:
     """The sentences of one line whose whitespace is single blanks."""
     masked = _LONG_WORD.sub(_word_end, line)
     return [
-        line[start:stop].strip() for start, stop in _punkt().span_tokenize(masked) if line[start:stop].strip()
+        line[start:stop].strip()
+        for start, stop in _punkt().span_tokenize(masked)
+        if line[start:stop].strip()
     ]
 
 
 def _word_end(word: re.Match[str]) -> str:
-    """As many characters as `word` has, of which only the first (as a letter) and the last few are shown to nupunkt."""
+    """As many characters as `word` has, of which only the first (as a letter) and the last few are
+    shown to nupunkt.
+    """
     shown = word[0]
     first = shown[0] if shown[0].isalnum() else "x"
     return first + " " * (len(shown) - 1 - _WORD_END) + shown[-_WORD_END:]
@@ -168,9 +190,11 @@ class _Punkt(Protocol):
 
 @cache
 def _punkt() -> _Punkt:
-    """The trained tokenizer: made when first used, and not nupunkt's shared one, which anybody may change.
+    """The trained tokenizer: made when first used, and not nupunkt's shared one, which anybody may
+    change.
 
-    Threads may use it together: it only remembers decisions, and a decision is a pure function of the words.
+    Threads may use it together: it only remembers decisions, and a decision is a pure function of
+    the words.
     """
     from nupunkt.models import load_default_model
 

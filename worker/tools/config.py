@@ -1,7 +1,8 @@
 """Whether a broker has and allows what `run` needs: asked, never tried, so that nothing changes.
 
-Kafka tells what a client may do with topics, groups and the cluster; the creation of a topic can be validated without being done.
-It does not tell about transactional ids: only who begins a transaction finds out, and that would fence a worker.
+Kafka tells what a client may do with topics, groups and the cluster; the creation of a topic can be
+validated without being done. It does not tell about transactional ids: only who begins a
+transaction finds out, and that would fence a worker.
 """
 
 import time
@@ -15,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
-from worker.errors import Crash, SurroundingsError
+from worker.errors import Crash, SetupError
 from worker.kafka.changelog import FirstRow, first_rows
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint
@@ -29,8 +30,10 @@ from worker.state.rows import decode_fingerprint
 from worker.text.embedders import load_engine
 
 
-class Check(NamedTuple):
-    """One thing that was asked. `passed` is None where there was no answer; `found` says what was, `remedy` what to do."""
+class ConfigCheck(NamedTuple):
+    """One thing that was asked. `passed` is None where there was no answer; `found` says what was,
+    `remedy` what to do.
+    """
 
     of: str
     what: str
@@ -42,21 +45,23 @@ class Check(NamedTuple):
 WHAT: Final = "built with these settings"
 
 
-def check_state(settings: Settings, clients: Clients, topics: Topics) -> Check:
-    """The first rows of the changelog say with what it was built. The embedder is loaded, for the model is part of that."""
+def check_state(settings: Settings, clients: Clients, topics: Topics) -> ConfigCheck:
+    """The first rows of the changelog say with what it was built. The embedder is loaded, for the
+    model is part of that.
+    """
     changelog = topics.specs["changelog"].name
     of = f"state in {changelog}"
     count = topics.partitions.get(changelog)
     if count is None:
-        return Check(of, WHAT, True, "there is none yet")
+        return ConfigCheck(of, WHAT, True, "there is none yet")
     try:
         rows = first_rows(clients, settings.app_id, changelog, range(count))
         fingerprints = [row for row in rows if row.key == FINGERPRINT and row.value is not None]
         if not fingerprints:
-            return Check(of, WHAT, True, "there is none yet")
+            return ConfigCheck(of, WHAT, True, "there is none yet")
         wanted = _fingerprint(settings, topics.input_partitions)
-    except (SurroundingsError, Crash) as cause:
-        return Check(of, WHAT, None, str(cause))
+    except (SetupError, Crash) as cause:
+        return ConfigCheck(of, WHAT, None, str(cause))
     return _compared(of, fingerprints, wanted)
 
 
@@ -66,15 +71,15 @@ def _fingerprint(settings: Settings, partitions: int) -> Fingerprint:
     return processor_config(settings, partitions, engine).fingerprint
 
 
-def _compared(of: str, rows: list[FirstRow], wanted: Fingerprint) -> Check:
+def _compared(of: str, rows: list[FirstRow], wanted: Fingerprint) -> ConfigCheck:
     for row in rows:
         assert row.key is not None
         assert row.value is not None
         try:
             refuse_other(decode_fingerprint(row.key, row.value), wanted)
         except StateError as cause:
-            return Check(of, WHAT, False, str(cause))
-    return Check(of, WHAT, True, f"in {len(rows)} partitions")
+            return ConfigCheck(of, WHAT, False, str(cause))
+    return ConfigCheck(of, WHAT, True, f"in {len(rows)} partitions")
 
 
 TIMEOUT_SECONDS: Final = 15.0
@@ -90,7 +95,8 @@ _DENIED: Final = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 )
-# The first question about any group makes Kafka set up its own topic of offsets: for a moment nobody coordinates.
+# The first question about any group makes Kafka set up its own topic of offsets: for a moment
+# nobody coordinates.
 _SOON: Final = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -99,15 +105,15 @@ _SOON: Final = (
 T = TypeVar("T")
 
 
-def checks(settings: Settings) -> Iterator[Check]:
+def checks(settings: Settings) -> Iterator[ConfigCheck]:
     """Ask the broker; one check after another.
 
     Raises:
-        SurroundingsError: it does not answer, or does not let this client in.
+        SetupError: it does not answer, or does not let this client in.
     """
     clients = KafkaClients(settings)
     topics = Topics(settings, clients)
-    yield Check("broker", "answers", True, settings.bootstrap_servers)
+    yield ConfigCheck("broker", "answers", True, settings.bootstrap_servers)
     asked = _Asked(topics, clients.admin(), settings)
     for spec in topics.specs.values():
         yield from asked.topic(spec)
@@ -124,7 +130,7 @@ class _Asked:
         self._admin = admin
         self._settings = settings
 
-    def topic(self, spec: TopicSpec) -> Iterator[Check]:
+    def topic(self, spec: TopicSpec) -> Iterator[ConfigCheck]:
         """Whether it is there, as it should be, and may be used."""
         of = f"{spec.role} topic {spec.name}"
         try:
@@ -139,29 +145,33 @@ class _Asked:
             yield self._absent(spec, of, cause.args[0])
             return
         except TimeoutError:
-            yield Check(of, "exists", None, "no answer from the broker")
+            yield ConfigCheck(of, "exists", None, "no answer from the broker")
             return
-        yield Check(of, "exists", True, f"{len(found.partitions)} partitions")
+        yield ConfigCheck(of, "exists", True, f"{len(found.partitions)} partitions")
         yield self._count(spec, of, len(found.partitions))
         yield self._policy(spec, of)
-        yield self._allowed(of, OPERATIONS[spec.role], found.authorized_operations, f"--topic {spec.name}")
+        yield self._allowed(
+            of, OPERATIONS[spec.role], found.authorized_operations, f"--topic {spec.name}"
+        )
 
-    def _absent(self, spec: TopicSpec, of: str, error: KafkaError) -> Check:
+    def _absent(self, spec: TopicSpec, of: str, error: KafkaError) -> ConfigCheck:
         needed = OPERATIONS[spec.role]
         if error.code() in _DENIED:
             return self._allowed(of, needed, (), f"--topic {spec.name}")
         if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return Check(of, "exists", None, error.str())
+            return ConfigCheck(of, "exists", None, error.str())
         if spec.role == "input":
-            remedy = (
-                "create it where its producers are set up, or with `coversumm-worker topics --partitions N`"
-            )
-            return Check(
-                of, "exists", False, "there is none", f"{remedy}; COVERSUMM_INPUT_TOPIC names another"
+            remedy = "create it where its producers are set up, or with `coversumm-worker topics --partitions N`"
+            return ConfigCheck(
+                of,
+                "exists",
+                False,
+                "there is none",
+                f"{remedy}; COVERSUMM_INPUT_TOPIC names another",
             )
         return self._creation(spec, of)
 
-    def _creation(self, spec: TopicSpec, of: str) -> Check:
+    def _creation(self, spec: TopicSpec, of: str) -> ConfigCheck:
         """Whether `run` may create it: the broker validates the creation and does nothing."""
         count = self._topics.partitions.get(self._topics.specs["input"].name, 1)
         new = NewTopic(spec.name, count, -1, config=dict(spec.config))
@@ -169,43 +179,55 @@ class _Asked:
             self._answer(lambda: self._admin.create_topics([new], validate_only=True)[spec.name])
         except KafkaException as cause:
             remedy = "allow it CREATE, or create the topic with `coversumm-worker topics` as somebody who may"
-            return Check(of, "may be created", False, cause.args[0].str(), remedy)
+            return ConfigCheck(of, "may be created", False, cause.args[0].str(), remedy)
         except TimeoutError:
-            return Check(of, "may be created", None, "no answer from the broker")
-        return Check(of, "may be created", True, "there is none yet: `run` creates it")
+            return ConfigCheck(of, "may be created", None, "no answer from the broker")
+        return ConfigCheck(of, "may be created", True, "there is none yet: `run` creates it")
 
-    def _count(self, spec: TopicSpec, of: str, count: int) -> Check:
+    def _count(self, spec: TopicSpec, of: str, count: int) -> ConfigCheck:
         wanted = self._topics.partitions.get(self._topics.specs["input"].name, count)
         remedy = f"the input topic has {wanted}; `coversumm-worker topics --dry-run` says what can be done"
-        return Check(of, "partitions", count == wanted, str(count), "" if count == wanted else remedy)
+        return ConfigCheck(
+            of, "partitions", count == wanted, str(count), "" if count == wanted else remedy
+        )
 
-    def _policy(self, spec: TopicSpec, of: str) -> Check:
+    def _policy(self, spec: TopicSpec, of: str) -> ConfigCheck:
         wanted = spec.config["cleanup.policy"]
         try:
             policy = self._topics.policies([spec]).get(spec.name)
         except KafkaException as cause:
-            return Check(
-                of, "cleanup policy", None, cause.args[0].str().rstrip("."), "DESCRIBE_CONFIGS would tell"
+            return ConfigCheck(
+                of,
+                "cleanup policy",
+                None,
+                cause.args[0].str().rstrip("."),
+                "DESCRIBE_CONFIGS would tell",
             )
         except TimeoutError:
             policy = None
         if policy is None:
-            return Check(of, "cleanup policy", None, "no answer from the broker")
+            return ConfigCheck(of, "cleanup policy", None, "no answer from the broker")
         is_right = policy_complaint(spec, policy) is None
-        return Check(
-            of, "cleanup policy", is_right, policy, "" if is_right else f"set cleanup.policy={wanted}"
+        return ConfigCheck(
+            of,
+            "cleanup policy",
+            is_right,
+            policy,
+            "" if is_right else f"set cleanup.policy={wanted}",
         )
 
-    def group(self) -> Check:
-        """Whether the worker may join its group; its readers of the changelog ask under the same name."""
+    def group(self) -> ConfigCheck:
+        """Whether the worker may join its group; its readers of the changelog ask under the same
+        name.
+        """
         name = self._settings.app_id
         of = f"group {name}"
         try:
             granted = self._granted(name)
         except KafkaException as cause:
-            return Check(of, "permissions", None, cause.args[0].str())
+            return ConfigCheck(of, "permissions", None, cause.args[0].str())
         except TimeoutError:
-            return Check(of, "permissions", None, "no answer from the broker")
+            return ConfigCheck(of, "permissions", None, "no answer from the broker")
         return self._allowed(of, (AclOperation.READ,), granted, f"--group {name}")
 
     def _granted(self, group: str) -> list[Any]:
@@ -222,7 +244,7 @@ class _Asked:
             raise
         return list(found.authorized_operations or ())
 
-    def transactions(self) -> Check:
+    def transactions(self) -> ConfigCheck:
         """What Kafka tells of transactional ids: nothing, but that somebody may do anything."""
         name = self._settings.transactional_id
         of = f"transactional id {name}"
@@ -234,9 +256,11 @@ class _Asked:
             )
         except (KafkaException, TimeoutError):
             cluster = None
-        if cluster is not None and AclOperation.CLUSTER_ACTION in (cluster.authorized_operations or ()):
-            return Check(of, "permissions", True, "this client may do anything")
-        return Check(
+        if cluster is not None and AclOperation.CLUSTER_ACTION in (
+            cluster.authorized_operations or ()
+        ):
+            return ConfigCheck(of, "permissions", True, "this client may do anything")
+        return ConfigCheck(
             of,
             "permissions",
             None,
@@ -244,12 +268,14 @@ class _Asked:
             f"it needs WRITE: {self._add(('WRITE',), f'--transactional-id {name}')}",
         )
 
-    def _allowed(self, of: str, needed: tuple[Any, ...], granted: Any, option: str) -> Check:
+    def _allowed(self, of: str, needed: tuple[Any, ...], granted: Any, option: str) -> ConfigCheck:
         missing = [operation.name for operation in needed if operation not in (granted or ())]
         if not missing:
-            return Check(of, "permissions", True, ", ".join(operation.name for operation in needed))
+            return ConfigCheck(
+                of, "permissions", True, ", ".join(operation.name for operation in needed)
+            )
         found = f"missing: {', '.join(missing)}"
-        return Check(of, "permissions", False, found, self._add(missing, option))
+        return ConfigCheck(of, "permissions", False, found, self._add(missing, option))
 
     def _add(self, operations: Any, option: str) -> str:
         """The command that grants them."""

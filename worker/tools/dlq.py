@@ -22,7 +22,7 @@ class Place(NamedTuple):
         return f"{self.partition}:{self.offset}"
 
 
-class Source(NamedTuple):
+class LetterOrigin(NamedTuple):
     """The record that became a dead letter."""
 
     topic: str
@@ -39,7 +39,9 @@ class NotTheOriginal(CoversummError):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One message of the dead letter topic. One that no worker wrote has no source, so it cannot be sent."""
+    """One message of the dead letter topic. One that no worker wrote has no source, so it cannot be
+    sent.
+    """
 
     place: Place
     timestamp_ms: int
@@ -69,7 +71,7 @@ class DeadLetter:
         return timestamp(self.timestamp_ms)
 
     @property
-    def source(self) -> Source | None:
+    def source(self) -> LetterOrigin | None:
         """Where it came from; None where its headers do not say."""
         numbers = [self._number("dlq.source.partition"), self._number("dlq.source.offset")]
         topic = self._text("dlq.source.topic")
@@ -78,7 +80,7 @@ class DeadLetter:
         partition, offset = numbers
         assert partition is not None
         assert offset is not None
-        return Source(topic, partition, offset)
+        return LetterOrigin(topic, partition, offset)
 
     @property
     def truncated(self) -> bool:
@@ -127,7 +129,7 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class LetterSelection:
     """Which dead letters are meant: those that fit everything that is given."""
 
     reasons: frozenset[str] = frozenset()
@@ -139,7 +141,10 @@ class Selection:
         return (
             (not self.reasons or letter.reason in self.reasons)
             and (self.since_ms is None or letter.timestamp_ms >= self.since_ms)
-            and (self.entity_id is None or letter.key == self.entity_id.encode(errors="surrogateescape"))
+            and (
+                self.entity_id is None
+                or letter.key == self.entity_id.encode(errors="surrogateescape")
+            )
             and (not self.places or letter.place in self.places)
         )
 
@@ -161,7 +166,9 @@ def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
     if source is None:
         raise Impossible("its headers do not say where it came from")
     if source.topic != wanted:
-        raise Impossible(f"it came from {source.topic}, the input topic is {wanted} (COVERSUMM_INPUT_TOPIC)")
+        raise Impossible(
+            f"it came from {source.topic}, the input topic is {wanted} (COVERSUMM_INPUT_TOPIC)"
+        )
     if source.partition not in source_topic.partitions:
         raise Impossible(f"{wanted} has no partition {source.partition}")
     if not letter.truncated:
@@ -169,12 +176,14 @@ def original(letter: DeadLetter, source_topic: TopicReader) -> Record:
     return _read(letter, source, source_topic)
 
 
-def _read(letter: DeadLetter, source: Source, source_topic: TopicReader) -> Record:
+def _read(letter: DeadLetter, source: LetterOrigin, source_topic: TopicReader) -> Record:
     found = next(iter(source_topic.read(source.partition, source.offset, source.offset + 1)), None)
     if found is None or found.record.offset != source.offset:
         raise Impossible(f"it is cut, and its original at {source} is gone")
     try:
         letter.check_original(found.record)
     except NotTheOriginal as error:
-        raise Impossible(f"it is cut, and {error} ({source}): the topic was created again") from error
+        raise Impossible(
+            f"it is cut, and {error} ({source}): the topic was created again"
+        ) from error
     return found.record

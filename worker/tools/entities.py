@@ -1,4 +1,6 @@
-"""The entities there are, page by page: of a data directory, or of a running worker and the others of its group."""
+"""The entities there are, page by page: of a data directory, or of a running worker and the others
+of its group.
+"""
 
 import json
 import urllib.error
@@ -10,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from worker.errors import SurroundingsError
-from worker.state.listing import LONGEST_PAGE, ListedEntity, Page, Search, merged, read_page
+from worker.errors import SetupError
+from worker.state.listing import LONGEST_PAGE, EntitySearch, ListedEntity, Page, merged, read_page
 from worker.storage.snapshot import some_databases, stored_partition
 
 TIMEOUT_SECONDS = 30.0
@@ -29,7 +31,7 @@ class _Stays(urllib.request.HTTPRedirectHandler):
 _opener = urllib.request.build_opener(_Stays)
 
 
-class Answer(NamedTuple):
+class WorkerAnswer(NamedTuple):
     """The status of an answer and its body, a JSON object; an empty one where it is none."""
 
     status: int
@@ -41,26 +43,29 @@ class Answer(NamedTuple):
         return str(self.body.get("error") or self.body.get("reason") or f"status {self.status}")
 
 
-class NoAnswer(Exception):
+class WorkerUnreachable(Exception):
     """Nobody answers, or nobody who speaks HTTP and JSON; the message says why."""
 
 
 def ask(
-    url: str, path: str, query: dict[str, str | int | None] | None = None, timeout: float = TIMEOUT_SECONDS
-) -> Answer:
-    """Ask for a page; None in the query leaves a parameter out. Raises NoAnswer."""
+    url: str,
+    path: str,
+    query: dict[str, str | int | None] | None = None,
+    timeout: float = TIMEOUT_SECONDS,
+) -> WorkerAnswer:
+    """Ask for a page; None in the query leaves a parameter out. Raises WorkerUnreachable."""
     given = {name: value for name, value in (query or {}).items() if value is not None}
     address = f"{url.rstrip('/')}{path}{'?' if given else ''}{urlencode(given)}"
     if not address.startswith(("http://", "https://")):
-        raise NoAnswer(f"{url} is not a URL")
+        raise WorkerUnreachable(f"{url} is not a URL")
     try:
         with _opener.open(address, timeout=timeout) as response:
-            return Answer(response.status, _object(response.read(LARGEST_ANSWER)))
+            return WorkerAnswer(response.status, _object(response.read(LARGEST_ANSWER)))
     except urllib.error.HTTPError as refusal:
         with refusal:
-            return Answer(refusal.code, _object(refusal.read(2**16)))
+            return WorkerAnswer(refusal.code, _object(refusal.read(2**16)))
     except (OSError, ValueError) as cause:
-        raise NoAnswer(str(getattr(cause, "reason", cause))) from cause
+        raise WorkerUnreachable(str(getattr(cause, "reason", cause))) from cause
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -75,18 +80,23 @@ PATH = "/entities"
 
 
 class StoredEntities:
-    """Those of a data directory, its worker running or stopped. Raises SurroundingsError where there is no state."""
+    """Those of a data directory, its worker running or stopped. Raises SetupError where
+    there is no state.
+    """
 
     def __init__(self, data_dir: Path) -> None:
         self._databases = some_databases(data_dir)
         self.partitions = list(self._databases)
         self.missing: dict[str, str] = {}
 
-    def pages(self, search: Search, limit: int) -> Iterator[Page]:
-        """Pages of at most `limit`, all as of one moment. Raises StateError where files or rows are damaged."""
+    def pages(self, search: EntitySearch, limit: int) -> Iterator[Page]:
+        """Pages of at most `limit`, all as of one moment. Raises StateError where files or rows are
+        damaged.
+        """
         with ExitStack() as views:
             opened = {
-                p: views.enter_context(stored_partition(p, path)) for p, path in self._databases.items()
+                p: views.enter_context(stored_partition(p, path))
+                for p, path in self._databases.items()
             }
             rows = {p: part.rows for p, part in opened.items() if part is not None}
             yield from _all_pages(search, lambda wanted: read_page(rows, wanted, limit))
@@ -106,20 +116,22 @@ class ServedEntities:
         self.partitions: list[int] = []
         self.missing: dict[str, str] = {}
 
-    def pages(self, search: Search, limit: int) -> Iterator[Page]:
-        """Pages of at most `limit`. Raises SurroundingsError where the first worker does not answer."""
+    def pages(self, search: EntitySearch, limit: int) -> Iterator[Page]:
+        """Pages of at most `limit`. Raises SetupError where the first worker does not
+        answer.
+        """
         size = min(limit, LONGEST_PAGE)
         yield from _all_pages(search, lambda wanted: merged(self._ask_all(wanted, size), size))
 
-    def _ask_all(self, search: Search, limit: int) -> Iterator[Page]:
+    def _ask_all(self, search: EntitySearch, limit: int) -> Iterator[Page]:
         try:
             answer = ask(self._first, PATH, _query(search, limit))
-        except NoAnswer as why:
-            raise SurroundingsError(
+        except WorkerUnreachable as why:
+            raise SetupError(
                 f"no worker answers at {self._first} ({why}): name one by --url, or a data directory by --data-dir"
             ) from why
         if answer.status != 200:
-            raise SurroundingsError(f"the worker at {self._first} answers {answer.status}: {answer.error}")
+            raise SetupError(f"the worker at {self._first} answers {answer.status}: {answer.error}")
         yield _page(answer.body)
         if self._others is None:
             self.partitions = list(answer.body["partitions"])
@@ -131,23 +143,27 @@ class ServedEntities:
                 del self._others[url]
 
     def _ask_other(
-        self, url: str, partitions: list[int], search: Search, limit: int
+        self, url: str, partitions: list[int], search: EntitySearch, limit: int
     ) -> dict[str, Any] | None:
-        """The answer of one who should have these partitions; what goes by the same address here may be another worker."""
+        """The answer of one who should have these partitions; what goes by the same address here
+        may be another worker.
+        """
         try:
             answer = ask(url, PATH, _query(search, limit))
-        except NoAnswer as why:
+        except WorkerUnreachable as why:
             reason = str(why)
         else:
             if answer.status == 200 and set(answer.body["partitions"]) == set(partitions):
                 self.partitions = sorted({*self.partitions, *partitions})
                 return answer.body
-            reason = answer.error if answer.status != 200 else "another worker has this address here"
+            reason = (
+                answer.error if answer.status != 200 else "another worker has this address here"
+            )
         self.missing[url] = f"partitions {', '.join(map(str, partitions))} ({reason})"
         return None
 
 
-def _all_pages(search: Search, read: Callable[[Search], Page]) -> Iterator[Page]:
+def _all_pages(search: EntitySearch, read: Callable[[EntitySearch], Page]) -> Iterator[Page]:
     while True:
         page = read(search)
         yield page
@@ -156,7 +172,7 @@ def _all_pages(search: Search, read: Callable[[Search], Page]) -> Iterator[Page]
         search = replace(search, after=page.after)
 
 
-def _query(search: Search, limit: int) -> dict[str, str | int | None]:
+def _query(search: EntitySearch, limit: int) -> dict[str, str | int | None]:
     return {
         "prefix": search.prefix or None,
         "contains": search.contains or None,

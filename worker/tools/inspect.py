@@ -1,8 +1,10 @@
-"""What the partitions in a data directory are copies of, and whether the group has gone on elsewhere since.
+"""What the partitions in a data directory are copies of, and whether the group has gone on
+elsewhere since.
 
-A database stays where it is when its partition moves to another worker, and nothing in it says so. What it says is the offset up
-to which it has the input; what the group has committed only a broker knows. Where that is more than the copy has, for longer than
-a commit takes to arrive here, somebody else did it. Without a broker's answer that stays unknown.
+A database stays where it is when its partition moves to another worker, and nothing in it says so.
+What it says is the offset up to which it has the input; what the group has committed only a broker
+knows. Where that is more than the copy has, for longer than a commit takes to arrive here, somebody
+else did it. Without a broker's answer that stays unknown.
 """
 
 import socket
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicCollection
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
 from worker.kafka.offsets import committed_offsets
 from worker.kafka.topics import changelog_topic, partition_of
@@ -36,7 +38,9 @@ PAUSE_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A partition's rows in a data directory; `next_offset` is the source offset that they end at, 0 where there are none."""
+    """A partition's rows in a data directory; `next_offset` is the source offset that they end at,
+    0 where there are none.
+    """
 
     partition: int
     next_offset: int
@@ -58,15 +62,18 @@ class Copy:
         return f"as of offset {self.next_offset:,}, an old copy: the group is at {self.committed_offset:,}, owned elsewhere now"
 
 
-class Group:
-    """What the settings' worker group has committed, asked once, at construction; nothing where no broker answers in time."""
+class GroupOffsets:
+    """What the settings' worker group has committed, asked once, at construction; nothing where no
+    broker answers in time.
+    """
 
     def __init__(self, settings: Settings, partitions: list[int]) -> None:
         self._topic = settings.input_topic
         self._changelog_id = ""
         self._committed: dict[int, int] = {}
         if _answers(settings.bootstrap_servers):
-            # A broker without such a group, or one that does not answer in time, is as good as none.
+            # A broker without such a group, or one that does not answer in time, is as good as
+            # none.
             with suppress(KafkaException, TimeoutError):
                 self._ask(settings, partitions)
 
@@ -84,15 +91,19 @@ class Group:
             consumer.close()
 
     def committed(self, part: StoredPartition) -> int | None:
-        """How far it is in the partition; None where that is not known, or the rows are not from its changelog."""
+        """How far it is in the partition; None where that is not known, or the rows are not from
+        its changelog.
+        """
         stored = part.rows.get(CHANGELOG_ID_KEY)
         if part.topic != self._topic or stored is None or stored.decode() != self._changelog_id:
             return None
         return self._committed.get(part.number)
 
 
-def copy_of(part: StoredPartition, path: Path, group: Group) -> Copy:
-    """As of when the partition's rows are. Waits a little where a running worker may just be about to store a commit."""
+def copy_of(part: StoredPartition, path: Path, group: GroupOffsets) -> Copy:
+    """As of when the partition's rows are. Waits a little where a running worker may just be about
+    to store a commit.
+    """
     committed = group.committed(part)
     behind = committed is not None and part.next_offset < committed
     give_up = time.monotonic() + ARRIVES_SECONDS
@@ -100,16 +111,17 @@ def copy_of(part: StoredPartition, path: Path, group: Group) -> Copy:
         time.sleep(PAUSE_SECONDS)
         with stored_partition(part.number, path) as later:
             if later is not None and committed is not None and later.next_offset >= committed:
-                return Copy(
-                    part.number, part.next_offset, part.next_offset
-                )  # it was, a moment before the look
+                # it was, a moment before the look
+                return Copy(part.number, part.next_offset, part.next_offset)
     return Copy(part.number, part.next_offset, committed)
 
 
 def stored_copies(settings: Settings, data_dir: Path) -> Iterator[tuple[StoredPartition, Copy]]:
-    """Each partition of a data directory that has rows. Raises SurroundingsError where none has, StateError as they are read."""
+    """Each partition of a data directory that has rows. Raises SetupError where none has,
+    StateError as they are read.
+    """
     databases = some_databases(data_dir)
-    group = Group(settings, list(databases))
+    group = GroupOffsets(settings, list(databases))
     has_rows = False
     for number, path in databases.items():
         with stored_partition(number, path) as part:
@@ -117,26 +129,27 @@ def stored_copies(settings: Settings, data_dir: Path) -> Iterator[tuple[StoredPa
                 has_rows = True
                 yield part, copy_of(part, path, group)
     if not has_rows:
-        raise SurroundingsError(
+        raise SetupError(
             f"the databases in {data_dir} (COVERSUMM_DATA_DIR) have no rows: their worker has processed no event yet "
             f"(partitions here: {_listed(databases)})"
         )
 
 
 def refuse_elsewhere(entity: str, data_dir: Path, partitions: int, copies: list[Copy]) -> None:
-    """Raise SurroundingsError where an entity that was not found may well be in a partition that is not here, or is further.
+    """Raise SetupError where an entity that was not found may well be in a partition that is
+    not here, or is further.
 
     `partitions` is the input topic's count, `copies` what was looked at.
     """
     number = partition_of(entity, partitions)
     own = next((copy for copy in copies if copy.partition == number), None)
     if own is None:
-        raise SurroundingsError(
+        raise SetupError(
             f"partition {number}, where {entity!r} belongs, is not here (here: {_listed(one.partition for one in copies)}): name "
             f"another worker's directory than {data_dir} (--data-dir, COVERSUMM_DATA_DIR), or ask a running worker (--url)"
         )
     if own.is_current is False:
-        raise SurroundingsError(
+        raise SetupError(
             f"there is no entity {entity!r} in partition {number} {own.words}: name its owner's directory (--data-dir, "
             "COVERSUMM_DATA_DIR), or ask a running worker (--url)"
         )
@@ -147,7 +160,9 @@ def _listed(partitions: Iterable[int]) -> str:
 
 
 def _answers(servers: str) -> bool:
-    """Whether anybody listens there: librdkafka would wait for its whole timeout where nobody does."""
+    """Whether anybody listens there: librdkafka would wait for its whole timeout where
+    nobody does.
+    """
     for server in servers.split(","):
         host, _, port = server.strip().rpartition(":")
         try:
@@ -160,7 +175,9 @@ def _answers(servers: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StoredReview:
-    """A review's version and live sentences by id; a deleted one has none, its version is still what edits must beat."""
+    """A review's version and live sentences by id; a deleted one has none, its version is still
+    what edits must beat.
+    """
 
     partition: int
     review_id: str
@@ -184,7 +201,12 @@ def _reviews(partition: int, snapshot: Snapshot) -> list[StoredReview]:
         texts[review_of(identifier)][identifier.decode()] = text
     return [
         StoredReview(
-            partition, review_id.decode(), review.version, review.deleted, review.rating, texts[review_id]
+            partition,
+            review_id.decode(),
+            review.version,
+            review.deleted,
+            review.rating,
+            texts[review_id],
         )
         for review_id, review in sorted(snapshot.reviews.items())
     ]

@@ -1,9 +1,10 @@
 """Dead letters sent again, exactly once: `dlq send`.
 
-One transaction carries some letters to the input topic and, as offsets of the group `APP_ID-dlq` on the dead letter topic,
-which letters have been sent by now (`worker.tools.resend`). So after a kill at any moment both are there or neither, and the
-next run goes on with the rest. Two runs at once: the transactional id `APP_ID-dlq` is taken over *before* the group's offsets are
-read, so the older run is refused by the broker, and what it sent is known to the younger.
+One transaction carries some letters to the input topic and, as offsets of the group `APP_ID-dlq` on
+the dead letter topic, which letters have been sent by now (`worker.tools.resend`). So after a kill
+at any moment both are there or neither, and the next run goes on with the rest. Two runs at once:
+the transactional id `APP_ID-dlq` is taken over *before* the group's offsets are read, so the older
+run is refused by the broker, and what it sent is known to the younger.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from worker.errors import CoversummError, Crash, Fenced, SurroundingsError
+from worker.errors import CoversummError, Crash, Fenced, SetupError
 from worker.events import Record
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.reader import TIMEOUT_SECONDS, TopicReader, broker_errors
 from worker.kafka.topics import reached
 from worker.kafka.transaction import Hung, TransactionError, Transactions, UnwrittenError
 from worker.settings import Settings
-from worker.tools.dlq import DeadLetter, Impossible, Selection, original
+from worker.tools.dlq import DeadLetter, Impossible, LetterSelection, original
 
 FORMAT = "1:"
 MAX_METADATA_CHARS = 4000
@@ -40,7 +41,9 @@ class UnknownMetadata(CoversummError):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """All letters below `first_unsent`, and those in `beyond`: ranges that ascend, apart from each other and from it."""
+    """All letters below `first_unsent`, and those in `beyond`: ranges that ascend, apart from each
+    other and from it.
+    """
 
     first_unsent: int = 0
     beyond: tuple[range, ...] = ()
@@ -85,10 +88,11 @@ class Sent:
 
 
 class Tally:
-    """What was sent of a partition, along a walk over *all* of its letters in the order of their offsets.
+    """What was sent of a partition, along a walk over *all* of its letters in the order of their
+    offsets.
 
-    The walk begins at or before the first that was not sent. Offsets without a letter (transaction markers, aborted ones) go
-    with whatever lies around them, so that they do not scatter the set.
+    The walk begins at or before the first that was not sent. Offsets without a letter (transaction
+    markers, aborted ones) go with whatever lies around them, so that they do not scatter the set.
     """
 
     def __init__(self, before: Sent) -> None:
@@ -159,7 +163,8 @@ def _lengths(packed: bytes) -> Iterator[int]:
 
 TRANSACTION_LETTERS = 500
 TRANSACTION_BYTES = 8 * 2**20
-MAX_MESSAGE_BYTES = 10**9  # librdkafka's own limit: what was in the input topic before fits into it again
+# librdkafka's own limit: what was in the input topic before fits into it again
+MAX_MESSAGE_BYTES = 10**9
 SENT, ALREADY_SENT, IMPOSSIBLE = "sent", "already sent", "impossible"
 
 # progress(offsets walked over, letters sent)
@@ -167,7 +172,9 @@ Progress = Callable[[int, int], None]
 
 
 class LetterOutcome(NamedTuple):
-    """What became of a letter: SENT, ALREADY_SENT (by an earlier run) or IMPOSSIBLE, and then why."""
+    """What became of a letter: SENT, ALREADY_SENT (by an earlier run) or IMPOSSIBLE, and
+    then why.
+    """
 
     letter: DeadLetter
     status: str
@@ -175,23 +182,30 @@ class LetterOutcome(NamedTuple):
 
 
 def group_of(settings: Settings) -> str:
-    """The group that remembers what was sent, and the transactional id of the one run that may send."""
+    """The group that remembers what was sent, and the transactional id of the one run that may
+    send.
+    """
     return f"{settings.app_id}-dlq"
 
 
 def open_letters(settings: Settings) -> TopicReader:
     """A reader of the dead letter topic, in the group that remembers what was sent."""
-    return TopicReader(reached(settings, KafkaClients(settings)), settings.dlq_topic, group_of(settings))
+    return TopicReader(
+        reached(settings, KafkaClients(settings)), settings.dlq_topic, group_of(settings)
+    )
 
 
 def sent_so_far(letters: TopicReader, *, wait: bool = True) -> dict[int, Sent]:
-    """By partition, all of the topic: what runs so far have sent. Without `wait` what a run is just sending does not count."""
+    """By partition, all of the topic: what runs so far have sent. Without `wait` what a run is just
+    sending does not count.
+    """
     try:
         committed = {
-            p: Sent.parse(offset, text) for p, (offset, text) in letters.committed(wait=wait).items()
+            p: Sent.parse(offset, text)
+            for p, (offset, text) in letters.committed(wait=wait).items()
         }
     except UnknownMetadata as error:
-        raise SurroundingsError(
+        raise SetupError(
             f"the offsets that remember which dead letters of {letters.topic} were sent are not readable ({error}): another "
             "version of the worker wrote them; use that version"
         ) from error
@@ -201,25 +215,25 @@ def sent_so_far(letters: TopicReader, *, wait: bool = True) -> dict[int, Sent]:
 def resend(
     settings: Settings,
     letters: TopicReader,
-    selection: Selection,
+    selection: LetterSelection,
     *,
     dry_run: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Iterator[LetterOutcome]:
-    """Send the selected letters; yield the outcome of each as soon as it is decided: SENT when its transaction is committed.
+    """Send the selected letters; yield the outcome of each as soon as it is decided: SENT when its
+    transaction is committed.
 
     With `dry_run` nothing is sent, taken over or committed; SENT is what would be.
 
     Raises:
-        Fenced: another run began meanwhile; it goes on with what is left.
-        SurroundingsError: topics or broker are not as they must be, or the letters sent lie too scattered.
+        Fenced: another run began meanwhile; it goes on with what is left. SetupError: topics
+        or broker are not as they must be, or the letters sent lie too scattered.
     """
     clients = KafkaClients(settings)
     with TopicReader(clients, settings.input_topic, group_of(settings)) as source:
         producer = None if dry_run else LetterProducer(settings, clients, letters)
-        sent = sent_so_far(
-            letters, wait=not dry_run
-        )  # a run under way is waited for only once it is taken over
+        # a run under way is waited for only once it is taken over
+        sent = sent_so_far(letters, wait=not dry_run)
         walked = total_sent = 0
         for partition in letters.partitions:
             walk = _Walk(letters, source, producer, Tally(sent[partition]), sent[partition])
@@ -243,13 +257,15 @@ class _Walk:
     before: Sent
     batch: list[tuple[DeadLetter, Record]] = field(default_factory=list)
 
-    def along(self, partition: int, selection: Selection) -> Iterator[LetterOutcome]:
+    def along(self, partition: int, selection: LetterSelection) -> Iterator[LetterOutcome]:
         bounds, span = self.letters.bounds(partition), selection.span(partition)
         if span is None:
             span = bounds
         elif not span:
             return
-        for stored in self.letters.read(partition, min(span.start, self.before.first_unsent), span.stop):
+        for stored in self.letters.read(
+            partition, min(span.start, self.before.first_unsent), span.stop
+        ):
             letter = DeadLetter.of(stored)
             already = letter.place.offset in self.before
             if letter not in selection or already:
@@ -270,8 +286,12 @@ class _Walk:
         yield from self._commit(partition)
 
     def _full(self, one_more: Record) -> bool:
-        size = sum(len(record.value or b"") for _, record in self.batch) + len(one_more.value or b"")
-        return len(self.batch) >= TRANSACTION_LETTERS or (bool(self.batch) and size > TRANSACTION_BYTES)
+        size = sum(len(record.value or b"") for _, record in self.batch) + len(
+            one_more.value or b""
+        )
+        return len(self.batch) >= TRANSACTION_LETTERS or (
+            bool(self.batch) and size > TRANSACTION_BYTES
+        )
 
     def _commit(self, partition: int) -> Iterator[LetterOutcome]:
         batch, self.batch = self.batch, []
@@ -285,14 +305,16 @@ class _Walk:
         try:
             return TopicPartition(self.letters.topic, partition, sent.first_unsent, sent.metadata())
         except TooScattered as error:
-            raise SurroundingsError(
+            raise SetupError(
                 f"the dead letters sent from partition {partition} would lie too scattered to be remembered ({error}): first "
                 f"send those between, from {partition}:{sent.first_unsent} on, or all (`coversumm-worker dlq send`)"
             ) from error
 
 
 class LetterProducer:
-    """The one producer that may send letters again: transactional, and it fences the one before it."""
+    """The one producer that may send letters again: transactional, and it fences the one
+    before it.
+    """
 
     def __init__(self, settings: Settings, clients: Clients, letters: TopicReader) -> None:
         self._topic = settings.input_topic
@@ -312,7 +334,8 @@ class LetterProducer:
     def commit(self, records: list[Record], sent: TopicPartition) -> None:
         """Send the records to where they came from, and commit `sent`, in one transaction.
 
-        Raises Fenced, and Crash where it failed in any other way: then the next run knows whether it was committed.
+        Raises Fenced, and Crash where it failed in any other way: then the next run knows whether
+        it was committed.
         """
         try:
             with self._transactions.transaction(TIMEOUT_SECONDS) as transaction:
@@ -325,13 +348,13 @@ class LetterProducer:
         except TransactionError as cause:
             raise self._failure(cause) from cause
 
-    def _failure(self, cause: TransactionError) -> Crash | Fenced | SurroundingsError:
+    def _failure(self, cause: TransactionError) -> Crash | Fenced | SetupError:
         if cause.fenced:
             return Fenced(
                 f"another `dlq send` of {self._id} began meanwhile and goes on with what is left: nothing is sent twice"
             )
         if cause.error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            return SurroundingsError(
+            return SetupError(
                 f"{self._topic} does not take a message as large as it once did ({cause.error.str()}): raise its "
                 "max.message.bytes; nothing of this transaction was sent"
             )

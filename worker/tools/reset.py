@@ -1,12 +1,14 @@
 """State thrown away, in an order that never leaves a state that looks right and is not: `reset`.
 
-1. *Local*: the databases of a data directory. Interrupted after it: the worker restores them from the changelog.
-2. *Offsets*: the group with its committed offsets. Interrupted after it: the worker reads the input again from its start, and the
-   restored state, which knows what was applied, ignores all of it.
-3. *Changelog*: deleted and created again. Interrupted between the two: the worker, whose group has not begun, creates it.
+1. *Local*: the databases of a data directory. Interrupted after it: the worker restores them from
+   the changelog.
+2. *Offsets*: the group with its committed offsets. Interrupted after it: the worker reads the input
+   again from its start, and the restored state, which knows what was applied, ignores all of it.
+3. *Changelog*: deleted and created again. Interrupted between the two: the worker, whose group has
+   not begun, creates it.
 
-The other way round, offsets would be left without the state they stand for: the worker refuses that. Any step alone is as
-safe; the offsets alone change nothing, since the state remembers.
+The other way round, offsets would be left without the state they stand for: the worker refuses
+that. Any step alone is as safe; the offsets alone change nothing, since the state remembers.
 """
 
 import shutil
@@ -20,7 +22,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from worker.clock import Clock
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.clients import Clients, KafkaClients
 from worker.kafka.errors import retry
 from worker.kafka.reader import TIMEOUT_SECONDS, TopicReader, broker_errors
@@ -58,8 +60,9 @@ def planned(
 ) -> list[Removal]:
     """The steps in their order; nothing is made or changed by planning them.
 
-    Workers that were stopped are members of their group until their sessions are over: that is waited for, once `on_wait` was
-    told why. Raises SurroundingsError where a worker is running. Asks no broker for `local` alone.
+    Workers that were stopped are members of their group until their sessions are over: that is
+    waited for, once `on_wait` was told why. Raises SetupError where a worker is running.
+    Asks no broker for `local` alone.
     """
     steps: list[Removal] = []
     if local:
@@ -86,7 +89,9 @@ def refuse_members(
     on_wait: Callable[[str], None],
     clock: Clock = time,
 ) -> None:
-    """Wait for the sessions of workers that were stopped; raise SurroundingsError, with their names, where members stay."""
+    """Wait for the sessions of workers that were stopped; raise SetupError, with their
+    names, where members stay.
+    """
     give_up = clock.monotonic() + session_seconds + EXPIRY_SECONDS
     names = _members(admin, group)
     if names:
@@ -102,13 +107,15 @@ def _members(admin: AdminClient, group: str) -> str:
     """The members' names, in order; empty where there is none."""
     with broker_errors(f"the broker does not describe the group {group}"):
         described = retry(
-            lambda: admin.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[group].result()
+            lambda: admin.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[
+                group
+            ].result()
         )
     return ", ".join(sorted(f"{member.client_id} on {member.host}" for member in described.members))
 
 
-def _in_use(group: str, names: str) -> SurroundingsError:
-    return SurroundingsError(
+def _in_use(group: str, names: str) -> SetupError:
+    return SetupError(
         f"the group {group} (COVERSUMM_APP_ID) has running workers: {names}; stop them all first. One that was killed counts "
         "until its session is over (COVERSUMM_SESSION_TIMEOUT_MS)"
     )
@@ -120,7 +127,10 @@ class LocalState:
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
         self._bytes = sum(
-            path.stat().st_size for folder in self._folders for path in folder.rglob("*") if path.is_file()
+            path.stat().st_size
+            for folder in self._folders
+            for path in folder.rglob("*")
+            if path.is_file()
         )
         self._count = len(self._folders)
 
@@ -139,19 +149,27 @@ class LocalState:
         }
 
     def act(self) -> None:
-        """See `Removal`: all that is there now. Each is gone at once, by its name: half a database would be worse than none."""
+        """See `Removal`: all that is there now. Each is gone at once, by its name: half a database
+        would be worse than none.
+        """
         try:
             for folder in self._folders:
-                doomed = folder if folder.name.endswith(REMOVED) else folder.with_name(folder.name + REMOVED)
+                doomed = (
+                    folder
+                    if folder.name.endswith(REMOVED)
+                    else folder.with_name(folder.name + REMOVED)
+                )
                 if doomed != folder:
                     folder.rename(doomed)
                 shutil.rmtree(doomed)
         except OSError as cause:
-            raise SurroundingsError(f"{cause.filename} cannot be removed ({cause.strerror})") from cause
+            raise SetupError(f"{cause.filename} cannot be removed ({cause.strerror})") from cause
 
 
 class GroupOffsets:
-    """The offsets that the worker group has committed. All of them go, whichever topic they are of."""
+    """The offsets that the worker group has committed. All of them go, whichever topic
+    they are of.
+    """
 
     def __init__(self, admin: AdminClient, group: str) -> None:
         self._admin = admin
@@ -162,7 +180,9 @@ class GroupOffsets:
 
     def _ask(self) -> Any:
         asked = self._admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(self._group)], require_stable=True, request_timeout=TIMEOUT_SECONDS
+            [ConsumerGroupTopicPartitions(self._group)],
+            require_stable=True,
+            request_timeout=TIMEOUT_SECONDS,
         )
         return asked[self._group].result()
 
@@ -177,16 +197,16 @@ class GroupOffsets:
         """See `Removal`. The broker refuses it where a worker has joined meanwhile."""
         try:
             retry(
-                lambda: self._admin.delete_consumer_groups([self._group], request_timeout=TIMEOUT_SECONDS)[
-                    self._group
-                ].result()
+                lambda: self._admin.delete_consumer_groups(
+                    [self._group], request_timeout=TIMEOUT_SECONDS
+                )[self._group].result()
             )
         except KafkaException as cause:
             code = cause.args[0].code()
             if code == KafkaError.NON_EMPTY_GROUP:
                 raise _in_use(self._group, "one has just joined") from cause
             if code != KafkaError.GROUP_ID_NOT_FOUND:
-                raise SurroundingsError(
+                raise SetupError(
                     f"the broker does not delete the group {self._group} ({cause.args[0].str()})"
                 ) from cause
 
@@ -203,7 +223,9 @@ class ChangelogTopic:
                 self._offsets = {str(p): len(reader.bounds(p)) for p in reader.partitions}
 
     def facts(self) -> dict[str, Any]:
-        """See `Removal`; `offsets` has how many there are by partition, rows and transaction markers."""
+        """See `Removal`; `offsets` has how many there are by partition, rows and transaction
+        markers.
+        """
         return {"step": "changelog", "topic": self._name, "offsets": self._offsets}
 
     def act(self) -> None:
@@ -212,11 +234,15 @@ class ChangelogTopic:
 
 
 SAMPLED = 1000
-"""Messages of each output partition that are looked at for their epoch; a topic is meant to have one."""
+"""Messages of each output partition that are looked at for their epoch; a topic is meant to have
+one.
+"""
 
 
 def input_beginnings(settings: Settings) -> dict[int, int]:
-    """By partition of the input topic, where its log begins now, if its first records were removed: they cannot be read again."""
+    """By partition of the input topic, where its log begins now, if its first records were removed:
+    they cannot be read again.
+    """
     clients = KafkaClients(settings)
     if not _exists(clients, settings.input_topic):
         return {}
@@ -226,7 +252,9 @@ def input_beginnings(settings: Settings) -> dict[int, int]:
 
 
 def published_epochs(settings: Settings) -> set[int]:
-    """The epochs of what the output topic holds, by its first messages; empty where it holds none, or does not exist."""
+    """The epochs of what the output topic holds, by its first messages; empty where it holds none,
+    or does not exist.
+    """
     clients = KafkaClients(settings)
     if not _exists(clients, settings.output_topic):
         return set()

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import Diagnosis
@@ -18,11 +18,15 @@ from worker.settings import Settings
 
 DELIVERY_TIMEOUT_MS = 60_000
 LAST_WAIT_SECONDS = 10.0
-"""For what is on its way when sending ends early: what is not acknowledged by then is sent again."""
+"""For what is on its way when sending ends early: what is not acknowledged by then is
+sent again.
+"""
 
 
 class Sender:
-    """An idempotent producer that puts an entity's events into the partition where Java producers and Faust put them."""
+    """An idempotent producer that puts an entity's events into the partition where Java producers
+    and Faust put them.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._diagnosis = Diagnosis(settings)
@@ -43,13 +47,15 @@ class Sender:
         )
 
     def send(self, record: Record) -> None:
-        """Hand over one event; SurroundingsError where an earlier one could not be delivered."""
+        """Hand over one event; SetupError where an earlier one could not be delivered."""
         line = record.offset + 1
         self._acknowledged.expect(line)
         while True:
             try:
                 on_delivery = partial(self._on_delivery, line)
-                self._producer.produce(self._topic, record.value, record.key, on_delivery=on_delivery)
+                self._producer.produce(
+                    self._topic, record.value, record.key, on_delivery=on_delivery
+                )
                 break
             except BufferError:  # the queue is full: wait for the broker
                 self._producer.poll(0.1)
@@ -57,7 +63,7 @@ class Sender:
         self._raise_error()
 
     def flush(self) -> None:
-        """Wait until all is delivered; SurroundingsError where something was not."""
+        """Wait until all is delivered; SetupError where something was not."""
         self._producer.flush(DELIVERY_TIMEOUT_MS / 1000 + 5)
         self._raise_error()
 
@@ -68,7 +74,8 @@ class Sender:
         self._producer.poll(0)
 
     def where_to_go_on(self, first_line: int, place: Callable[[int], str]) -> str:
-        """For people: what was delivered, and the line (from 1) to go on from; `first_line` where nothing was.
+        """For people: what was delivered, and the line (from 1) to go on from; `first_line` where
+        nothing was.
 
         `place`: what `--from-line` calls a line.
         """
@@ -85,7 +92,7 @@ class Sender:
 
     def _raise_error(self) -> None:
         if self._error is not None:
-            raise SurroundingsError(
+            raise SetupError(
                 f"the broker did not take an event for {self._topic} ({self._error.str()}): "
                 f"{self._diagnosis.reason()}"
             )
@@ -120,7 +127,9 @@ class Acknowledged:
 
     @property
     def next_line(self) -> int:
-        """The first that was not acknowledged, or the one after the last; 0 where none was handed over."""
+        """The first that was not acknowledged, or the one after the last; 0 where none was handed
+        over.
+        """
         return self._waiting[0] if self._waiting else self._last + 1 if self._last else 0
 
     @property

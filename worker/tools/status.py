@@ -1,7 +1,8 @@
 """The worker group at this moment: `status`.
 
-The broker knows the members, what each was given and how far the group has come; each member tells, through the broker, its web
-address, and there its readiness is asked for. So a group is described from the broker alone where no worker can be reached.
+The broker knows the members, what each was given and how far the group has come; each member tells,
+through the broker, its web address, and there its readiness is asked for. So a group is described
+from the broker alone where no worker can be reached.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,11 +12,11 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from worker.kafka.clients import SILENT, KafkaClients
-from worker.kafka.group import STABLE, UNKNOWN, Member, WorkerGroup, committed_now, read_group
+from worker.kafka.group import STABLE, UNKNOWN, GroupMember, WorkerGroup, committed_now, read_group
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import Topics, changelog_topic
 from worker.settings import Settings
-from worker.tools.entities import Answer, NoAnswer, ask
+from worker.tools.entities import WorkerAnswer, WorkerUnreachable, ask
 
 PAGE_SECONDS = 5.0
 """How long a worker may take to answer."""
@@ -26,7 +27,7 @@ EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised, not listened on
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerStatus:
+class MemberStatus:
     """A member of the group.
 
     Attributes:
@@ -59,7 +60,8 @@ class PartitionStatus:
         worker: name of the one that was given it; None where nobody was.
         committed: where the group goes on; None where it has committed nothing.
         end: where the log ends for a committed reader.
-        lag: records to go as its worker counts them, else offsets between `committed` and `end`, where transaction markers count.
+        lag: records to go as its worker counts them, else offsets between `committed` and `end`,
+            where transaction markers count.
     """
 
     partition: int
@@ -76,13 +78,15 @@ class GroupStatus:
     group: str
     state: str
     topic: str
-    workers: list[WorkerStatus]
+    workers: list[MemberStatus]
     partitions: list[PartitionStatus]
     problems: list[str]
 
 
 def group_status(settings: Settings) -> GroupStatus:
-    """Ask the broker and all workers. Raises SurroundingsError where there is no broker, or no input topic."""
+    """Ask the broker and all workers. Raises SetupError where there is no broker, or no
+    input topic.
+    """
     clients = KafkaClients(settings, SILENT)
     topic = settings.input_topic
     Topics(settings, clients).input_partitions  # noqa: B018 - raises where there is no broker or no topic
@@ -100,11 +104,11 @@ def group_status(settings: Settings) -> GroupStatus:
 
 def combined(
     group: WorkerGroup,
-    pages: Iterable[Answer | str],
+    pages: Iterable[WorkerAnswer | str],
     offsets: dict[int, tuple[int | None, int, int]],
     topic: str,
     changelog: str,
-) -> tuple[list[WorkerStatus], list[PartitionStatus]]:
+) -> tuple[list[MemberStatus], list[PartitionStatus]]:
     """What is known of workers and partitions.
 
     Args:
@@ -115,9 +119,14 @@ def combined(
         changelog: its partitions that a member was given and does not process are its standbys.
     """
     answers = list(zip(group.members, pages, strict=True))
-    owners = {p: _name(member, page) for member, page in answers for p in member.assigned.get(topic, ())}
+    owners = {
+        p: _name(member, page) for member, page in answers for p in member.assigned.get(topic, ())
+    }
     counted = {
-        int(p): lag for _, page in answers for p, lag in _body(page).get("lag", {}).items() if lag is not None
+        int(p): lag
+        for _, page in answers
+        for p, lag in _body(page).get("lag", {}).items()
+        if lag is not None
     }
     partitions = []
     for partition, (committed, start, end) in sorted(offsets.items()):
@@ -128,7 +137,7 @@ def combined(
     for member, page in answers:
         own = member.assigned.get(topic, [])
         workers.append(
-            WorkerStatus(
+            MemberStatus(
                 name=_name(member, page),
                 url=reachable_url(member),
                 ready=_body(page).get("ready"),
@@ -142,8 +151,10 @@ def combined(
     return workers, partitions
 
 
-def reachable_url(member: Member) -> str | None:
-    """The web address of a member; one that listens everywhere is asked where it is connected from."""
+def reachable_url(member: GroupMember) -> str | None:
+    """The web address of a member; one that listens everywhere is asked where it is
+    connected from.
+    """
     if member.url is None:
         return None
     parts = urlsplit(member.url)
@@ -151,17 +162,25 @@ def reachable_url(member: Member) -> str | None:
         return member.url.rstrip("/")
     host = f"[{member.host}]" if ":" in member.host else member.host
     return urlunsplit(
-        (parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path.rstrip("/"), "", "")
+        (
+            parts.scheme,
+            f"{host}:{parts.port}" if parts.port else host,
+            parts.path.rstrip("/"),
+            "",
+            "",
+        )
     )
 
 
-def _pages(members: list[Member]) -> list[Answer | str]:
+def _pages(members: list[GroupMember]) -> list[WorkerAnswer | str]:
     with ThreadPoolExecutor(min(AT_ONCE, len(members) or 1)) as pool:
         return list(pool.map(_page, members))
 
 
-def _page(member: Member) -> Answer | str:
-    """The worker's own page, or why there is none. A page of another worker, at the same address elsewhere, is none."""
+def _page(member: GroupMember) -> WorkerAnswer | str:
+    """The worker's own page, or why there is none. A page of another worker, at the same address
+    elsewhere, is none.
+    """
     url = reachable_url(member)
     if url is None:
         return "its web address is unknown: it tells none, or not all brokers answer"
@@ -169,7 +188,7 @@ def _page(member: Member) -> Answer | str:
         answer = ask(url, "/status", timeout=PAGE_SECONDS)
         if answer.status == 404:  # of a version that has no such page
             answer = ask(url, "/readyz", timeout=PAGE_SECONDS)
-    except NoAnswer as why:
+    except WorkerUnreachable as why:
         return f"no answer from here: {why}"
     if not isinstance(answer.body.get("ready"), bool):
         return f"no answer from here: no worker speaks at {url}"
@@ -178,11 +197,11 @@ def _page(member: Member) -> Answer | str:
     return answer
 
 
-def _body(page: Answer | str) -> dict[str, Any]:
+def _body(page: WorkerAnswer | str) -> dict[str, Any]:
     return {} if isinstance(page, str) else page.body
 
 
-def _name(member: Member, page: Answer | str) -> str:
+def _name(member: GroupMember, page: WorkerAnswer | str) -> str:
     """Its instance id where it answers, else its address; with the host where that says more."""
     if known := _body(page).get("instance_id"):
         return str(known)
@@ -193,7 +212,7 @@ def _name(member: Member, page: Answer | str) -> str:
 
 
 def _problems(
-    name: str, group: WorkerGroup, workers: list[WorkerStatus], partitions: list[PartitionStatus]
+    name: str, group: WorkerGroup, workers: list[MemberStatus], partitions: list[PartitionStatus]
 ) -> Iterator[str]:
     if not workers:
         yield f"no worker runs in the group {name}"

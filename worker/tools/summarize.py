@@ -19,7 +19,7 @@ from worker.sources.columns import Faulty
 from worker.text.engine import EmbeddingEngine
 
 
-class Change(NamedTuple):
+class FileChange(NamedTuple):
     """The body of a `summary.changed`, None for the end of an entity."""
 
     entity_id: str
@@ -28,10 +28,12 @@ class Change(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """What records came to: changes in the order of the records, those that no event could be made of, and counts."""
+    """What records came to: changes in the order of the records, those that no event could be made
+    of, and counts.
+    """
 
     records: int = 0
-    changes: list[Change] = field(default_factory=list)
+    changes: list[FileChange] = field(default_factory=list)
     rejected: list[Faulty] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
     """By reason."""
@@ -49,7 +51,7 @@ class FileSummarizer:
         engine: EmbeddingEngine | None,
         vectors: VectorStore | None = None,
     ) -> None:
-        """As the worker's own on an input topic of one partition. Raises SurroundingsError."""
+        """As the worker's own on an input topic of one partition. Raises SetupError."""
         check_index(settings.index)
         config = replace(processor_config(settings, 1, engine), input_topic=topic)
         self._processor = ProcessorInMemory(config, engine, vectors)
@@ -64,7 +66,7 @@ class FileSummarizer:
                     outcome.ignored[name.removeprefix("ignored:")] += count
             for message in batch.messages:
                 if message.topic == self._processor.config.output_topic:
-                    outcome.changes.append(Change((message.key or b"").decode(), message.value))
+                    outcome.changes.append(FileChange((message.key or b"").decode(), message.value))
                 else:
                     offset, reason, detail = Refusal.of(message)
                     outcome.rejected.append(Faulty(offset + 1, reason, detail))
@@ -81,7 +83,7 @@ class LastChanges:
     def __init__(self) -> None:
         self._bodies: dict[str, bytes] = {}
 
-    def update(self, changes: Iterable[Change]) -> None:
+    def update(self, changes: Iterable[FileChange]) -> None:
         """The next changes."""
         for change in changes:
             if change.body is None:

@@ -1,7 +1,8 @@
 """The vectors of a worker's state into the vector store: `vectors import`.
 
-Only what the engine made counts, by the flag of each review. The state says which model made it, but not on which type of
-machine: that is found out, by embedding a random sample of its texts again. One vector of other bits, and nothing is taken.
+Only what the engine made counts, by the flag of each review. The state says which model made it,
+but not on which type of machine: that is found out, by embedding a random sample of its texts
+again. One vector of other bits, and nothing is taken.
 """
 
 import random
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import quantize_rows
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.processing.config import NO_MODEL
 from worker.state.keys import review_of
 from worker.state.view import Snapshot, read_snapshots
@@ -58,9 +59,10 @@ class Imported:
 
 @contextmanager
 def partitions(data_dir: Path) -> Iterator[list[StoredPartition]]:
-    """The partitions of a data directory that have rows, each as of one moment: what is checked is what is taken.
+    """The partitions of a data directory that have rows, each as of one moment: what is checked is
+    what is taken.
 
-    Raises SurroundingsError where there is no state, StateError.
+    Raises SetupError where there is no state, StateError.
     """
     with ExitStack() as views:
         found = [
@@ -72,7 +74,9 @@ def partitions(data_dir: Path) -> Iterator[list[StoredPartition]]:
 
 @dataclass(slots=True)
 class VectorImport:
-    """One import from the partitions of a data directory. `engine` is the one that the target is for."""
+    """One import from the partitions of a data directory. `engine` is the one that the target is
+    for.
+    """
 
     data_dir: Path
     parts: list[StoredPartition]
@@ -84,7 +88,8 @@ class VectorImport:
         """Count the sentences, compare with what is in the target, and embed a sample again.
 
         Raises:
-            SurroundingsError: it is another engine's or another type of machine's state, or one in the middle of a commit.
+            SetupError: it is another engine's or another type of machine's state, or one in
+            the middle of a commit.
         """
         self.outcome.partitions = len(self.parts)
         for part in self.parts:
@@ -106,7 +111,8 @@ class VectorImport:
         Interrupted, it has taken a part, and takes the rest when it is run again.
 
         Raises:
-            SurroundingsError: the target cannot be written, or one text has two vectors in the state.
+            SetupError: the target cannot be written, or one text has two vectors in the
+            state.
         """
         outcome = self.outcome
         for block in self._blocks():
@@ -119,12 +125,14 @@ class VectorImport:
             on_progress(outcome.added + outcome.known)
 
     def _known(self, block: list[Pair]) -> dict[str, NDArray[np.int16]]:
-        """Those of these texts that the target has. Raises SurroundingsError where one text has two vectors, here or there."""
+        """Those of these texts that the target has. Raises SetupError where one text has two
+        vectors, here or there.
+        """
         known = self.target.read([text for text, _ in block])
         seen = dict(known)
         for text, vector in block:
             if not np.array_equal(seen.setdefault(text, vector), vector):
-                raise SurroundingsError(
+                raise SetupError(
                     f"a text from {self.data_dir} has two vectors, there or there and in the vector store: they were made on "
                     "several types of machine; nothing more was imported. Import what this type of machine made"
                 )
@@ -136,7 +144,7 @@ class VectorImport:
         vectors, _ = quantize_rows(self.engine.embed([text for text, _ in sample]))
         stored = np.array([vector for _, vector in sample])
         if other := int((vectors != stored).any(axis=1).sum()):
-            raise SurroundingsError(
+            raise SetupError(
                 f"{other} of {len(sample)} texts from {self.data_dir}, embedded again, have other vectors here: that state was "
                 "made on another type of machine, or with other versions of the engine's packages; nothing was imported. Import "
                 "it where it was made"
@@ -157,9 +165,11 @@ class VectorImport:
                 yield from engines_own(snapshot)
 
     def _refuse_torn(self, part: StoredPartition, snapshot: Snapshot) -> None:
-        """A copy that follows its owner may have some rows of a commit: a new text beside an old vector."""
+        """A copy that follows its owner may have some rows of a commit: a new text beside an old
+        vector.
+        """
         if snapshot.published is not None and snapshot.published.sequence >= part.next_offset:
-            raise SurroundingsError(
+            raise SetupError(
                 f"partition {part.number} in {self.data_dir} is a copy that stands in the middle of a commit; nothing more was "
                 "imported: name the directory of the worker that owned it"
             )
@@ -167,7 +177,7 @@ class VectorImport:
     def _refuse_other_model(self, part: StoredPartition) -> None:
         if (part.model, part.dimension) != (self.engine.model, self.engine.dimension):
             made_by = "events that brought them" if part.model == NO_MODEL else part.model
-            raise SurroundingsError(
+            raise SetupError(
                 f"the vectors in {self.data_dir} are of {made_by} with {part.dimension} dimensions, and COVERSUMM_EMBEDDER is "
                 f"{self.engine.model} with {self.engine.dimension}: set it to the embedder of that state"
             )
@@ -176,8 +186,8 @@ class VectorImport:
 def engines_own(snapshot: Snapshot) -> Iterator[Pair]:
     """Text and vector of an entity's live sentences whose vectors are the engine's own.
 
-    Reviews of which there are more texts than vectors, or fewer, are left out: a copy that follows its owner may be between two
-    rows of one commit.
+    Reviews of which there are more texts than vectors, or fewer, are left out: a copy that follows
+    its owner may be between two rows of one commit.
     """
     texts, vectors = Counter(map(review_of, snapshot.texts)), Counter(map(review_of, snapshot.ids))
     own = {

@@ -1,8 +1,9 @@
 """Every entity of a data directory recomputed by brute force, the worker running or not: `verify`.
 
-The rows of a partition that its worker owns are consistent at every commit. Those of a standby, or of a partition that is just
-being restored, are not: they follow the changelog, and may stand between two rows of one transaction. So where a worker is
-running, an entity that differs is looked at again, in later views, before it counts.
+The rows of a partition that its worker owns are consistent at every commit. Those of a standby, or
+of a partition that is just being restored, are not: they follow the changelog, and may stand
+between two rows of one transaction. So where a worker is running, an entity that differs is looked
+at again, in later views, before it counts.
 """
 
 import time
@@ -20,7 +21,7 @@ LOOKS_AGAIN = 20
 LOOK_SECONDS = 0.5
 
 
-class Check(NamedTuple):
+class Verification(NamedTuple):
     """What came of one entity, or of a partition whose rows cannot be read on: then without one."""
 
     partition: int
@@ -32,11 +33,13 @@ def verify_data_dir(
     data_dir: Path,
     on_partition: Callable[[StoredPartition, Path], None] = lambda *_: None,
     min_changes: int = 1,
-) -> Iterator[Check]:
-    """One result for each entity, partition after partition; a row or file that cannot be read ends its partition.
+) -> Iterator[Verification]:
+    """One result for each entity, partition after partition; a row or file that cannot be read ends
+    its partition.
 
-    `on_partition` is called with each partition that has rows, and its database, before its results. What was
-    published may be behind by fewer than `min_changes` sentences. Raises SurroundingsError where there is no state.
+    `on_partition` is called with each partition that has rows, and its database, before its
+    results. What was published may be behind by fewer than `min_changes` sentences. Raises
+    SetupError where there is no state.
     """
     for number, path in some_databases(data_dir).items():
         doubtful = []
@@ -48,14 +51,16 @@ def verify_data_dir(
                     if check.problems and is_running(data_dir):
                         doubtful.append(check)
                     else:
-                        yield Check(number, check, check.problems)
+                        yield Verification(number, check, check.problems)
         except StateError as error:
-            yield Check(number, None, (str(error),))
+            yield Verification(number, None, (str(error),))
         for check in doubtful:
             yield _look_again(number, path, check, min_changes)
 
 
-def _checks(part: StoredPartition, min_changes: int, prefix: bytes = ENTITY) -> Iterator[EntityCheck]:
+def _checks(
+    part: StoredPartition, min_changes: int, prefix: bytes = ENTITY
+) -> Iterator[EntityCheck]:
     return verify_partition(
         part.rows,
         dimension=part.dimension,
@@ -66,7 +71,7 @@ def _checks(part: StoredPartition, min_changes: int, prefix: bytes = ENTITY) -> 
     )
 
 
-def _look_again(number: int, path: Path, check: EntityCheck, min_changes: int) -> Check:
+def _look_again(number: int, path: Path, check: EntityCheck, min_changes: int) -> Verification:
     """The first view in which the entity is right, or is gone; else the last one."""
     for _ in range(LOOKS_AGAIN):
         time.sleep(LOOK_SECONDS)
@@ -77,7 +82,7 @@ def _look_again(number: int, path: Path, check: EntityCheck, min_changes: int) -
                 alone = _checks(part, min_changes, header_key(check.entity_id.encode()))
                 check = next(alone, EntityCheck(check.entity_id, 0, 0, ()))
         except StateError as error:
-            return Check(number, check, (str(error),))
+            return Verification(number, check, (str(error),))
         if not check.problems:
             break
-    return Check(number, check, check.problems)
+    return Verification(number, check, check.problems)

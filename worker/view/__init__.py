@@ -2,24 +2,24 @@
 
     bodies of `summary.changed` -> Board (what is known) -> lines of a screen -> LiveScreen
 
-Everything but the last is pure: times come in as numbers, lines go out as texts. `timeline` is one summary's history as a page
-for a browser.
+Everything but the last is pure: times come in as numbers, lines go out as texts. `timeline` is one
+summary's history as a page for a browser.
 """
 
-from worker.view.board import Board, Change, Entity, Focus, Gone, Names
+from worker.view.board import Board, Entity, EntityNames, Focus, Gone, ShownChange
 from worker.view.card import card, summary_lines
 from worker.view.screen import Frame, LiveScreen, can_redraw, change_lines, screen
 from worker.view.texts import ending_signals, one_line
 
 __all__ = [
     "Board",
-    "Change",
     "Entity",
+    "EntityNames",
     "Focus",
     "Frame",
     "Gone",
     "LiveScreen",
-    "Names",
+    "ShownChange",
     "can_redraw",
     "card",
     "change_lines",

@@ -1,4 +1,5 @@
-"""What the output topic has told so far: entities, their summaries, what came into them and what left, and when.
+"""What the output topic has told so far: entities, their summaries, what came into them and what
+left, and when.
 
 Filled from messages alone, as any consumer would. Times are seconds of one monotonic clock.
 """
@@ -21,7 +22,7 @@ ENTITIES: Final = 1000
 _decode: Final = msgspec.json.Decoder(SummaryChanged).decode
 
 
-class Change(NamedTuple):
+class ShownChange(NamedTuple):
     """One summary change."""
 
     entity_id: str
@@ -41,14 +42,14 @@ class Gone(NamedTuple):
     """A sentence that left a summary, by which change, and when."""
 
     sentence: SummarySentence
-    change: Change
+    change: ShownChange
     at: float
 
 
 class Come(NamedTuple):
     """By which change a sentence came into a summary, and when."""
 
-    change: Change
+    change: ShownChange
     at: float
 
 
@@ -69,7 +70,7 @@ class Entity:
     """By the ids of sentences that are in the summary and came while it was looked at."""
     gone: list[Gone] = field(default_factory=list)
     """The newest first; two summaries' worth at most."""
-    latest: Change | None = None
+    latest: ShownChange | None = None
 
     @property
     def first_sentence(self) -> str:
@@ -83,23 +84,25 @@ class Board:
 
     entities: dict[str, Entity] = field(default_factory=dict)
     """The one that changed last is the last."""
-    latest: deque[Change] = field(default_factory=lambda: deque(maxlen=LATEST))
+    latest: deque[ShownChange] = field(default_factory=lambda: deque(maxlen=LATEST))
     changes: int = 0
 
     def begin_with(self, value: bytes) -> Entity:
-        """Take an entity's current summary: what was published before anybody looked. Raises msgspec.DecodeError."""
+        """Take an entity's current summary: what was published before anybody looked. Raises
+        msgspec.DecodeError.
+        """
         body = _decode(value)
         entity = self._touch(body.entity_id)
         _show(entity, body)
         return entity
 
-    def take(self, value: bytes, now: float) -> Change:
+    def take(self, value: bytes, now: float) -> ShownChange:
         """Take a `summary.changed` from the output topic. Raises msgspec.DecodeError."""
         body = _decode(value)
         entity = self._touch(body.entity_id)
         before = {one.sentence_id: one for one in entity.sentences}
         after = {one.sentence_id: one for one in body.sentences}
-        change = Change(
+        change = ShownChange(
             body.entity_id,
             body.cause,
             body.occurred_at,
@@ -136,7 +139,11 @@ class Board:
 
 
 def _show(entity: Entity, body: SummaryChanged) -> None:
-    entity.review_count, entity.sentence_count, entity.k = body.review_count, body.sentence_count, body.k
+    entity.review_count, entity.sentence_count, entity.k = (
+        body.review_count,
+        body.sentence_count,
+        body.k,
+    )
     entity.sentences, entity.is_deleted = body.sentences, False
 
 
@@ -147,7 +154,7 @@ def _known(
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class EntityNames:
     """Names for ids; without any, ids are names."""
 
     entities: Mapping[str, str] = field(default_factory=dict)
@@ -156,9 +163,9 @@ class Names:
 
     def entity(self, entity_id: str) -> str:
         """In one line."""
-        return one_line(self.entities.get(entity_id) or entity_id.removeprefix(self.prefix)) or repr(
-            entity_id
-        )
+        return one_line(
+            self.entities.get(entity_id) or entity_id.removeprefix(self.prefix)
+        ) or repr(entity_id)
 
     def review(self, review_id: str) -> str:
         """In one line."""
@@ -169,7 +176,9 @@ REST_SECONDS: Final = 2.5
 
 
 class Focus:
-    """Follows the latest change, but stays with an entity for a while; or with one for good, once `pin`ned."""
+    """Follows the latest change, but stays with an entity for a while; or with one for good, once
+    `pin`ned.
+    """
 
     def __init__(self) -> None:
         self._pinned: str | None = None
@@ -184,7 +193,9 @@ class Focus:
         """The entity to look at now; None while nothing is known."""
         if self._pinned is not None:
             return self._pinned
-        newest = board.latest[-1].entity_id if board.latest else next(reversed(board.entities), None)
+        newest = (
+            board.latest[-1].entity_id if board.latest else next(reversed(board.entities), None)
+        )
         if newest != self._looked_at and now - self._since >= REST_SECONDS:
             self._looked_at, self._since = newest, now
         return self._looked_at

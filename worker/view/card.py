@@ -1,4 +1,6 @@
-"""One entity's summary in full: what is new stands out, what left is struck through for a moment, each with its reason beside."""
+"""One entity's summary in full: what is new stands out, what left is struck through for a moment,
+each with its reason beside.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from worker.events import SummarySentence
-from worker.view.board import Entity, Names
+from worker.view.board import Entity, EntityNames
 from worker.view.reasons import headline, why_come, why_gone
 from worker.view.texts import between, end_with_ellipsis, hanging, one_line
 
@@ -24,7 +26,7 @@ Block = list[Text]
 def card(
     console: Console,
     entity: Entity,
-    names: Names,
+    names: EntityNames,
     width: int,
     height: int,
     now: float,
@@ -32,7 +34,8 @@ def card(
 ) -> list[Text]:
     """The card in at most `height` lines of at most `width` cells.
 
-    Sentences are shown in full as long as there is room; what does not fit is cut from the last one on, after all else.
+    Sentences are shown in full as long as there is room; what does not fit is cut from the last one
+    on, after all else.
 
     Args:
         console: for wrapping.
@@ -56,22 +59,27 @@ def card(
     return lines[: max(height, 0)]
 
 
-def summary_lines(console: Console, entity: Entity, names: Names, width: int) -> list[Text]:
+def summary_lines(console: Console, entity: Entity, names: EntityNames, width: int) -> list[Text]:
     """Title and sentences for keeps: in full, nothing marked."""
     blocks = (
-        hanging(console, _gutter(one.rank), Text(one_line(one.text)), width) for one in entity.sentences
+        hanging(console, _gutter(one.rank), Text(one_line(one.text)), width)
+        for one in entity.sentences
     )
     return [_title(entity, names, width), *(line for block in blocks for line in block)]
 
 
-def _title(entity: Entity, names: Names, width: int) -> Text:
+def _title(entity: Entity, names: EntityNames, width: int) -> Text:
     if entity.is_deleted:
         counts = "deleted"
     else:
-        counts = f"{_count(entity.review_count, 'review')}, {_count(entity.sentence_count, 'sentence')}"
+        counts = (
+            f"{_count(entity.review_count, 'review')}, {_count(entity.sentence_count, 'sentence')}"
+        )
     changes = f", {_count(entity.changes, 'change')}" if entity.changes else ""
     return between(
-        Text(names.entity(entity.entity_id), style="bold cyan"), Text(counts + changes, style="dim"), width
+        Text(names.entity(entity.entity_id), style="bold cyan"),
+        Text(counts + changes, style="dim"),
+        width,
     )
 
 
@@ -80,7 +88,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _reason(
-    console: Console, entity: Entity, names: Names, width: int, now: float, doomed: Set[str]
+    console: Console, entity: Entity, names: EntityNames, width: int, now: float, doomed: Set[str]
 ) -> Block:
     if any(one.review_id in doomed for one in entity.sentences):
         text = Text("a review is about to be taken down", style="bold red")
@@ -93,7 +101,12 @@ def _reason(
 
 
 def _sentence(
-    console: Console, entity: Entity, sentence: SummarySentence, width: int, now: float, doomed: Set[str]
+    console: Console,
+    entity: Entity,
+    sentence: SummarySentence,
+    width: int,
+    now: float,
+    doomed: Set[str],
 ) -> Block:
     text, mark = Text(one_line(sentence.text)), " "
     come = entity.come.get(sentence.sentence_id)

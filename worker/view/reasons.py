@@ -1,7 +1,9 @@
-"""Why a summary changed, in plain words: what a `summary.changed` and the one before it prove, and no more.
+"""Why a summary changed, in plain words: what a `summary.changed` and the one before it prove, and
+no more.
 
-With `COVERSUMM_EMIT=coalesced` a change is the sum of several events, and its cause the last of them. What is said here holds
-then, too, but for the "pushed out" and "moved up" of sentences that an earlier one of them took down or brought.
+With `COVERSUMM_EMIT=coalesced` a change is the sum of several events, and its cause the last of
+them. What is said here holds then, too, but for the "pushed out" and "moved up" of sentences that
+an earlier one of them took down or brought.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from datetime import date
 from typing import Final
 
 from worker.events import SummarySentence
-from worker.view.board import Change, Names
+from worker.view.board import EntityNames, ShownChange
 
 _MONTHS: Final = (
     "Jan",
@@ -28,7 +30,7 @@ _MONTHS: Final = (
 )  # not the locale's
 
 
-def headline(change: Change, names: Names) -> str:
+def headline(change: ShownChange, names: EntityNames) -> str:
     """One sentence: what happened, and what it did to the summary."""
     match change.cause.type:
         case "review.upserted":
@@ -44,14 +46,14 @@ def headline(change: Change, names: Names) -> str:
             return f"{other} changed the summary"
 
 
-def why_come(change: Change, sentence: SummarySentence) -> str:
+def why_come(change: ShownChange, sentence: SummarySentence) -> str:
     """A word or two beside a sentence that came in by the change."""
     if sentence.sentence_id in change.removed_ids:
         return "edited"
     return "new" if _is_brought(change, sentence) else "moved up"
 
 
-def why_gone(change: Change, sentence_id: str) -> str:
+def why_gone(change: ShownChange, sentence_id: str) -> str:
     """A word or two beside a sentence that left by the change."""
     match change.cause.type:
         case "review.upserted":
@@ -62,7 +64,7 @@ def why_gone(change: Change, sentence_id: str) -> str:
             return "gone"
 
 
-def _after_upsert(change: Change, review: str) -> str:
+def _after_upsert(change: ShownChange, review: str) -> str:
     if any(_is_of_cause(change, one) for one in change.removed_ids):
         others = any(not _is_brought(change, one) for one in change.added)
         return f"{review} was edited: its old words are gone" + (
@@ -77,7 +79,7 @@ def _after_upsert(change: Change, review: str) -> str:
     return f"{review} came in: it is closer to what most say than what it pushes out"
 
 
-def _after_deletion(change: Change, review: str) -> str:
+def _after_deletion(change: ShownChange, review: str) -> str:
     gone = sum(_is_of_cause(change, one) for one in change.removed_ids)
     if not gone:
         return f"{review} was taken down, which shifted the average: another sentence is closer to it now"
@@ -85,21 +87,23 @@ def _after_deletion(change: Change, review: str) -> str:
     return f"{review} was taken down: {what}" + _moved_up(change)
 
 
-def _moved_up(change: Change) -> str:
+def _moved_up(change: ShownChange) -> str:
     moved = len(change.added)
-    return "" if not moved else ", this one moved up" if moved == 1 else f", {moved} others moved up"
+    return (
+        "" if not moved else ", this one moved up" if moved == 1 else f", {moved} others moved up"
+    )
 
 
-def _is_brought(change: Change, sentence: SummarySentence) -> bool:
+def _is_brought(change: ShownChange, sentence: SummarySentence) -> bool:
     return change.cause.type == "review.upserted" and sentence.review_id == change.cause.review_id
 
 
-def _is_of_cause(change: Change, sentence_id: str) -> bool:
+def _is_of_cause(change: ShownChange, sentence_id: str) -> bool:
     """Whether the review of the cause had the sentence: ids are `review_id#number`."""
     return sentence_id.rpartition("#")[0] == change.cause.review_id
 
 
-def _review(change: Change, names: Names) -> str:
+def _review(change: ShownChange, names: EntityNames) -> str:
     name = f"review {names.review(change.cause.review_id or '?')}"
     day = _day(change.occurred_at)
     return name if day is None else f"{name} ({day})"

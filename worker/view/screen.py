@@ -1,4 +1,6 @@
-"""A whole screen: head, one entity's card, the others small, the latest changes where there is room."""
+"""A whole screen: head, one entity's card, the others small, the latest changes where there is
+room.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from worker.view.board import Board, Change, Entity, Names
+from worker.view.board import Board, Entity, EntityNames, ShownChange
 from worker.view.card import card
 from worker.view.reasons import headline
 from worker.view.texts import cut, one_line
@@ -21,7 +23,7 @@ FRESH_SECONDS: Final = 1.2
 _COUNT_WIDTH: Final = 7
 
 
-def entity_row(entity: Entity, names: Names, name_width: int, width: int, now: float) -> Text:
+def entity_row(entity: Entity, names: EntityNames, name_width: int, width: int, now: float) -> Text:
     """Name, reviews and first sentence; it stands out while the change is fresh."""
     is_fresh = now - entity.changed_at < FRESH_SECONDS
     name = cut(Text(names.entity(entity.entity_id), style="cyan"), name_width)
@@ -36,14 +38,16 @@ def entity_row(entity: Entity, names: Names, name_width: int, width: int, now: f
     return cut(line, width)
 
 
-def reason_row(entity: Entity, names: Names, name_width: int, width: int) -> Text:
+def reason_row(entity: Entity, names: EntityNames, name_width: int, width: int) -> Text:
     """Why it changed last, below the sentence of its row."""
     reason = "" if entity.latest is None else headline(entity.latest, names)
     return cut(Text(" " * (name_width + _COUNT_WIDTH + 5) + reason, style="dim"), width)
 
 
-def change_row(change: Change, names: Names, width: int) -> Text:
-    """Name, first sentence that came and first that left; what came takes up to the half where something left, too."""
+def change_row(change: ShownChange, names: EntityNames, width: int) -> Text:
+    """Name, first sentence that came and first that left; what came takes up to the half where
+    something left, too.
+    """
     line = Text(f"  {names.entity(change.entity_id)} ", style="cyan")
     if change.added:
         come = Text(f"+ {one_line(change.added[0].text)} ", style="green")
@@ -82,7 +86,7 @@ def screen(
     board: Board,
     order: Sequence[Entity],
     focus: str | None,
-    names: Names,
+    names: EntityNames,
     frame: Frame,
     now: float,
 ) -> list[Text]:
@@ -118,7 +122,9 @@ class _Plan:
         self.lines_each = 2 if room >= _TALL else 1
         self.others = min(others * self.lines_each, max(room - 1 - _SMALLEST_CARD, 0))
         comfortable = 4 + 3 * k
-        self.card = room if not self.others else min(room - 1 - self.others, max(comfortable, room // 3))
+        self.card = (
+            room if not self.others else min(room - 1 - self.others, max(comfortable, room // 3))
+        )
         self.below = room - self.card
         self.latest = self.below - 1 - self.others
 
@@ -133,9 +139,13 @@ def _rule(label: str, width: int) -> Text:
     return cut(Text(text + "─" * max(width - len(text), 0), style="dim"), width)
 
 
-def _others(order: Sequence[Entity], names: Names, width: int, plan: _Plan, now: float) -> list[Text]:
+def _others(
+    order: Sequence[Entity], names: EntityNames, width: int, plan: _Plan, now: float
+) -> list[Text]:
     shown = order[: plan.others // plan.lines_each]
-    name_width = min(NAME_WIDTH, max((cell_len(names.entity(one.entity_id)) for one in shown), default=0))
+    name_width = min(
+        NAME_WIDTH, max((cell_len(names.entity(one.entity_id)) for one in shown), default=0)
+    )
     lines = []
     for entity in shown:
         lines.append(entity_row(entity, names, name_width, width, now))
@@ -144,24 +154,30 @@ def _others(order: Sequence[Entity], names: Names, width: int, plan: _Plan, now:
     return lines
 
 
-def _latest(board: Board, names: Names, width: int, room: int) -> list[Text]:
+def _latest(board: Board, names: EntityNames, width: int, room: int) -> list[Text]:
     """The newest changes, the newest first, under a rule of their own."""
     if room < 2:
         return []
     newest = list(board.latest)[-(room - 1) :][::-1]
-    return [_rule("latest changes", width), *(change_row(change, names, width) for change in newest)]
+    return [
+        _rule("latest changes", width),
+        *(change_row(change, names, width) for change in newest),
+    ]
 
 
 _FRAME_SECONDS: Final = 0.1
 
 
 def can_redraw(console: Console) -> bool:
-    """Whether lines can be drawn over: not in a pipe or file, even if colours are wanted there, nor on a dumb terminal."""
+    """Whether lines can be drawn over: not in a pipe or file, even if colours are wanted there, nor
+    on a dumb terminal.
+    """
     return console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
 
 
 class LiveScreen:
-    """The terminal's other screen, so that nothing of what was there is lost and nothing stays; a context manager.
+    """The terminal's other screen, so that nothing of what was there is lost and nothing stays; a
+    context manager.
 
     Drawn by whoever calls `update`, in that thread, so that nothing changes while it is looked at.
     """
@@ -170,7 +186,9 @@ class LiveScreen:
         self._console = console
         self._draw = draw
         self._next_at = 0.0
-        self._live = Live(console=console, auto_refresh=False, screen=True, vertical_overflow="crop")
+        self._live = Live(
+            console=console, auto_refresh=False, screen=True, vertical_overflow="crop"
+        )
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -191,8 +209,10 @@ class LiveScreen:
         self._live.update(Group(*self._draw(time.monotonic())), refresh=True)
 
 
-def change_lines(change: Change, names: Names) -> list[str]:
-    """What happened to which entity, then a line for each sentence that left (`-`) or came (`+`)."""
+def change_lines(change: ShownChange, names: EntityNames) -> list[str]:
+    """What happened to which entity, then a line for each sentence that left (`-`) or
+    came (`+`).
+    """
     return [
         f"{names.entity(change.entity_id)}: {headline(change, names)}",
         *(f"  - {one_line(one.text)}" for one in change.removed),

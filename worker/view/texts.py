@@ -16,8 +16,9 @@ from rich.text import Text
 def one_line(text: str) -> str:
     """The text in one line, as every terminal shows it in the same width.
 
-    Without control characters, which terminals obey, and without emoji and combining characters, about whose width they disagree:
-    a line that is longer than it was thought to be breaks the picture.
+    Without control characters, which terminals obey, and without emoji and combining characters,
+    about whose width they disagree: a line that is longer than it was thought to be breaks the
+    picture.
     """
     composed = unicodedata.normalize("NFC", text)
     return " ".join("".join(char if _has_sure_width(char) else " " for char in composed).split())
@@ -47,7 +48,9 @@ def end_with_ellipsis(line: Text, width: int) -> Text:
 
 
 def hanging(console: Console, first: Text, text: Text, width: int) -> list[Text]:
-    """`text` behind `first`, wrapped to `width` cells; further lines are indented to where it began."""
+    """`text` behind `first`, wrapped to `width` cells; further lines are indented to where it
+    began.
+    """
     indent = first.cell_len
     wrapped = text.wrap(console, max(width - indent, 1), overflow="fold")
     starts = [first, *[Text(" " * indent)] * (len(wrapped) - 1)]
@@ -58,7 +61,9 @@ def hanging(console: Console, first: Text, text: Text, width: int) -> list[Text]
 
 
 def between(left: Text, right: Text, width: int) -> Text:
-    """One line with `right` at its end. Where both do not fit, `left` has at least the half of it."""
+    """One line with `right` at its end. Where both do not fit, `left` has at least the
+    half of it.
+    """
     left = cut(left, max(width - right.cell_len - 1, width // 2))
     right = cut(right, width - left.cell_len - 1)
     return Text.assemble(left, " " * (width - left.cell_len - right.cell_len), right)
@@ -69,7 +74,9 @@ _ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def ending_signals() -> Iterator[None]:
-    """The first of them raises KeyboardInterrupt, which cleans up; that takes seconds, and further ones do not disturb it."""
+    """The first of them raises KeyboardInterrupt, which cleans up; that takes seconds, and further
+    ones do not disturb it.
+    """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         for number in _ENDING_SIGNALS:

@@ -1,4 +1,5 @@
-"""Whether every worker of the release is ready, by its own /readyz; exit code 1 and the reason in words where one is not.
+"""Whether every worker of the release is ready, by its own /readyz; exit code 1 and the reason in
+words where one is not.
 
 python3 - URL...
 """

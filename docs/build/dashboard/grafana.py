@@ -30,10 +30,14 @@ def dashboard_json() -> str:
         .time("now-3h", "now")
         .refresh("30s")
         .tooltip(models.DashboardCursorSync.CROSSHAIR)
-        .with_variable(dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
+        .with_variable(
+            dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus")
+        )
         .with_variable(_choice("job", "Workers", "label_values(coversumm_build_info, job)"))
         .with_variable(
-            _choice("instance", "Instance", 'label_values(coversumm_build_info{job=~"$job"}, instance)')
+            _choice(
+                "instance", "Instance", 'label_values(coversumm_build_info{job=~"$job"}, instance)'
+            )
         )
         .with_variable(_choice("replay", "Replay", "label_values(coversumm_build_info, job)"))
     )
@@ -61,7 +65,9 @@ def _place(board: dashboard.Dashboard) -> None:
     y = 0
     for row in ROWS:
         board.with_row(
-            dashboard.Row(row.title).id(next(numbers)).grid_pos(models.GridPos(h=1, w=_WIDTH, x=0, y=y))
+            dashboard.Row(row.title)
+            .id(next(numbers))
+            .grid_pos(models.GridPos(h=1, w=_WIDTH, x=0, y=y))
         )
         x, y = 0, y + 1
         for panel in row.panels:
@@ -76,16 +82,23 @@ def _place(board: dashboard.Dashboard) -> None:
 
 def _built(panel: Panel) -> Any:
     builder = _stat() if panel.kind == "stat" else _lines(stacked=panel.kind == "stacked")
-    builder.title(panel.title).description(panel.description).unit(panel.unit).datasource(_PROMETHEUS).min(0)
+    builder.title(panel.title).description(panel.description).unit(panel.unit).datasource(
+        _PROMETHEUS
+    ).min(0)
     for letter, query in zip("ABCDEFGH", panel.queries, strict=False):
         builder.with_target(
-            prometheus.Dataquery().ref_id(letter).expr(query.expr).legend_format(query.legend or panel.title)
+            prometheus.Dataquery()
+            .ref_id(letter)
+            .expr(query.expr)
+            .legend_format(query.legend or panel.title)
         )
     return builder
 
 
 def _stat() -> stat.Panel:
-    return stat.Panel().reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
+    return stat.Panel().reduce_options(
+        common.ReduceDataOptions().calcs(["lastNotNull"]).values(False)
+    )
 
 
 def _lines(*, stacked: bool) -> timeseries.Panel:

@@ -1,7 +1,7 @@
 """What the dashboard shows, row by row. Every metric of the worker is in one of its queries.
 
-`$job` and `$instance` are the workers looked at. A replay is a job of its own (`$replay`): its workers have the same metrics,
-and their lag ends where the replay does.
+`$job` and `$instance` are the workers looked at. A replay is a job of its own (`$replay`): its
+workers have the same metrics, and their lag ends where the replay does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ class Query(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Queries in one picture, `width` of 24 columns wide; the unit is one of Grafana's. A `stat` is the last value alone."""
+    """Queries in one picture, `width` of 24 columns wide; the unit is one of Grafana's. A `stat` is
+    the last value alone.
+    """
 
     title: str
     unit: str
@@ -82,7 +84,14 @@ _OVERVIEW = Row(
             4,
             "stat",
         ),
-        Panel("Records behind", _COUNT, (Query(_sum("lag_records"), "{{job}}"),), "All lag.", 4, "stat"),
+        Panel(
+            "Records behind",
+            _COUNT,
+            (Query(_sum("lag_records"), "{{job}}"),),
+            "All lag.",
+            4,
+            "stat",
+        ),
         Panel(
             "Events a second",
             _PER_SECOND,
@@ -186,9 +195,14 @@ _LATENCY = Row(
     "Latency",
     (
         Panel(
-            "Processing a micro-batch", "s", _seconds("process_seconds"), "Decode, plan, embed, rank, rows."
+            "Processing a micro-batch",
+            "s",
+            _seconds("process_seconds"),
+            "Decode, plan, embed, rank, rows.",
         ),
-        Panel("Committing it", "s", _seconds("commit_seconds"), "The Kafka transaction, then RocksDB."),
+        Panel(
+            "Committing it", "s", _seconds("commit_seconds"), "The Kafka transaction, then RocksDB."
+        ),
         Panel(
             "Embedding its new sentences",
             "s",
@@ -386,9 +400,17 @@ _REPLAYED = _rate("events_total", by="job", of=_OF_REPLAY)
 _REPLAY = Row(
     "Replay",
     (
-        Panel("Replayed", _PER_SECOND, (Query(_REPLAYED, "{{job}}"),), "Committed events of the replay."),
         Panel(
-            "Records to go", _COUNT, (Query(_TO_GO, "{{job}}"),), "To the ends that were fixed at its start."
+            "Replayed",
+            _PER_SECOND,
+            (Query(_REPLAYED, "{{job}}"),),
+            "Committed events of the replay.",
+        ),
+        Panel(
+            "Records to go",
+            _COUNT,
+            (Query(_TO_GO, "{{job}}"),),
+            "To the ends that were fixed at its start.",
         ),
         Panel(
             "Time to go",

@@ -1,6 +1,8 @@
-"""`python -m docs.build.dashboard.picture [FILE]`: the dashboard's panels, drawn from what a real Prometheus has of real workers.
+"""`python -m docs.build.dashboard.picture [FILE]`: the dashboard's panels, drawn from what a real
+Prometheus has of real workers.
 
-For readers without a Grafana, and to see that the panels show something. Minutes long: what is drawn has to happen first.
+For readers without a Grafana, and to see that the panels show something. Minutes long: what is
+drawn has to happen first.
 """
 
 from __future__ import annotations
@@ -40,7 +42,16 @@ STAGES: Final[Sequence[tuple[Callable[[Site], None], float]]] = (
 )
 """What happens, and how long until the next."""
 
-COLOURS: Final = ("#3274d9", "#e0a100", "#2f9e44", "#c4382f", "#8f4bbf", "#12888f", "#d9772b", "#6b7280")
+COLOURS: Final = (
+    "#3274d9",
+    "#e0a100",
+    "#2f9e44",
+    "#c4382f",
+    "#8f4bbf",
+    "#12888f",
+    "#d9772b",
+    "#6b7280",
+)
 FAINT: Final = "#d7dbe2"
 INK: Final = "#1f2733"
 INCH: Final = 0.24
@@ -62,7 +73,10 @@ def main(arguments: Sequence[str]) -> int:
     target = Path(arguments[0]) if arguments else TARGET
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        with KafkaBroker(folder / "kafka") as broker, observed(broker, "reviews", folder / "site") as site:
+        with (
+            KafkaBroker(folder / "kafka") as broker,
+            observed(broker, "reviews", folder / "site") as site,
+        ):
             began = time.time()
             for stage, seconds in STAGES:
                 stage(site)
@@ -90,7 +104,9 @@ def draw(prometheus: Prometheus, start_s: float, end_s: float, target: Path) -> 
             (bottom - top - (3.4 if what.kind != "stat" else 0.7)) / units,
         )
         axes = figure.add_axes(box)
-        series = [one for query in what.queries for one in _series(prometheus, query, start_s, end_s)]
+        series = [
+            one for query in what.queries for one in _series(prometheus, query, start_s, end_s)
+        ]
         if what.kind == "stat":
             _draw_figure(axes, what, series)
         else:
@@ -102,7 +118,9 @@ def draw(prometheus: Prometheus, start_s: float, end_s: float, target: Path) -> 
 
 
 def _places() -> Iterator[tuple[str | Panel, float, float, float, float]]:
-    """Headings and panels with their left edge and width as shares, and their top and bottom in units."""
+    """Headings and panels with their left edge and width as shares, and their top and bottom in
+    units.
+    """
     y = 0.0
     for row in ROWS:
         yield row.title, 0.0, 1.0, y, y + HEADING
@@ -133,7 +151,14 @@ def _draw_figure(axes: Axes, panel: Panel, series: Sequence[Series]) -> None:
         text = series[0].name
     size = 19 if len(text) < 9 else 10
     axes.text(
-        0.5, 0.36, text, ha="center", va="center", size=size, color=COLOURS[0], transform=axes.transAxes
+        0.5,
+        0.36,
+        text,
+        ha="center",
+        va="center",
+        size=size,
+        color=COLOURS[0],
+        transform=axes.transAxes,
     )
 
 
@@ -172,7 +197,9 @@ def _stack(axes: Axes, series: Sequence[Series]) -> None:
     for colour, one in zip(_colours(len(series)), series, strict=True):
         values = dict(one.points)
         above = [lower + values.get(at, 0.0) for at, lower in zip(times, below, strict=True)]
-        axes.fill_between(times, below, above, color=colour, alpha=0.55, linewidth=0.4, label=one.name)
+        axes.fill_between(
+            times, below, above, color=colour, alpha=0.55, linewidth=0.4, label=one.name
+        )
         below = above
 
 
@@ -195,7 +222,11 @@ def _shown(unit: str, value: Any) -> str:
     if unit == "percentunit":
         return f"{100 * value:.3g} %"
     short = (
-        f"{value / 1000:.3g} k" if value >= 10_000 else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+        f"{value / 1000:.3g} k"
+        if value >= 10_000
+        else f"{value:.3g}"
+        if value < 1000
+        else f"{value:,.0f}"
     )
     return f"{short}/s" if unit == "ops" else short
 

@@ -1,19 +1,24 @@
-"""The worker and Kafka Streams under the same faults of the same cluster, in turns: who pauses longer? `make bench-streams`.
+"""The worker and Kafka Streams under the same faults of the same cluster, in turns: who pauses
+longer? `make bench-streams`.
 
-    python -m tests.bench.kafka_streams [--rounds 3] [--contenders NAME ...] [--standbys N ...] [--out FILE]
+    python -m tests.bench.kafka_streams [--rounds 3] [--contenders NAME ...] [--standbys N ...]
+    [--out FILE]
 
-A turn is one contender, three instances over six partitions on three brokers with replication 3 and a session of 6 s, under a
-steady load of `--rate` events a second; one fault follows the other, each once all is well again. What counts is the longest
-pause of any partition (`tests.harness.pauses`) in the span of each fault, and the instances that ended without being told to.
-Each round gives every contender a turn without standbys under all faults, and one with a standby of each partition under the
-faults of instances. Contenders:
+A turn is one contender, three instances over six partitions on three brokers with replication 3 and
+a session of 6 s, under a steady load of `--rate` events a second; one fault follows the other, each
+once all is well again. What counts is the longest pause of any partition (`tests.harness.pauses`)
+in the span of each fault, and the instances that ended without being told to. Each round gives
+every contender a turn without standbys under all faults, and one with a standby of each partition
+under the faults of instances. Contenders:
 
-    worker            settings as they come: session 10 s, no standbys unless said
-    streams           Kafka Streams, exactly_once_v2; session 10 s, static members: as those run it who restart it often
-    streams-defaults  Kafka Streams, exactly_once_v2 and nothing else: session 45 s, dynamic members
+    worker            settings as they come: session 10 s, no standbys unless said streams
+    Kafka Streams, exactly_once_v2; session 10 s, static members: as those run it who restart it
+    often streams-defaults  Kafka Streams, exactly_once_v2 and nothing else: session 45 s, dynamic
+    members
 
-The last one waits out its session at each fault of an instance: it has one turn alone, in the first round. On two cores a round
-of the other two takes nine minutes without standbys, and three more with them.
+The last one waits out its session at each fault of an instance: it has one turn alone, in the first
+round. On two cores a round of the other two takes nine minutes without standbys, and three more
+with them.
 """
 
 from __future__ import annotations
@@ -70,9 +75,13 @@ def main() -> int:
     parser.add_argument(
         "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
     )
-    parser.add_argument("--standbys", type=int, nargs="+", choices=FAULTS, default=list(FAULTS), metavar="N")
+    parser.add_argument(
+        "--standbys", type=int, nargs="+", choices=FAULTS, default=list(FAULTS), metavar="N"
+    )
     parser.add_argument("--rate", type=float, default=60.0, help="events a second")
-    parser.add_argument("--keep", type=Path, help="a folder for all data and logs; else they are removed")
+    parser.add_argument(
+        "--keep", type=Path, help="a folder for all data and logs; else they are removed"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     contenders = [CONTENDERS[name] for name in given.contenders]

@@ -1,4 +1,6 @@
-"""`EntityCounter.java` as a pipeline of the harness: compiled, set up, started like workers, and judged by its output."""
+"""`EntityCounter.java` as a pipeline of the harness: compiled, set up, started like workers, and
+judged by its output.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,12 @@ def compiled(folder: Path, source: Path = SOURCE) -> str:
 
 @contextmanager
 def streams_pipeline(
-    kafka: Kafka, name: str, directory: Path, classpath: str, config: Mapping[str, str], **options: Any
+    kafka: Kafka,
+    name: str,
+    directory: Path,
+    classpath: str,
+    config: Mapping[str, str],
+    **options: Any,
 ) -> Iterator[Pipeline]:
     """A pipeline whose workers are instances of the application, with its output topic.
 
@@ -71,13 +78,17 @@ def streams_pipeline(
         launch.CLASSPATH: classpath,
         "STREAMS_CONFIG": "".join(f"{key}={value}\n" for key, value in config.items()),
     }
-    with pipeline(kafka, name, directory, settings=settings, launcher=launch.__name__, **options) as site:
+    with pipeline(
+        kafka, name, directory, settings=settings, launcher=launch.__name__, **options
+    ) as site:
         kafka.create_topic(site.output_topic, site.partitions)
         yield site
 
 
 def judge(sent: Iterable[Message], published: Iterable[Message]) -> Verdict:
-    """Whether each event was counted once: an entity's counts are 1, 2, ... up to the number of its events."""
+    """Whether each event was counted once: an entity's counts are 1, 2, ... up to the number of its
+    events.
+    """
     events = Counter(message.key for message in sent)
     counts: defaultdict[bytes | None, list[int]] = defaultdict(list)
     for message in published:

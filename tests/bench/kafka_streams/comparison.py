@@ -37,7 +37,9 @@ class Turn(NamedTuple):
 
 
 def turns(rounds: int, contenders: list[Contender], standbys: list[int]) -> Iterator[Turn]:
-    """Every round the contenders in the other order; the slow one once, without standbys if those are asked for."""
+    """Every round the contenders in the other order; the slow one once, without standbys if those
+    are asked for.
+    """
     for number in range(rounds):
         for contender in contenders[:: -1 if number % 2 else 1]:
             once = contender is DEFAULTS
@@ -46,10 +48,14 @@ def turns(rounds: int, contenders: list[Contender], standbys: list[int]) -> Iter
                     yield Turn(number, contender, count)
 
 
-def take(turn: Turn, cluster: KafkaCluster, folder: Path, classpath: str, rate: float) -> dict[str, Any]:
+def take(
+    turn: Turn, cluster: KafkaCluster, folder: Path, classpath: str, rate: float
+) -> dict[str, Any]:
     """One turn: pauses and ends for each fault, and whether anything was lost."""
     began_s = time.monotonic()
-    with turn.contender.open(cluster, turn.name, folder / turn.name, classpath, turn.standbys) as site:
+    with turn.contender.open(
+        cluster, turn.name, folder / turn.name, classpath, turn.standbys
+    ) as site:
         ride = Ride(cluster, site)
         load = SteadyLoad(cluster.bootstrap_servers, site.input_topic, many_entities(), rate)
         turn.contender.start(site, RUNNING)
@@ -75,9 +81,12 @@ def take(turn: Turn, cluster: KafkaCluster, folder: Path, classpath: str, rate: 
 
 
 def became(strikes: Sequence[Ridden], found: Sequence[Pause]) -> dict[str, Any]:
-    """The longest pause of any partition at each strike of a fault and of all, and the instances that ended."""
+    """The longest pause of any partition at each strike of a fault and of all, and the instances
+    that ended.
+    """
     each = [
-        round(max(longest(found, one.since_ms, one.until_ms).values(), default=0.0), 2) for one in strikes
+        round(max(longest(found, one.since_ms, one.until_ms).values(), default=0.0), 2)
+        for one in strikes
     ]
     return {
         "longest_pause_s": max(each),

@@ -1,4 +1,6 @@
-"""Who is compared: the worker with its settings as they come, and Kafka Streams with its own and with the worker's session."""
+"""Who is compared: the worker with its settings as they come, and Kafka Streams with its own and
+with the worker's session.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ ENTITIES = 50
 
 
 def many_entities() -> Iterator[Sent]:
-    """The load of all contenders: the reviews' stream without an end, without poison, over many entities."""
+    """The load of all contenders: the reviews' stream without an end, without poison, over many
+    entities.
+    """
     reviews = [
         review._replace(entity_id=f"{review.entity_id}/{number % ENTITIES}")
         for number, review in enumerate(read_reviews())
@@ -31,7 +35,9 @@ def many_entities() -> Iterator[Sent]:
 
 
 class Contender(NamedTuple):
-    """`config`: properties of Kafka Streams over its defaults; None for the worker. `static`: instances are static members."""
+    """`config`: properties of Kafka Streams over its defaults; None for the worker. `static`:
+    instances are static members.
+    """
 
     name: str
     config: Mapping[str, str] | None = None
@@ -66,7 +72,9 @@ class Contender(NamedTuple):
             row.judge(site.report())
             return Verdict(row.lost, row.repeated, row.wrong)
         bootstrap = site.broker.bootstrap_servers
-        return judge(read_topic(bootstrap, site.input_topic), read_topic(bootstrap, site.output_topic))
+        return judge(
+            read_topic(bootstrap, site.input_topic), read_topic(bootstrap, site.output_topic)
+        )
 
 
 REPLICATED = {"replication.factor": "3"}

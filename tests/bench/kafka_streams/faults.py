@@ -17,7 +17,9 @@ from tests.harness.ride import ALL, ClusterFault
 
 STOPPED_SECONDS = 3.0
 GONE_SECONDS = 8.0
-"""For so long a killed or frozen broker is away: longer than its session of 6 s, so that others lead what it led."""
+"""For so long a killed or frozen broker is away: longer than its session of 6 s, so that others
+lead what it led.
+"""
 LOST_SECONDS = 15.0
 """For so long a lost instance is away: longer than its session of 10 s."""
 BALANCED = {"leader.imbalance.check.interval.seconds": "1"}

@@ -1,4 +1,6 @@
-"""Stands in for the worker's command (`Pipeline.launcher`), and becomes the Java process: same id, same signals, same log."""
+"""Stands in for the worker's command (`Pipeline.launcher`), and becomes the Java process: same id,
+same signals, same log.
+"""
 
 import os
 from pathlib import Path
@@ -18,7 +20,15 @@ def command() -> list[str]:
     # A killed JVM leaves its unpacked libraries behind.
     properties["java.io.tmpdir"] = str(Path(os.environ["COVERSUMM_DATA_DIR"]).parent)
     defined = (f"-D{name}={value}" for name, value in properties.items())
-    return ["java", "-Xmx256m", "-XX:+UseSerialGC", *defined, "-cp", os.environ[CLASSPATH], "EntityCounter"]
+    return [
+        "java",
+        "-Xmx256m",
+        "-XX:+UseSerialGC",
+        *defined,
+        "-cp",
+        os.environ[CLASSPATH],
+        "EntityCounter",
+    ]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,9 @@ ABOUT = {"fault": lambda row: str(row["fault"]), "standbys": lambda row: str(row
 
 
 def streams_table(path: Path = RESULTS) -> str:
-    """Seconds of the longest pause of any partition, the median of the rounds; says so when there is no record."""
+    """Seconds of the longest pause of any partition, the median of the rounds; says so when there
+    is no record.
+    """
     return contenders_table(path, "bench-streams", ABOUT, TITLES, _cell)
 
 

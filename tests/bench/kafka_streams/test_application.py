@@ -1,4 +1,6 @@
-"""The application is what the comparison takes it for: exactly once, with its state, also after `kill -9`."""
+"""The application is what the comparison takes it for: exactly once, with its state, also after
+`kill -9`.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,8 @@ def test_each_event_is_counted_once_after_a_kill(tmp_path: Path) -> None:
         site.stop()
         assert [killed.exit_code, other.exit_code] == [0, 0]
         sent, published = (
-            read_topic(kafka.bootstrap_servers, topic) for topic in (site.input_topic, site.output_topic)
+            read_topic(kafka.bootstrap_servers, topic)
+            for topic in (site.input_topic, site.output_topic)
         )
     assert len(sent) == 2 * len(events)
     assert judge(sent, published) == Verdict(0, 0, 0)

@@ -16,7 +16,12 @@ FAULT = next(iter(INSTANCES))
 
 
 def turn(contender: str, pause_s: float, *, ends: int = 0, lost: int = 0) -> dict[str, Any]:
-    measured = {"longest_pause_s": pause_s, "each_s": [pause_s], "ends": ["0 with 3"] * ends, "seconds": 10}
+    measured = {
+        "longest_pause_s": pause_s,
+        "each_s": [pause_s],
+        "ends": ["0 with 3"] * ends,
+        "seconds": 10,
+    }
     faults = dict.fromkeys(FAULTS[1], measured)
     return {
         "round": 0,
@@ -66,7 +71,9 @@ def test_a_row_has_the_median_and_all_ends() -> None:
 
 def test_what_is_lost_fails_the_run_whoever_lost_it() -> None:
     assert faults_of([turn("worker", 1.0), turn("streams", 1.0)]) == []
-    assert faults_of([turn("worker", 1.0), turn("streams", 1.0, lost=2)]) == ["streams, round 1: 2 lost"]
+    assert faults_of([turn("worker", 1.0), turn("streams", 1.0, lost=2)]) == [
+        "streams, round 1: 2 lost"
+    ]
 
 
 def test_the_record_is_shown_with_a_column_for_each_that_took_part(tmp_path: Path) -> None:

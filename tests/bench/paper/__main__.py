@@ -1,12 +1,14 @@
 """The paper's evaluation, ours beside it: `python -m tests.bench.paper [--quick] [--data FILE]`.
 
-Runtime and accuracy (the paper's Table 1), the adversarial table, reservoir searches against n and D, reservoir size against
-k, time against the modes of a mixture, time per event as n grows, and what a deletion costs. Tables in the terminal, figures
-and JSON in tests/bench/results. Exit status 1 if a method that is proved exact ever differed from the oracle.
+Runtime and accuracy (the paper's Table 1), the adversarial table, reservoir searches against n and
+D, reservoir size against k, time against the modes of a mixture, time per event as n grows, and
+what a deletion costs. Tables in the terminal, figures and JSON in tests/bench/results. Exit status
+1 if a method that is proved exact ever differed from the oracle.
 
-Parameters of the paper's methods: k = 20; delta = 1/t; c_max and the constants of `random` and `decay` as
-`tests.bench.paper.algorithms` has them; b the width of the held-out stream's coordinates; alpha by a grid search on the held-out
-stream with the lazy variant (as they search at the same steps, the others share its alpha).
+Parameters of the paper's methods: k = 20; delta = 1/t; c_max and the constants of `random` and
+`decay` as `tests.bench.paper.algorithms` has them; b the width of the held-out stream's
+coordinates; alpha by a grid search on the held-out stream with the lazy variant (as they search at
+the same steps, the others share its alpha).
 """
 
 import argparse
@@ -29,7 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="smaller streams, minutes in all")
     parser.add_argument(
-        "--data", type=Path, default=streams.BUNDLED, help="reviews, JSONL(.gz); its largest entity is taken"
+        "--data",
+        type=Path,
+        default=streams.BUNDLED,
+        help="reviews, JSONL(.gz); its largest entity is taken",
     )
     options = parser.parse_args(arguments)
     screen = Screen()

@@ -23,7 +23,9 @@ Row = dict[str, Any]
 class Evaluation:
     """What a run finds, its tables and its files."""
 
-    def __init__(self, plan: Plan, data: Path, screen: Screen, results: Path = record.RESULTS) -> None:
+    def __init__(
+        self, plan: Plan, data: Path, screen: Screen, results: Path = record.RESULTS
+    ) -> None:
         self.plan, self.data, self.screen, self.results = plan, data, screen, results
         bundled = data == streams.BUNDLED
         self.name = plan.name if bundled else f"{plan.name}_{data.name.partition('.')[0]}"
@@ -82,15 +84,23 @@ class Evaluation:
         self._graphgrove(stream, data, oracle)
 
     def _graphgrove(self, stream: str, data: Data, oracle: History) -> None:
-        """The real library's tree in a process of its own, where there is one. It says what it found at the end alone."""
+        """The real library's tree in a process of its own, where there is one. It says what it
+        found at the end alone.
+        """
         if self.graphgrove is None:
             return
         try:
-            found = graphgrove_real.measure(self.graphgrove, data.vectors, K, budget=self.plan.budget)
+            found = graphgrove_real.measure(
+                self.graphgrove, data.vectors, K, budget=self.plan.budget
+            )
         except (RuntimeError, subprocess.SubprocessError) as error:
             self.screen.say(f"  graphgrove left out: {error}")
             return
-        n, inserting, searching = found["steps"], sum(found["insert_seconds"]), sum(found["knn_seconds"])
+        n, inserting, searching = (
+            found["steps"],
+            sum(found["insert_seconds"]),
+            sum(found["knn_seconds"]),
+        )
         row = {
             "stream": stream,
             "method": f"graphgrove {found['graphgrove']}",
@@ -133,7 +143,9 @@ class Evaluation:
                 "delta": "1/t",
                 "alpha": setting.alpha,
                 "held_out": data.held_out_is,
-                "tried": [[t.value, t.accuracy, round(t.seconds, 3), t.events] for t in choice.tried],
+                "tried": [
+                    [t.value, t.accuracy, round(t.seconds, 3), t.events] for t in choice.tried
+                ],
             }
         )
         self.screen.say(
@@ -160,7 +172,8 @@ class Evaluation:
         self.rows.append(row)
         self.screen.say(
             f"  {method.name:20} {number(outcome.seconds):>7} s {number(outcome.us_per_event):>7} µs/event "
-            f"{share(row['accuracy']):>8} %" + ("" if row["n"] == len(steps) else f"  (n = {row['n']:,})")
+            f"{share(row['accuracy']):>8} %"
+            + ("" if row["n"] == len(steps) else f"  (n = {row['n']:,})")
         )
         return outcome
 
@@ -170,7 +183,9 @@ class Evaluation:
         """Of the paper's with the uniform stream's alpha, and of ours."""
         plan, rows = self.plan, []
         for method in (LAZY, METHODS["exact"]):
-            with self.screen.bar(f"searches: {method.name}", plan.n * len(plan.dimensions)) as advance:
+            with self.screen.bar(
+                f"searches: {method.name}", plan.n * len(plan.dimensions)
+            ) as advance:
                 rows += experiments.searches(
                     lambda dimension, of=method: of.make(
                         self.settings["uniform"]._replace(dimension=dimension)
@@ -207,13 +222,21 @@ class Evaluation:
             data = synthetic(partial(streams.mixture, m), 5, self.plan)
             setting = self._setting(stream, data)
             steps, oracle = added(data.vectors), brute_force(data.vectors, K)
-            for name in ("brute-force", "coversumm-reservoir", "coversumm-lazy", "exact", "exact-bulk"):
+            for name in (
+                "brute-force",
+                "coversumm-reservoir",
+                "coversumm-lazy",
+                "exact",
+                "exact-bulk",
+            ):
                 self._measured(stream, METHODS[name], setting, steps, oracle)
                 rows.append({"modes": m, **self.rows[-1]})
         return rows
 
     def _growth(self) -> list[Row]:
-        """Ours and flat search to the last mark, the paper's best farther than the others, which are of the runtime table."""
+        """Ours and flat search to the last mark, the paper's best farther than the others, which
+        are of the runtime table.
+        """
         marks = self.plan.marks
         vectors = streams.uniform_blocks(marks[-1])
         rows: list[Row] = []
@@ -249,18 +272,23 @@ class Evaluation:
         file = self.results / f"{self.name}.json"
         record.write(file, head | {"rows": self.rows, "parameters": self.parameters} | self.figures)
         if self.plots.able:
-            self.plots.time({name: of.curve for name, of in self.curves.items()}, f"uniform, k = {K}")
+            self.plots.time(
+                {name: of.curve for name, of in self.curves.items()}, f"uniform, k = {K}"
+            )
             for name in ("searches", "reservoir", "modes", "growth", "deletion"):
                 getattr(self.plots, name)(self.figures[name])
         names = ", ".join(of.name for of in self.plots.written)
         self.screen.say(
-            f"\nrecorded in {self.results.name}/{file.name}" + (f"; figures: {names}" if names else "")
+            f"\nrecorded in {self.results.name}/{file.name}"
+            + (f"; figures: {names}" if names else "")
         )
 
     def _verdict(self) -> int:
         """1 if a method that is proved exact was wrong once."""
         wrong = [
-            row for row in (*self.rows, *self.figures["deletion"]) if row["exact"] and row["accuracy"] < 100.0
+            row
+            for row in (*self.rows, *self.figures["deletion"])
+            if row["exact"] and row["accuracy"] < 100.0
         ]
         for row in wrong:
             self.screen.say(

@@ -1,4 +1,6 @@
-"""What is measured besides the runtime table's cells: how searches, reservoir and times grow, and what a deletion costs."""
+"""What is measured besides the runtime table's cells: how searches, reservoir and times grow, and
+what a deletion costs.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +22,9 @@ POINTS = 60  # of a curve that are kept
 def trace(
     contender: Contender, vectors: NDArray[np.int16], advance: Advance, done: int = 0
 ) -> Iterator[tuple[int, int, int]]:
-    """(n, searches so far, reservoir size) after each event of a stream; `done` events were told of before."""
+    """(n, searches so far, reservoir size) after each event of a stream; `done` events were told of
+    before.
+    """
     for t, step in enumerate(added(vectors), 1):
         contender.take([step])
         advance(done + t)
@@ -36,9 +40,15 @@ def thinned(curve: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 
 def searches(
-    make: Callable[[int], Contender], method: str, dimensions: Sequence[int], n: int, advance: Advance
+    make: Callable[[int], Contender],
+    method: str,
+    dimensions: Sequence[int],
+    n: int,
+    advance: Advance,
 ) -> list[Row]:
-    """Cumulative reservoir searches on uniform streams, a row a dimension; `make` takes the dimension."""
+    """Cumulative reservoir searches on uniform streams, a row a dimension; `make` takes the
+    dimension.
+    """
     rows: list[Row] = []
     for done, dimension in enumerate(dimensions):
         vectors = streams.uniform(n, dimension).vectors
@@ -54,7 +64,9 @@ def reservoir(
     vectors: NDArray[np.int16],
     advance: Advance,
 ) -> list[Row]:
-    """The reservoir's size on one stream, a row a k; `make` takes k. The mean is of the second half of the stream."""
+    """The reservoir's size on one stream, a row a k; `make` takes k. The mean is of the second half
+    of the stream.
+    """
     rows: list[Row] = []
     for done, k in enumerate(ks):
         curve = [(t, size) for t, _, size in trace(make(k), vectors, advance, done * len(vectors))]
@@ -91,11 +103,13 @@ def from_curve(method: str, outcome: Outcome, marks: Sequence[int]) -> list[Row]
     return rows
 
 
-def grow_ours(vectors: NDArray[np.int16], marks: Sequence[int], k: int, advance: Advance) -> list[Row]:
+def grow_ours(
+    vectors: NDArray[np.int16], marks: Sequence[int], k: int, advance: Advance
+) -> list[Row]:
     """Ours up to each mark: in bulk, the last events of them one by one, those before as one call.
 
-    `exact-bulk, amortised` is every event since the mark before in calls of 10,000, with all refills among them: they are
-    too rare for the last events to show.
+    `exact-bulk, amortised` is every event since the mark before in calls of 10,000, with all
+    refills among them: they are too rare for the last events to show.
     """
     core = EntityCore(k, vectors.shape[1], FlatIndex(vectors.shape[1]))
     rows: list[Row] = []
@@ -132,7 +146,12 @@ def grow_ours(vectors: NDArray[np.int16], marks: Sequence[int], k: int, advance:
             ("exact-bulk, amortised", amortised, events),
         ):
             rows.append(
-                {"method": method, "n": n, "events": of, "us_per_event": round(seconds / of * 1e6, 2)}
+                {
+                    "method": method,
+                    "n": n,
+                    "events": of,
+                    "us_per_event": round(seconds / of * 1e6, 2),
+                }
             )
     return rows
 
@@ -140,7 +159,9 @@ def grow_ours(vectors: NDArray[np.int16], marks: Sequence[int], k: int, advance:
 def grow_flat(
     vectors: NDArray[np.int16], marks: Sequence[int], k: int, advance: Advance, budget: float = 5.0
 ) -> list[Row]:
-    """Flat search at each mark, as many events up to it as the budget allows: FAISS where it is installed, else NumPy."""
+    """Flat search at each mark, as many events up to it as the budget allows: FAISS where it is
+    installed, else NumPy.
+    """
     try:
         faiss = library("faiss", "faiss-cpu")
     except ImportError:
@@ -163,7 +184,12 @@ def grow_flat(
             flat.nearest(total, at, k)
         seconds, count = time.process_time() - start, at - first
         rows.append(
-            {"method": flat.name, "n": n, "events": count, "us_per_event": round(seconds / count * 1e6, 2)}
+            {
+                "method": flat.name,
+                "n": n,
+                "events": count,
+                "us_per_event": round(seconds / count * 1e6, 2),
+            }
         )
         flat.add(vectors[at:n])
         total += vectors[at:n].sum(axis=0, dtype=np.float64)
@@ -178,7 +204,8 @@ class _FlatFaiss:
         self.index: object = index
 
     def add(self, vectors: NDArray[np.int16]) -> None:
-        for at in range(0, len(vectors), 50_000):  # in float32 all at once would be twice the memory
+        # in float32 all at once would be twice the memory
+        for at in range(0, len(vectors), 50_000):
             self.index.add(vectors[at : at + 50_000].astype(np.float32))  # type: ignore[attr-defined]
 
     def nearest(self, total: NDArray[np.float64], n: int, k: int) -> None:
@@ -213,7 +240,9 @@ def deletions(
     budget: float,
     advance: Advance,
 ) -> Row | None:
-    """What removing `rows` one by one costs once all vectors are there; None where it is not the method's to remove."""
+    """What removing `rows` one by one costs once all vectors are there; None where it is not the
+    method's to remove.
+    """
     before = contender.take(added(vectors))
     try:
         outcome = run_once(contender, removed(vectors, rows), budget, advance)

@@ -1,9 +1,11 @@
-"""The naive tree on the real graphgrove: `python3.8 graphgrove_process.py VECTORS.npy K SECONDS` prints one JSON object.
+"""The naive tree on the real graphgrove: `python3.8 graphgrove_process.py VECTORS.npy K SECONDS`
+prints one JSON object.
 
-Stands alone and runs on CPython 3.8. Each step inserts the next vector and asks for the k nearest to the centroid of all
-so far; it ends early once SECONDS are used up. The tree starts from three points that are no vectors, far enough apart
-that its root stays the root: once the library raises its root it may miss neighbours, and it cannot start from one point.
-They are left out of the answers, so it is asked for three more. Equal vectors are dropped by the library.
+Stands alone and runs on CPython 3.8. Each step inserts the next vector and asks for the k nearest
+to the centroid of all so far; it ends early once SECONDS are used up. The tree starts from three
+points that are no vectors, far enough apart that its root stays the root: once the library raises
+its root it may miss neighbours, and it cannot start from one point. They are left out of the
+answers, so it is asked for three more. Equal vectors are dropped by the library.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""The real graphgrove, measured in a process of its own: its wheels are for CPython 3.6 to 3.8, which the worker is not."""
+"""The real graphgrove, measured in a process of its own: its wheels are for CPython 3.6 to 3.8,
+which the worker is not.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,7 @@ from numpy.typing import NDArray
 VARIABLE = "COVERSUMM_GRAPHGROVE_PYTHON"
 ON_PATH = ("python3.8", "python3.7")
 SCRIPT = Path(__file__).with_name("graphgrove_process.py")
-INSTALL = (
-    f"python3.8 -m venv FOLDER && FOLDER/bin/pip install graphgrove==0.0.11, and {VARIABLE}=FOLDER/bin/python"
-)
+INSTALL = f"python3.8 -m venv FOLDER && FOLDER/bin/pip install graphgrove==0.0.11, and {VARIABLE}=FOLDER/bin/python"
 _PROBE = (
     "import graphgrove, sys; from graphgrove.sgtree import NNS_L2; "
     "print(graphgrove.__version__, sys.version.split()[0])"
@@ -26,7 +26,9 @@ _PROBE = (
 
 
 def find_python() -> tuple[str | None, str]:
-    """A CPython with the real library, or None; and a sentence that says what was found or what to do."""
+    """A CPython with the real library, or None; and a sentence that says what was found or what to
+    do.
+    """
     named = os.environ.get(VARIABLE)
     if named:
         found, what = _probe(named)
@@ -39,12 +41,17 @@ def find_python() -> tuple[str | None, str]:
             found, what = _probe(path)
             if found:
                 return path, what
-    return None, f"graphgrove is not measured: neither {' nor '.join(ON_PATH)} has it. To have it: {INSTALL}"
+    return (
+        None,
+        f"graphgrove is not measured: neither {' nor '.join(ON_PATH)} has it. To have it: {INSTALL}",
+    )
 
 
 def _probe(python: str) -> tuple[bool, str]:
     try:
-        run = subprocess.run([python, "-E", "-c", _PROBE], capture_output=True, text=True, timeout=60)
+        run = subprocess.run(
+            [python, "-E", "-c", _PROBE], capture_output=True, text=True, timeout=60
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return False, str(error)
     if run.returncode:
@@ -58,7 +65,9 @@ def _last_line(text: str) -> str:
 
 
 def measure(python: str, vectors: NDArray[Any], k: int, *, budget: float) -> dict[str, Any]:
-    """What `graphgrove_process.py` prints: seconds of every step's insert and k-NN, as many steps as `budget` allows."""
+    """What `graphgrove_process.py` prints: seconds of every step's insert and k-NN, as many steps
+    as `budget` allows.
+    """
     with TemporaryDirectory() as folder:
         file = Path(folder) / "vectors.npy"
         np.save(file, np.ascontiguousarray(vectors, np.float32))
@@ -69,6 +78,8 @@ def measure(python: str, vectors: NDArray[Any], k: int, *, budget: float) -> dic
             timeout=4 * budget + 120,
         )
     if run.returncode:
-        raise RuntimeError(f"graphgrove in {python} ended with {run.returncode}: {_last_line(run.stderr)}")
+        raise RuntimeError(
+            f"graphgrove in {python} ended with {run.returncode}: {_last_line(run.stderr)}"
+        )
     result: dict[str, Any] = json.loads(run.stdout)
     return result

@@ -1,8 +1,9 @@
 """How a contender is timed and judged, and how alpha is found.
 
-Times are processor seconds of the one thread. The clock stands still while the progress bar moves. A contender that takes
-less than a second for its stream runs three times and its best is taken; one that is given a budget stops when it is spent,
-and the events it reached are the `n` of its row: nothing is extrapolated.
+Times are processor seconds of the one thread. The clock stands still while the progress bar moves.
+A contender that takes less than a second for its stream runs three times and its best is taken; one
+that is given a budget stops when it is spent, and the events it reached are the `n` of its row:
+nothing is extrapolated.
 """
 
 import time
@@ -56,7 +57,10 @@ def _ignore(done: int) -> None:
 
 
 def run_once(
-    contender: Contender, steps: Sequence[Step], budget: float | None = None, advance: Advance = _ignore
+    contender: Contender,
+    steps: Sequence[Step],
+    budget: float | None = None,
+    advance: Advance = _ignore,
 ) -> Outcome:
     """All steps, or as many as the budget (seconds) allows: it is looked at every CHUNK events."""
     outcome = Outcome(0.0, [], 0)
@@ -116,9 +120,11 @@ def search(
     budget: float | None = None,
     advance: Advance = _ignore,
 ) -> Choice:
-    """The paper's grid search on held-out steps: the fastest value that is always right, else the most often right.
+    """The paper's grid search on held-out steps: the fastest value that is always right, else the
+    most often right.
 
-    A value whose budget was spent is judged on the events it reached, and its time on how many they are.
+    A value whose budget was spent is judged on the events it reached, and its time on how many they
+    are.
     """
     tried = []
     for done, value in enumerate(grid, 1):

@@ -58,9 +58,7 @@ class AllSteps(Ours):
 
 class Method(NamedTuple):
     name: str
-    exact: (
-        bool  # proved right at every step, ties included; the paper's own are so under its assumptions only
-    )
+    exact: bool  # proved right at every step, ties included; the paper's own are so under its assumptions only
     group: str  # of the runtime table
     make: Callable[[Setting], Contender]
     needs: str | None = None  # a module that is no part of the worker, and

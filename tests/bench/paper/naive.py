@@ -1,6 +1,8 @@
-"""The paper's naive methods over nearest-neighbour libraries: a search of everything at every step (section 4).
+"""The paper's naive methods over nearest-neighbour libraries: a search of everything at every step
+(section 4).
 
-The libraries come with the extra `bench` and are imported here alone, when a method is made. Both run on one thread.
+The libraries come with the extra `bench` and are imported here alone, when a method is made. Both
+run on one thread.
 """
 
 import warnings
@@ -26,7 +28,9 @@ def library(name: str, package: str) -> Any:
             warnings.simplefilter("ignore")  # of wrappers generated for older Pythons
             return import_module(name)
     except ImportError as error:
-        raise ImportError(f"{package} is not installed: pip install '.[bench]'", name=name) from error
+        raise ImportError(
+            f"{package} is not installed: pip install '.[bench]'", name=name
+        ) from error
 
 
 class _Indexed(Centroid):
@@ -90,16 +94,19 @@ class _Indexed(Centroid):
 class NaiveFaiss(_Indexed):
     """Naive FAISS: `IndexFlatL2` searched at every step, its candidates ranked again by exact keys.
 
-    Source: section 4, Naive FAISS, with the library's default parameters. Parameter: k. Exact always: FAISS is asked
-    for twice as many candidates until its own rounding cannot have kept out one of the k nearest, in the worst case all.
+    Source: section 4, Naive FAISS, with the library's default parameters. Parameter: k. Exact
+    always: FAISS is asked for twice as many candidates until its own rounding cannot have kept out
+    one of the k nearest, in the worst case all.
 
-    The proof. Let c be the centroid mu rounded to float32, u = 2^-24, q the largest |x|^2, g = (D+4)u / (1 - (D+4)u).
-    int16 vectors are exact in float32. FAISS computes |x-c|^2 as a sum of D squares, in any order, with an error below
-    g|x-c|^2, or as |x|^2 + |c|^2 - 2x.c with one below 2g(|x|^2 + |c|^2); since |x-c|^2 <= 2|x|^2 + 2|c|^2, both are
-    below E = 2g(q + |c|^2). A sentence it left out has a computed square of at least L, the last one returned, hence
-    d(x, c) >= sqrt(L - E) and d(x, mu) >= sqrt(L - E) - |c - mu|, with |c - mu| < 2u|mu|. If that is more than the exact
-    k-th distance among the candidates, none left out is as near, ties included. (No square underflows: where x is 0 the
-    coordinate of x - c is 0 or at least 1/n > 2^-53, elsewhere it is 0 or at least 2^-25.)
+    The proof. Let c be the centroid mu rounded to float32, u = 2^-24, q the largest |x|^2, g =
+    (D+4)u / (1 - (D+4)u). int16 vectors are exact in float32. FAISS computes |x-c|^2 as a sum of D
+    squares, in any order, with an error below g|x-c|^2, or as |x|^2 + |c|^2 - 2x.c with one below
+    2g(|x|^2 + |c|^2); since |x-c|^2 <= 2|x|^2 + 2|c|^2, both are below E = 2g(q + |c|^2). A
+    sentence it left out has a computed square of at least L, the last one returned, hence d(x, c)
+    >= sqrt(L - E) and d(x, mu) >= sqrt(L - E) - |c - mu|, with |c - mu| < 2u|mu|. If that is more
+    than the exact k-th distance among the candidates, none left out is as near, ties included. (No
+    square underflows: where x is 0 the coordinate of x - c is 0 or at least 1/n > 2^-53, elsewhere
+    it is 0 or at least 2^-25.)
     """
 
     def __init__(self, k: int, dimension: int) -> None:
@@ -131,19 +138,23 @@ class NaiveFaiss(_Indexed):
         error = 2 * terms / (1 - terms) * (self.max_squared_norm + float(c @ c))
         slack = certificate.slack(self.dimension, self.max_squared_norm)
         mean_squared = float(self.total @ self.total) / (self.n * self.n)
-        outside = certificate.lower(last, error) - 2 * SINGLE * certificate.upper(mean_squared, slack)
+        outside = certificate.lower(last, error) - 2 * SINGLE * certificate.upper(
+            mean_squared, slack
+        )
         kth = float(np.partition(keys, self.k - 1)[self.k - 1])
         return certificate.upper(kth / self.n + mean_squared, slack) < outside * certificate.ROOTS
 
 
 class NaiveHnsw(_Indexed):
-    """Naive HNSW: an `hnswlib` graph searched at every step, what it finds put in order by exact keys.
+    """Naive HNSW: an `hnswlib` graph searched at every step, what it finds put in order by exact
+    keys.
 
-    Source: section 4, Naive HNSW, with the library's default parameters: M = 16, ef_construction = 200, ef = 10, which
-    the library raises to k. Parameters: k; `seed` of the graph's levels, by default the library's. Approximate: the
-    greedy walk can end before it has met all of the k nearest, equal distances are cut anywhere, and in a graph that
-    removals or many copies have taken apart it may reach fewer than k. A removed sentence is marked and stays in the
-    graph, to be walked over.
+    Source: section 4, Naive HNSW, with the library's default parameters: M = 16, ef_construction =
+    200, ef = 10, which the library raises to k. Parameters: k; `seed` of the graph's levels, by
+    default the library's. Approximate: the greedy walk can end before it has met all of the k
+    nearest, equal distances are cut anywhere, and in a graph that removals or many copies have
+    taken apart it may reach fewer than k. A removed sentence is marked and stays in the graph, to
+    be walked over.
     """
 
     def __init__(self, k: int, dimension: int, seed: int = 100) -> None:

@@ -81,7 +81,8 @@ class Data(NamedTuple):
     def width(self) -> float:
         """The paper's b, in units of the int16 vectors: how far apart the held-out coordinates are.
 
-        That is the support of the bounded streams. Gaussians have none, and what was seen is taken for them too.
+        That is the support of the bounded streams. Gaussians have none, and what was seen is taken
+        for them too.
         """
         return float(int(self.held_out.max()) - int(self.held_out.min()))
 
@@ -94,7 +95,9 @@ def synthetic(make: Callable[..., streams.Stream], seed: int, plan: Plan) -> Dat
 
 
 def real(path: Path, plan: Plan) -> Data:
-    """The reviews of a file's largest entity; parameters are found on those of its second largest."""
+    """The reviews of a file's largest entity; parameters are found on those of its
+    second largest.
+    """
     stream = streams.reviews(path, plan.reviews)
     try:
         held_out = streams.reviews(path, plan.held_out, rank=1).vectors

@@ -23,7 +23,9 @@ THEIRS = (
 
 
 class Plots(Canvas):
-    """Draws into `folder`, file names beginning with `prefix`; without matplotlib it draws nothing."""
+    """Draws into `folder`, file names beginning with `prefix`; without matplotlib it
+    draws nothing.
+    """
 
     def __init__(self, folder: Path, prefix: str) -> None:
         super().__init__(folder, prefix)
@@ -41,7 +43,12 @@ class Plots(Canvas):
                 axes.plot(*curve[0], "o", label=method, **self._style(method))
         axes.set_yscale("log")
         self._finish(
-            figure, axes, "time", f"Time for a stream ({stream})", "events", "processor time so far (s)"
+            figure,
+            axes,
+            "time",
+            f"Time for a stream ({stream})",
+            "events",
+            "processor time so far (s)",
         )
 
     def searches(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -61,9 +68,16 @@ class Plots(Canvas):
         self._save(axes[0].figure, "reservoir", "Reservoir size (uniform)")
 
     def _two(
-        self, rows: Sequence[Mapping[str, Any]], curve: str, key: str, symbol: str, end: str | None = None
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        curve: str,
+        key: str,
+        symbol: str,
+        end: str | None = None,
     ) -> Sequence[Any]:
-        """Curves on the left, a colour a key and a dash a method; on the right what they come to."""
+        """Curves on the left, a colour a key and a dash a method; on the right what they
+        come to.
+        """
         figure, axes = self._figure(2)
         left, right = axes
         keys = list(dict.fromkeys(row[key] for row in rows))
@@ -74,13 +88,19 @@ class Plots(Canvas):
                 colour = SHADES[keys.index(row[key]) % len(SHADES)]
                 left.plot(*zip(*row[curve], strict=True), dash, color=colour, linewidth=1.3)
             ends = [row[end] if end else row[curve][-1][1] for row in of]
-            right.plot([row[key] for row in of], ends, dash + "o", label=method, **self._style(method))
+            right.plot(
+                [row[key] for row in of], ends, dash + "o", label=method, **self._style(method)
+            )
             left.plot([], [], dash, color="black", label=method)
         for at, value in enumerate(keys):
             left.plot([], [], color=SHADES[at % len(SHADES)], label=f"{symbol} = {value}")
         right.set_ylim(bottom=0)
         figure.legend(
-            *left.get_legend_handles_labels(), loc="outside lower center", ncols=7, fontsize=8, frameon=False
+            *left.get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=7,
+            fontsize=8,
+            frameon=False,
         )
         return axes
 
@@ -143,4 +163,8 @@ class Plots(Canvas):
         if method not in self._colours:
             taken = sum(name not in OURS for name in self._colours)
             self._colours[method] = OURS.get(method, THEIRS[taken % len(THEIRS)])
-        return {"color": self._colours[method], "linewidth": 2.2 if method in OURS else 1.3, "markersize": 5}
+        return {
+            "color": self._colours[method],
+            "linewidth": 2.2 if method in OURS else 1.3,
+            "markersize": 5,
+        }

@@ -1,4 +1,6 @@
-"""The JSON of a run: its shape, and how it is written so that no run that was stopped leaves half a file."""
+"""The JSON of a run: its shape, and how it is written so that no run that was stopped leaves half a
+file.
+"""
 
 import json
 import os
@@ -25,7 +27,9 @@ def row(
     accuracy: float,
     searches: int,
 ) -> dict[str, object]:
-    """One method on one stream: `seconds` for its `n` events, `accuracy` in percent of them (see tests.bench.judge)."""
+    """One method on one stream: `seconds` for its `n` events, `accuracy` in percent of them (see
+    tests.bench.judge).
+    """
     return {
         "stream": stream,
         "method": method,
@@ -53,7 +57,9 @@ def head(command: str) -> dict[str, object]:
 
 
 def write(file: Path, record: Mapping[str, object]) -> None:
-    """Under another name first: the file is the old one or the new one, whole, whenever the run is stopped."""
+    """Under another name first: the file is the old one or the new one, whole, whenever the run is
+    stopped.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -64,12 +70,16 @@ def write(file: Path, record: Mapping[str, object]) -> None:
 
 
 def dumps(record: Mapping[str, object]) -> str:
-    """JSON with what is in a list of things on one line each: figures of a run can be compared line by line."""
+    """JSON with what is in a list of things on one line each: figures of a run can be compared line
+    by line.
+    """
     parts = []
     for key, value in record.items():
         if isinstance(value, list):
             items = ",\n  ".join(json.dumps(item) for item in value)
-            parts.append(f" {json.dumps(key)}: [\n  {items}\n ]" if value else f" {json.dumps(key)}: []")
+            parts.append(
+                f" {json.dumps(key)}: [\n  {items}\n ]" if value else f" {json.dumps(key)}: []"
+            )
         else:
             parts.append(f" {json.dumps(key)}: {json.dumps(value)}")
     return "{\n" + ",\n".join(parts) + "\n}"

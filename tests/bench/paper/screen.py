@@ -21,7 +21,9 @@ class Screen:
         self.console.print(text, highlight=False, soft_wrap=True)
 
     def show(self, table: Table) -> None:
-        """A table, its title and caption on lines of their own: Rich would fold them to its width."""
+        """A table, its title and caption on lines of their own: Rich would fold them to
+        its width.
+        """
         title, table.title, caption, table.caption = table.title, None, table.caption, None
         self.say(f"\n[bold]{title}[/bold]")
         self.console.print(table)

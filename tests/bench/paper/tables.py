@@ -16,7 +16,9 @@ BESIDE = {"uniform": "uniform", "lda": "lda", "reviews": "amazon"}
 
 
 def runtime(rows: Sequence[Row]) -> Table:
-    """Table 1's layout: groups of methods against streams, seconds and accuracy, ours and theirs."""
+    """Table 1's layout: groups of methods against streams, seconds and accuracy, ours
+    and theirs.
+    """
     table = _table(
         "Runtime, and accuracy: steps with the right sentences in the right order",
         f"{theirs.TABLE_1_SOURCE}, {_lengths(rows)}; beside reviews theirs are of Amazon, other reviews than these",
@@ -90,7 +92,9 @@ def per_event(rows: Sequence[Row]) -> Table:
         line = [name]
         for stream in streams:
             row = cells.get((stream, name))
-            line += [number(row["us_per_event"]), f"{row['reservoir_searches']:,}"] if row else ["", ""]
+            line += (
+                [number(row["us_per_event"]), f"{row['reservoir_searches']:,}"] if row else ["", ""]
+            )
         if any(line[1:]):
             table.add_row(*line)
     return table
@@ -105,7 +109,8 @@ def searches(rows: Sequence[Row]) -> Table:
         table.add_column(f"n = {round(mark * rows[0]['n']):,}", justify="right")
     for row in rows:
         counts = [
-            next(count for n, count in row["searches"] if n >= round(mark * row["n"])) for mark in marks
+            next(count for n, count in row["searches"] if n >= round(mark * row["n"]))
+            for mark in marks
         ]
         table.add_row(row["method"], str(row["dimension"]), *map(str, counts))
     return table
@@ -118,12 +123,16 @@ def reservoir(rows: Sequence[Row]) -> Table:
         table.add_column(column, justify="right")
     for row in rows:
         mean = row["mean"]
-        table.add_row(row["method"], str(row["k"]), f"{mean}", f"{mean / row['k']:.1f}", str(row["largest"]))
+        table.add_row(
+            row["method"], str(row["k"]), f"{mean}", f"{mean / row['k']:.1f}", str(row["largest"])
+        )
     return table
 
 
 def modes(rows: Sequence[Row]) -> Table:
-    table = _table(f"Gaussian mixture, {rows[0]['n']:,} events, µs per event (acc. %)\n{theirs.MODES}")
+    table = _table(
+        f"Gaussian mixture, {rows[0]['n']:,} events, µs per event (acc. %)\n{theirs.MODES}"
+    )
     table.add_column("method")
     of = {(row["method"], row["modes"]): row for row in rows}
     numbers = list(dict.fromkeys(row["modes"] for row in rows))
@@ -154,7 +163,9 @@ def growth(rows: Sequence[Row]) -> Table:
 
 
 def deletion(rows: Sequence[Row]) -> Table:
-    table = _table(f"Deletion of random sentences, one by one, of {rows[0]['stored']:,} uniform x 100")
+    table = _table(
+        f"Deletion of random sentences, one by one, of {rows[0]['stored']:,} uniform x 100"
+    )
     table.add_column("method")
     for column in ("deletions", "µs each", "acc. %", "searches"):
         table.add_column(column, justify="right")
@@ -170,7 +181,9 @@ def deletion(rows: Sequence[Row]) -> Table:
 
 
 def graphgrove(rows: Sequence[Row]) -> Table:
-    table = _table("Naive cover tree on the real graphgrove: a tree in C++, float32, seconds of wall time")
+    table = _table(
+        "Naive cover tree on the real graphgrove: a tree in C++, float32, seconds of wall time"
+    )
     table.add_column("stream")
     for column in ("n", "s", "µs/event", "inserting, s", "kNN, s", "last kNN right"):
         table.add_column(column, justify="right")

@@ -1,8 +1,10 @@
-"""The figures the paper reports, as printed there. They were not measured here and are shown beside ours, marked as theirs.
+"""The figures the paper reports, as printed there. They were not measured here and are shown beside
+ours, marked as theirs.
 
-Basu Roy Chowdhury et al., Incremental Extractive Opinion Summarization Using Cover Trees, TMLR 2024. Times are seconds for a
-whole stream on an Intel Xeon Silver 4214 (Python 3.6, a tree in C++), means of five runs; accuracy is the percentage of
-steps with the right nearest neighbours in the right order; k = 20. `space` and `amazon` are means an entity.
+Basu Roy Chowdhury et al., Incremental Extractive Opinion Summarization Using Cover Trees, TMLR
+2024. Times are seconds for a whole stream on an Intel Xeon Silver 4214 (Python 3.6, a tree in C++),
+means of five runs; accuracy is the percentage of steps with the right nearest neighbours in the
+right order; k = 20. `space` and `amazon` are means an entity.
 """
 
 from typing import NamedTuple
@@ -77,18 +79,24 @@ ADVERSARIAL: dict[str, Figure] = {
 
 # What the text says of the figures, which are pictures.
 SEARCHES = "theirs (Figure 6a): fewer than 150 searches at 10,000 points, uniform; more with more dimensions"
-RESERVOIR = "theirs (Figure 6b): fewer than 100 in the reservoir at 10,000 points, nearly linear in k"
+RESERVOIR = (
+    "theirs (Figure 6b): fewer than 100 in the reservoir at 10,000 points, nearly linear in k"
+)
 MODES = "theirs (Figure 6c): the time grows gradually with the number of modes"
 
 
 class Summaries(NamedTuple):
-    """How good summaries are, against silver ones and averaged over time, and how long they take."""
+    """How good summaries are, against silver ones and averaged over time, and how long
+    they take.
+    """
 
     rouge: tuple[float, float, float]  # R1, R2, RL
     seconds: float  # for an entity
 
 
-ROUGE_SOURCE = "Table 2 of the paper: SPACE, representations by SemAE, ROUGE against silver summaries"
+ROUGE_SOURCE = (
+    "Table 2 of the paper: SPACE, representations by SemAE, ROUGE against silver summaries"
+)
 ROUGE: dict[str, Summaries] = {
     "LSA": Summaries((25.04, 4.66, 15.34), 825.57),
     "Centroid-OPT": Summaries((27.74, 4.82, 16.39), 263.84),

@@ -1,16 +1,21 @@
-"""Events a second of the worker beside peers, in turns on one Kafka that shares their cores. `make bench-peers`.
+"""Events a second of the worker beside peers, in turns on one Kafka that shares their cores. `make
+bench-peers`.
 
-    python -m tests.bench.peers [--rounds 3] [--contenders NAME ...] [--sizes N ...] [--events N] [--out FILE]
+    python -m tests.bench.peers [--rounds 3] [--contenders NAME ...] [--sizes N ...] [--events N]
+    [--out FILE]
 
-Reviews of one sentence with its vector (384 numbers) for entities that have 10, 100, 1,000 or 10,000 sentences already, k = 20:
+Reviews of one sentence with its vector (384 numbers) for entities that have 10, 100, 1,000 or
+10,000 sentences already, k = 20:
 
     worker    settings as they come: exact summaries, exactly once; an event where a summary changes
-    trivial   Kafka Streams, exactly_once_v2: keeps each review in RocksDB, an event for each; the least such a service can do
-    brute     the same, and for each event all of the entity's vectors read and ranked; an event where a summary changes
-    faust     Faust as its documentation has it: keeps each review, an event for each; loses or repeats events when it ends
+    trivial   Kafka Streams, exactly_once_v2: keeps each review in RocksDB, an event for each; the
+    least such a service can do brute     the same, and for each event all of the entity's vectors
+    read and ranked; an event where a summary changes faust     Faust as its documentation has it:
+    keeps each review, an event for each; loses or repeats events when it ends
 
-What `trivial` and `faust` publish are few bytes; a summary has 20 sentences. None of the peers knows edits, deletions, versions,
-dead letters or bounds of memory. Rates are by the broker's clock, from the first commit of the load to its last.
+What `trivial` and `faust` publish are few bytes; a summary has 20 sentences. None of the peers
+knows edits, deletions, versions, dead letters or bounds of memory. Rates are by the broker's clock,
+from the first commit of the load to its last.
 """
 
 from __future__ import annotations
@@ -42,7 +47,9 @@ def main() -> int:
     parser.add_argument(
         "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
     )
-    parser.add_argument("--sizes", nargs="+", type=int, choices=SIZES, default=list(SIZES), metavar="N")
+    parser.add_argument(
+        "--sizes", nargs="+", type=int, choices=SIZES, default=list(SIZES), metavar="N"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     if missing := missing_tools():
@@ -61,7 +68,9 @@ def main() -> int:
             for size in given.sizes:
                 for one in in_turns(who, number):
                     figures = take(one, number, size, given.events, kafka, folder, classpath)
-                    done.append({"round": number, "sentences": size, "contender": one.name, **figures})
+                    done.append(
+                        {"round": number, "sentences": size, "contender": one.name, **figures}
+                    )
                     print(done[-1], flush=True)
     write(given.out, record | {"rows": rows(done), "turns": done})
     print(peers_table(given.out))

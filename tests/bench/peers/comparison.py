@@ -18,7 +18,9 @@ from tests.harness.workers import Pipeline
 
 SIZES = (10, 100, 1000, 10_000)
 SENTENCES = 40_000
-"""In the state when measuring begins, of all entities together; but no fewer than four entities and no more than a thousand."""
+"""In the state when measuring begins, of all entities together; but no fewer than four entities and
+no more than a thousand.
+"""
 PER_REVIEW = 100
 PATIENCE_SECONDS = 1800
 
@@ -51,9 +53,17 @@ def renamed(event: Sent, entity: str, prefix: str) -> Sent:
 
 
 def take(
-    one: Contender, number: int, size: int, events: int, kafka: KafkaBroker, folder: Path, classpath: str
+    one: Contender,
+    number: int,
+    size: int,
+    events: int,
+    kafka: KafkaBroker,
+    folder: Path,
+    classpath: str,
 ) -> dict[str, Any]:
-    """One turn: the history first, then the load at once, from its first commit to its last by the broker's clock."""
+    """One turn: the history first, then the load at once, from its first commit to its last by the
+    broker's clock.
+    """
     count = min(events, one.events.get(size, events))
     name = f"peers-{one.name}-{size}-{number}"
     servers = kafka.bootstrap_servers
@@ -88,15 +98,20 @@ def topics_of(kafka: KafkaBroker) -> list[str]:
 
 
 def rate_of(site: Pipeline, before: int) -> float:
-    """Events/s from the first commit that has some of the load to the last one, without those that were in the first."""
+    """Events/s from the first commit that has some of the load to the last one, without those that
+    were in the first.
+    """
     total = sum(end_offsets(site.broker.bootstrap_servers, site.input_topic).values())
     return rate_between(
-        [(one.at_ms, one.partition, one.offset) for one in commits_of(site, site.name)], before, total
+        [(one.at_ms, one.partition, one.offset) for one in commits_of(site, site.name)],
+        before,
+        total,
     )
 
 
 def rate_between(commits: Sequence[tuple[int, int, int]], before: int, total: int) -> float:
-    """The same of (when in ms, partition, committed offset), of a topic that had `before` and has `total` records.
+    """The same of (when in ms, partition, committed offset), of a topic that had `before` and has
+    `total` records.
 
     Raises SystemExit where there is one commit alone.
     """
@@ -119,7 +134,9 @@ def rows(done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for size in dict.fromkeys(turn["sentences"] for turn in done):
         row: dict[str, Any] = {"sentences": size, "entities": entities_of(size)}
         for name in CONTENDERS:
-            mine = [turn for turn in done if turn["sentences"] == size and turn["contender"] == name]
+            mine = [
+                turn for turn in done if turn["sentences"] == size and turn["contender"] == name
+            ]
             if mine:
                 row[name] = {
                     figure: statistics.median(turn[figure] for turn in mine)

@@ -20,7 +20,9 @@ THREADS = 2
 
 
 class Contender(NamedTuple):
-    """`launcher` as of `Pipeline`. `environment` takes the classpath. `events` at most by sentences, where it is slow."""
+    """`launcher` as of `Pipeline`. `environment` takes the classpath. `events` at most by
+    sentences, where it is slow.
+    """
 
     name: str
     title: str

@@ -1,7 +1,8 @@
 """Stands in for the worker's command: a Faust application as Faust's documentation has them.
 
-It keeps each review in a table of RocksDB, whose changes go to a changelog, and sends an event for each. Nothing ties what it
-wrote and sent to the offsets that it commits: what is on its way when it ends is lost or done twice, however it is set up.
+It keeps each review in a table of RocksDB, whose changes go to a changelog, and sends an event for
+each. Nothing ties what it wrote and sent to the offsets that it commits: what is on its way when it
+ends is lost or done twice, however it is set up.
 """
 
 import os
@@ -30,7 +31,9 @@ def application(environment: dict[str, str]) -> faust.App:
     async def keep(events: Any) -> None:
         async for entity, event in events.items():
             reviews[f"{entity}/{event['review_id']}"] = event
-            await kept.send(key=entity, value={"type": "review.kept", "review_id": event["review_id"]})
+            await kept.send(
+                key=entity, value={"type": "review.kept", "review_id": event["review_id"]}
+            )
 
     return app
 

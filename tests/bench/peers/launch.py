@@ -1,4 +1,6 @@
-"""Stands in for the worker's command (`Pipeline.launcher`), and becomes the Java process: same id, same signals, same log."""
+"""Stands in for the worker's command (`Pipeline.launcher`), and becomes the Java process: same id,
+same signals, same log.
+"""
 
 import os
 from pathlib import Path

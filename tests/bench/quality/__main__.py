@@ -1,6 +1,8 @@
-"""`python -m tests.bench.quality [--data FOLDER] [--sample]`; see `tests.bench.quality` and docs/quality.md.
+"""`python -m tests.bench.quality [--data FOLDER] [--sample]`; see `tests.bench.quality` and
+docs/quality.md.
 
-Exit status 2 where data are missing, 1 where published texts do not score what they are known to score.
+Exit status 2 where data are missing, 1 where published texts do not score what they are known to
+score.
 """
 
 import argparse
@@ -9,7 +11,9 @@ import sys
 from pathlib import Path
 
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[variable] = "1"  # read when NumPy is loaded, here and in the processes that are started
+    os.environ[variable] = (
+        "1"  # read when NumPy is loaded, here and in the processes that are started
+    )
 
 from docs.build import quality  # noqa: E402
 from tests.bench.paper.screen import Screen  # noqa: E402
@@ -28,7 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
         default=Path(os.environ.get("QUALITY_DATA") or "data"),
         help="the folder with the data sets; by default QUALITY_DATA, or ./data",
     )
-    parser.add_argument("--sample", action="store_true", help="what can be told by the bundled sample alone")
+    parser.add_argument(
+        "--sample", action="store_true", help="what can be told by the bundled sample alone"
+    )
     options = parser.parse_args(arguments)
     screen = Screen()
     try:

@@ -1,9 +1,11 @@
-"""Aspect by aspect: what the sentences of one aspect come to when they have a centroid of their own.
+"""Aspect by aspect: what the sentences of one aspect come to when they have a centroid of their
+own.
 
-A sentence is of the aspect whose seed words weigh most in it, each counted once, and of none where it has none of them.
-`ours` sends the sentences of each aspect under an entity id of its own; `ours, the general set` is what somebody gets who
-looks for an aspect in the summary of everything. A summary may have as many words as the mean of the *development* hotels'
-references of the aspect: SPACE's test hotels set nothing.
+A sentence is of the aspect whose seed words weigh most in it, each counted once, and of none where
+it has none of them. `ours` sends the sentences of each aspect under an entity id of its own; `ours,
+the general set` is what somebody gets who looks for an aspect in the summary of everything. A
+summary may have as many words as the mean of the *development* hotels' references of the aspect:
+SPACE's test hotels set nothing.
 """
 
 import re
@@ -22,7 +24,8 @@ FROM_GENERAL = "ours, the general set"
 PUBLISHED = {"lexrank_stefanos": "LexRank (QT's authors)", "qt_stefanos": "QT"}
 _WORD = re.compile(r"[a-z]+")
 
-Scores = dict[str, dict[str, list[dict[str, Rouge]]]]  # by aspect and method, one a seed, by protocol
+# by aspect and method, one a seed, by protocol
+Scores = dict[str, dict[str, list[dict[str, Rouge]]]]
 
 
 def aspect_of(sentence: str, seeds: Mapping[str, Mapping[str, float]]) -> str | None:
@@ -63,14 +66,18 @@ def look_at(
         part, likeness, most = entity.only(rows), tfidf[rows], words[aspect]
         count = len(rows)
         texts = {
-            OURS: [step_by_step(METHODS["exact"], setting, part, [count]).after[count] if count else []],
+            OURS: [
+                step_by_step(METHODS["exact"], setting, part, [count]).after[count] if count else []
+            ],
             ORACLE: [Silver(part.sentences, wanted, most).after(count)],
         }
         for one in asked if count else ():
             texts.setdefault(one.name, []).append(one.make(part, [count]).after[count])
         scores[aspect] = {
             name: [
-                scored(text_of(walk(ranked, part.sentences, likeness, most), part.sentences), wanted)
+                scored(
+                    text_of(walk(ranked, part.sentences, likeness, most), part.sentences), wanted
+                )
                 for ranked in of
             ]
             for name, of in texts.items()
@@ -84,13 +91,18 @@ def look_at(
 
 
 def over_all(scores: Sequence[Scores]) -> list[dict[str, object]]:
-    """R1, R2 and RL by aspect, method and protocol, the mean of the hotels; a row an aspect and method."""
+    """R1, R2 and RL by aspect, method and protocol, the mean of the hotels; a row an aspect and
+    method.
+    """
     rows: list[dict[str, object]] = []
     for aspect in sorted({aspect for one in scores for aspect in one}):
         for method in dict.fromkeys(name for one in scores for name in one[aspect]):
             of = [score for one in scores for score in one[aspect].get(method, ())]
             rows.append(
                 {"aspect": aspect, "method": method}
-                | {protocol: rounded(average(one[protocol] for one in of)) for protocol in PROTOCOLS}
+                | {
+                    protocol: rounded(average(one[protocol] for one in of))
+                    for protocol in PROTOCOLS
+                }
             )
     return rows

@@ -1,6 +1,8 @@
-"""Whether scores are what they should be: texts that others published, scored again, beside what they are known to score.
+"""Whether scores are what they should be: texts that others published, scored again, beside what
+they are known to score.
 
-Everything that is measured here rests on it; so it comes first, and where it fails nothing else is done.
+Everything that is measured here rests on it; so it comes first, and where it fails nothing else is
+done.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,9 @@ TOLERANCE = 0.05  # of a point: what rounding to two places and the order of sum
 
 
 class Known(NamedTuple):
-    """A published system, and what its summaries score by each protocol; `perl` is ROUGE-1.5.5's, quoted."""
+    """A published system, and what its summaries score by each protocol; `perl` is ROUGE-1.5.5's,
+    quoted.
+    """
 
     system: str  # its name among the published texts
     title: str
@@ -65,8 +69,12 @@ class NotCalibrated(Exception):
     """Scores are not what they are known to be."""
 
 
-def system_score(texts: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> dict[str, Rouge]:
-    """The mean over the entities that have references, by each protocol. A text that is missing scores nothing."""
+def system_score(
+    texts: Mapping[str, str], references: Mapping[str, Sequence[str]]
+) -> dict[str, Rouge]:
+    """The mean over the entities that have references, by each protocol. A text that is missing
+    scores nothing.
+    """
     scores = [scored(texts.get(entity, ""), of) for entity, of in references.items()]
     return {protocol: average(one[protocol] for one in scores) for protocol in PROTOCOLS}
 
@@ -76,7 +84,9 @@ def calibrate(
     references: Mapping[str, Sequence[str]],
     known: Sequence[Known] = KNOWN,
 ) -> list[dict[str, object]]:
-    """The published systems scored again, a row each. Raises NotCalibrated where one is more than TOLERANCE off."""
+    """The published systems scored again, a row each. Raises NotCalibrated where one is more than
+    TOLERANCE off.
+    """
     rows: list[dict[str, object]] = []
     wrong = []
     for one in known:
@@ -91,7 +101,9 @@ def calibrate(
         for protocol in PROTOCOLS:
             wanted: Rouge = getattr(one, protocol)
             if max(abs(a - b) for a, b in zip(found[protocol], wanted, strict=True)) > TOLERANCE:
-                wrong.append(f"{one.title}, {protocol}: {shown(found[protocol])} in place of {shown(wanted)}")
+                wrong.append(
+                    f"{one.title}, {protocol}: {shown(found[protocol])} in place of {shown(wanted)}"
+                )
     if wrong:
         raise NotCalibrated(
             "published texts do not score what they are known to score, so no other score would be worth anything:\n  "

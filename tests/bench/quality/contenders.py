@@ -1,7 +1,8 @@
-"""Who makes summaries: those that rank all sentences anew, and the ways to CentroidRank, a sentence a step.
+"""Who makes summaries: those that rank all sentences anew, and the ways to CentroidRank, a sentence
+a step.
 
-Another contender is an entry in `contenders`: a name, what kind it is, and a function of an entity and the numbers of
-sentences after which its ranking is wanted.
+Another contender is an entry in `contenders`: a name, what kind it is, and a function of an entity
+and the numbers of sentences after which its ranking is wanted.
 """
 
 import time
@@ -32,7 +33,9 @@ BY_CHANCE, BY_WORDS, BY_VECTORS, STEP_BY_STEP = "chance", "words", "vectors", "C
 
 
 class Rankings(NamedTuple):
-    """What a contender made of an entity. `seconds` of processor time went into `summaries` of them."""
+    """What a contender made of an entity. `seconds` of processor time went into `summaries` of
+    them.
+    """
 
     after: dict[int, list[int]]  # after so many sentences the rows of the best, the best first
     seconds: float
@@ -48,7 +51,9 @@ class Contender(NamedTuple):
 
 
 def contenders(setting: Setting, names: Container[str] | None = None) -> list[Contender]:
-    """All of them, or those of some names; without those of the paper whose library is not installed."""
+    """All of them, or those of some names; without those of the paper whose library is not
+    installed.
+    """
     of_words = {
         "SumBasic": sum_basic,
         "LexRank": lex_rank,
@@ -59,14 +64,21 @@ def contenders(setting: Setting, names: Container[str] | None = None) -> list[Co
     of_vectors = {"Centroid-OPT": centroid_opt, "Centroid-OPT as published": as_published}
     found = [
         *(Contender(RANDOM, BY_CHANCE, partial(_drawn, seed, setting.k)) for seed in SEEDS),
-        *(Contender(name, BY_WORDS, partial(_by_words, rank, setting.k)) for name, rank in of_words.items()),
+        *(
+            Contender(name, BY_WORDS, partial(_by_words, rank, setting.k))
+            for name, rank in of_words.items()
+        ),
         *(
             Contender(name, BY_VECTORS, partial(_by_vectors, rank, setting.k))
             for name, rank in of_vectors.items()
         ),
         Contender(SHORT, BY_VECTORS, partial(_short_views, setting.k)),
         *(
-            Contender(OURS if name == "exact" else name, STEP_BY_STEP, partial(step_by_step, method, setting))
+            Contender(
+                OURS if name == "exact" else name,
+                STEP_BY_STEP,
+                partial(step_by_step, method, setting),
+            )
             for name, method in METHODS.items()
             if name != "exact-bulk" and method.available
         ),
@@ -79,7 +91,9 @@ def left_out() -> list[str]:
     return [method.install for method in METHODS.values() if not method.available]
 
 
-def step_by_step(method: Method, setting: Setting, entity: Entity, marks: Sequence[int]) -> Rankings:
+def step_by_step(
+    method: Method, setting: Setting, entity: Entity, marks: Sequence[int]
+) -> Rankings:
     """A ranking after each sentence; those after `marks` sentences are kept."""
     contender = method.make(setting)
     steps = added(entity.vectors)
@@ -103,14 +117,19 @@ def _by_words(
 
 
 def _by_vectors(
-    rank: Callable[[NDArray[np.float64], int], list[int]], k: int, entity: Entity, marks: Sequence[int]
+    rank: Callable[[NDArray[np.float64], int], list[int]],
+    k: int,
+    entity: Entity,
+    marks: Sequence[int],
 ) -> Rankings:
     points = entity.unit.astype(np.float64)
     return _anew(lambda mark: rank(points[:mark], k), marks)
 
 
 def short_view(vectors: NDArray[np.int16], k: int) -> list[int]:
-    """The rows of the short view of k sentences, near-duplicates passed over; the walk to 75 words has its own idea of them."""
+    """The rows of the short view of k sentences, near-duplicates passed over; the walk to 75 words
+    has its own idea of them.
+    """
     chosen = choose(lambda: [_Rows(vectors)], vectors.shape[1], THRESHOLD, k)
     return [int(id_) for id_ in chosen.ids]
 

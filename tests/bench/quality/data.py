@@ -1,4 +1,5 @@
-"""The data sets: which files, where they are from, what a line of them has. They are never part of this repository.
+"""The data sets: which files, where they are from, what a line of them has. They are never part of
+this repository.
 
 A line that is not what is wanted is an error that names the file, the line and the field.
 """
@@ -149,7 +150,9 @@ def hotels(folder: Path, embed: Embed = embedded) -> list[Entity]:
 
 
 def products(folder: Path, at_least: int, embed: Embed = embedded) -> list[Entity]:
-    """Amazon's products with at least so many dated and rated reviews, the largest first, each by date."""
+    """Amazon's products with at least so many dated and rated reviews, the largest first, each by
+    date.
+    """
     usable = [
         review
         for review in lines(folder / PRODUCTS.name, TextReview)
@@ -192,7 +195,9 @@ def references(folder: Path, split: str = "test") -> dict[str, dict[str, list[st
     return found
 
 
-def check_references(entities: Sequence[Entity], found: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+def check_references(
+    entities: Sequence[Entity], found: Mapping[str, Mapping[str, Sequence[str]]]
+) -> None:
     """Raise DataError unless every hotel has references of everything that any has."""
     for aspect, of in {GENERAL: {}, **found}.items():
         if missing := sorted({one.id for one in entities} - set(of)):
@@ -213,7 +218,9 @@ def seeds(folder: Path) -> dict[str, dict[str, float]]:
     """The words of each aspect, with weights. Raises DataError."""
     path = folder / SEEDS.name
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=dict[str, list[tuple[float, str]]], strict=False)
+        found = msgspec.json.decode(
+            path.read_bytes(), type=dict[str, list[tuple[float, str]]], strict=False
+        )
     except (OSError, msgspec.MsgspecError) as error:
         raise DataError(f"{path.name}: {error}") from None
     return {aspect: {word: weight for weight, word in words} for aspect, words in found.items()}

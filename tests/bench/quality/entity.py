@@ -49,7 +49,11 @@ class Entity(NamedTuple):
         for row, review in enumerate(self.review_of.tolist()):
             rows_of.setdefault(review, []).append(row)
         rows = [row for review in reviews for row in rows_of.get(review, [])]
-        counted = [place for place, review in enumerate(reviews) for _ in range(len(rows_of.get(review, [])))]
+        counted = [
+            place
+            for place, review in enumerate(reviews)
+            for _ in range(len(rows_of.get(review, [])))
+        ]
         return Entity(
             self.id,
             [self.sentences[row] for row in rows],

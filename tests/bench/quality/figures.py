@@ -38,7 +38,9 @@ GROUPS = ("#b2182b", "#ef8a62", "#4393c3", "#1b7837")
 
 
 class Figures(Canvas):
-    """Draws into `folder`, file names beginning with `prefix`; without matplotlib it draws nothing."""
+    """Draws into `folder`, file names beginning with `prefix`; without matplotlib it
+    draws nothing.
+    """
 
     def draw(self, record: Mapping[str, Any]) -> None:
         """All of them."""
@@ -58,7 +60,9 @@ class Figures(Canvas):
                 axes.plot(*zip(*row["r1"], strict=True), **self._style(row["method"]))
         self._label(axes, "sentences so far", "ROUGE-1, mean of three references")
         self._legend_below(figure, axes)
-        self._save(figure, "rouge", "How like the human summaries: SPACE's hotels as their sentences come")
+        self._save(
+            figure, "rouge", "How like the human summaries: SPACE's hotels as their sentences come"
+        )
 
     def _price(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """R1 over time against what a summary costs."""
@@ -73,14 +77,24 @@ class Figures(Canvas):
             if name in LABELS:
                 text, offset, side = LABELS[name]
                 axes.annotate(
-                    text, at, textcoords="offset points", xytext=offset, fontsize=8, color=colour, ha=side
+                    text,
+                    at,
+                    textcoords="offset points",
+                    xytext=offset,
+                    fontsize=8,
+                    color=colour,
+                    ha=side,
                 )
         axes.scatter([], [], s=36, color=OTHER_COLOUR, label="other ways to the sets of ours")
         axes.set_xscale("log")
         axes.margins(x=0.1, y=0.1)
         axes.legend(loc="lower left", fontsize=8, frameon=False)
         self._label(axes, "processor time of a summary (ms)", "ROUGE-1 against silver, over time")
-        self._save(figure, "price", "What a summary costs, and how like the silver one it is (vectors given)")
+        self._save(
+            figure,
+            "price",
+            "What a summary costs, and how like the silver one it is (vectors given)",
+        )
 
     def _ratings(self, courses: Sequence[Mapping[str, Any]]) -> None:
         """Stars in three orders, of the largest product."""
@@ -94,7 +108,9 @@ class Figures(Canvas):
             one.set_title(f"{order} order", fontsize=9)
             self._label(one, "reviews so far", "stars" if one is axes[0] else "")
         self._legend_below(figure, axes[0])
-        self._save(figure, "ratings", f"Stars of all reviews and of the summary's: {of[0]['entity']}")
+        self._save(
+            figure, "ratings", f"Stars of all reviews and of the summary's: {of[0]['entity']}"
+        )
 
     def _followed(self, courses: Sequence[Mapping[str, Any]]) -> None:
         """Polarity of two hotels, and the aspects of one."""
@@ -106,7 +122,11 @@ class Figures(Canvas):
         for one, (what, entity) in zip(axes, ordered, strict=True):
             self._course(
                 one,
-                [course for course in courses if (course["what"], course["entity"]) == (what, entity)],
+                [
+                    course
+                    for course in courses
+                    if (course["what"], course["entity"]) == (what, entity)
+                ],
             )
             unit = "sentences of an aspect so far" if what == "aspects" else "reviews so far"
             one.set_title(f"{'aspects' if what == 'aspects' else 'polarity'}, {entity}", fontsize=9)
@@ -117,7 +137,9 @@ class Figures(Canvas):
     def _staleness(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Changes and what is out of date against m; R1 lost."""
         figure, (left, right) = self._figure(2)
-        for colour, group in zip(GROUPS, dict.fromkeys(row["entities"] for row in rows), strict=False):
+        for colour, group in zip(
+            GROUPS, dict.fromkeys(row["entities"] for row in rows), strict=False
+        ):
             of = [row for row in rows if row["entities"] == group]
             m = [row["m"] for row in of]
             left.plot(
@@ -128,7 +150,9 @@ class Figures(Canvas):
                 label=group,
                 markersize=3.5,
             )
-            right.plot(m, [100 * row["out_of_date"] for row in of], "o-", color=colour, markersize=3.5)
+            right.plot(
+                m, [100 * row["out_of_date"] for row in of], "o-", color=colour, markersize=3.5
+            )
         left.set_yscale("log")
         left.set_yticks([1, 2, 5, 10, 20, 50, 100], ["1", "2", "5", "10", "20", "50", "100"])
         self._label(left, "m: sentences that must differ", "changes published (% of m = 1)")
@@ -149,13 +173,21 @@ class Figures(Canvas):
             axes.plot(at, summary, **self._style(course["method"]), alpha=0.9)
         if "human" in courses[0]:
             axes.axhline(
-                courses[0]["human"], color="#555555", linestyle="--", linewidth=1.3, label="human summaries"
+                courses[0]["human"],
+                color="#555555",
+                linestyle="--",
+                linewidth=1.3,
+                label="human summaries",
             )
 
     @staticmethod
     def _legend_below(figure: Any, axes: Any) -> None:
         figure.legend(
-            *axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8, frameon=False
+            *axes.get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=5,
+            fontsize=8,
+            frameon=False,
         )
 
     @staticmethod

@@ -1,9 +1,10 @@
 """ROUGE of every contender on SPACE's hotels: on the way, a summary every so often, and at the end.
 
-*On the way*: after every 20 sentences (the paper's steps are sentences) and, apart from that, after every 20 reviews; against
-the silver summary of the sentences so far, and against the human summaries of all. *At the end*: against the human ones,
-with how much a summary repeats itself (mean cosine of two of its sentences) and how near it is to all that was said (mean
-cosine of a sentence to the summary's sentence that is most like it).
+*On the way*: after every 20 sentences (the paper's steps are sentences) and, apart from that, after
+every 20 reviews; against the silver summary of the sentences so far, and against the human
+summaries of all. *At the end*: against the human ones, with how much a summary repeats itself (mean
+cosine of two of its sentences) and how near it is to all that was said (mean cosine of a sentence
+to the summary's sentence that is most like it).
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,9 @@ class Final(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A contender on one hotel. `silver` and `human` by the number of sentences so far, `human` by protocol before that."""
+    """A contender on one hotel. `silver` and `human` by the number of sentences so far, `human` by
+    protocol before that.
+    """
 
     name: str
     kind: str
@@ -74,8 +77,12 @@ def look_at(hotel: Hotel, setting: Setting) -> list[Way]:
     ways = []
     for one in contenders(setting):
         rankings = one.make(entity, marks)
-        rows = {mark: walk(ranked, entity.sentences, tfidf) for mark, ranked in rankings.after.items()}
-        ways.append(_way(one.name, one.kind, rows, wanted, hotel, rankings.seconds, rankings.summaries))
+        rows = {
+            mark: walk(ranked, entity.sentences, tfidf) for mark, ranked in rankings.after.items()
+        }
+        ways.append(
+            _way(one.name, one.kind, rows, wanted, hotel, rankings.seconds, rankings.summaries)
+        )
         if one.name == OURS:
             ways.append(_way(UNCUT, STEP_BY_STEP, {end: rankings.after[end]}, wanted, hotel))
     ways.append(_way(ORACLE, "references", of_silver, wanted, hotel))
@@ -100,7 +107,9 @@ def _way(
         kind,
         {mark: rouge(text, wanted[mark]) for mark, text in texts.items()},
         {protocol: {mark: of[protocol] for mark, of in human.items()} for protocol in PROTOCOLS},
-        Final(human[end], len(texts[end].split()), repeats(entity, rows[end]), near(entity, rows[end])),
+        Final(
+            human[end], len(texts[end].split()), repeats(entity, rows[end]), near(entity, rows[end])
+        ),
         seconds,
         summaries,
     )
@@ -116,7 +125,9 @@ def repeats(entity: Entity, rows: Sequence[int]) -> float:
 
 
 def near(entity: Entity, rows: Sequence[int]) -> float:
-    """The mean, over all sentences, of the cosine to the one of the summary that is most like it."""
+    """The mean, over all sentences, of the cosine to the one of the summary that is most
+    like it.
+    """
     if not len(rows):
         return 0.0
     unit = entity.unit
@@ -126,8 +137,12 @@ def near(entity: Entity, rows: Sequence[int]) -> float:
 # ---- over all hotels
 
 
-def on_the_way(entities: Sequence[Entity], ways: Sequence[Sequence[Way]]) -> list[dict[str, object]]:
-    """A row a contender: means over time and then over hotels; `ms` of processor time for a summary."""
+def on_the_way(
+    entities: Sequence[Entity], ways: Sequence[Sequence[Way]]
+) -> list[dict[str, object]]:
+    """A row a contender: means over time and then over hotels; `ms` of processor time for a
+    summary.
+    """
     marks = [marks_of(entity) for entity in entities]
     rows: list[dict[str, object]] = []
     for name, of in _by_name(ways).items():
@@ -136,7 +151,9 @@ def on_the_way(entities: Sequence[Entity], ways: Sequence[Sequence[Way]]) -> lis
         row: dict[str, object] = {"method": name, "kind": of[0][1].kind}
         for every in (SENTENCES, REVIEWS):
             row[f"silver_{every}"] = rounded(
-                average(average(way.silver[mark] for mark in marks[hotel][every]) for hotel, way in of)
+                average(
+                    average(way.silver[mark] for mark in marks[hotel][every]) for hotel, way in of
+                )
             )
         for protocol in PROTOCOLS:
             row[protocol] = rounded(
@@ -146,14 +163,18 @@ def on_the_way(entities: Sequence[Entity], ways: Sequence[Sequence[Way]]) -> lis
                 )
             )
         summaries = sum(way.summaries for _, way in of)
-        row["ms"] = round(1000 * sum(way.seconds for _, way in of) / summaries, 3) if summaries else None
+        row["ms"] = (
+            round(1000 * sum(way.seconds for _, way in of) / summaries, 3) if summaries else None
+        )
         row["a_hotel"] = round(summaries / len(of)) if summaries else None
         rows.append(row)
     return rows
 
 
 def at_the_end(ways: Sequence[Sequence[Way]]) -> list[dict[str, object]]:
-    """A row a contender: means over hotels, and how far R1 is from ours, as a 95 % interval by resampling hotels."""
+    """A row a contender: means over hotels, and how far R1 is from ours, as a 95 % interval by
+    resampling hotels.
+    """
     by_name = _by_name(ways)
     ours = [way.final.scores["mean"].r1 for _, way in by_name[OURS]]
     rows: list[dict[str, object]] = []
@@ -164,7 +185,10 @@ def at_the_end(ways: Sequence[Sequence[Way]]) -> list[dict[str, object]]:
             each[hotel] += way.final.scores["mean"].r1 * len(ours) / len(of)
         rows.append(
             {"method": name, "kind": of[0][1].kind}
-            | {protocol: rounded(average(one.scores[protocol] for one in finals)) for protocol in PROTOCOLS}
+            | {
+                protocol: rounded(average(one.scores[protocol] for one in finals))
+                for protocol in PROTOCOLS
+            }
             | {
                 "words": round(float(np.mean([one.words for one in finals])), 1),
                 "repeats": round(float(np.mean([one.repeats for one in finals])), 3),
@@ -176,7 +200,9 @@ def at_the_end(ways: Sequence[Sequence[Way]]) -> list[dict[str, object]]:
 
 
 def curves(ways: Sequence[Sequence[Way]], at_least: int) -> list[dict[str, object]]:
-    """R1 against the human summaries as sentences come, the mean of the hotels that have as many; a row a contender."""
+    """R1 against the human summaries as sentences come, the mean of the hotels that have as many; a
+    row a contender.
+    """
     rows: list[dict[str, object]] = []
     for name, of in _by_name(ways).items():
         if name == UNCUT:

@@ -1,11 +1,12 @@
-"""ROUGE of a text against one reference, and the two protocols that make one score of several references.
+"""ROUGE of a text against one reference, and the two protocols that make one score of several
+references.
 
-By the library rouge-score, with its stemmer, in percent (F1). Protocols differ by up to ten points, so a score without its
-protocol says nothing:
+By the library rouge-score, with its stemmer, in percent (F1). Protocols differ by up to ten points,
+so a score without its protocol says nothing:
 
 - `mean`: the mean over the references;
-- `jackknife`: for each reference that is left out the best of the others, and the mean of these, as ROUGE-1.5.5 has it for
-  its option that takes the best reference.
+- `jackknife`: for each reference that is left out the best of the others, and the mean of these, as
+  ROUGE-1.5.5 has it for its option that takes the best reference.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -62,7 +63,9 @@ def mean(scores: Sequence[Rouge]) -> Rouge:
 
 
 def jackknife(scores: Sequence[Rouge]) -> Rouge:
-    """The mean, over the references left out, of the best of the others; one reference is its own best."""
+    """The mean, over the references left out, of the best of the others; one reference is its own
+    best.
+    """
     if len(scores) == 1:
         return scores[0]
     return average(

@@ -1,9 +1,11 @@
-"""Silver summaries: of the sentences so far those that are most like the human summaries of all, chosen greedily.
+"""Silver summaries: of the sentences so far those that are most like the human summaries of all,
+chosen greedily.
 
-The paper: "we construct silver extractive summaries by greedily selecting sentences (seen till time step t) with high ROUGE
-overlap with final human-written ones". How it is read: the score is the mean of the F1 of ROUGE-1 and ROUGE-2 over all
-references, each sentence is the one that raises it most, none that does not fit into as many words as any summary may have,
-and the summary ends where no sentence raises it. Pairs of words across two sentences are left out of the choice (the scores
+The paper: "we construct silver extractive summaries by greedily selecting sentences (seen till time
+step t) with high ROUGE overlap with final human-written ones". How it is read: the score is the
+mean of the F1 of ROUGE-1 and ROUGE-2 over all references, each sentence is the one that raises it
+most, none that does not fit into as many words as any summary may have, and the summary ends where
+no sentence raises it. Pairs of words across two sentences are left out of the choice (the scores
 have them). The silver summary of all sentences is the oracle.
 """
 
@@ -20,7 +22,9 @@ from tests.bench.quality.walk import WORDS
 class Silver:
     """The sentences of an entity against its references; asked after any number of sentences."""
 
-    def __init__(self, sentences: Sequence[str], references: Sequence[str], words: int = WORDS) -> None:
+    def __init__(
+        self, sentences: Sequence[str], references: Sequence[str], words: int = WORDS
+    ) -> None:
         split = [tokens(sentence) for sentence in sentences]
         self._words = np.array([len(sentence.split()) for sentence in sentences], np.int64)
         self._most = words
@@ -49,16 +53,22 @@ class Silver:
 
 
 class _Overlap:
-    """ROUGE of n-grams against one reference, for what is taken and one sentence more, of all sentences at once.
+    """ROUGE of n-grams against one reference, for what is taken and one sentence more, of all
+    sentences at once.
 
-    A sentence adds to the overlap, for each n-gram, what it has of it or what the reference has left, whichever is less.
+    A sentence adds to the overlap, for each n-gram, what it has of it or what the reference has
+    left, whichever is less.
     """
 
-    def __init__(self, sentences: Sequence[Sequence[str]], reference: Sequence[str], size: int) -> None:
+    def __init__(
+        self, sentences: Sequence[Sequence[str]], reference: Sequence[str], size: int
+    ) -> None:
         wanted = Counter(_grams(reference, size))
         column = {gram: i for i, gram in enumerate(wanted)}
         self._wanted = np.array(list(wanted.values()), np.float64)
-        self._lengths = np.array([max(len(sentence) - size + 1, 0) for sentence in sentences], np.float64)
+        self._lengths = np.array(
+            [max(len(sentence) - size + 1, 0) for sentence in sentences], np.float64
+        )
         rows, columns, counts = [], [], []
         for row, sentence in enumerate(sentences):
             for gram, count in Counter(_grams(sentence, size)).items():

@@ -1,7 +1,9 @@
-"""Fewer changes: what it saves to publish only when at least m of the sentences differ, and what being out of date costs.
+"""Fewer changes: what it saves to publish only when at least m of the sentences differ, and what
+being out of date costs.
 
-A set is published when at least m of its sentences are not those of the set published last, or when it became empty or
-stopped being so. With m = 1 that is every change. Changes are counted review by review, as the worker publishes them.
+A set is published when at least m of its sentences are not those of the set published last, or when
+it became empty or stopped being so. With m = 1 that is every change. Changes are counted review by
+review, as the worker publishes them.
 """
 
 from collections.abc import Sequence
@@ -21,7 +23,9 @@ LOOK_EVERY = 5  # reviews between two looks at what readers have
 
 
 def shown(sets: Sequence[Sequence[int]], least: int) -> list[int]:
-    """After each event which of the sets is the one that was published last, by its place; -1 for none yet."""
+    """After each event which of the sets is the one that was published last, by its place; -1 for
+    none yet.
+    """
     last: frozenset[int] = frozenset()
     place = -1
     places = []
@@ -40,7 +44,9 @@ def changes(places: Sequence[int]) -> int:
 
 
 def out_of_date(sets: Sequence[Sequence[int]], places: Sequence[int]) -> float:
-    """The share of the current set that the published one does not have, the mean over all events."""
+    """The share of the current set that the published one does not have, the mean over
+    all events.
+    """
     shares = []
     for rows, place in zip(sets, places, strict=True):
         last = frozenset(sets[place]) if place >= 0 else frozenset()
@@ -59,7 +65,9 @@ class Sent(NamedTuple):
 
 
 def look_at(entity: Entity, setting: Setting, hotel: Hotel | None = None) -> list[Sent]:
-    """Every m on one entity. With a hotel's references: R1 (the mean of them) of what readers have meanwhile."""
+    """Every m on one entity. With a hotel's references: R1 (the mean of them) of what readers have
+    meanwhile.
+    """
     marks = [entity.after(count) for count in range(1, len(entity.ratings) + 1)]
     sets = step_by_step(METHODS["exact"], setting, entity, sorted(set(marks) - {0})).after
     history = [sets.get(mark, []) for mark in marks]
@@ -82,7 +90,9 @@ def _r1(history: Sequence[Sequence[int]], places: Sequence[int], hotel: Hotel) -
 
 
 def row(name: str, of: Sequence[Sequence[Sent]]) -> list[dict[str, object]]:
-    """A row an m over entities: means, and R1 against that of m = 1 with a 95 % interval by resampling entities."""
+    """A row an m over entities: means, and R1 against that of m = 1 with a 95 % interval by
+    resampling entities.
+    """
     rows = []
     for at, least in enumerate(LEAST):
         each = [sent[at] for sent in of]

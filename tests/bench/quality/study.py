@@ -1,7 +1,7 @@
 """All of it: the parts one after the other, each over all cores, into one record and its figures.
 
-Nothing is done before published texts have scored what they are known to score (`calibration`). What the paper's methods are
-set to is found on the Airbnb sample, never on what they are judged by.
+Nothing is done before published texts have scored what they are known to score (`calibration`).
+What the paper's methods are set to is found on the Airbnb sample, never on what they are judged by.
 """
 
 import time
@@ -54,7 +54,9 @@ Answer = TypeVar("Answer")
 
 
 class Study:
-    """The run. `run` raises DataError where data are missing, NotCalibrated where scores are not what they should be."""
+    """The run. `run` raises DataError where data are missing, NotCalibrated where scores are not
+    what they should be.
+    """
 
     def __init__(self, folder: Path, screen: Screen, results: Path = record.RESULTS) -> None:
         self.folder, self.screen, self.results = folder, screen, results
@@ -63,7 +65,8 @@ class Study:
     def run(self) -> Row:
         """All parts; the record, which is written too."""
         data.check(self.folder)
-        found: Row = machine.began(PROGRAM) | {"command": f"python -m {PROGRAM} --data FOLDER"}  # any folder
+        # any folder
+        found: Row = machine.began(PROGRAM) | {"command": f"python -m {PROGRAM} --data FOLDER"}
         references, published = data.references(self.folder), data.published(self.folder)
         found |= self._calibrated(published[data.GENERAL], references[data.GENERAL])
         self.setting, found["parameters"] = self._timed("parameters", tuned)
@@ -72,7 +75,9 @@ class Study:
         sets = (("SPACE", entities), ("Amazon", products), ("Airbnb", stays))
         found["sets"] = [_size(name, of) for name, of in sets]
         self._hold_against_sumy(entities[0])
-        found |= _rouge(entities, self._over("hotels", partial(hotels.look_at, setting=self.setting), judged))
+        found |= _rouge(
+            entities, self._over("hotels", partial(hotels.look_at, setting=self.setting), judged)
+        )
         found["others"] = _others(published[data.GENERAL], references[data.GENERAL])
         found["aspects"], found["budgets"] = self._aspects(judged, references, published)
         found["tracking"], found["courses"] = self._tracking(judged, products)
@@ -89,13 +94,19 @@ class Study:
         self, published: Mapping[str, Mapping[str, str]], references: Mapping[str, Sequence[str]]
     ) -> Row:
         """Raises NotCalibrated."""
-        self.screen.say(f"scores: rouge-score {version('rouge-score')}, stemmed; {'; '.join(NAMES.values())}")
+        self.screen.say(
+            f"scores: rouge-score {version('rouge-score')}, stemmed; {'; '.join(NAMES.values())}"
+        )
         rows = calibrate(published, references)
-        self.screen.say(f"calibrated: {len(rows)} published systems score what they are known to score")
+        self.screen.say(
+            f"calibrated: {len(rows)} published systems score what they are known to score"
+        )
         if missing := contenders.left_out():
             self.screen.say(f"left out for want of a library: {', '.join(missing)}")
         return {
-            "libraries": {name: version(name) for name in ("rouge-score", "scikit-learn", "vaderSentiment")},
+            "libraries": {
+                name: version(name) for name in ("rouge-score", "scikit-learn", "vaderSentiment")
+            },
             "protocols": NAMES | {"rouge_155": ROUGE_155},
             "calibration": rows,
         }
@@ -105,11 +116,15 @@ class Study:
         try:
             wrong = differing([content_words(sentence) for sentence in entity.sentences])
         except ImportError:
-            self.screen.say("classic rankings not held against sumy: it is not installed (pip install sumy)")
+            self.screen.say(
+                "classic rankings not held against sumy: it is not installed (pip install sumy)"
+            )
             return
         if wrong:
             raise NotCalibrated(f"not as sumy ranks sentences of {entity.id}: {', '.join(wrong)}")
-        self.screen.say(f"SumBasic, LexRank, TextRank and sumy's LSA: as sumy {version('sumy')} ranks")
+        self.screen.say(
+            f"SumBasic, LexRank, TextRank and sumy's LSA: as sumy {version('sumy')} ranks"
+        )
 
     def _read(
         self, references: dict[str, dict[str, list[str]]]
@@ -137,7 +152,8 @@ class Study:
                 {aspect: references[aspect][hotel.entity.id] for aspect in words},
                 {
                     aspect: {
-                        system: texts[hotel.entity.id] for system, texts in published.get(aspect, {}).items()
+                        system: texts[hotel.entity.id]
+                        for system, texts in published.get(aspect, {}).items()
                     }
                     for aspect in words
                 },
@@ -149,7 +165,9 @@ class Study:
         )
         return aspects.over_all(scores), words
 
-    def _tracking(self, judged: Sequence[Hotel], products: Sequence[Entity]) -> tuple[list[Row], list[Row]]:
+    def _tracking(
+        self, judged: Sequence[Hotel], products: Sequence[Entity]
+    ) -> tuple[list[Row], list[Row]]:
         entities = [hotel.entity for hotel in judged]
         tasks: list[tuple[str, Entity, str]] = [
             ("rating", product, order) for product in products for order in tracking.ORDERS
@@ -167,7 +185,9 @@ class Study:
         rows, courses = [], []
         for (what, entity, order), found in zip(tasks, answers, strict=True):
             head = {"what": what, "entity": entity.id, "order": order}
-            human = tracking.polarity_of_texts(references[entity.id]) if what == "polarity" else None
+            human = (
+                tracking.polarity_of_texts(references[entity.id]) if what == "polarity" else None
+            )
             against = {} if human is None else {"human": human}
             rows.append(
                 head
@@ -209,7 +229,10 @@ class Study:
         tasks = [one for of in groups.values() for one in of]
         seen = iter(self._over("views", partial(views.look_at, setting=self.setting), tasks))
         return [
-            line for name, of in groups.items() if of for line in views.row(name, [next(seen) for _ in of])
+            line
+            for name, of in groups.items()
+            if of
+            for line in views.row(name, [next(seen) for _ in of])
         ]
 
     # ---- how
@@ -221,7 +244,9 @@ class Study:
         return answer
 
     def _over(self, name: str, do: Callable[[Task], Answer], tasks: Sequence[Task]) -> list[Answer]:
-        """Each task in one of as many processes as there are cores; answers in the order of the tasks."""
+        """Each task in one of as many processes as there are cores; answers in the order of the
+        tasks.
+        """
 
         def all_() -> list[Answer]:
             with (
@@ -240,7 +265,9 @@ class Study:
 
 
 def tuned() -> tuple[Setting, Row]:
-    """k, b and the paper's alpha, by its grid search on the sentences of a stay that nothing else is measured on."""
+    """k, b and the paper's alpha, by its grid search on the sentences of a stay that nothing else
+    is measured on.
+    """
     vectors = streams.reviews(streams.BUNDLED, TUNED_ON, rank=1).vectors
     width = float(int(vectors.max()) - int(vectors.min()))
     setting = Setting(K, vectors.shape[1], width)
@@ -262,7 +289,9 @@ def tuned() -> tuple[Setting, Row]:
 
 
 def sample(screen: Screen) -> list[Row]:
-    """What the stays that come with the project can tell without any other data: staleness and polarity. Not recorded."""
+    """What the stays that come with the project can tell without any other data: staleness and
+    polarity. Not recorded.
+    """
     setting, _ = tuned()
     stays = data.stays()
     rows = staleness.row("Airbnb, a stay", [staleness.look_at(stay, setting) for stay in stays])
@@ -281,7 +310,9 @@ def _rouge(entities: Sequence[Entity], ways: Sequence[Sequence[Way]]) -> Row:
     }
 
 
-def _others(published: Mapping[str, Mapping[str, str]], references: Mapping[str, Sequence[str]]) -> list[Row]:
+def _others(
+    published: Mapping[str, Mapping[str, str]], references: Mapping[str, Sequence[str]]
+) -> list[Row]:
     """Published texts, to stand beside ours."""
     rows = []
     for system, title in OTHERS.items():
@@ -292,12 +323,16 @@ def _others(published: Mapping[str, Mapping[str, str]], references: Mapping[str,
     return rows
 
 
-def _aspects(task: tuple[Hotel, Any, Any], seeds: Any, words: Any, setting: Setting) -> aspects.Scores:
+def _aspects(
+    task: tuple[Hotel, Any, Any], seeds: Any, words: Any, setting: Setting
+) -> aspects.Scores:
     hotel, references, published = task
     return aspects.look_at(hotel, references, published, seeds, words, setting)
 
 
-def _track(task: tuple[str, Entity, str], seeds: Any, setting: Setting) -> dict[str, tracking.Course]:
+def _track(
+    task: tuple[str, Entity, str], seeds: Any, setting: Setting
+) -> dict[str, tracking.Course]:
     what, entity, order = task
     if what == "rating":
         return tracking.ratings(entity, order, setting)

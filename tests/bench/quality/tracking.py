@@ -1,8 +1,10 @@
-"""What summaries follow: the stars of all reviews so far, the polarity of all sentences, the aspects that were spoken of.
+"""What summaries follow: the stars of all reviews so far, the polarity of all sentences, the
+aspects that were spoken of.
 
-The paper's figures 4 and 5. Each course is of pairs: what all reviews so far say, and what the summary says. Its error is
-the mean of the absolute differences, from the 20th review (of aspects: sentence) on; before it the summary is all there is.
-`random` draws 20 of all sentences so far anew each time: what is to be had without any centroid.
+The paper's figures 4 and 5. Each course is of pairs: what all reviews so far say, and what the
+summary says. Its error is the mean of the absolute differences, from the 20th review (of aspects:
+sentence) on; before it the summary is all there is. `random` draws 20 of all sentences so far anew
+each time: what is to be had without any centroid.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +21,11 @@ from tests.bench.quality.entity import Entity
 from worker.text.splitting import split_sentences
 
 FROM = 20
-METHODS_OF = {OURS: "exact", "coversumm-random": "coversumm-random", "coversumm-decay": "coversumm-decay"}
+METHODS_OF = {
+    OURS: "exact",
+    "coversumm-random": "coversumm-random",
+    "coversumm-decay": "coversumm-decay",
+}
 ORDERS = ("temporal", "falling", "rising")
 ASPECTS_IN_ORDER = ("food", "service", "location", "rooms", "cleanliness", "building")
 POINTS = 120  # of a course that are kept
@@ -41,9 +47,12 @@ class Course(NamedTuple):
 
     def thinned(self) -> list[list[float]]:
         """Points for a figure: [at, all, summary]."""
-        rows = np.unique(np.linspace(0, len(self.at) - 1, min(POINTS, len(self.at))).round().astype(int))
+        rows = np.unique(
+            np.linspace(0, len(self.at) - 1, min(POINTS, len(self.at))).round().astype(int)
+        )
         return [
-            [self.at[row], round(float(self.all[row]), 3), round(float(self.summary[row]), 3)] for row in rows
+            [self.at[row], round(float(self.all[row]), 3), round(float(self.summary[row]), 3)]
+            for row in rows
         ]
 
 
@@ -65,11 +74,15 @@ def so_far(values: Sequence[float]) -> NDArray[np.float64]:
 
 
 def ratings(entity: Entity, order: str, setting: Setting) -> dict[str, Course]:
-    """Stars: the mean of all reviews so far, and of the reviews that the summary's sentences are from."""
+    """Stars: the mean of all reviews so far, and of the reviews that the summary's sentences are
+    from.
+    """
     stars = np.array([np.nan if stars is None else stars for stars in entity.ratings])
     rated = np.intersect1d(np.flatnonzero(~np.isnan(stars)), entity.review_of)
     if order != "temporal":
-        rated = rated[np.argsort(stars[rated] if order == "rising" else -stars[rated], kind="stable")]
+        rated = rated[
+            np.argsort(stars[rated] if order == "rising" else -stars[rated], kind="stable")
+        ]
     ordered = entity.in_order(rated.tolist())
     stars = stars[rated]
     at = list(range(1, len(rated) + 1))
@@ -80,7 +93,9 @@ def ratings(entity: Entity, order: str, setting: Setting) -> dict[str, Course]:
 
 
 def polarity(entity: Entity, setting: Setting) -> dict[str, Course]:
-    """VADER's compound score from -1 to 1: the mean of all sentences so far, and of the summary's."""
+    """VADER's compound score from -1 to 1: the mean of all sentences so far, and of the
+    summary's.
+    """
     scores = np.array([polarity_of(sentence) for sentence in entity.sentences])
     at = np.unique(entity.review_of) + 1
     marks = [entity.after(int(count)) for count in at]
@@ -101,15 +116,21 @@ def polarity_of(text: str) -> float:
 
 def polarity_of_texts(texts: Sequence[str]) -> float:
     """The mean over the sentences of human summaries."""
-    scores = [polarity_of(sentence) for text in texts for sentence in split_sentences(text, MAX_CHARS)]
+    scores = [
+        polarity_of(sentence) for text in texts for sentence in split_sentences(text, MAX_CHARS)
+    ]
     return round(float(np.mean(scores)), 3)
 
 
 _vader: Callable[[str], Mapping[str, float]] | None = None
 
 
-def aspects(entity: Entity, seeds: Mapping[str, Mapping[str, float]], setting: Setting) -> dict[str, Course]:
-    """How many aspects all sentences so far have, and how many the summary's have, when they come aspect by aspect."""
+def aspects(
+    entity: Entity, seeds: Mapping[str, Mapping[str, float]], setting: Setting
+) -> dict[str, Course]:
+    """How many aspects all sentences so far have, and how many the summary's have, when they come
+    aspect by aspect.
+    """
     found = [aspect_of(sentence, seeds) for sentence in entity.sentences]
     rows = [row for aspect in ASPECTS_IN_ORDER for row, of in enumerate(found) if of == aspect]
     names = [found[row] for row in rows]

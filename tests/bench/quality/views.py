@@ -1,4 +1,6 @@
-"""What a reader gets of the published set and of the short view: how much it says again, and how much of all it stands for."""
+"""What a reader gets of the published set and of the short view: how much it says again, and how
+much of all it stands for.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -51,6 +53,9 @@ def row(name: str, of: Sequence[dict[str, View]]) -> list[dict[str, object]]:
         means = np.mean([one[view] for one in of], axis=0)
         rows.append(
             {"entities": name, "view": view}
-            | {field: round(float(mean), 4) for field, mean in zip(View._fields, means, strict=True)}
+            | {
+                field: round(float(mean), 4)
+                for field, mean in zip(View._fields, means, strict=True)
+            }
         )
     return rows

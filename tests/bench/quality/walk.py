@@ -1,8 +1,8 @@
 """From a ranking to a summary of 75 words, as the authors' published code (rouge.py) walks down it.
 
-Nearest first; a sentence too like one that is taken is skipped (cosine of TF-IDF vectors of at least 0.75, English stop
-words left out), and so is one that has fewer than two words or does not fit: the walk goes on behind it. So what is scored
-is not the raw set of k.
+Nearest first; a sentence too like one that is taken is skipped (cosine of TF-IDF vectors of at
+least 0.75, English stop words left out), and so is one that has fewer than two words or does not
+fit: the walk goes on behind it. So what is scored is not the raw set of k.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,9 @@ def vectorizer(sentences: Sequence[str]) -> TfidfVectorizer:
     return TfidfVectorizer(decode_error="replace", stop_words="english").fit(sentences)
 
 
-def walk(ranked: Sequence[int], sentences: Sequence[str], tfidf: csr_array, words: int = WORDS) -> list[int]:
+def walk(
+    ranked: Sequence[int], sentences: Sequence[str], tfidf: csr_array, words: int = WORDS
+) -> list[int]:
     """The rows that are taken, in the order of the ranking. `tfidf` has a row a sentence."""
     if not ranked:
         return []

@@ -1,4 +1,6 @@
-"""The content words of sentences, and how often each is in each: what the methods without embeddings look at."""
+"""The content words of sentences, and how often each is in each: what the methods without
+embeddings look at.
+"""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +19,9 @@ _stem = cache(PorterStemmer().stem)
 
 def content_words(sentence: str) -> list[str]:
     """Stems, without stop words, in order."""
-    return [_stem(word) for word in _WORD.findall(sentence.lower()) if word not in ENGLISH_STOP_WORDS]
+    return [
+        _stem(word) for word in _WORD.findall(sentence.lower()) if word not in ENGLISH_STOP_WORDS
+    ]
 
 
 class Words(NamedTuple):
@@ -31,7 +35,9 @@ class Words(NamedTuple):
         return np.asarray(self.counts.sum(axis=1)).ravel()
 
     def first(self, count: int) -> "Words":
-        """Of the first `count` sentences, without words that are in none of them, but for the first."""
+        """Of the first `count` sentences, without words that are in none of them, but for the
+        first.
+        """
         counts = self.counts[:count]
         return Words(counts[:, np.union1d(counts.indices, [0])])
 

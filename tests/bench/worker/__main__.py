@@ -1,22 +1,27 @@
-"""How fast the whole worker is: exactly once, on a real Kafka that shares its cores. `make bench-worker`.
+"""How fast the whole worker is: exactly once, on a real Kafka that shares its cores. `make
+bench-worker`.
 
-    python -m tests.bench.worker [--against COMMIT] [--rounds N] [--events N] [--only PART ...] [--data FILE]
+    python -m tests.bench.worker [--against COMMIT] [--rounds N] [--events N] [--only PART ...]
+    [--data FILE]
                                  [--compiled FOLDER] [--out FILE]
 
 Measured, one worker, embeddings in the events (384 numbers, base64), k = 20:
 
-    synthetic, real, zipf   events/s over a backlog, from the first commit to the last; seconds of processing and committing and
+    synthetic, real, zipf   events/s over a backlog, from the first commit to the last; seconds of
+    processing and committing and
                             processor time of an event; and where ours spends it
-    restore                 rows/s of a changelog of rows of 1 KB into an empty data directory
-    hot                     one entity of 100,000 sentences and 1,000 events/s: from the broker's receipt of an event to that
+    restore                 rows/s of a changelog of rows of 1 KB into an empty data directory hot
+    one entity of 100,000 sentences and 1,000 events/s: from the broker's receipt of an event to
+    that
                             of its change
-    half                    the same times, of the synthetic workload at half the events/s that were measured
-    cold                    the first event, after a restart, of an entity with 100,000 sentences: until its change can be read
-    start                   on an empty state, from the process's start to ready; without an engine and with the default one
+    half                    the same times, of the synthetic workload at half the events/s that were
+    measured cold                    the first event, after a restart, of an entity with 100,000
+    sentences: until its change can be read start                   on an empty state, from the
+    process's start to ready; without an engine and with the default one
 
-Backlogs and restores are worked off in turns with the worker of another commit, for ratios within one run: machines differ by
-two, and one machine from hour to hour. `real` takes the reviews of the demo, or of a file; the default engine embeds them once
-(kept in .cache).
+Backlogs and restores are worked off in turns with the worker of another commit, for ratios within
+one run: machines differ by two, and one machine from hour to hour. `real` takes the reviews of the
+demo, or of a file; the default engine embeds them once (kept in .cache).
 """
 
 from __future__ import annotations
@@ -61,7 +66,10 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All parts that are asked for, as the record has them."""
     report: dict[str, Any] = {}
     wanted, against = given.only, None if given.against == "none" else given.against
-    with KafkaBroker(folder / "broker") as broker, contenders(against, folder, given.compiled) as who:
+    with (
+        KafkaBroker(folder / "broker") as broker,
+        contenders(against, folder, given.compiled) as who,
+    ):
         if "start" in wanted:
             report["start"] = start_to_ready(broker, folder / "start")
         for name in [name for name in WORKLOADS if name in wanted]:
@@ -80,7 +88,9 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         if "cold" in wanted:
             report["cold_entity"] = cold_touch(broker, folder / "cold", given.sentences)
         if "hot" in wanted:
-            report["hot"] = hot(broker, folder / "hot", given.sentences, HOT_EVENTS_PER_S, given.seconds)
+            report["hot"] = hot(
+                broker, folder / "hot", given.sentences, HOT_EVENTS_PER_S, given.seconds
+            )
         if "half" in wanted:
             rate = given.half or report["throughput"]["events_per_s"] / 2
             report["half"] = half_load(broker, folder / "half", round(rate), given.seconds)
@@ -123,10 +133,16 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--sentences", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=20.0, help="of steady load that count")
-    parser.add_argument("--half", type=float, help="events/s of half load, where no backlog is measured")
+    parser.add_argument(
+        "--half", type=float, help="events/s of half load, where no backlog is measured"
+    )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
-    parser.add_argument("--data", type=Path, default=SAMPLE_FILE, help="reviews of the real workload")
-    parser.add_argument("--compiled", type=Path, help="backlogs also by ours from this folder (make wheel)")
+    parser.add_argument(
+        "--data", type=Path, default=SAMPLE_FILE, help="reviews of the real workload"
+    )
+    parser.add_argument(
+        "--compiled", type=Path, help="backlogs also by ours from this folder (make wheel)"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     if "half" in given.only and "synthetic" not in given.only and given.half is None:
@@ -137,7 +153,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         report |= measured(given, Path(scratch))
     write(given.out, report)
-    compiled = {} if given.compiled is None else {f"{name}, compiled": TARGETS[name] for name in RATIOS}
+    compiled = (
+        {} if given.compiled is None else {f"{name}, compiled": TARGETS[name] for name in RATIOS}
+    )
     tell(TARGETS | compiled, against_targets(report, given.against), given.out)
     return 0
 

@@ -1,4 +1,6 @@
-"""Where ours spends its processor time: by thread of a whole worker, and by stage within the processor."""
+"""Where ours spends its processor time: by thread of a whole worker, and by stage within the
+processor.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ STAGES = (
     ("worker/coversumm/", "rank"),
     ("worker/", "the rest"),
 )
-"""By the innermost function of the worker that is running; what a library does for it is its own. The first that fits."""
+"""By the innermost function of the worker that is running; what a library does for it is its own.
+The first that fits.
+"""
 EVERY_SECONDS = 0.002
 
 
@@ -45,7 +49,9 @@ def by_thread(
     count = round(events * workload.share)
     with pipeline(broker, f"budget-{workload.name}", folder, settings=settings()) as site:
         send(broker.bootstrap_servers, site.input_topic, workload.make(count, file), chunk=5000)
-        worker = Contender(OURS, launcher=threads.__name__).worker(site, site.name, **workload.settings)
+        worker = Contender(OURS, launcher=threads.__name__).worker(
+            site, site.name, **workload.settings
+        )
         worker.environment[threads.FILE] = str(note)
         worker.start().wait_ready()
         before = json.loads(note.read_text())
@@ -55,13 +61,24 @@ def by_thread(
         time.sleep(3 * threads.EVERY_SECONDS)
         after = json.loads(note.read_text())
         worker.terminate()
-        remove_topics(broker, site.input_topic, site.output_topic, site.dlq_topic, site.changelog_topic)
-    used = {name: 1e6 * (spent - before.get(name, 0.0)) / (count - done) for name, spent in after.items()}
-    return {name: round(us, 1) for name, us in sorted(used.items(), key=lambda one: -one[1]) if us >= 0.5}
+        remove_topics(
+            broker, site.input_topic, site.output_topic, site.dlq_topic, site.changelog_topic
+        )
+    used = {
+        name: 1e6 * (spent - before.get(name, 0.0)) / (count - done)
+        for name, spent in after.items()
+    }
+    return {
+        name: round(us, 1)
+        for name, us in sorted(used.items(), key=lambda one: -one[1])
+        if us >= 0.5
+    }
 
 
 class Sampled:
-    """What stage is running, looked at whenever the process has used another few milliseconds of processor time."""
+    """What stage is running, looked at whenever the process has used another few milliseconds of
+    processor time.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -91,7 +108,9 @@ def stage_of(file: str) -> str | None:
 
 
 def within_processor(events: Iterable[Sent], emit: str, at_once: int) -> dict[str, float]:
-    """Microseconds an event of each stage, of a processor in this process whose first third of the events do not count."""
+    """Microseconds an event of each stage, of a processor in this process whose first third of the
+    events do not count.
+    """
     records = [
         Record("reviews", 0, offset, 1_700_000_000_000, one.key, one.value)
         for offset, one in enumerate(events)
@@ -112,11 +131,16 @@ def within_processor(events: Iterable[Sent], emit: str, at_once: int) -> dict[st
             store.write(batch.rows[0])
             ours.committed(batch)
     total = sum(counts.values())
-    stages = {stage: round(1e6 * cpu_s * share / total / counted, 1) for stage, share in counts.most_common()}
+    stages = {
+        stage: round(1e6 * cpu_s * share / total / counted, 1)
+        for stage, share in counts.most_common()
+    }
     return {"process": round(1e6 * cpu_s / counted, 1), **stages}
 
 
-def budget(broker: KafkaBroker, folder: Path, workload: Workload, events: int, file: Path) -> dict[str, Any]:
+def budget(
+    broker: KafkaBroker, folder: Path, workload: Workload, events: int, file: Path
+) -> dict[str, Any]:
     """Both, in microseconds an event."""
     inside = workload.make(round(events * workload.share / 2), file)
     return {

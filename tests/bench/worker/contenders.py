@@ -17,18 +17,26 @@ COMPILED = "compiled"
 
 
 class Contender(NamedTuple):
-    """A worker of this tree, or of a checkout of another commit; `launcher` as of `Pipeline`, for one of this tree."""
+    """A worker of this tree, or of a checkout of another commit; `launcher` as of `Pipeline`, for
+    one of this tree.
+    """
 
     name: str
     checkout: Path | None = None
     launcher: str | None = None
 
     def worker(self, site: Pipeline, name: str, **own: str) -> WorkerProcess:
-        """A worker with an application id and an output topic of its own, not started; over the input that the site has.
+        """A worker with an application id and an output topic of its own, not started; over the
+        input that the site has.
 
         `own` are further settings, without the prefix.
         """
-        given = {"app_id": name, "output_topic": f"{name}.summaries", "dlq_topic": f"{name}.dlq", **own}
+        given = {
+            "app_id": name,
+            "output_topic": f"{name}.summaries",
+            "dlq_topic": f"{name}.dlq",
+            **own,
+        }
         environment = {
             **site.environment,
             **{f"COVERSUMM_{variable.upper()}": value for variable, value in given.items()},
@@ -43,16 +51,20 @@ class Contender(NamedTuple):
 
 
 @contextmanager
-def contenders(against: str | None, folder: Path, compiled: Path | None = None) -> Iterator[list[Contender]]:
-    """Ours; with `compiled` ours from the folder in which a wheel is installed; with `against` that commit's, checked out below
-    `folder` for as long.
+def contenders(
+    against: str | None, folder: Path, compiled: Path | None = None
+) -> Iterator[list[Contender]]:
+    """Ours; with `compiled` ours from the folder in which a wheel is installed; with `against` that
+    commit's, checked out below `folder` for as long.
 
     Raises SystemExit where there is no such commit or wheel.
     """
     ours = [Contender(OURS)]
     if compiled is not None:
         if not any((compiled / "worker" / "processing").glob("processor.*.so")):
-            raise SystemExit(f"--compiled: no worker of compiled modules is installed in {compiled}")
+            raise SystemExit(
+                f"--compiled: no worker of compiled modules is installed in {compiled}"
+            )
         ours.append(Contender(COMPILED, compiled.resolve()))
     if against is None:
         yield ours

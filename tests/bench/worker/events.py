@@ -1,4 +1,6 @@
-"""The events of the workloads: made-up vectors around a centre for each entity, and those of real reviews' sentences."""
+"""The events of the workloads: made-up vectors around a centre for each entity, and those of real
+reviews' sentences.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,18 @@ BUSY_ENTITIES, BUSY_EVENTS = 0.1, 0.9
 
 
 def reviews(count: int, entities: int, sentences: int = 1, *, seed: int = 0) -> Iterator[Sent]:
-    """`count` new reviews, round the entities in random order; each entity's vectors lie around a centre of its own."""
-    return _around_centres(count, entities, sentences, seed, lambda chance: int(chance.integers(entities)))
+    """`count` new reviews, round the entities in random order; each entity's vectors lie around a
+    centre of its own.
+    """
+    return _around_centres(
+        count, entities, sentences, seed, lambda chance: int(chance.integers(entities))
+    )
 
 
 def even(entities: int, sentences: int, at_once: int) -> Iterator[Sent]:
-    """So many sentences for each entity, in reviews of `at_once`: one of every entity, then the next of every entity."""
+    """So many sentences for each entity, in reviews of `at_once`: one of every entity, then the
+    next of every entity.
+    """
     chance = np.random.default_rng(0)
     centres = chance.standard_normal((ENTITIES, DIMENSION)) * 0.7
     for number in range(entities * sentences // at_once):
@@ -36,7 +44,11 @@ def busy(count: int, entities: int, *, seed: int = 0) -> Iterator[Sent]:
     few = round(entities * BUSY_ENTITIES)
 
     def pick(chance: np.random.Generator) -> int:
-        return int(chance.integers(few) if chance.random() < BUSY_EVENTS else chance.integers(few, entities))
+        return int(
+            chance.integers(few)
+            if chance.random() < BUSY_EVENTS
+            else chance.integers(few, entities)
+        )
 
     return _around_centres(count, entities, 1, seed, pick)
 
@@ -53,9 +65,11 @@ def _around_centres(
 
 
 def nearer(count: int, *, seed: int = 0) -> Iterator[Sent]:
-    """Reviews of the first entity of `reviews`, on the whole each nearer to its centre than the one before.
+    """Reviews of the first entity of `reviews`, on the whole each nearer to its centre than the one
+    before.
 
-    Those of the entity's own distribution would no longer change the summary of one that has a hundred thousand sentences.
+    Those of the entity's own distribution would no longer change the summary of one that has a
+    hundred thousand sentences.
     """
     centre = np.random.default_rng(0).standard_normal((1, DIMENSION)) * 0.7
     chance = np.random.default_rng(seed)
@@ -67,7 +81,8 @@ def nearer(count: int, *, seed: int = 0) -> Iterator[Sent]:
 def real(found: Sequence[Review], vectors: Vectors, count: int) -> Iterator[Sent]:
     """`count` reviews as they were written, their sentences with their vectors.
 
-    Where there are fewer, they come again as those of other entities: never twice in one, whose summary would fill with copies.
+    Where there are fewer, they come again as those of other entities: never twice in one, whose
+    summary would fill with copies.
     """
     for number in range(count):
         turn, at = divmod(number, len(found))
@@ -90,7 +105,11 @@ def review(entity_id: str, review_id: str, vectors: Any) -> Sent:
 
 
 def _event(
-    entity_id: str, review_id: str, sentences: list[Any], rating: float | None, occurred_at: str | None
+    entity_id: str,
+    review_id: str,
+    sentences: list[Any],
+    rating: float | None,
+    occurred_at: str | None,
 ) -> Sent:
     body = {
         "type": "review.upserted",

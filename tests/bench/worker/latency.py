@@ -1,7 +1,7 @@
 """From the broker's receipt of an event to that of the change it made, both by the broker's clock.
 
-A change is received before its transaction is committed: `commit` has the time until the event's offset was, which comes just
-before committed readers see the change.
+A change is received before its transaction is committed: `commit` has the time until the event's
+offset was, which comes just before committed readers see the change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from tests.harness.topics import Message, end_offsets, read_topic
 from tests.harness.workers import Pipeline, pipeline
 
 WARM_SECONDS = 5.0
-"""At the beginning of a load, which do not count: connections are made, entities are read for the first time."""
+"""At the beginning of a load, which do not count: connections are made, entities are read for the
+first time.
+"""
 PATIENCE_SECONDS = 1800
 PER_REVIEW = 100
 
@@ -41,10 +43,16 @@ def hot(
     return {"sentences": sentences, **measured}
 
 
-def half_load(broker: KafkaBroker, folder: Path, events_per_s: int, seconds: float) -> dict[str, Any]:
-    """The synthetic workload at a steady rate, which is to be half of what the worker was measured to manage."""
+def half_load(
+    broker: KafkaBroker, folder: Path, events_per_s: int, seconds: float
+) -> dict[str, Any]:
+    """The synthetic workload at a steady rate, which is to be half of what the worker was measured
+    to manage.
+    """
     load = reviews(round(events_per_s * (seconds + WARM_SECONDS)), ENTITIES, seed=1)
-    return _under_load(broker, folder, "bench-half", reviews(2 * ENTITIES, ENTITIES), load, events_per_s)
+    return _under_load(
+        broker, folder, "bench-half", reviews(2 * ENTITIES, ENTITIES), load, events_per_s
+    )
 
 
 def _under_load(
@@ -90,12 +98,16 @@ def _waits(site: Pipeline, first: dict[int, int]) -> dict[str, Any]:
             len(counted) / max(1e-3, (max(m.timestamp_ms for m in counted) - since_ms) / 1000)
         ),
         "change": percentiles(changes),
-        "commit": percentiles([wait for _, wait in until_committed(counted, commits_of(site, site.name))]),
+        "commit": percentiles(
+            [wait for _, wait in until_committed(counted, commits_of(site, site.name))]
+        ),
     }
 
 
 def until_changes(received: dict[tuple[int, int], int], changes: Iterable[Message]) -> list[int]:
-    """Milliseconds from the receipt of an event, by its partition and offset, to that of its change, where it made one."""
+    """Milliseconds from the receipt of an event, by its partition and offset, to that of its
+    change, where it made one.
+    """
     found = []
     for change in changes:
         cause = json.loads(change.value or b"{}").get("cause", {})
@@ -110,11 +122,15 @@ def until_committed(events: Iterable[Message], commits: Iterable[Commit]) -> lis
     by_partition: dict[int, list[Commit]] = defaultdict(list)
     for commit in commits:
         by_partition[commit.partition].append(commit)
-    offsets = {partition: [commit.offset for commit in found] for partition, found in by_partition.items()}
+    offsets = {
+        partition: [commit.offset for commit in found] for partition, found in by_partition.items()
+    }
     waits = []
     for event in events:
         at = bisect_right(offsets[event.partition], event.offset)
-        waits.append((event.timestamp_ms, by_partition[event.partition][at].at_ms - event.timestamp_ms))
+        waits.append(
+            (event.timestamp_ms, by_partition[event.partition][at].at_ms - event.timestamp_ms)
+        )
     return waits
 
 

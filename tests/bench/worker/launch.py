@@ -1,4 +1,6 @@
-"""Stands in for the worker's command, and becomes that of the checkout that `BENCH_CHECKOUT` names: same Python and libraries."""
+"""Stands in for the worker's command, and becomes that of the checkout that `BENCH_CHECKOUT` names:
+same Python and libraries.
+"""
 
 import os
 import sys

@@ -1,4 +1,6 @@
-"""What is read off a worker and its group: progress, processor time, commits, what was published."""
+"""What is read off a worker and its group: progress, processor time, commits, what was
+published.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ def rate(site: Pipeline, group: str) -> Rate:
 
 def commits_of(site: Pipeline, group: str) -> list[Commit]:
     """What the broker wrote down of a group's offsets."""
-    return commits(read_topic(site.broker.bootstrap_servers, OFFSETS_TOPIC), group, site.input_topic)
+    return commits(
+        read_topic(site.broker.bootstrap_servers, OFFSETS_TOPIC), group, site.input_topic
+    )
 
 
 class Published(NamedTuple):
@@ -93,7 +97,8 @@ class Published(NamedTuple):
 
     Attributes:
         changes: how many messages.
-        digest: of all of their keys and bytes, in each entity's order, whatever order the entities are in.
+        digest: of all of their keys and bytes, in each entity's order, whatever order the entities
+            are in.
         last: of the sentences in each entity's last message, their figures included.
     """
 
@@ -103,14 +108,23 @@ class Published(NamedTuple):
 
 
 def published(kafka: Kafka, topic: str) -> Published:
-    """What a committed reader finds in it, read message after message: it may be larger than memory."""
+    """What a committed reader finds in it, read message after message: it may be larger than
+    memory.
+    """
     count, chains, bodies = 0, {}, {}
     for key, value in _messages(kafka, topic):
         count += 1
-        chains[key] = hashlib.sha256(chains.get(key, b"") + hashlib.sha256(value or b"").digest()).digest()
+        chains[key] = hashlib.sha256(
+            chains.get(key, b"") + hashlib.sha256(value or b"").digest()
+        ).digest()
         bodies[key] = value
-    last = {key: json.dumps(json.loads(value or b"{}").get("sentences")) for key, value in bodies.items()}
-    return Published(count, _digest(chains), _digest({key: one.encode() for key, one in last.items()}))
+    last = {
+        key: json.dumps(json.loads(value or b"{}").get("sentences"))
+        for key, value in bodies.items()
+    }
+    return Published(
+        count, _digest(chains), _digest({key: one.encode() for key, one in last.items()})
+    )
 
 
 def _digest(of: dict[bytes, bytes]) -> str:

@@ -23,7 +23,9 @@ ROW_BYTES = 1024
 def restore(
     broker: KafkaBroker, folder: Path, who: Sequence[Contender], rounds: int, rows: int
 ) -> dict[str, Any]:
-    """Rows/s as the workers log it, over random rows that no entity owns; as in `throughput`, with ours over the other's."""
+    """Rows/s as the workers log it, over random rows that no entity owns; as in `throughput`, with
+    ours over the other's.
+    """
     found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in who}
     with pipeline(broker, "bench-restore", folder, settings=settings()) as site:
         for number in range(rounds):
@@ -35,7 +37,9 @@ def restore(
     for name in found:
         if name != OURS:
             pairs = zip(found[OURS], found[name], strict=True)
-            each = [mine["restore_rows_per_s"] / other["restore_rows_per_s"] for mine, other in pairs]
+            each = [
+                mine["restore_rows_per_s"] / other["restore_rows_per_s"] for mine, other in pairs
+            ]
             report[f"over_{name}"] = {"restore_rows_per_s": round(statistics.median(each), 3)}
     return report
 

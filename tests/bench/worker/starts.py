@@ -19,7 +19,9 @@ from tests.harness.workers import pipeline
 
 
 def cold_touch(broker: KafkaBroker, folder: Path, sentences: int) -> dict[str, Any]:
-    """Seconds between the broker's receipt of an event and of its change, first cold, then hot (the median of ten)."""
+    """Seconds between the broker's receipt of an event and of its change, first cold, then hot (the
+    median of ten).
+    """
     per_review = 100
     with pipeline(
         broker, "bench-cold", folder, partitions=1, settings=settings(), input_config=APPENDED
@@ -34,7 +36,9 @@ def cold_touch(broker: KafkaBroker, folder: Path, sentences: int) -> dict[str, A
         near = np.random.default_rng(0).standard_normal((1, DIMENSION)) * 0.7  # the entity's centre
         latencies = []
         for touch in range(11):
-            vector = near + np.random.default_rng(touch).standard_normal((1, DIMENSION)) * 0.01 * (11 - touch)
+            vector = near + np.random.default_rng(touch).standard_normal((1, DIMENSION)) * 0.01 * (
+                11 - touch
+            )
             send(
                 broker.bootstrap_servers,
                 site.input_topic,
@@ -55,7 +59,9 @@ def cold_touch(broker: KafkaBroker, folder: Path, sentences: int) -> dict[str, A
 
 
 def start_to_ready(broker: KafkaBroker, folder: Path) -> dict[str, Any]:
-    """Seconds to ready on an empty state, the median of three starts; then with the default engine, its model cached."""
+    """Seconds to ready on an empty state, the median of three starts; then with the default engine,
+    its model cached.
+    """
     found: dict[str, Any] = {}
     for embedder in ("none", "onnx"):
         seconds = []

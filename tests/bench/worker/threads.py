@@ -1,7 +1,9 @@
-"""Stands in for the worker's command: it is the command, and writes down twice a second what processor time its threads used.
+"""Stands in for the worker's command: it is the command, and writes down twice a second what
+processor time its threads used.
 
-Into the file that `BENCH_THREADS` names, as seconds by thread. Those of libraries have the names that the libraries gave them.
-Calls with a deadline run in threads of their own, which end: what is missing from the sum of the others is theirs.
+Into the file that `BENCH_THREADS` names, as seconds by thread. Those of libraries have the names
+that the libraries gave them. Calls with a deadline run in threads of their own, which end: what is
+missing from the sum of the others is theirs.
 """
 
 import json

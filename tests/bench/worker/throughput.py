@@ -1,4 +1,6 @@
-"""Backlogs, worked off by the contenders in turns: events/s, seconds of processing and committing, processor time."""
+"""Backlogs, worked off by the contenders in turns: events/s, seconds of processing and committing,
+processor time.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.worker.contenders import COMPILED, OURS, Contender
-from tests.bench.worker.measure import Progress, cpu_seconds, published, rate, remove_topics, settings
+from tests.bench.worker.measure import (
+    Progress,
+    cpu_seconds,
+    published,
+    rate,
+    remove_topics,
+    settings,
+)
 from tests.bench.worker.workloads import Workload
 from tests.harness.broker import KafkaBroker
 from tests.harness.load import send
@@ -30,7 +39,8 @@ def throughput(
     """Rounds over one topic, every other round the other way round.
 
     Returns:
-        Medians of ours at the top, each contender's turns, ours over those of another commit; and the same of ours compiled.
+        Medians of ours at the top, each contender's turns, ours over those of another commit; and
+        the same of ours compiled.
     """
     found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in who}
     count = round(events * workload.share)

@@ -11,7 +11,9 @@ from tests.harness.load import SAMPLE, EngineVectors, Sent, read_reviews
 
 
 class Workload(NamedTuple):
-    """A backlog; `make` takes the number of events and a file of reviews. `settings` are variables without the prefix."""
+    """A backlog; `make` takes the number of events and a file of reviews. `settings` are variables
+    without the prefix.
+    """
 
     name: str
     about: str

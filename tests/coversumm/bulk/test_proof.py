@@ -12,7 +12,9 @@ from worker.coversumm.bulk.run import RowChanges, lay_out, take
 
 
 def test_a_centroid_that_leaves_and_is_back_in_the_middle() -> None:
-    """One sentence at the anchor 0, radius 10: the fourth step has the centroid at 12, the fifth back at 0."""
+    """One sentence at the anchor 0, radius 10: the fourth step has the centroid at 12, the fifth
+    back at 0.
+    """
     state = EntityCore(1, 1, FlatIndex(1))._state
     reservoir = state.reservoir
     reservoir.anchor_n, reservoir.radius_key, reservoir.live = 1, 10.0**2, 1

@@ -37,7 +37,10 @@ def test_takes_what_fits(sizes: list[tuple[int, int]], most: int, taken: int) ->
     assert run.change.tolist() == [
         change for removed, added in sizes[:taken] for change in [-1] * removed + [1] * added
     ]
-    assert run.n.tolist() == (100 + np.cumsum([added - removed for removed, added in sizes[:taken]])).tolist()
+    assert (
+        run.n.tolist()
+        == (100 + np.cumsum([added - removed for removed, added in sizes[:taken]])).tolist()
+    )
 
 
 @pytest.mark.parametrize("m", [5, 32, 64, 70])
@@ -49,7 +52,9 @@ def test_drift_is_seen_from_each_spans_centroid(m: int) -> None:
     squared = (centroids**2).sum(axis=1)
     means = vectors.cumsum(axis=0) / np.arange(1, m + 1)[:, None]
     expected = ((means - centroids[np.arange(m) // 32]) ** 2).sum(axis=1)
-    np.testing.assert_allclose(run.drift_squared_in_spans(centroids, squared, 32), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        run.drift_squared_in_spans(centroids, squared, 32), expected, rtol=1e-9
+    )
     np.testing.assert_allclose(
         run.drift_squared(centroids[0], squared[0], slice(1, m, 2)),
         ((means[1::2] - centroids[0]) ** 2).sum(axis=1),

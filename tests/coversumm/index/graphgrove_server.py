@@ -1,7 +1,8 @@
-"""The real graphgrove behind a pipe: run by a CPython that has it (3.8, no project imports), one JSON line a call.
+"""The real graphgrove behind a pipe: run by a CPython that has it (3.8, no project imports), one
+JSON line a call.
 
-`libraries.remote` is the other end. Arrays travel as type, shape and base64. What the library prints goes to standard
-error, so that standard output has the answers alone.
+`libraries.remote` is the other end. Arrays travel as type, shape and base64. What the library
+prints goes to standard error, so that standard output has the answers alone.
 """
 
 import base64
@@ -14,7 +15,9 @@ import numpy as np
 
 def decode(value):
     if isinstance(value, dict):
-        data = np.frombuffer(base64.b64decode(value["data"]), value["dtype"]).reshape(value["shape"])
+        data = np.frombuffer(base64.b64decode(value["data"]), value["dtype"]).reshape(
+            value["shape"]
+        )
         return data.copy()
     return value
 

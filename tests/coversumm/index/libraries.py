@@ -1,4 +1,6 @@
-"""Two graphgroves to hold the adapter to: one that has all the limits of the real one, and the real one if it is here."""
+"""Two graphgroves to hold the adapter to: one that has all the limits of the real one, and the real
+one if it is here.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ U = 2.0**-24
 class StandIn:
     """The interface of graphgrove 0.0.11, and its limits at their worst.
 
-    Distances are off, and near ties left out, by as much as float32 explains. What the real one answers with a crash,
-    with garbage or with a wrong neighbour is an AssertionError here.
+    Distances are off, and near ties left out, by as much as float32 explains. What the real one
+    answers with a crash, with garbage or with a wrong neighbour is an AssertionError here.
     """
 
     def __init__(self, points: NDArray[np.float32], ids: NDArray[np.int64], cover: float) -> None:
@@ -44,14 +46,20 @@ class StandIn:
         widest = np.linalg.norm(points - points[root], axis=1).max()
         assert widest > 0, "the real one reads past a table"
         order = np.r_[root, np.delete(np.arange(len(points)), root)]
-        return cls(points[order].copy(), order.astype(np.int64), 1.3 ** ceil(log(widest) / log(1.3)))
+        return cls(
+            points[order].copy(), order.astype(np.int64), 1.3 ** ceil(log(widest) / log(1.3))
+        )
 
     @classmethod
     def from_string(cls, packed: bytes) -> StandIn:
         count, d = np.frombuffer(packed[:8], np.int32)
         cover = np.frombuffer(packed[8:16], np.float64)[0]
         points = np.frombuffer(packed[16 : 16 + 4 * count * d], np.float32).reshape(count, d)
-        return cls(points.copy(), np.frombuffer(packed[16 + 4 * count * d :], np.int64).copy(), float(cover))
+        return cls(
+            points.copy(),
+            np.frombuffer(packed[16 + 4 * count * d :], np.int64).copy(),
+            float(cover),
+        )
 
     def serialize(self) -> bytes:
         shape = np.array(self.points.shape, np.int32).tobytes()

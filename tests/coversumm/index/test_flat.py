@@ -1,4 +1,6 @@
-"""The flat index: exactly the sentences below a radius, ids for those alone, overlay and stored rows as one set."""
+"""The flat index: exactly the sentences below a radius, ids for those alone, overlay and stored
+rows as one set.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,18 @@ from worker.coversumm.index.flat import READ_ROWS, _keys
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([1, 3, 50]), st.sampled_from([1, 4, 400]), st.integers(1, 9))
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([1, 3, 50]),
+    st.sampled_from([1, 4, 400]),
+    st.integers(1, 9),
+)
 def test_nearest_is_a_full_ball(seed: int, grid: int, size: int, count: int) -> None:
     rng = np.random.default_rng(seed)
     disk = Disk(2)
     disk.live = {
-        b"%d" % i: v for i, v in enumerate(rng.integers(-grid, grid + 1, (size, 2)).astype(np.int16))
+        b"%d" % i: v
+        for i, v in enumerate(rng.integers(-grid, grid + 1, (size, 2)).astype(np.int16))
     }
     live = dict(disk.live)
     index = FlatIndex(2, disk.scan)
@@ -44,11 +52,15 @@ def test_nearest_is_a_full_ball(seed: int, grid: int, size: int, count: int) -> 
     keys = dict(
         zip(
             live,
-            _keys(np.array(list(live.values()), np.int16).reshape(-1, 2), len(live), total).tolist(),
+            _keys(
+                np.array(list(live.values()), np.int16).reshape(-1, 2), len(live), total
+            ).tolist(),
             strict=True,
         )
     )
-    inside = {id_ for id_, key in keys.items() if found.radius_key is None or key < found.radius_key}
+    inside = {
+        id_ for id_, key in keys.items() if found.radius_key is None or key < found.radius_key
+    }
     groups: dict[bytes, list[bytes]] = {}
     for id_ in sorted(inside):
         groups.setdefault(live[id_].tobytes(), []).append(id_)
@@ -90,7 +102,10 @@ def test_what_a_count_has_read_serves_the_search_after_it(rows: int, passes: int
     assert len(scans) == passes
     change(unread)
     expected = unread.nearest(n, total, 5, ids_kept=9)
-    assert (found.vectors.tolist(), found.lowest_ids) == (expected.vectors.tolist(), expected.lowest_ids)
+    assert (found.vectors.tolist(), found.lowest_ids) == (
+        expected.vectors.tolist(),
+        expected.lowest_ids,
+    )
     scans.clear()
     index.nearest(n, total, 5, ids_kept=9)
     assert len(scans) == 1  # it is kept for one search
@@ -119,5 +134,6 @@ def test_refusals_name_the_sentence() -> None:
         stored.update(Points([b"a"], x), no_points(2))
     core = EntityCore(3, 2, FlatIndex(2, lambda: []))
     core.apply([Step(no_points(2), Points([b"b"], x))])
-    with pytest.raises(UnknownSentence, match="b'a'"):  # stored rows are not asked, but the reservoir knows
+    # stored rows are not asked, but the reservoir knows
+    with pytest.raises(UnknownSentence, match="b'a'"):
         core.apply([Step(Points([b"a"], x), no_points(2))])

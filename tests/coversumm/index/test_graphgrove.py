@@ -1,6 +1,8 @@
-"""graphgrove as an index: what the library says in float32 becomes what the flat index says, or is refused.
+"""graphgrove as an index: what the library says in float32 becomes what the flat index says, or is
+refused.
 
-Held to a stand-in with all of the library's limits, and to the real one where a CPython has it (tests/coversumm/index/libraries).
+Held to a stand-in with all of the library's limits, and to the real one where a CPython has it
+(tests/coversumm/index/libraries).
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ from worker.coversumm import (
 from worker.coversumm.index import NAMES, IndexUnavailable, index_class
 from worker.coversumm.index.graphgrove import GraphgroveIndex, LibraryAnswer, library
 
-MANY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -84,13 +88,19 @@ def agree(index: GraphgroveIndex, flat: FlatIndex, count: int, ids_kept: int = 3
 
 @MANY
 @given(
-    st.integers(0, 2**32), st.sampled_from([1, 3, 50, 32767]), st.sampled_from([1, 4, 90]), st.integers(1, 9)
+    st.integers(0, 2**32),
+    st.sampled_from([1, 3, 50, 32767]),
+    st.sampled_from([1, 4, 90]),
+    st.integers(1, 9),
 )
-def test_nearest_is_the_flat_indexs(graphgrove: Any, seed: int, grid: int, size: int, count: int) -> None:
+def test_nearest_is_the_flat_indexs(
+    graphgrove: Any, seed: int, grid: int, size: int, count: int
+) -> None:
     rng = np.random.default_rng(seed)
     disk = Disk(2)
     disk.live = {
-        b"%d" % i: v for i, v in enumerate(rng.integers(-grid, grid + 1, (size, 2)).astype(np.int16))
+        b"%d" % i: v
+        for i, v in enumerate(rng.integers(-grid, grid + 1, (size, 2)).astype(np.int16))
     }
     live = dict(disk.live)
     index, flat = GraphgroveIndex(2, disk.scan), FlatIndex(2, disk.scan)
@@ -98,7 +108,11 @@ def test_nearest_is_the_flat_indexs(graphgrove: Any, seed: int, grid: int, size:
         for i in rng.permutation(size)[: size // 3 + 1]:  # removed, edited, back again
             id_ = b"%d" % i
             removed = points([(id_, live.pop(id_))] if id_ in live else [], 2)
-            fresh = {id_: rng.integers(-grid, grid + 1, 2).astype(np.int16)} if i % 3 or round_ == 2 else {}
+            fresh = (
+                {id_: rng.integers(-grid, grid + 1, 2).astype(np.int16)}
+                if i % 3 or round_ == 2
+                else {}
+            )
             live |= fresh
             for one in (index, flat):
                 one.update(removed, points(fresh.items(), 2))
@@ -129,7 +143,9 @@ def test_the_core_over_it_is_the_oracle(
 
 @pytest.mark.parametrize("d", [3, 64])
 def test_near_ties_that_float32_cannot_tell_apart(graphgrove: Any, d: int) -> None:
-    """Long vectors a few units apart: the library's error is as large as their distances to the centroid."""
+    """Long vectors a few units apart: the library's error is as large as their distances to the
+    centroid.
+    """
     rng = np.random.default_rng(d)
     middle = quantize(rng.normal(size=(1, d)))[0].astype(int)
     clump = np.unique(middle + rng.integers(-2, 3, (400, d)), axis=0)
@@ -141,12 +157,17 @@ def test_near_ties_that_float32_cannot_tell_apart(graphgrove: Any, d: int) -> No
         one.update(no_points(d), Points(ids, vectors))
     for count in (1, 5, 40):
         agree(index, flat, count)
-        total = middle.astype(np.float64) * 7 + rng.integers(-3, 4, d)  # a centroid inside the clump
-        assert as_sets(index.nearest(7, total, count, 2)) == as_sets(flat.nearest(7, total, count, 2))
+        # a centroid inside the clump
+        total = middle.astype(np.float64) * 7 + rng.integers(-3, 4, d)
+        assert as_sets(index.nearest(7, total, count, 2)) == as_sets(
+            flat.nearest(7, total, count, 2)
+        )
 
 
 def test_it_asks_for_few_of_many(graphgrove: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where distances differ clearly one question is enough, and the exact keys of few vectors are computed."""
+    """Where distances differ clearly one question is enough, and the exact keys of few vectors are
+    computed.
+    """
     asked: list[int] = []
     plain = graphgrove.kNearestNeighbours
 
@@ -167,7 +188,9 @@ def test_it_asks_for_few_of_many(graphgrove: Any, monkeypatch: pytest.MonkeyPatc
 
 
 def test_vectors_of_any_length_stay_inside_the_frame(graphgrove: Any) -> None:
-    """Longer and longer ones, to the longest there is: the tree begins again in a wider frame, its root is never raised."""
+    """Longer and longer ones, to the longest there is: the tree begins again in a wider frame, its
+    root is never raised.
+    """
     d = 40
     index, flat = GraphgroveIndex(d), FlatIndex(d)
     rng = np.random.default_rng(1)
@@ -231,7 +254,9 @@ def test_copies_do_not_keep_what_is_gone(stand_in: None) -> None:
     vectors = quantize(np.random.default_rng(0).normal(size=(41, 3)))
     index = GraphgroveIndex(3)
     index.update(no_points(3), Points([b"%d" % i for i in range(41)], vectors))
-    index.update(no_points(3), Points([b"c%d" % i for i in range(100)], vectors[40:].repeat(100, axis=0)))
+    index.update(
+        no_points(3), Points([b"c%d" % i for i in range(100)], vectors[40:].repeat(100, axis=0))
+    )
     index.nearest(1, vectors[0].astype(float), 3, 1)
     before = index.memory_bytes
     index.update(Points([b"%d" % i for i in range(40)], vectors[:40]), no_points(3))
@@ -375,7 +400,10 @@ SHELL = {"__init__": '__version__ = "0.0.1"\n', "main": "\ndef mult(x, y):\n  re
     [
         (SHELL, "the empty package"),
         ({**SHELL, "sgtree": "import sgtreec\n"}, "No module named 'sgtreec'"),
-        ({**SHELL, "sgtree": "raise ImportError('numpy.core.multiarray failed to import')\n"}, "multiarray"),
+        (
+            {**SHELL, "sgtree": "raise ImportError('numpy.core.multiarray failed to import')\n"},
+            "multiarray",
+        ),
         ({**SHELL, "sgtree": ""}, "NNS_L2"),
         (None, "No module named 'graphgrove'"),
     ],
@@ -412,7 +440,8 @@ def test_every_name_makes_an_index(stand_in: None) -> None:
         index_class("tree")
 
 
-# --- The process for `make paper` -------------------------------------------------------------------------------
+# --- The process for `make paper`
+# -------------------------------------------------------------------------------
 
 
 def _pretend(folder: Path, name: str, body: str) -> Path:
@@ -481,13 +510,17 @@ def test_the_process_measures_every_step(name: str, tmp_path: Path) -> None:
 
 
 def test_a_process_that_fails_says_why(tmp_path: Path) -> None:
-    python = _pretend(tmp_path, "python", "class NNS_L2:\n  def from_matrix(points, use_multi_core): 1 / 0\n")
+    python = _pretend(
+        tmp_path, "python", "class NNS_L2:\n  def from_matrix(points, use_multi_core): 1 / 0\n"
+    )
     with pytest.raises(RuntimeError, match="ended with 1: ZeroDivisionError: division by zero"):
         graphgrove_real.measure(str(python), np.ones((3, 2)), 2, budget=1)
 
 
 def test_what_the_library_gets_wrong(tmp_path: Path) -> None:
-    """The reason for the frame, on the real library: with its root raised it misses the nearest point."""
+    """The reason for the frame, on the real library: with its root raised it misses the nearest
+    point.
+    """
     if libraries.PYTHON is None:
         assert "graphgrove is not measured" in libraries.WHY
         return
@@ -504,6 +537,9 @@ def test_what_the_library_gets_wrong(tmp_path: Path) -> None:
         "json.dump([int(ids[0, 0]), int(last[0, 0]), tree.remove(one)], out)\n"
     )
     run = subprocess.run(
-        [libraries.PYTHON, "-E", "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+        [libraries.PYTHON, "-E", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert json.loads(run.stdout) == [5, 1, False], "the nearest is 4, the id was 77"

@@ -49,10 +49,14 @@ def test_line_16_is_the_only_fault_of_algorithm_1(
 
 @settings(max_examples=100, deadline=None)
 @given(scripts(), st.booleans(), ALPHAS, CAPACITIES)
-def test_if_all_join_nothing_is_lost(script: Script, random: bool, alpha: float, c_max: int) -> None:
+def test_if_all_join_nothing_is_lost(
+    script: Script, random: bool, alpha: float, c_max: int
+) -> None:
     script = without_removals(script)
     make, everyone = (CoverSummRandom, {"p": 1.0}) if random else (CoverSummDecay, {"c1": inf})
-    assert play(paper(make, script, alpha=alpha, c_max=c_max, **everyone), script.steps) == oracle(script)
+    assert play(paper(make, script, alpha=alpha, c_max=c_max, **everyone), script.steps) == oracle(
+        script
+    )
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -70,7 +74,9 @@ def test_a_tiny_alpha_is_right_and_searches_nearly_always() -> None:
 
 
 def test_a_generous_alpha_errs_at_the_start() -> None:
-    """Line 16: r is small while few are known, line 9 is content, and line 20 turns sentences away that are needed."""
+    """Line 16: r is small while few are known, line 9 is content, and line 20 turns sentences away
+    that are needed.
+    """
     _, errors = on_uniform(alpha=0.01)
     assert 0 < len(errors) <= 20
     assert max(errors) < 30
@@ -91,10 +97,11 @@ def test_a_reservoir_that_is_always_full_searches_always() -> None:
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_a_true_neighbour_that_line_16_loses(name: str) -> None:
-    """30 points at distance 1, 72 at 5, their mean searched at last; then one comes at 1.001 and is turned away.
+    """30 points at distance 1, 72 at 5, their mean searched at last; then one comes at 1.001 and is
+    turned away.
 
-    All of R, complete up to d_k + lambda > 1.001, lies at 1: so r = 1. But the newcomer draws the centroid to its side,
-    farther from most of the 30 than from itself.
+    All of R, complete up to d_k + lambda > 1.001, lies at 1: so r = 1. But the newcomer draws the
+    centroid to its side, farther from most of the 30 than from itself.
     """
     unit = 6000
 
@@ -102,7 +109,9 @@ def test_a_true_neighbour_that_line_16_loses(name: str) -> None:
         angles = 2 * np.pi * np.arange(count) / count
         return radius * unit * np.stack((np.cos(angles), np.sin(angles)), axis=1)
 
-    vectors = np.rint(np.concatenate((ring(30, 1), ring(72, 5), [[1.001 * unit, 0]]))).astype(np.int16)
+    vectors = np.rint(np.concatenate((ring(30, 1), ring(72, 5), [[1.001 * unit, 0]]))).astype(
+        np.int16
+    )
     steps = adds(vectors)
     variant = PRINTED[name](20, 2, b=10.0 * unit, alpha=1e-4)
     play(variant, steps[:-1])
@@ -134,9 +143,22 @@ def test_lambda_as_printed(d: int) -> None:
 def test_line_9_at_its_edges() -> None:
     """`>=` twice: without lambda the least drift, 0, searches; a reservoir of c_max is full."""
     variant = CoverSummReservoir(1, 2, b=10.0, alpha=0.0)
-    assert [play(variant, [step]) and variant.reservoir_searches for step in copies(5)] == [1, 2, 3, 4, 5]
+    assert [play(variant, [step]) and variant.reservoir_searches for step in copies(5)] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     variant = CoverSummReservoir(1, 2, b=10.0, alpha=1.0, c_max=3)
-    assert [play(variant, [step]) and variant.reservoir_searches for step in copies(6)] == [1, 1, 1, 2, 3, 4]
+    assert [play(variant, [step]) and variant.reservoir_searches for step in copies(6)] == [
+        1,
+        1,
+        1,
+        2,
+        3,
+        4,
+    ]
     assert variant.reservoir_size == 6  # nothing cuts what a search brings
 
 

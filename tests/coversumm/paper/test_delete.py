@@ -32,7 +32,9 @@ from worker.coversumm.index.sgtree import SGTree
 
 @settings(max_examples=150, deadline=None)
 @given(scripts(), ALPHAS, CAPACITIES)
-def test_lazy_and_knn_range_answer_as_reservoir_does(script: Script, alpha: float, c_max: int) -> None:
+def test_lazy_and_knn_range_answer_as_reservoir_does(
+    script: Script, alpha: float, c_max: int
+) -> None:
     variants = [paper(make, script, alpha=alpha, c_max=c_max) for make in PRINTED.values()]
     for step, live in zip(script.steps, script.live, strict=True):
         assert len({variant.apply(step) for variant in variants}) == 1
@@ -47,7 +49,9 @@ def test_lazy_and_knn_range_answer_as_reservoir_does(script: Script, alpha: floa
 def test_lazy_inserts_in_batches_and_only_to_search() -> None:
     with (
         mock.patch.object(SGTree, "insert", autospec=True, side_effect=SGTree.insert) as one,
-        mock.patch.object(SGTree, "insert_batch", autospec=True, side_effect=SGTree.insert_batch) as batch,
+        mock.patch.object(
+            SGTree, "insert_batch", autospec=True, side_effect=SGTree.insert_batch
+        ) as batch,
     ):
         eager, _ = on_uniform()
         assert one.call_count == 2000
@@ -62,7 +66,9 @@ def test_lazy_inserts_in_batches_and_only_to_search() -> None:
 @pytest.mark.parametrize("name", PRINTED)
 @pytest.mark.parametrize("alpha", [1e-9, 0.003])
 def test_deletion_is_right_wherever_it_searches(name: str, alpha: float) -> None:
-    """Algorithm 3 on 600 uniform points, one of three taken out again: whatever step searched last is right."""
+    """Algorithm 3 on 600 uniform points, one of three taken out again: whatever step searched last
+    is right.
+    """
     vectors = uniform(20)[0][:600]
     variant = PRINTED[name](20, 20, b=32000.0, alpha=alpha)
     truth = BruteForce(20, 20)
@@ -80,7 +86,9 @@ def test_deletion_is_right_wherever_it_searches(name: str, alpha: float) -> None
 
 
 def test_algorithm_3_errs_without_a_search() -> None:
-    """k = 2 of a line: near ones go, R still has two, the drift is small, and a nearer one lies outside of R."""
+    """k = 2 of a line: near ones go, R still has two, the drift is small, and a nearer one lies
+    outside of R.
+    """
     lost = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)

@@ -46,7 +46,9 @@ def test_exact_variants_on_drifting_streams(name: str, seed: int) -> None:
     if isinstance(variant, Ours):
         tight(variant.core, 1)
     assert play(variant, script.steps) == oracle(script)
-    assert variant.reservoir_searches == 300 or (name == "exact" and 0 < variant.reservoir_searches < 300)
+    assert variant.reservoir_searches == 300 or (
+        name == "exact" and 0 < variant.reservoir_searches < 300
+    )
     assert (variant.reservoir_size > 0) == (name == "exact")
 
 
@@ -61,7 +63,9 @@ def test_exact_variants_on_a_long_stream(name: str, dimension: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_faiss_where_float32_cannot_tell(seed: int) -> None:
-    """A grain of sentences far from the origin: their distances drown in float32, the answer must not."""
+    """A grain of sentences far from the origin: their distances drown in float32, the answer must
+    not.
+    """
     rng = np.random.default_rng(seed)
     around = rng.integers(28000, 30000, 40)
     vectors = (around + rng.integers(-1, 2, (150, 40))).astype(np.int16)

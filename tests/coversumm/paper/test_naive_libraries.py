@@ -27,7 +27,9 @@ from worker.coversumm import (
 @given(script=scripts())
 @pytest.mark.hnsw
 def test_hnsw_ranks_what_it_finds(script: Script) -> None:
-    """Live sentences alone, never more than k, in the order of exact keys; all of them while they are few."""
+    """Live sentences alone, never more than k, in the order of exact keys; all of them while they
+    are few.
+    """
     variant = NaiveHnsw(script.k, script.dimension)
     for step, live in zip(script.steps, script.live, strict=True):
         found = variant.apply(step)
@@ -60,13 +62,20 @@ def test_hnsw_that_reaches_few() -> None:
             )
         return query(query_, k=k, num_threads=num_threads)
 
-    with mock.patch.object(variant, "_index", mock.Mock(wraps=variant._index, knn_query=reaches_one)):
+    with mock.patch.object(
+        variant, "_index", mock.Mock(wraps=variant._index, knn_query=reaches_one)
+    ):
         assert len(variant.apply(Step(no_points(2), no_points(2)))) == 1
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, package, method in (("faiss", "faiss-cpu", NaiveFaiss), ("hnswlib", "hnswlib", NaiveHnsw)):
+    for module, package, method in (
+        ("faiss", "faiss-cpu", NaiveFaiss),
+        ("hnswlib", "hnswlib", NaiveHnsw),
+    ):
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(ImportError, match=rf"^{package} is not installed: pip install '\.\[bench\]'$"):
+        with pytest.raises(
+            ImportError, match=rf"^{package} is not installed: pip install '\.\[bench\]'$"
+        ):
             method(3, 2)
     assert library("json", "json").loads("1") == 1

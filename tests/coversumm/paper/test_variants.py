@@ -79,7 +79,9 @@ def test_every_name_has_its_parameters() -> None:
         if name.startswith("coversumm-"):
             assert isinstance(way, CoverSummReservoir)
             assert (way.k, way.dimension, way.b, way.alpha, way.c_max) == (3, 5, 7.0, 0.5, 9)
-            assert isinstance(way, CoverSummLazy) == (name.split("-")[1] in ("lazy", "random", "decay"))
+            assert isinstance(way, CoverSummLazy) == (
+                name.split("-")[1] in ("lazy", "random", "decay")
+            )
         else:
             assert not isinstance(way, CoverSummReservoir)
     with pytest.raises(KeyError):

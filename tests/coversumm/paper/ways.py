@@ -33,7 +33,8 @@ PRINTED: dict[str, type[CoverSummReservoir]] = {
 }
 ALPHAS = st.sampled_from([0.0, 1e-4, 0.01, 0.3, 10.0])
 CAPACITIES = st.sampled_from([1, 6, 100])
-HNSW = pytest.param("naive-hnsw", marks=pytest.mark.hnsw)  # hnswlib is compiled when it is installed
+# hnswlib is compiled when it is installed
+HNSW = pytest.param("naive-hnsw", marks=pytest.mark.hnsw)
 
 EXACT: dict[str, Callable[[int, int], Variant]] = {
     "brute-force": lambda k, d: make_variant("brute-force", k=k, dimension=d, b=2.0),
@@ -53,7 +54,9 @@ def oracle(script: Script) -> list[Ids]:
 
 def width(script: Script) -> float:
     """The b of a script's vectors."""
-    return 2.0 * max((int(np.abs(v).max()) for live in script.live for v in live.values()), default=1)
+    return 2.0 * max(
+        (int(np.abs(v).max()) for live in script.live for v in live.values()), default=1
+    )
 
 
 def paper(make: type[CoverSummReservoir], script: Script, **parameters: Any) -> CoverSummReservoir:
@@ -71,7 +74,9 @@ def without_removals(script: Script) -> Script:
 
 
 def drifting(seed: int) -> Script:
-    """300 events around a moving mean: copies, ties, edits, removals, now and then of half of everything."""
+    """300 events around a moving mean: copies, ties, edits, removals, now and then of half of
+    everything.
+    """
     rng = np.random.default_rng(seed)
     script = Script(3, 5, False)
     grid = [2, 8, 40, 2000, 30000][seed]
@@ -81,7 +86,9 @@ def drifting(seed: int) -> Script:
         if t in (120, 200):
             removed = live[::2]
         center = grid * np.array([t / 600, 0, -t / 1200])
-        fresh = {b"%d" % (1000 + t): tuple(np.rint(center + grid / 4 * rng.normal(size=3)).astype(int))}
+        fresh = {
+            b"%d" % (1000 + t): tuple(np.rint(center + grid / 4 * rng.normal(size=3)).astype(int))
+        }
         if removed and rng.random() < 0.3:
             fresh[removed[0]] = tuple(np.rint(center).astype(int))
         script.add(removed, fresh)
@@ -103,7 +110,9 @@ def on_uniform(
     _, steps, truth = uniform(dimension)
     variant = make(20, dimension, b=32000.0, **parameters)
     found = play(variant, steps)
-    return variant, [at for at, (said, right) in enumerate(zip(found, truth, strict=True)) if said != right]
+    return variant, [
+        at for at, (said, right) in enumerate(zip(found, truth, strict=True)) if said != right
+    ]
 
 
 def repaired(make: type[CoverSummReservoir]) -> type[CoverSummReservoir]:

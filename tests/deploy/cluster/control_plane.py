@@ -1,7 +1,9 @@
-"""A Kubernetes without machines: the real API server, controllers and scheduler, over nodes whose kubelets kwok plays.
+"""A Kubernetes without machines: the real API server, controllers and scheduler, over nodes whose
+kubelets kwok plays.
 
-What a cluster decides is decided by its own programs: admission, pod security, disruption budgets, what a StatefulSet does to its
-pods and claims, which volume and which node they get. Nothing runs in the pods (`stages.yaml` says what becomes of them).
+What a cluster decides is decided by its own programs: admission, pod security, disruption budgets,
+what a StatefulSet does to its pods and claims, which volume and which node they get. Nothing runs
+in the pods (`stages.yaml` says what becomes of them).
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ Object = dict[str, Any]
 
 
 class ClusterError(AssertionError):
-    """A program of the control plane did not do what it is there for; the message ends with its log."""
+    """A program of the control plane did not do what it is there for; the message ends with its
+    log.
+    """
 
 
 class Refused(Exception):
@@ -43,7 +47,9 @@ class Refused(Exception):
 
 
 class ControlPlane:
-    """The programs of one control plane, on ports and in a directory of their own, from `__enter__` to `__exit__`."""
+    """The programs of one control plane, on ports and in a directory of their own, from `__enter__`
+    to `__exit__`.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -234,7 +240,10 @@ def nodes() -> list[Object]:
             "kind": "Node",
             "metadata": {
                 "name": f"node-{zone}",
-                "labels": {"kubernetes.io/hostname": f"node-{zone}", "topology.kubernetes.io/zone": zone},
+                "labels": {
+                    "kubernetes.io/hostname": f"node-{zone}",
+                    "topology.kubernetes.io/zone": zone,
+                },
             },
             "status": {"allocatable": room, "capacity": room},
         }

@@ -1,8 +1,9 @@
 """The programs of a Kubernetes control plane, built from their Go modules.
 
-`python -m tests.deploy.cluster.programs` builds into .cache/deploy what is not there yet, in the versions and with the hashes
-of `go/*/go.mod` and `go/*/go.sum`. It takes some ten minutes of two processors, 2 GB of memory and 5 GB of Go's caches
-(`go clean -cache -modcache` frees them); after that nothing needs the network.
+`python -m tests.deploy.cluster.programs` builds into .cache/deploy what is not there yet, in the
+versions and with the hashes of `go/*/go.mod` and `go/*/go.sum`. It takes some ten minutes of two
+processors, 2 GB of memory and 5 GB of Go's caches (`go clean -cache -modcache` frees them); after
+that nothing needs the network.
 """
 
 from __future__ import annotations
@@ -43,7 +44,14 @@ def missing() -> list[str]:
 
 def _build(module: str, folder: Path) -> None:
     for name, package in PACKAGES[module].items():
-        command: list[str | Path] = ["go", "build", "-C", MODULES / module, "-buildvcs=false", "-trimpath"]
+        command: list[str | Path] = [
+            "go",
+            "build",
+            "-C",
+            MODULES / module,
+            "-buildvcs=false",
+            "-trimpath",
+        ]
         command += ["-ldflags", f"-s -w {_version()}" if module == "kubernetes" else "-s -w"]
         tools.run(*command, "-o", folder / name, package, env={"CGO_ENABLED": "0", "GOFLAGS": ""})
 
@@ -59,7 +67,9 @@ def _version() -> str:
         "gitMajor": found[1],
         "gitMinor": found[2],
     }
-    return " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items())
+    return " ".join(
+        f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items()
+    )
 
 
 def main() -> None:

@@ -1,4 +1,6 @@
-"""A release of the chart in a namespace of its own, which enforces the `restricted` level of pod security."""
+"""A release of the chart in a namespace of its own, which enforces the `restricted` level of pod
+security.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,15 @@ class Release:
 
     def upgrade(self, values: Mapping[str, Any] = {}, *options: str) -> None:
         """Go over to other values."""
-        self._helm("upgrade", RELEASE, CHART, "--values", "-", *(options or ENOUGH), stdin=json.dumps(values))
+        self._helm(
+            "upgrade",
+            RELEASE,
+            CHART,
+            "--values",
+            "-",
+            *(options or ENOUGH),
+            stdin=json.dumps(values),
+        )
 
     def rollback(self) -> None:
         """Go back to what was installed."""
@@ -98,7 +108,9 @@ class Release:
 
     @contextmanager
     def watched(self) -> Iterator[list[Object]]:
-        """What the API server tells of the workers' pods during the block, in its order; there after it."""
+        """What the API server tells of the workers' pods during the block, in its order; there
+        after it.
+        """
         told: list[Object] = []
         command = self.plane.command("-n", self.namespace, "get", "pods", "--selector", WORKERS)
         with tempfile.TemporaryFile("w+") as file:
@@ -108,7 +120,10 @@ class Release:
                 stdout=file,
             )
             try:
-                wait_for(lambda: os.fstat(file.fileno()).st_size > 0, lambda: "nothing is told of the pods")
+                wait_for(
+                    lambda: os.fstat(file.fileno()).st_size > 0,
+                    lambda: "nothing is told of the pods",
+                )
                 yield told
                 time.sleep(1)  # what is on its way
             finally:

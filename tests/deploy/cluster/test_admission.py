@@ -1,4 +1,6 @@
-"""Everything that the chart can make is taken by a real API server, in a namespace that enforces `restricted`."""
+"""Everything that the chart can make is taken by a real API server, in a namespace that enforces
+`restricted`.
+"""
 
 import json
 from typing import Any
@@ -33,19 +35,24 @@ def namespace(plane: ControlPlane) -> str:
     made.kubectl("create", "serviceaccount", FULLNAME)
     plane.create(PRIORITY)
     wait_for(
-        lambda: len(plane.get(made.namespace, "serviceaccounts")) == 2, lambda: "no default service account"
+        lambda: len(plane.get(made.namespace, "serviceaccounts")) == 2,
+        lambda: "no default service account",
     )
     return made.namespace
 
 
 def told(plane: ControlPlane, namespace: str, objects: list[Object]) -> str:
-    """The warnings of the API server about objects that it would take; Refused where it would not."""
+    """The warnings of the API server about objects that it would take; Refused where it
+    would not.
+    """
     text = yaml.safe_dump_all(objects)
     return plane.warnings("-n", namespace, *DRY_RUN, "-f", "-", stdin=text)
 
 
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
-def test_what_is_rendered_is_admitted(plane: ControlPlane, namespace: str, values: dict[str, Any]) -> None:
+def test_what_is_rendered_is_admitted(
+    plane: ControlPlane, namespace: str, values: dict[str, Any]
+) -> None:
     assert told(plane, namespace, render(values)) == ""
 
 
@@ -67,7 +74,9 @@ def test_what_the_api_server_does_not_know_is_refused(plane: ControlPlane, names
 
 
 def test_a_pod_that_is_not_restricted_is_refused(plane: ControlPlane, namespace: str) -> None:
-    """The control: the namespace does enforce the level, and says so of a StatefulSet whose pods it would not take."""
+    """The control: the namespace does enforce the level, and says so of a StatefulSet whose pods it
+    would not take.
+    """
     made: Object = json.loads(json.dumps(only(render(), "StatefulSet")))
     template = made["spec"]["template"]
     del template["spec"]["securityContext"]["runAsNonRoot"]

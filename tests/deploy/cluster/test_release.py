@@ -1,4 +1,6 @@
-"""What a cluster's own programs do to a release: evictions, scaling, upgrades, and the way back from a bad one."""
+"""What a cluster's own programs do to a release: evictions, scaling, upgrades, and the way back
+from a bad one.
+"""
 
 import json
 import time
@@ -46,7 +48,9 @@ def test_a_replay_is_a_job_that_ends(release: Release) -> None:
     before = release.uids()
     release.upgrade({"replay": {"enabled": True, "commandLine": {"EPOCH": 2}}})
     replay = "app.kubernetes.io/component=replay"
-    release.kubectl("wait", "--for=condition=complete", "job", "--selector", replay, "--timeout=60s")
+    release.kubectl(
+        "wait", "--for=condition=complete", "job", "--selector", replay, "--timeout=60s"
+    )
     (job,) = release.plane.get(release.namespace, "jobs", "--selector", replay)
     assert job["status"]["succeeded"] == 2
     assert release.uids() == before
@@ -107,7 +111,9 @@ def test_volumes_outlive_the_release(release: Release) -> None:
     release.wait_until_all_ready()
 
 
-def test_an_upgrade_replaces_one_worker_after_the_other_and_keeps_who_they_are(release: Release) -> None:
+def test_an_upgrade_replaces_one_worker_after_the_other_and_keeps_who_they_are(
+    release: Release,
+) -> None:
     uids, claims = release.uids(), release.claims()
     with release.watched() as told:
         release.upgrade({"commandLine": {"LOG_LEVEL": "DEBUG"}})
@@ -121,7 +127,9 @@ def test_an_upgrade_replaces_one_worker_after_the_other_and_keeps_who_they_are(r
 
 def test_an_upgrade_that_does_not_concern_the_pods_leaves_them_alone(release: Release) -> None:
     before = release.uids()
-    release.upgrade({"podDisruptionBudget": {"maxUnavailable": 2}, "annotations": {"team": "reviews"}})
+    release.upgrade(
+        {"podDisruptionBudget": {"maxUnavailable": 2}, "annotations": {"team": "reviews"}}
+    )
     time.sleep(2)
     assert release.uids() == before
 
@@ -153,7 +161,9 @@ def test_the_way_back_from_a_bad_image_needs_no_deletion_by_hand(release: Releas
 def test_it_is_the_policy_of_the_chart_that_finds_the_way_back(
     empty: Release, policy: str, recovers: bool
 ) -> None:
-    """With the other policy, Kubernetes' default, the pod of the bad image stays until somebody deletes it."""
+    """With the other policy, Kubernetes' default, the pod of the bad image stays until somebody
+    deletes it.
+    """
     empty.kubectl("create", "serviceaccount", FULLNAME)
 
     def go_over(values: dict[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""Tests of containers run where the image is and something can run it; anywhere else that is an error, not a skip."""
+"""Tests of containers run where the image is and something can run it; anywhere else that is an
+error, not a skip.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,13 @@ from tests.harness.broker import KafkaBroker
 
 @pytest.fixture(scope="session", autouse=True)
 def _image(request: pytest.FixtureRequest) -> None:
-    """`make image-test` is asked for by somebody who wants to know: a missing engine or image fails it."""
+    """`make image-test` is asked for by somebody who wants to know: a missing engine or image fails
+    it.
+    """
     if any(item.get_closest_marker("image") for item in request.session.items):
-        assert engine(), "neither docker nor podman works here; buildah alone builds and does not run"
+        assert engine(), (
+            "neither docker nor podman works here; buildah alone builds and does not run"
+        )
         control("image", "inspect", image())
 
 

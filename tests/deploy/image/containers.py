@@ -1,4 +1,6 @@
-"""The worker's image as an operator would run it: every container read-only, without root, without capabilities."""
+"""The worker's image as an operator would run it: every container read-only, without root, without
+capabilities.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +49,16 @@ def image() -> str:
 def engine() -> str | None:
     """Docker or podman, whichever works."""
     named = [os.environ["ENGINE"]] if os.environ.get("ENGINE") else ["docker", "podman"]
-    return next((name for name in named if shutil.which(name) and _run([name, "info"]).returncode == 0), None)
+    return next(
+        (name for name in named if shutil.which(name) and _run([name, "info"]).returncode == 0),
+        None,
+    )
 
 
 def pinned() -> dict[str, str]:
-    """Package -> version of everything that is to be in the image beside the worker and its model."""
+    """Package -> version of everything that is to be in the image beside the worker and
+    its model.
+    """
     lines = (ROOT / "deploy" / "image" / "requirements.txt").read_text().splitlines()
     return dict(line.split()[0].split("==") for line in lines if "==" in line)
 
@@ -62,7 +69,9 @@ def hardened() -> list[str]:
     return [*HARDENED, *(["--read-only-tmpfs=false"] if engine() == "podman" else [])]
 
 
-def _run(command: Sequence[str], timeout_s: float = PATIENCE_SECONDS) -> subprocess.CompletedProcess[str]:
+def _run(
+    command: Sequence[str], timeout_s: float = PATIENCE_SECONDS
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s
     )
@@ -84,7 +93,9 @@ def writable(folder: Path) -> Path:
 
 @dataclass
 class Container:
-    """One container: of the worker, or of another of its commands. `close` removes it, whatever state it is in."""
+    """One container: of the worker, or of another of its commands. `close` removes it, whatever
+    state it is in.
+    """
 
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Sequence[str] = ()
@@ -118,7 +129,9 @@ class Container:
 
     def wait(self, timeout_s: float = PATIENCE_SECONDS) -> int:
         """Its exit code, once it ended."""
-        wait_for(lambda: not self.alive, lambda: f"it did not end\n{self.log()}", timeout_s=timeout_s)
+        wait_for(
+            lambda: not self.alive, lambda: f"it did not end\n{self.log()}", timeout_s=timeout_s
+        )
         return int(self._state()["ExitCode"])
 
     @property
@@ -160,4 +173,7 @@ def once(
     *command: str, options: Sequence[str] = (), timeout_s: float = PATIENCE_SECONDS
 ) -> subprocess.CompletedProcess[str]:
     """A command of the worker in a container of its own, to its end."""
-    return _run([engine() or "no engine", "run", "--rm", *hardened(), *options, image(), *command], timeout_s)
+    return _run(
+        [engine() or "no engine", "run", "--rm", *hardened(), *options, image(), *command],
+        timeout_s,
+    )

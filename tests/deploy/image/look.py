@@ -1,4 +1,6 @@
-"""Run inside a container, by the image's Python: what it may do, what is in it, and what its list of contents says, as JSON."""
+"""Run inside a container, by the image's Python: what it may do, what is in it, and what its list
+of contents says, as JSON.
+"""
 
 import importlib.metadata
 import importlib.util
@@ -17,10 +19,14 @@ print(
     json.dumps(
         {
             "writable": [folder for folder in folders if os.access(folder, os.W_OK)],
-            "status": {name: status[name].split() for name in ("Uid", "CapEff", "CapPrm", "NoNewPrivs")},
+            "status": {
+                name: status[name].split() for name in ("Uid", "CapEff", "CapPrm", "NoNewPrivs")
+            },
             "programs": [name for name in PROGRAMS if shutil.which(name)],
             "modules": [name for name in MODULES if importlib.util.find_spec(name)],
-            "compiled": str(importlib.util.find_spec("worker.processing.plan").origin).endswith(".so"),
+            "compiled": str(importlib.util.find_spec("worker.processing.plan").origin).endswith(
+                ".so"
+            ),
             "installed": [[one.name, one.version] for one in importlib.metadata.distributions()],
             "packages": [path.name for path in Path("/var/lib/dpkg/status.d").glob("*")],
             "sbom": Path("/usr/share/sbom/coversumm-worker.cdx.json").read_text(),

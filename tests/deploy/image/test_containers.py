@@ -1,4 +1,6 @@
-"""The worker in a container: on a real Kafka, stopped, killed, started again, and on a volume that is full."""
+"""The worker in a container: on a real Kafka, stopped, killed, started again, and on a volume that
+is full.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import committed_offsets, read_topic
 from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline, wait_for
-from worker.errors import Crash, SurroundingsError
+from worker.errors import Crash, SetupError
 
 pytestmark = pytest.mark.image
 READY_SECONDS = 5.0
@@ -45,7 +47,9 @@ def container(of: Pipeline, volume: Path, *options: str, **settings: str) -> Con
 def send(of: Pipeline, file: Path) -> None:
     """The forty reviews, by the image's own command."""
     variables = [f"--env={name}={value}" for name, value in of.environment.items()]
-    done = once("send", "/reviews.jsonl", options=[*variables, f"--volume={file}:/reviews.jsonl:ro"])
+    done = once(
+        "send", "/reviews.jsonl", options=[*variables, f"--volume={file}:/reviews.jsonl:ro"]
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -53,12 +57,15 @@ def published(of: Pipeline, topic: str = "") -> list[tuple[bytes | None, bytes |
     """Keys and bodies of a topic, partition by partition."""
     messages = read_topic(of.broker.bootstrap_servers, topic or of.output_topic)
     return [
-        (one.key, one.value) for one in sorted(messages, key=lambda found: (found.partition, found.offset))
+        (one.key, one.value)
+        for one in sorted(messages, key=lambda found: (found.partition, found.offset))
     ]
 
 
 def caught_up(of: Pipeline, log: Callable[[], str], group: str = "") -> None:
-    """Wait until the group, of the pipeline or of one beside it, has committed all that was sent."""
+    """Wait until the group, of the pipeline or of one beside it, has committed all that
+    was sent.
+    """
     targets = of.targets()
     assert targets
 
@@ -71,7 +78,11 @@ def caught_up(of: Pipeline, log: Callable[[], str], group: str = "") -> None:
 
 def summarized(command: list[str], environment: Mapping[str, str]) -> bytes:
     done = subprocess.run(
-        command, cwd=ROOT, env=clean_environment(environment), capture_output=True, timeout=PATIENCE_SECONDS
+        command,
+        cwd=ROOT,
+        env=clean_environment(environment),
+        capture_output=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -88,7 +99,9 @@ def test_the_page_says_how_to_run_it(reviews: Path) -> None:
     """The page's own line, with the engine that is here, and the limits that podman needs here."""
     page = (ROOT / "docs" / "image.md").read_text()
     (line,) = (
-        block for block in re.findall(r"^```sh\n(.*?)^```", page, flags=re.M | re.S) if "docker run" in block
+        block
+        for block in re.findall(r"^```sh\n(.*?)^```", page, flags=re.M | re.S)
+        if "docker run" in block
     )
     assert " ".join(HARDENED[:4]) in line
     limits = " ".join(option for option in HARDENED if "ulimit" in option)
@@ -96,7 +109,12 @@ def test_the_page_says_how_to_run_it(reviews: Path) -> None:
         "localhost/coversumm-worker:0.1.0", image()
     )
     done = subprocess.run(
-        named, shell=True, cwd=reviews.parent, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+        named,
+        shell=True,
+        cwd=reviews.parent,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     assert all(len(json.loads(body)["sentences"]) == 5 for body in done.stdout.splitlines())
@@ -114,7 +132,9 @@ def test_it_publishes_what_a_worker_outside_does_and_stops_in_order(
             assert running.kill("TERM") == 0
         inside = published(made)
         outside = made.worker(
-            app_id="image-outside", output_topic="image-outside.summaries", dlq_topic="image-outside.dlq"
+            app_id="image-outside",
+            output_topic="image-outside.summaries",
+            dlq_topic="image-outside.dlq",
         ).start()
         outside.wait_ready()
         caught_up(made, outside.log_text, "image-outside")
@@ -127,7 +147,9 @@ def test_it_publishes_what_a_worker_outside_does_and_stops_in_order(
 def test_whoever_comes_back_to_the_volume_is_soon_ready_and_goes_on(
     end: str, kafka: KafkaBroker, reviews: Path, tmp_path: Path
 ) -> None:
-    """A new container on the same volume, and the same one started again: after an orderly end, and after a kill."""
+    """A new container on the same volume, and the same one started again: after an orderly end, and
+    after a kill.
+    """
     with site(kafka, f"image-again-{end.lower()}", tmp_path) as made:
         volume, seconds = writable(tmp_path / "volume"), []
         for _ in range(2):
@@ -141,14 +163,18 @@ def test_whoever_comes_back_to_the_volume_is_soon_ready_and_goes_on(
                 assert running.kill(end) == {"TERM": 0, "KILL": 137}[end]
         report = made.report()
         assert report["ok"], report
-    print(f"ready after {[round(one, 1) for one in seconds]} s; after each but the first by SIG{end}")
+    print(
+        f"ready after {[round(one, 1) for one in seconds]} s; after each but the first by SIG{end}"
+    )
     assert min(seconds) < READY_SECONDS * busy()
 
 
 def test_without_an_instance_id_a_new_container_is_ready_once_the_last_ones_session_is_over(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
-    """Each container has a host name of its own, and the default instance id is made of it: it is another member."""
+    """Each container has a host name of its own, and the default instance id is made of it: it is
+    another member.
+    """
     with site(kafka, "image-anonymous", tmp_path) as made:
         volume = writable(tmp_path / "volume")
         for name in ("first", "second"):
@@ -177,7 +203,7 @@ def test_a_full_volume_ends_it_with_a_reason_and_room_makes_it_go_on(
         assert running.wait() == Crash.exit_code, running.log()
         assert "is full" in running.log().splitlines()[-1]
         running.again()  # a restart policy does so, in vain
-        assert running.wait() in (Crash.exit_code, SurroundingsError.exit_code), running.log()
+        assert running.wait() in (Crash.exit_code, SetupError.exit_code), running.log()
         assert "full" in running.log().splitlines()[-1]
         subprocess.run(["mount", "-o", "remount,size=100m", str(small_volume)], check=True)
         running.again()

@@ -1,4 +1,6 @@
-"""What is in the image, what a container of it may do, and that building it again gives the same layers."""
+"""What is in the image, what a container of it may do, and that building it again gives the same
+layers.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,18 @@ MAX_BYTES = 450_000_000
 @pytest.fixture(scope="module")
 def inside() -> dict[str, Any]:
     """What `look.py` sees."""
-    done = once("/look.py", options=["--entrypoint=python", f"--volume={LOOK}:/look.py:ro", "--tmpfs=/data"])
+    done = once(
+        "/look.py", options=["--entrypoint=python", f"--volume={LOOK}:/look.py:ro", "--tmpfs=/data"]
+    )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
-def test_nothing_but_data_and_tmp_can_be_written_and_no_right_is_left(inside: dict[str, Any]) -> None:
-    assert {Path(folder).parts[1] for folder in inside["writable"]} == {
-        "tmp"
-    }  # the data folder is root's here
+def test_nothing_but_data_and_tmp_can_be_written_and_no_right_is_left(
+    inside: dict[str, Any],
+) -> None:
+    # the data folder is root's here
+    assert {Path(folder).parts[1] for folder in inside["writable"]} == {"tmp"}
     assert inside["status"]["Uid"] == ["10001"] * 4
     assert {int(inside["status"][name][0], 16) for name in ("CapEff", "CapPrm")} == {0}
     assert inside["status"]["NoNewPrivs"] == ["1"]
@@ -42,7 +47,9 @@ def test_there_is_no_compiler_no_shell_and_no_torch(inside: dict[str, Any]) -> N
     assert inside["modules"] == []
 
 
-def test_the_workers_modules_are_compiled_where_the_wheel_brings_them_so(inside: dict[str, Any]) -> None:
+def test_the_workers_modules_are_compiled_where_the_wheel_brings_them_so(
+    inside: dict[str, Any],
+) -> None:
     (wheel,) = (ROOT / "build" / "image" / "wheels" / "worker").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         assert inside["compiled"] == any("/plan.cpython-" in name for name in archive.namelist())
@@ -55,10 +62,15 @@ def test_it_is_small_and_says_what_it_is() -> None:
     assert (config["User"], config["StopSignal"]) == ("10001:10001", "SIGTERM")
     assert (config["Entrypoint"], config["Cmd"]) == (["coversumm-worker"], ["run"])
     labels = {
-        name.removeprefix("org.opencontainers.image."): value for name, value in config["Labels"].items()
+        name.removeprefix("org.opencontainers.image."): value
+        for name, value in config["Labels"].items()
     }
     version, licence = once("--version").stdout.split()[-1], "Apache-2.0"
-    assert (labels["title"], labels["version"], labels["licenses"]) == ("coversumm-worker", version, licence)
+    assert (labels["title"], labels["version"], labels["licenses"]) == (
+        "coversumm-worker",
+        version,
+        licence,
+    )
     assert len(labels["revision"].removesuffix("-modified")) == 40
 
 
@@ -104,6 +116,8 @@ def test_two_builds_give_the_same_layers_and_each_says_of_which_commit_it_is(aga
     first, second = (json.loads(control("image", "inspect", name))[0] for name in (image(), again))
     assert first["RootFS"]["Layers"] == second["RootFS"]["Layers"]
     assert len(first["RootFS"]["Layers"]) > 5
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
     revision = second["Config"]["Labels"]["org.opencontainers.image.revision"]
     assert revision.removesuffix("-modified") == head.stdout.strip()

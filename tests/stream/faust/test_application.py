@@ -11,7 +11,7 @@ import pytest
 
 from tests.harness.fake_clients import FakeClients
 from worker.app import assemble
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.metrics import Metrics
 from worker.processing.config import Emit
 from worker.settings import Settings
@@ -29,12 +29,12 @@ from worker.stream.faust.application import (
 )
 from worker.stream.faust.consumer import GuardedConsumer
 from worker.stream.faust.table import CommittedTable
-from worker.stream.run_bounds import ENDLESS, Course
+from worker.stream.run_bounds import ENDLESS, RunBounds
 from worker.stream.surroundings import Surroundings
 from worker.stream.worker import StreamWorker
 
 
-def assembled(tmp_path: Path, course: Course = ENDLESS) -> StreamWorker:
+def assembled(tmp_path: Path, bounds: RunBounds = ENDLESS) -> StreamWorker:
     settings = Settings(
         bootstrap_servers="one:9092, two:9093",
         input_topic="reviews",
@@ -48,7 +48,7 @@ def assembled(tmp_path: Path, course: Course = ENDLESS) -> StreamWorker:
     )
     clients = FakeClients(producer=lambda options: None, admin=lambda: None)
     surroundings = Surroundings(clients, Databases(tmp_path, 2**24, 5, print))
-    return assemble(settings, 5, None, Metrics(), surroundings, course)
+    return assemble(settings, 5, None, Metrics(), surroundings, bounds)
 
 
 @pytest.fixture
@@ -58,7 +58,11 @@ def app(tmp_path: Path) -> CoverSummApp:
 
 @pytest.mark.parametrize(
     ("emit", "output"),
-    [(None, "marketplace.review-summaries.v1"), ("final", "marketplace.review-summaries.v1"), ("none", None)],
+    [
+        (None, "marketplace.review-summaries.v1"),
+        ("final", "marketplace.review-summaries.v1"),
+        ("none", None),
+    ],
 )
 def test_the_ids_of_all_topics_that_a_worker_builds_on_are_checked(
     tmp_path: Path, emit: Emit | None, output: str | None
@@ -74,9 +78,11 @@ def test_everything_that_is_overridden_exists_in_the_installed_faust() -> None:
 
 
 @pytest.mark.parametrize("place", list(module.FAUST_NAMES))
-def test_a_faust_without_an_overridden_name_is_refused(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_faust_without_an_overridden_name_is_refused(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(module.FAUST_NAMES, place, ("_a_name_of_another_version",))
-    with pytest.raises(SurroundingsError, match="_a_name_of_another_version: install the version"):
+    with pytest.raises(SetupError, match="_a_name_of_another_version: install the version"):
         check_faust()
 
 
@@ -91,13 +97,18 @@ def test_every_method_that_the_guarded_consumer_overrides_is_checked_for() -> No
 def test_faust_is_set_up_so_that_nothing_is_lost(app: Any) -> None:
     conf = app.conf
     assert app.transport.Consumer is GuardedConsumer
-    assert conf.consumer_auto_offset_reset == "none"  # offsets outside the log are stopped at, never skipped
+    # offsets outside the log are stopped at, never skipped
+    assert conf.consumer_auto_offset_reset == "none"
     assert conf.stream_wait_empty is True
     assert conf.recovery_consistency_check is False
     assert conf.topic_allow_declare is False
     assert conf.web_tables_enabled is False
     assert str(conf.processing_guarantee.value) == "at_least_once"
-    assert (conf.topic_partitions, conf.broker_max_poll_records, conf.broker_session_timeout) == (5, 77, 12.0)
+    assert (conf.topic_partitions, conf.broker_max_poll_records, conf.broker_session_timeout) == (
+        5,
+        77,
+        12.0,
+    )
     assert conf.table_standby_replicas == 1
     assert conf.consumer_group_instance_id == "three"
     assert conf.PartitionAssignor is StaticAssignor

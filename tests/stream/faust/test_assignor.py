@@ -18,7 +18,9 @@ NOW, BEFORE, OTHER = "http://10.0.0.2:8080", "http://10.0.0.1:8080", "http://10.
 
 
 class Site:
-    """An assignor of a worker at the address `NOW`, and how often it wanted the group to be joined again."""
+    """An assignor of a worker at the address `NOW`, and how often it wanted the group to be joined
+    again.
+    """
 
     def __init__(self, app: Any) -> None:
         self.again = 0
@@ -29,7 +31,9 @@ class Site:
         self.again += 1
 
     def assign(self, url: str, told: dict[str, list[int]] | None = None) -> None:
-        """An assignment of partition 3 that was made for this address; `told`: what Kafka itself says, if not the same."""
+        """An assignment of partition 3 that was made for this address; `told`: what Kafka itself
+        says, if not the same.
+        """
         actives = {INPUT: [3]}
         described = ClientMetadata(
             assignment=ClientAssignment(actives=actives, standbys={}),
@@ -58,7 +62,9 @@ def test_an_assignment_for_the_same_address_is_taken_as_it_is(site: Site) -> Non
     assert site.assignor.assigned_actives() == {(INPUT, 3)}
 
 
-def test_an_assignment_for_a_former_address_is_taken_and_the_group_hears_of_the_new_one(site: Site) -> None:
+def test_an_assignment_for_a_former_address_is_taken_and_the_group_hears_of_the_new_one(
+    site: Site,
+) -> None:
     before = site.described
     site.assign(BEFORE)
     assert site.again == 1

@@ -1,4 +1,6 @@
-"""aiokafka's messages about connections become the contact's reason; everything else is logged as ever."""
+"""aiokafka's messages about connections become the contact's reason; everything else is logged as
+ever.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from faust.tables import recovery
 
 from tests.harness.fake_clients import FakeClock
 from worker.kafka.contact import Contact
-from worker.stream.faust.client_log import CONSEQUENCES, LOGGERS, OVERTAKEN, ConnectionErrors, hand_over_to
+from worker.stream.faust.client_log import (
+    CONSEQUENCES,
+    LOGGERS,
+    OVERTAKEN,
+    ConnectionErrors,
+    route_errors,
+)
 
 REFUSED = ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 9092)")
 
@@ -37,7 +45,7 @@ def contact() -> Contact:
 
 @pytest.fixture
 def log(contact: Contact) -> Iterator[logging.Logger]:
-    hand_over_to(contact)
+    route_errors(contact)
     logger = logging.getLogger(LOGGERS[0])
     before = logger.level
     yield logger
@@ -80,7 +88,10 @@ def test_what_only_follows_is_neither(
 
 @pytest.mark.parametrize(
     "error",
-    [errors.AuthenticationFailedError("wrong password"), errors.UnsupportedSaslMechanismError("no PLAIN")],
+    [
+        errors.AuthenticationFailedError("wrong password"),
+        errors.UnsupportedSaslMechanismError("no PLAIN"),
+    ],
 )
 def test_a_broker_that_refuses_the_client_says_why(
     error: Exception, log: logging.Logger, contact: Contact, caplog: pytest.LogCaptureFixture
@@ -99,7 +110,10 @@ def test_a_broker_that_refuses_the_client_says_why(
     ],
 )
 def test_other_errors_are_logged(
-    arguments: tuple[Any, ...], log: logging.Logger, contact: Contact, caplog: pytest.LogCaptureFixture
+    arguments: tuple[Any, ...],
+    log: logging.Logger,
+    contact: Contact,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     log.error(*arguments)
     assert len(caplog.records) == 1
@@ -145,5 +159,5 @@ def test_a_rebalance_upon_a_rebalance_is_told_by_who_takes_over(
 
 
 def test_a_second_worker_in_a_process_takes_the_place_of_the_first(log: logging.Logger) -> None:
-    hand_over_to(Contact(1.0, far_apart()))
+    route_errors(Contact(1.0, far_apart()))
     assert [isinstance(one, ConnectionErrors) for one in log.filters] == [True]

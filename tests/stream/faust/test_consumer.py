@@ -1,4 +1,6 @@
-"""The guarded consumer: whatever fetches return and whenever the group rebalances, every record once, in order."""
+"""The guarded consumer: whatever fetches return and whenever the group rebalances, every record
+once, in order.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from tests.harness.consumer_thread import ConsumerThread, Fetched
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import CHANGELOG as CHANGELOG_TOPIC
 from tests.harness.stream import INPUT, INSTANCE, End, Parts, make_app
-from worker.errors import Crash, SurroundingsError
+from worker.errors import Crash, SetupError
 from worker.kafka.group import Membership
 from worker.kafka.offsets import Start
 from worker.stream.assignment import Tenure
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust.consumer import GuardedConsumer, GuardedTransport
-from worker.stream.run_bounds import ENDLESS, Course
+from worker.stream.run_bounds import ENDLESS, RunBounds
 
 A, B, CHANGELOG = TP(INPUT, 0), TP(INPUT, 1), TP(CHANGELOG_TOPIC, 0)
 
@@ -44,7 +46,9 @@ class FakeThread(ConsumerThread):
         self.fetched: list[set[TP]] = []
         self.commits: list[Any] = []
         self.generation, self.member_id = 1, "member"
-        self.during: Callable[[], Awaitable[None]] | None = None  # happens while a fetch is under way
+        self.during: Callable[[], Awaitable[None]] | None = (
+            None  # happens while a fetch is under way
+        )
         self.after: Callable[[], Awaitable[None]] | None = None  # happens when it has its records
 
     def seek(self, tp: TP, offset: int) -> None:
@@ -63,7 +67,9 @@ class FakeThread(ConsumerThread):
         return found
 
     def read(self, tp: TP) -> list[Fetched]:
-        records = [record(tp, offset) for offset in self.logs[tp] if offset >= self.positions[tp]][:10]
+        records = [record(tp, offset) for offset in self.logs[tp] if offset >= self.positions[tp]][
+            :10
+        ]
         if records:
             self.positions[tp] = records[-1].offset + 1
         return records
@@ -88,11 +94,11 @@ class Rig:
         app: Any,
         logs: dict[TP, list[int]],
         thread: FakeThread | None = None,
-        course: Course = ENDLESS,
+        bounds: RunBounds = ENDLESS,
     ) -> None:
         self.batches: list[MicroBatch] = []
         self.thread = made = thread or FakeThread(logs)
-        self.parts = parts = Parts(Path(app.conf.datadir), course=course)
+        self.parts = parts = Parts(Path(app.conf.datadir), bounds=bounds)
         self.held = parts.assignment
         transport = GuardedTransport(app.conf.broker_consumer, app, parts.worker())
 
@@ -127,7 +133,9 @@ class Rig:
         self.consumer.resume_flow()
 
     async def doubt(self, starts: dict[int, int]) -> None:
-        """A commit is in doubt, and settled: the partitions are taken over again, under the same membership."""
+        """A commit is in doubt, and settled: the partitions are taken over again, under the same
+        membership.
+        """
         self.held.suspend("no answer")
         self.held.end()
         await self.seek(starts)
@@ -145,7 +153,8 @@ def offsets(batch: MicroBatch | None, tp: TP = A) -> list[int]:
     return [r.offset for r in batch.records if r.partition == tp.partition] if batch else []
 
 
-# -- the four rules ---------------------------------------------------------------------------------------------------
+# -- the four rules
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -267,7 +276,9 @@ async def test_nothing_is_handed_over_when_partitions_were_revoked_during_the_fe
 async def test_nothing_is_handed_over_when_the_membership_changed_during_the_fetch(
     app: Any, when: str
 ) -> None:
-    """The whole rebalance, seek included, passed while the fetch was under way: its records are of another time."""
+    """The whole rebalance, seek included, passed while the fetch was under way: its records are of
+    another time.
+    """
     rig = Rig(app, {A: [*range(15)], B: []})
     await rig.join({0: 10})
 
@@ -277,15 +288,16 @@ async def test_nothing_is_handed_over_when_the_membership_changed_during_the_fet
 
     setattr(rig.thread, when, rebalance)
     assert await rig.poll() is None
-    assert offsets(await rig.poll()) == [
-        *range(10, 15)
-    ]  # read again, though no later record shows that they are missing
+    # read again, though no later record shows that they are missing
+    assert offsets(await rig.poll()) == [*range(10, 15)]
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("when", ["during", "after"])
 async def test_nothing_is_handed_over_that_was_fetched_before_a_doubt(app: Any, when: str) -> None:
-    """The group has not changed, and its membership is the same: only the epoch tells that everything was taken over again."""
+    """The group has not changed, and its membership is the same: only the epoch tells that
+    everything was taken over again.
+    """
     rig = Rig(app, {A: [*range(15)], B: []})
     await rig.join({0: 10})
 
@@ -376,7 +388,9 @@ async def test_changelogs_are_never_fetched(app: Any) -> None:
 
 
 @pytest.mark.asyncio
-async def test_lingering_merges_a_second_fetch_into_a_micro_batch_that_is_not_full(app: Any) -> None:
+async def test_lingering_merges_a_second_fetch_into_a_micro_batch_that_is_not_full(
+    app: Any,
+) -> None:
     rig = Rig(app, {A: [0, 1], B: []})
     await rig.join({0: 0, 1: 0})
     rig.consumer._linger_seconds = 0.001
@@ -408,8 +422,12 @@ async def test_a_jump_between_two_merged_fetches_is_read_again_too(app: Any) -> 
 
 
 @pytest.mark.asyncio
-async def test_gaps_at_the_head_and_between_merged_fetches_do_not_wait_for_each_other(app: Any) -> None:
-    """Each asks for a fetch of its own: the question of the second must not be taken for the answer to the first."""
+async def test_gaps_at_the_head_and_between_merged_fetches_do_not_wait_for_each_other(
+    app: Any,
+) -> None:
+    """Each asks for a fetch of its own: the question of the second must not be taken for the answer
+    to the first.
+    """
 
     class Few(FakeThread):
         def read(self, tp: TP) -> list[Fetched]:
@@ -472,7 +490,7 @@ class Busy:
     def __init__(self, rig: Rig, looks: int) -> None:
         self._rig, self._looks = rig, looks
 
-    def is_over_with(self, batch: MicroBatch) -> bool:
+    def commit_started(self, batch: MicroBatch) -> bool:
         assert batch is self._rig.consumer._handed_over
         self._looks -= 1
         return self._looks < 0
@@ -534,7 +552,9 @@ async def test_a_stale_no_committed_offset_of_the_driver_is_fetched_past(app: An
 
 
 @pytest.mark.asyncio
-async def test_records_that_retention_removed_before_they_were_read_end_the_process(app: Any) -> None:
+async def test_records_that_retention_removed_before_they_were_read_end_the_process(
+    app: Any,
+) -> None:
     rig = Rig(app, {A: [*range(5)], B: []})
     await rig.join({0: 0})
 
@@ -562,11 +582,14 @@ async def test_a_micro_batch_that_cannot_be_handed_over_ends_the_process(app: An
     assert "no room" in str(end.value.cause)
 
 
-# -- the whole --------------------------------------------------------------------------------------------------------
+# -- the whole
+# --------------------------------------------------------------------------------------------------------
 
 
 class Adversary(FakeThread):
-    """A driver that does at every fetch what the drawn plan says: everything the guard's rules are there for."""
+    """A driver that does at every fetch what the drawn plan says: everything the guard's rules are
+    there for.
+    """
 
     def __init__(self, logs: dict[TP, list[int]]) -> None:
         super().__init__(logs)
@@ -579,7 +602,8 @@ class Adversary(FakeThread):
 
     def read(self, tp: TP) -> list[Fetched]:
         kind, amount = self.bend.pop(tp, ("honest", 10))
-        if kind == "ahead" and tp not in self.sought:  # records vanish, but never right after a seek
+        # records vanish, but never right after a seek
+        if kind == "ahead" and tp not in self.sought:
             self.positions[tp] += amount
         elif kind == "stale":
             self.positions[tp] = max(0, self.positions[tp] - amount)
@@ -595,7 +619,9 @@ class Adversary(FakeThread):
 _OFFSETS = st.lists(st.integers(1, 4), min_size=1, max_size=40).map(
     lambda steps: [sum(steps[: i + 1]) for i in range(len(steps))]
 )
-_BENDS = st.tuples(st.sampled_from(["honest", "ahead", "stale", "empty", "short"]), st.integers(1, 12))
+_BENDS = st.tuples(
+    st.sampled_from(["honest", "ahead", "stale", "empty", "short"]), st.integers(1, 12)
+)
 _REBALANCES = st.sampled_from(
     [
         "",
@@ -611,13 +637,17 @@ _REBALANCES = st.sampled_from(
     ]
 )
 _TURNS = st.lists(
-    st.tuples(_BENDS, _BENDS, _REBALANCES, st.booleans(), st.sampled_from([{A, B}, {A, B}, {A}, {B}])),
+    st.tuples(
+        _BENDS, _BENDS, _REBALANCES, st.booleans(), st.sampled_from([{A, B}, {A, B}, {A}, {B}])
+    ),
     max_size=25,
 )
 
 
 class Life:
-    """A worker's agent and group around the rig: commits some micro-batches, loses others to rebalances."""
+    """A worker's agent and group around the rig: commits some micro-batches, loses others to
+    rebalances.
+    """
 
     def __init__(self, rig: Rig, committed: dict[int, int]) -> None:
         self.rig = rig
@@ -647,7 +677,9 @@ class Life:
     async def come_back(self) -> None:
         await self.rig.join({tp.partition: self.committed[tp.partition] for tp in self.assigned})
 
-    async def turn(self, bend_a: Any, bend_b: Any, rebalance: str, commit: bool, assigned: set[TP]) -> None:
+    async def turn(
+        self, bend_a: Any, bend_b: Any, rebalance: str, commit: bool, assigned: set[TP]
+    ) -> None:
         thread = self.rig.thread
         thread.bend = {A: bend_a, B: bend_b}
         kind, _, when = rebalance.rpartition(" ")
@@ -682,7 +714,11 @@ class Life:
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.tuples(_OFFSETS, _OFFSETS), st.integers(0, 30), st.integers(0, 30), _TURNS, st.sampled_from([0, 1e-6])
+    st.tuples(_OFFSETS, _OFFSETS),
+    st.integers(0, 30),
+    st.integers(0, 30),
+    _TURNS,
+    st.sampled_from([0, 1e-6]),
 )
 def test_every_record_from_the_committed_offset_on_once_and_in_order(
     app: Any, logs: Any, start_a: int, start_b: int, turns: Any, linger: float
@@ -706,14 +742,20 @@ def test_every_record_from_the_committed_offset_on_once_and_in_order(
         assert delivered[tp.partition] == [o for o in offsets_ if o >= starts[tp.partition]]
 
 
-# -- membership -------------------------------------------------------------------------------------------------------
+# -- membership
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
-async def test_the_membership_is_captured_when_the_assignment_is_made_and_never_read_again(app: Any) -> None:
+async def test_the_membership_is_captured_when_the_assignment_is_made_and_never_read_again(
+    app: Any,
+) -> None:
     rig = Rig(app, {A: [0], B: []})
     await rig.join({0: 0})
-    rig.thread.generation, rig.thread.member_id = -1, ""  # what aiokafka has after a failed heartbeat
+    rig.thread.generation, rig.thread.member_id = (
+        -1,
+        "",
+    )  # what aiokafka has after a failed heartbeat
     batch = await rig.poll()
     assert batch.tenure.membership == Membership(2, "member", INSTANCE)
     assert rig.held.membership == Membership(2, "member", INSTANCE)
@@ -733,7 +775,9 @@ async def test_a_takeover_that_gave_way_to_the_group_seeks_nothing(app: Any) -> 
 
 @pytest.mark.asyncio
 async def test_a_tenure_lasts_until_its_partitions_are_revoked(app: Any) -> None:
-    """What is handed over later, or not committed by then, is read again after the next takeover."""
+    """What is handed over later, or not committed by then, is read again after the next
+    takeover.
+    """
     rig = Rig(app, {A: [0], B: []})
     assert rig.held.tenure is None
     await rig.join({0: 0})
@@ -754,14 +798,18 @@ async def test_a_negative_or_empty_membership_ends_the_process(
     assert isinstance(end.value.cause, Crash)
 
 
-# -- what Faust may not do --------------------------------------------------------------------------------------------
+# -- what Faust may not do
+# --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
 async def test_faust_commits_no_offset_whatever_is_acknowledged(app: Any) -> None:
     rig = Rig(app, {A: [0, 1], B: []})
     await rig.join({0: 0})
-    rig.consumer._acked[A], rig.consumer._acked_index[A] = [0, 1], {0, 1}  # as after two acknowledgements
+    rig.consumer._acked[A], rig.consumer._acked_index[A] = (
+        [0, 1],
+        {0, 1},
+    )  # as after two acknowledgements
     await rig.consumer.commit()
     await rig.consumer.force_commit()
     assert rig.thread.commits == []
@@ -776,7 +824,8 @@ async def test_faust_acknowledges_no_gap(app: Any) -> None:
     assert rig.consumer._new_offset(A) is None
 
 
-# -- where to start ---------------------------------------------------------------------------------------------------
+# -- where to start
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -785,9 +834,8 @@ async def test_the_seek_goes_to_the_offsets_of_the_takeovers_first_step(app: Any
     await rig.assign({A, B, CHANGELOG})
     committed = rig.parts.logs.committed = {0: Start(7, True, 20), 1: Start(5, False, 20)}
     assert await rig.parts.takeover.fetch_starts() == committed
-    rig.parts.logs.committed = {
-        0: Start(19, True, 20)
-    }  # by somebody else meanwhile: the state does not have it
+    # by somebody else meanwhile: the state does not have it
+    rig.parts.logs.committed = {0: Start(19, True, 20)}
     await rig.consumer.perform_seek()
     assert (rig.consumer.cursors, rig.thread.positions) == ({0: 7, 1: 5}, {A: 7, B: 5})
 
@@ -811,7 +859,7 @@ async def test_every_assignment_asks_for_its_own_offsets(app: Any) -> None:
 async def test_offsets_that_cannot_be_had_end_the_process(app: Any) -> None:
     rig = Rig(app, {A: [], B: []})
     await rig.assign({A})
-    refusal = SurroundingsError("outside the log")
+    refusal = SetupError("outside the log")
 
     def refuse(partitions: Any) -> Any:
         raise refusal
@@ -823,12 +871,15 @@ async def test_offsets_that_cannot_be_had_end_the_process(app: Any) -> None:
     assert not rig.held.is_flowing
 
 
-# -- what status and watchdog ask -------------------------------------------------------------------------------------
+# -- what status and watchdog ask
+# -------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
 async def test_lag_can_be_asked_for_at_any_moment_of_a_rebalance(app: Any) -> None:
-    """The watchdog's thread asks, and would die of an exception: aiokafka's own methods assert the assignment."""
+    """The watchdog's thread asks, and would die of an exception: aiokafka's own methods assert the
+    assignment.
+    """
     rig = Rig(app, {A: [], B: []})
     subscriptions = SubscriptionState()
     rig.thread._subscription = subscriptions

@@ -1,4 +1,6 @@
-"""The consumer thread: how its consumer is set up, and that its client is one that rides through the brokers' faults."""
+"""The consumer thread: how its consumer is set up, and that its client is one that rides through
+the brokers' faults.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from aiokafka.errors import GroupAuthorizationFailedError, UnknownError
 from faust.transport.drivers import aiokafka as driver
 
 from tests.harness.stream import GROUP, INSTANCE, End, Parts, make_app
-from worker.errors import Fenced, SurroundingsError
+from worker.errors import Fenced, SetupError
 from worker.stream.faust.consumer import GuardedConsumer, GuardedTransport
 from worker.stream.faust.consumer_thread import (
     FETCH_MAX_BYTES,
@@ -61,7 +63,11 @@ def test_the_consumer_is_a_static_member_with_a_client_that_knows_it(consumer: A
 def check_membership(made: Any) -> None:
     client = made._client
     assert isinstance(client, GroupClient)
-    assert (made._group_instance_id, client.instance_id, client.group_id) == (INSTANCE, INSTANCE, GROUP)
+    assert (made._group_instance_id, client.instance_id, client.group_id) == (
+        INSTANCE,
+        INSTANCE,
+        GROUP,
+    )
     assert client.join_seconds == 60.0 + JOIN_MARGIN_SECONDS
     assert client._request_timeout_ms == REQUEST_SECONDS * 1000
     with pytest.raises(End) as end:
@@ -76,7 +82,7 @@ def test_a_group_that_may_not_be_joined_is_a_missing_permission(consumer: Any) -
 
     with pytest.raises(End) as end:
         asyncio.run(push())
-    assert isinstance(end.value.cause, SurroundingsError)
+    assert isinstance(end.value.cause, SetupError)
     assert f"READ on the group {GROUP}" in str(end.value.cause)
     consumer._thread.thread_loop.close()
 

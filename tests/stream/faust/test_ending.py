@@ -1,4 +1,6 @@
-"""The end of a bounded run: when everything is over by the group, and never by what is known here alone."""
+"""The end of a bounded run: when everything is over by the group, and never by what is known here
+alone.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClock
 from tests.harness.stream import End, die
-from worker.errors import Crash, SurroundingsError
+from worker.errors import Crash, SetupError
 from worker.kafka.group import Membership
 from worker.stream.assignment import Assignment
-from worker.stream.faust import process as ending
+from worker.stream.faust import ending
 from worker.stream.faust.ending import Ending
 from worker.stream.journal import Journal
-from worker.stream.run_bounds import Course, NoLedger
+from worker.stream.run_bounds import NoLedger, RunBounds
 from worker.stream.surroundings import Surroundings
 
 
@@ -32,7 +34,9 @@ class Ledger(NoLedger):
 
 
 class Rig:
-    """An ending over a clock that a test's events come with; `answers` are the group's, one after another."""
+    """An ending over a clock that a test's events come with; `answers` are the group's, one after
+    another.
+    """
 
     def __init__(self, *answers: Any) -> None:
         self.clock = Clock()
@@ -43,7 +47,7 @@ class Rig:
         self.ends = 0
         surroundings = Surroundings(clients=None, databases=None, clock=self.clock, die=die)  # type: ignore[arg-type]
         self.ending = Ending(
-            Course(ends={0: 5, 1: 5}, ledger=self.ledger),
+            RunBounds(ends={0: 5, 1: 5}, ledger=self.ledger),
             self.assignment,
             self._open_partitions,
             self._end,
@@ -141,7 +145,10 @@ def test_a_broker_that_does_not_answer_is_asked_again(error: Exception) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [SurroundingsError("no right"), KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))],
+    [
+        SetupError("no right"),
+        KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)),
+    ],
 )
 def test_a_refusal_ends_the_process(error: Exception) -> None:
     rig = Rig(error)

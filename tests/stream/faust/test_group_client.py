@@ -1,4 +1,6 @@
-"""The consumer's client: how long each kind of request waits, who is asked meanwhile, and what a static member says of itself."""
+"""The consumer's client: how long each kind of request waits, who is asked meanwhile, and what a
+static member says of itself.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGrou
 from aiokafka.util import wait_for
 
 from worker.stream.faust import consumer_thread as module
-from worker.stream.faust.consumer_thread import FETCH_SECONDS, REQUEST_SECONDS, GroupClient, as_group_client
+from worker.stream.faust.consumer_thread import (
+    FETCH_SECONDS,
+    REQUEST_SECONDS,
+    GroupClient,
+    as_group_client,
+)
 
 NODE, OTHER = 1, 2
 HEARTBEAT = HeartbeatRequest("group", 7, "member")
@@ -37,7 +44,9 @@ def named(node_id: int, error_code: int = 0) -> Any:
 
 
 class Connection:
-    """To a broker that answers as it is told: with what the function returns, or never where that is None."""
+    """To a broker that answers as it is told: with what the function returns, or never where that
+    is None.
+    """
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -87,7 +96,8 @@ def connect(
     return made
 
 
-# -- how long -------------------------------------------------------------------------------------------------------------
+# -- how long
+# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -110,7 +120,8 @@ async def test_each_kind_of_request_waits_as_long_as_its_answer_may_take(
     connection = connect(client, lambda _: GOOD)
     assert await client.send(NODE, request_, group=ConnectionGroup.COORDINATION) is GOOD
     assert [waits for _, waits in connection.sent] == [seconds]
-    assert connection._request_timeout == REQUEST_SECONDS  # of what aiokafka sends past this client: metadata
+    # of what aiokafka sends past this client: metadata
+    assert connection._request_timeout == REQUEST_SECONDS
 
 
 @pytest.mark.asyncio
@@ -139,7 +150,10 @@ async def test_a_connection_that_is_not_made_does_not_keep_others_from_being_mad
 ) -> None:
     """A frozen broker's system takes connections, and nobody answers on them."""
     client = group_client()
-    nodes = {NODE: SimpleNamespace(host="frozen", port=1), OTHER: SimpleNamespace(host="alive", port=1)}
+    nodes = {
+        NODE: SimpleNamespace(host="frozen", port=1),
+        OTHER: SimpleNamespace(host="alive", port=1),
+    }
     client.cluster = SimpleNamespace(broker_metadata=nodes.get)
     thawed = asyncio.Event()
 
@@ -160,13 +174,18 @@ async def test_a_connection_that_is_not_made_does_not_keep_others_from_being_mad
     assert len(client._conns) == 3
 
 
-# -- joining --------------------------------------------------------------------------------------------------------------
+# -- joining
+# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("answer", [None, named(OTHER)], ids=["silent", "names another"])
-async def test_a_join_ends_when_its_coordinator_is_gone(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its answer may take as long as a rebalance: nobody waits so long for a broker that is not there."""
+async def test_a_join_ends_when_its_coordinator_is_gone(
+    answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer may take as long as a rebalance: nobody waits so long for a broker that is not
+    there.
+    """
     monkeypatch.setattr(module, "REQUEST_SECONDS", 0.05)
     client = group_client()
     beside = connect(client, lambda _: answer, group=ConnectionGroup.DEFAULT)
@@ -205,7 +224,8 @@ async def test_nobody_is_asked_any_more_after_the_join(monkeypatch: pytest.Monke
     assert connection.connected()
 
 
-# -- a static member --------------------------------------------------------------------------------------------------------
+# -- a static member
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -215,7 +235,12 @@ async def test_a_heartbeat_says_which_worker_it_is_of() -> None:
     await client.send(NODE, HEARTBEAT, group=ConnectionGroup.COORDINATION)
     ((request, _),) = connection.sent
     sent = request.prepare({HEARTBEAT.API_KEY: (0, 4)})
-    assert (sent.API_VERSION, sent.group, sent.generation_id, sent.member_id) == (3, "group", 7, "member")
+    assert (sent.API_VERSION, sent.group, sent.generation_id, sent.member_id) == (
+        3,
+        "group",
+        7,
+        "member",
+    )
     assert sent.encode().endswith(b"\0\x08worker-0")
     assert not sent.FLEXIBLE_VERSION
 

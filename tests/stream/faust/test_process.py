@@ -1,4 +1,6 @@
-"""How the process of a worker ends when Faust ends it: a crash with one line, for whatever looks at exit codes."""
+"""How the process of a worker ends when Faust ends it: a crash with one line, for whatever looks at
+exit codes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The table as Faust sees it: it hands rebalances and recoveries on, and Faust may do nothing of its own."""
+"""The table as Faust sees it: it hands rebalances and recoveries on, and Faust may do nothing of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,12 @@ def table(parts: Parts) -> Iterator[CommittedTable]:
 
 
 def test_the_databases_lie_where_faust_would_put_them(parts: Parts, table: CommittedTable) -> None:
-    """Data directories from before the databases were the worker's own, and tools, find them there."""
-    assert Path(table.data.partition_path(1)).resolve() == database_path(parts.data_dir, 1).resolve()
+    """Data directories from before the databases were the worker's own, and tools, find
+    them there.
+    """
+    assert (
+        Path(table.data.partition_path(1)).resolve() == database_path(parts.data_dir, 1).resolve()
+    )
     assert Store.offset_key == OFFSET_KEY
     assert table.changelog_topic_name == CHANGELOG
 
@@ -54,8 +60,12 @@ def test_faust_gets_the_workers_own_databases(parts: Parts, table: CommittedTabl
 
 
 @pytest.mark.asyncio
-async def test_faust_opens_no_database_of_an_assignment(parts: Parts, table: CommittedTable) -> None:
-    """It would on the event loop, and a damaged one would end the process in a way that no restart cures."""
+async def test_faust_opens_no_database_of_an_assignment(
+    parts: Parts, table: CommittedTable
+) -> None:
+    """It would on the event loop, and a damaged one would end the process in a way that no restart
+    cures.
+    """
     parts.databases.open = pytest.fail  # type: ignore[method-assign]
     changelog = TP(CHANGELOG, 0)
     await table.data.assign_partitions(table, {changelog})
@@ -78,7 +88,9 @@ async def test_databases_are_closed_with_their_partition_or_with_the_worker(
     other.close()
 
 
-def test_a_damaged_database_ends_the_process_with_one_line(parts: Parts, table: CommittedTable) -> None:
+def test_a_damaged_database_ends_the_process_with_one_line(
+    parts: Parts, table: CommittedTable
+) -> None:
     """Faust would try again, or only log it."""
     parts.databases.write(0, {b"a": b"1"})
     parts.databases.close()

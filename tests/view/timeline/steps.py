@@ -7,7 +7,9 @@ from worker.published.published import publication
 
 
 def steps_of(*summaries, entity="e", **more):
-    """Each summary is a text by sentence id, None a tombstone; what came and went follows from them."""
+    """Each summary is a text by sentence id, None a tombstone; what came and went follows from
+    them.
+    """
     return list(steps(_publications(summaries, entity, more)))
 
 
@@ -20,13 +22,17 @@ def _publications(summaries, entity, more):
         if shown is not None:
             added = [one for one in after if before.get(one) != after[one]]
             removed = [one for one in before if before[one] != after.get(one)]
-            value = body(entity, number, after, added, removed, previous=previous, **at(more, number))
+            value = body(
+                entity, number, after, added, removed, previous=previous, **at(more, number)
+            )
         yield publication(Record("t", 0, number, more.get("stamp", -1), entity.encode(), value))
         before, previous = after, None if shown is None else number
 
 
 def at(more, number):
     """The keywords of one body: a list has a value for each."""
-    mine = {name: value[number] if isinstance(value, list) else value for name, value in more.items()}
+    mine = {
+        name: value[number] if isinstance(value, list) else value for name, value in more.items()
+    }
     mine.pop("stamp", None)
     return mine

@@ -62,11 +62,17 @@ DAY_MS = 24 * 3600 * 1000
 
 def test_the_time_of_the_events_ascending():
     clock, moments = times(steps_of(*SUMMARIES, occurred_at=DAYS))
-    assert (clock, [one - moments[0] for one in moments]) == ("occurred", [0, 2 * DAY_MS, 2 * DAY_MS])
+    assert (clock, [one - moments[0] for one in moments]) == (
+        "occurred",
+        [0, 2 * DAY_MS, 2 * DAY_MS],
+    )
 
 
 def test_one_without_a_time_has_that_of_the_one_before_it():
-    for days, wanted in (([DAYS[0], None, DAYS[1]], [0, 0, 2]), ([None, DAYS[0], DAYS[2]], [0, 0, 1])):
+    for days, wanted in (
+        ([DAYS[0], None, DAYS[1]], [0, 0, 2]),
+        ([None, DAYS[0], DAYS[2]], [0, 0, 1]),
+    ):
         _, moments = times(steps_of(*SUMMARIES, occurred_at=days))
         assert [(one - moments[0]) // DAY_MS for one in moments] == wanted
 

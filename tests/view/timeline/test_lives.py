@@ -60,7 +60,8 @@ def test_what_is_not_here_is_not_known():
         {"a#0": GOOD, "x#0": GOOD}, {"b#0": GOOD, "x#0": GOOD}, {"b#0": GOOD, "c#0": GOOD}
     )
     lives = {
-        one.latest.sentence_id: one.lives for one in sentences_of([first, last._replace(incomplete=True)])
+        one.latest.sentence_id: one.lives
+        for one in sentences_of([first, last._replace(incomplete=True)])
     }
     assert lives == {
         "a#0": [Life(0, 1, True, False)],

@@ -21,7 +21,9 @@ HOSTILE = (
 
 
 class Read(HTMLParser):
-    """Elements, attributes and text of a page; fails where an element is not closed in its place."""
+    """Elements, attributes and text of a page; fails where an element is not closed in
+    its place.
+    """
 
     def __init__(self, html):
         super().__init__()
@@ -83,9 +85,19 @@ def test_everything_is_in_it():
 def test_it_needs_nothing_else():
     html = page("stay", "summaries", STEPS)
     read = Read(html)
-    assert not {tag for tag, _ in read.elements} & {"link", "img", "iframe", "object", "base", "a", "form"}
+    assert not {tag for tag, _ in read.elements} & {
+        "link",
+        "img",
+        "iframe",
+        "object",
+        "base",
+        "a",
+        "form",
+    }
     assert not [
-        a for _, a in read.elements if {"src", "href"} & a.keys() or any(name.startswith("on") for name in a)
+        a
+        for _, a in read.elements
+        if {"src", "href"} & a.keys() or any(name.startswith("on") for name in a)
     ]
     assert not re.search(r"https?:|url\(|@import|\bfetch\b|innerHTML|eval\(", html)
 
@@ -94,7 +106,9 @@ def test_no_other_script_can_run():
     html = page("stay", "summaries", STEPS)
     (script,) = re.findall(r"<script>(.*?)</script>", html, re.S)
     (policy,) = (
-        a["content"] for a in Read(html).all("meta") if a.get("http-equiv") == "Content-Security-Policy"
+        a["content"]
+        for a in Read(html).all("meta")
+        if a.get("http-equiv") == "Content-Security-Policy"
     )
     assert f"script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" in policy
     assert policy.startswith("default-src 'none';")
@@ -132,7 +146,10 @@ def test_text_is_only_text(value):
     shown = text(value)
     assert not set(shown) & set("<>\"'")
     printable = "".join(one for one in value if one.isprintable())
-    assert "".join(one for one in unescape(shown) if one in printable) == printable or "\ufffd" in shown
+    assert (
+        "".join(one for one in unescape(shown) if one in printable) == printable
+        or "\ufffd" in shown
+    )
     Read(element("p", shown, title=value))
 
 

@@ -1,8 +1,9 @@
 """Many steps of one entity at once: all keys as one matrix product, the set after every step.
 
-A run of steps is laid out, what it does to the reservoir is found, and the keys after every step are computed for all
-candidates. The reservoir certificate is asked for all steps together. Up to the first it fails at, only the steps whose set
-can have changed are ranked; at that step the reservoir is refilled.
+A run of steps is laid out, what it does to the reservoir is found, and the keys after every step
+are computed for all candidates. The reservoir certificate is asked for all steps together. Up to
+the first it fails at, only the steps whose set can have changed are ranked; at that step the
+reservoir is refilled.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 from worker.coversumm import certificate, kernel
 from worker.coversumm.bulk.candidates import SPAN, KeyMatrix, candidate_keys
 from worker.coversumm.bulk.rank import rank
-from worker.coversumm.bulk.run import RowChanges, Run, lay_out, row_changes, take
+from worker.coversumm.bulk.run import RowChanges, StepRun, lay_out, row_changes, take
 from worker.coversumm.fixed_point import exact
 from worker.coversumm.points import Points, Step, no_points
 from worker.coversumm.ranking import Ranking
@@ -20,10 +21,11 @@ from worker.coversumm.single import apply_step
 from worker.coversumm.state import EntityState
 
 
-def first_unproved(state: EntityState, run: Run, matrix: KeyMatrix, changes: RowChanges) -> int:
+def first_unproved(state: EntityState, run: StepRun, matrix: KeyMatrix, changes: RowChanges) -> int:
     """The first step at which the certificate fails; m if none.
 
-    By spans first, the drift being that to the middle and from there; by steps where that does not do.
+    By spans first, the drift being that to the middle and from there; by steps where that does not
+    do.
     """
     reservoir, spans = state.reservoir, matrix.spans
     m = len(run.steps)
@@ -32,12 +34,17 @@ def first_unproved(state: EntityState, run: Run, matrix: KeyMatrix, changes: Row
     ball = state.ball()
     drift_squared = run.drift_squared(ball.anchor, ball.anchor_squared, spans.middles)
     drift = certificate.uppers(drift_squared, 4 * ball.slack) + spans.drift
-    if certificate.proved(np.maximum.reduceat(matrix.kth_distance, spans.starts), drift, ball.radius).all():
+    if certificate.proved(
+        np.maximum.reduceat(matrix.kth_distance, spans.starts), drift, ball.radius
+    ).all():
         return m
     drift = certificate.uppers(run.drift_squared(ball.anchor, ball.anchor_squared), 4 * ball.slack)
     failed = ~certificate.proved(matrix.kth_distance, drift, ball.radius)
     if failed.any():  # a reservoir that holds every sentence needs no proof
-        live = reservoir.live + np.bincount(changes.steps, weights=changes.change, minlength=m).cumsum()
+        live = (
+            reservoir.live
+            + np.bincount(changes.steps, weights=changes.change, minlength=m).cumsum()
+        )
         failed &= live != run.n
     return int(failed.argmax()) if failed.any() else m
 
@@ -61,7 +68,7 @@ def apply_steps(state: EntityState, steps: Sequence[Step]) -> list[Ranking | Non
     return results
 
 
-def _apply_laid_out(state: EntityState, laid_out: Run) -> list[Ranking | None]:
+def _apply_laid_out(state: EntityState, laid_out: StepRun) -> list[Ranking | None]:
     """By runs as long as the last ones went without a refill."""
     results: list[Ranking | None] = []
     m = len(laid_out.steps)
@@ -75,8 +82,9 @@ def _apply_laid_out(state: EntityState, laid_out: Run) -> list[Ranking | None]:
     return results
 
 
-def _run_end(state: EntityState, laid_out: Run, at: int) -> int:
-    """As far as the last runs went without a refill, but not beyond where the next one is likely to be due.
+def _run_end(state: EntityState, laid_out: StepRun, at: int) -> int:
+    """As far as the last runs went without a refill, but not beyond where the next one is likely to
+    be due.
 
     A reservoir that holds everything takes in every point: it must not swell before it is trimmed.
     """
@@ -93,7 +101,7 @@ def _run_end(state: EntityState, laid_out: Run, at: int) -> int:
     return at + SPAN * int(due[0]) if len(due) else end
 
 
-def _apply_run(state: EntityState, run: Run) -> list[Ranking | None]:
+def _apply_run(state: EntityState, run: StepRun) -> list[Ranking | None]:
     most, largest = int(run.n.max()), float(run.squared_norms.max(initial=0.0))
     if not exact(most, max(largest, state.max_squared_norm)):
         # Some step will be refused: up to it, one by one.
@@ -111,7 +119,7 @@ def _apply_run(state: EntityState, run: Run) -> list[Ranking | None]:
     return results
 
 
-def _commit(state: EntityState, run: Run, end: int, results: list[Ranking | None]) -> None:
+def _commit(state: EntityState, run: StepRun, end: int, results: list[Ranking | None]) -> None:
     """Make the steps before `end` the state, and that step by a refill if there is one."""
     counters = state.counters
     m = len(run.steps)
@@ -133,7 +141,7 @@ def _commit(state: EntityState, run: Run, end: int, results: list[Ranking | None
     state.trim()
 
 
-def _update_index(state: EntityState, run: Run, stop: int) -> None:
+def _update_index(state: EntityState, run: StepRun, stop: int) -> None:
     """Tell the index of the steps before `stop`: at once if they only add."""
     if run.removing:
         for step in run.steps[:stop]:

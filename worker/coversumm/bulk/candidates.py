@@ -1,8 +1,9 @@
 """Which copies of which rows of the reservoir can be among the k nearest at some step of a run.
 
-Seen from the centroid in the middle of a span, with the farthest that it moves from there, most rows are beyond d_k + 2 *
-drift and never among the nearest (docs/algorithm.md, Lemma 6). Of each other row the copies in the order of their ids are
-candidates: as many as there can be at some step, at most k, or one if a vector is shown once.
+Seen from the centroid in the middle of a span, with the farthest that it moves from there, most
+rows are beyond d_k + 2 * drift and never among the nearest (docs/algorithm.md, Lemma 6). Of each
+other row the copies in the order of their ids are candidates: as many as there can be at some step,
+at most k, or one if a vector is shown once.
 """
 
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm import certificate
-from worker.coversumm.bulk.run import RowChanges, Run
+from worker.coversumm.bulk.run import RowChanges, StepRun
 from worker.coversumm.reservoir import Reservoir
 from worker.coversumm.state import EntityState
 
@@ -23,10 +24,11 @@ class Spans(NamedTuple):
 
     starts: NDArray[np.int64]  # (s,)
     middles: NDArray[np.int64]  # (s,)
-    drift: NDArray[np.float64]  # (s,) how far the centroid is from where it is in the middle, at most
+    # (s,) how far the centroid is from where it is in the middle, at most
+    drift: NDArray[np.float64]
 
 
-def cut(run: Run, slack: float) -> Spans:
+def cut(run: StepRun, slack: float) -> Spans:
     """The spans of a run; `slack` is that of `certificate`."""
     m = len(run.steps)
     starts = np.arange(0, m, SPAN)
@@ -48,15 +50,18 @@ class Candidates(NamedTuple):
 
 def choose(
     state: EntityState,
-    run: Run,
+    run: StepRun,
     changes: RowChanges,
     spans: Spans,
     columns: NDArray[np.float64],
     counts: NDArray[np.int64],
 ) -> Candidates:
-    """The candidates among the reservoir's rows: (D + 1, r) `columns` that make their keys, and their copies now."""
+    """The candidates among the reservoir's rows: (D + 1, r) `columns` that make their keys, and
+    their copies now.
+    """
     starts, middles, drift = spans
-    squared = run.totals[middles] @ columns  # (s, r): the keys, then d^2 from the middle of each span
+    # (s, r): the keys, then d^2 from the middle of each span
+    squared = run.totals[middles] @ columns
     squared /= np.maximum(run.n[middles], 1.0)[:, None]
     squared += run.centroid_squared[middles, None]
     slack = state.slack
@@ -66,16 +71,27 @@ def choose(
     else:
         least, most = (since <= starts[:, None]).astype(np.float64), np.ones(len(counts), np.int64)
     cap = 1 if state.distinct else state.k
-    kth_distance = certificate.uppers(_kth_of_copies(squared, np.minimum(least, cap), state.k), slack)
-    chosen = certificate.is_candidate(squared, kth_distance[:, None], drift[:, None], slack).any(axis=0)
+    kth_distance = certificate.uppers(
+        _kth_of_copies(squared, np.minimum(least, cap), state.k), slack
+    )
+    chosen = certificate.is_candidate(squared, kth_distance[:, None], drift[:, None], slack).any(
+        axis=0
+    )
     most = np.where(chosen, np.minimum(most, cap), 0)
     first = np.where(most > 0, most.cumsum() - most, -1)
     return Candidates(np.repeat(np.arange(len(counts)), most), first, most, since)
 
 
-def _since(run: Run, changes: RowChanges, counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """The step that brings each row, 0 if it was there before; None if some vector may have two copies, or lose one."""
-    if run.removing or (counts + np.bincount(changes.rows, minlength=len(counts))).max(initial=0) > 1:
+def _since(
+    run: StepRun, changes: RowChanges, counts: NDArray[np.int64]
+) -> NDArray[np.int64] | None:
+    """The step that brings each row, 0 if it was there before; None if some vector may have two
+    copies, or lose one.
+    """
+    if (
+        run.removing
+        or (counts + np.bincount(changes.rows, minlength=len(counts))).max(initial=0) > 1
+    ):
         return None
     since = np.where(counts > 0, 0, len(run.steps))
     since[changes.rows] = changes.steps
@@ -85,7 +101,9 @@ def _since(run: Run, changes: RowChanges, counts: NDArray[np.int64]) -> NDArray[
 def _copies(
     counts: NDArray[np.int64], changes: RowChanges, spans: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """How many copies each row has: throughout a span at least (spans, r), and at some step at most (r,)."""
+    """How many copies each row has: throughout a span at least (spans, r), and at some step at most
+    (r,).
+    """
     shape = (spans, len(counts))
     cells = changes.steps // SPAN * shape[1] + changes.rows
     change = np.bincount(cells, changes.change, spans * shape[1]).reshape(shape)
@@ -97,15 +115,19 @@ def _copies(
     return np.maximum(after - change - removed, 0.0), (after + removed).max(axis=0).astype(np.int64)
 
 
-def _kth_of_copies(squared: NDArray[np.float64], copies: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """(s,) the k-th lowest of each line, each value counting for as many copies; infinite if there are fewer."""
+def _kth_of_copies(
+    squared: NDArray[np.float64], copies: NDArray[np.float64], k: int
+) -> NDArray[np.float64]:
+    """(s,) the k-th lowest of each line, each value counting for as many copies; infinite if there
+    are fewer.
+    """
     if copies.max(initial=0) <= 1:
         return kth_lowest(np.where(copies > 0, squared, np.inf), k)
     order = squared.argsort(axis=1)
     enough = np.take_along_axis(copies, order, axis=1).cumsum(axis=1) >= k
-    kth: NDArray[np.float64] = np.where(enough, np.take_along_axis(squared, order, axis=1), np.inf).min(
-        axis=1, initial=np.inf
-    )
+    kth: NDArray[np.float64] = np.where(
+        enough, np.take_along_axis(squared, order, axis=1), np.inf
+    ).min(axis=1, initial=np.inf)
     return kth
 
 
@@ -125,7 +147,9 @@ class KeyMatrix(NamedTuple):
     spans: Spans
 
 
-def candidate_keys(state: EntityState, run: Run, changes: RowChanges) -> tuple[Candidates, KeyMatrix]:
+def candidate_keys(
+    state: EntityState, run: StepRun, changes: RowChanges
+) -> tuple[Candidates, KeyMatrix]:
     """The candidates of a run with these changes, and their keys."""
     columns, counts = _columns(state.reservoir), np.array(state.reservoir.counts, np.int64)
     spans = cut(run, state.slack)
@@ -147,7 +171,10 @@ def _columns(reservoir: Reservoir) -> NDArray[np.float64]:
 
 
 def _blank_absent(
-    keys: NDArray[np.float64], candidates: Candidates, counts: NDArray[np.int64], changes: RowChanges
+    keys: NDArray[np.float64],
+    candidates: Candidates,
+    counts: NDArray[np.int64],
+    changes: RowChanges,
 ) -> None:
     """Make keys infinite at the steps at which there is no such copy."""
     if candidates.since is not None:
@@ -163,8 +190,16 @@ def _blank_absent(
     held = counts.tolist()
     which = np.flatnonzero(candidates.first[changes.rows] >= 0)
     rows = changes.rows[which]
-    columns = changes.steps[which], rows, candidates.first[rows], candidates.most[rows], changes.change[which]
-    for step, row, first, most, change in zip(*[column.tolist() for column in columns], strict=True):
+    columns = (
+        changes.steps[which],
+        rows,
+        candidates.first[rows],
+        candidates.most[rows],
+        changes.change[which],
+    )
+    for step, row, first, most, change in zip(
+        *[column.tolist() for column in columns], strict=True
+    ):
         nth = held[row] - (change < 0)
         held[row] += change
         if nth < most:

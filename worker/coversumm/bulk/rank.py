@@ -7,14 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm.bulk.candidates import Candidates, KeyMatrix
-from worker.coversumm.bulk.run import RowChanges, Run
+from worker.coversumm.bulk.run import RowChanges, StepRun
 from worker.coversumm.ranking import Ranking
 from worker.coversumm.reservoir import Reservoir
 from worker.coversumm.state import EntityState
 
 
 class Playback:
-    """`ids` are those of the candidates after the last step carried out; an absent candidate's means nothing."""
+    """`ids` are those of the candidates after the last step carried out; an absent candidate's
+    means nothing.
+    """
 
     def __init__(self, reservoir: Reservoir, changes: RowChanges, candidates: Candidates) -> None:
         self._reservoir = reservoir
@@ -22,8 +24,10 @@ class Playback:
         self._rows = candidates.rows.tolist()
         self._slices: dict[int, tuple[int, int]] = {}  # a row -> its first candidate, and how many
         self._copies = candidates.since is None
-        if not self._copies:  # a candidate's id is the same whenever it is there: carry out all changes first
-            # Those after the last step do no harm: a refill follows then, and makes another reservoir.
+        # a candidate's id is the same whenever it is there: carry out all changes first
+        if not self._copies:
+            # Those after the last step do no harm: a refill follows then, and makes another
+            # reservoir.
             reservoir.add_new(changes.rows.tolist(), changes.ids)
             lowest_ids = reservoir.lowest_ids
             self.ids = [lowest_ids[row][0] if lowest_ids[row] else b"" for row in self._rows]
@@ -41,7 +45,9 @@ class Playback:
         self.ids[first : first + len(ids)] = ids
 
     def advance(self, step: int) -> int | None:
-        """Carry out the changes up to a step; the step at which the reservoir is exhausted, if it is."""
+        """Carry out the changes up to a step; the step at which the reservoir is exhausted, if it
+        is.
+        """
         reservoir, pending = self._reservoir, self._pending
         while pending and pending[0][0] <= step:
             at, row, change, id_ = pending.popleft()
@@ -80,18 +86,21 @@ class _Nearest(NamedTuple):
 
 def rank(
     state: EntityState,
-    run: Run,
+    run: StepRun,
     changes: RowChanges,
     candidates: Candidates,
     matrix: KeyMatrix,
     end: int,
 ) -> tuple[list[Ranking | None], int]:
-    """Carry out the steps before `end` and rank them; ends earlier where the reservoir is exhausted."""
+    """Carry out the steps before `end` and rank them; ends earlier where the reservoir is
+    exhausted.
+    """
     results: list[Ranking | None] = [None] * end
     playback = Playback(state.reservoir, changes, candidates)
     steps = _possible_changes(state, candidates, matrix, changes, end)
     nearest, ids = _nearest(run, matrix, steps), state.ranked_ids
-    # without copies and equal keys each of these steps but the first did change the set, or adds a member
+    # without copies and equal keys each of these steps but the first did change the set, or adds a
+    # member
     certain = candidates.since is not None and not any(nearest.tied)
     for step, chosen, keys, count, tied, n, total, squared in zip(steps, *nearest, strict=True):
         exhausted = playback.advance(step)
@@ -104,7 +113,9 @@ def rank(
             keys, chosen = [key for key, _, _ in ranked], [candidate for _, _, candidate in ranked]
             ids = tuple(id_ for _, id_, _ in ranked)
         if (certain and step) or state.note_ranked(ids, run.steps[step].added.ids):
-            results[step] = Ranking(ids, playback.support(chosen), n, keys, total, state.scale, squared)
+            results[step] = Ranking(
+                ids, playback.support(chosen), n, keys, total, state.scale, squared
+            )
     state.note_ranked(ids, ())
     exhausted = playback.advance(end - 1)
     return (results, end) if exhausted is None else (results[:exhausted], exhausted)
@@ -113,10 +124,12 @@ def rank(
 def _possible_changes(
     state: EntityState, candidates: Candidates, matrix: KeyMatrix, changes: RowChanges, end: int
 ) -> list[int]:
-    """The steps before `end` after which the set may differ from the one before (docs/algorithm.md, Lemma 7).
+    """The steps before `end` after which the set may differ from the one before (docs/algorithm.md,
+    Lemma 7).
 
-    The set is a function of the candidates up to the k-th key and of their ids; where those are more than k, also of which
-    of them have the k-th key itself, the ones that are cut. The first step of a run is always among them.
+    The set is a function of the candidates up to the k-th key and of their ids; where those are
+    more than k, also of which of them have the k-th key itself, the ones that are cut. The first
+    step of a run is always among them.
     """
     keys, kth_key = matrix.keys[:end], matrix.kth_key[:end, None]
     near = keys <= np.minimum(kth_key, LARGEST)
@@ -135,7 +148,7 @@ def _possible_changes(
     return np.flatnonzero(possible).tolist()
 
 
-def _nearest(run: Run, matrix: KeyMatrix, steps: list[int]) -> _Nearest:
+def _nearest(run: StepRun, matrix: KeyMatrix, steps: list[int]) -> _Nearest:
     keys = matrix.keys[steps]
     counts = (keys <= np.minimum(matrix.kth_key[steps], LARGEST)[:, None]).sum(axis=1)
     order = keys.argsort(axis=1)[:, : counts.max(initial=0)]

@@ -1,4 +1,6 @@
-"""A run: consecutive steps as matrices, the sums after each by running sums. Nothing here knows the reservoir."""
+"""A run: consecutive steps as matrices, the sums after each by running sums. Nothing here knows the
+reservoir.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -17,7 +19,9 @@ TRIANGLE = np.tri(BLOCK)
 
 
 class Batches(NamedTuple):
-    """What consecutive steps remove and add, a batch each in turn; or what each adds, where none removes."""
+    """What consecutive steps remove and add, a batch each in turn; or what each adds, where none
+    removes.
+    """
 
     steps: Sequence[Step]
     batches: list[Points]
@@ -26,7 +30,7 @@ class Batches(NamedTuple):
     removing: bool  # whether any step removes
 
 
-class Run(NamedTuple):
+class StepRun(NamedTuple):
     """m steps with p points."""
 
     steps: Sequence[Step]
@@ -35,18 +39,19 @@ class Run(NamedTuple):
     centroid_squared: NDArray[np.float64]  # (m,) |S/n|^2
     ids: list[bytes]  # (p,) of all steps in order, of each the removed first
     vectors: NDArray[np.int16]  # (p, D)
-    signed: NDArray[np.float64]  # (p, D + 1) the vectors and 1 where they are added, negative where removed
+    # (p, D + 1) the vectors and 1 where they are added, negative where removed
+    signed: NDArray[np.float64]
     squared_norms: NDArray[np.float64]  # (p,) |x|^2
     change: NDArray[np.int32]  # (p,) 1 if added, -1 if removed
     ends: NDArray[np.int64]  # (m,) where each step's points end
     removing: bool  # whether any step removes
 
-    def part(self, start: int, stop: int) -> "Run":
+    def part(self, start: int, stop: int) -> "StepRun":
         """The steps from `start` to before `stop`."""
         if start == 0 and stop == len(self.steps):
             return self
         first, last = (int(self.ends[start - 1]) if start else 0), int(self.ends[stop - 1])
-        return Run(
+        return StepRun(
             self.steps[start:stop],
             self.n[start:stop],
             self.totals[start:stop],
@@ -68,12 +73,16 @@ class Run(NamedTuple):
     ) -> NDArray[np.float64]:
         """(m,) |S/n - origin|^2 after each step, or after some; `origin_squared` is |origin|^2."""
         products = self.totals[steps, :-1] @ origin
-        return _distance_squared(products, self.n[steps], self.centroid_squared[steps], origin_squared)
+        return _distance_squared(
+            products, self.n[steps], self.centroid_squared[steps], origin_squared
+        )
 
     def drift_squared_in_spans(
         self, origins: NDArray[np.float64], origins_squared: NDArray[np.float64], span: int
     ) -> NDArray[np.float64]:
-        """(m,) the same with an origin for every `span` steps, (ceil(m / span), D), and the |origin|^2 of each."""
+        """(m,) the same with an origin for every `span` steps, (ceil(m / span), D), and the
+        |origin|^2 of each.
+        """
         totals, products = self.totals[:, :-1], np.empty(len(self.n))
         whole = len(products) // span
         end = whole * span
@@ -102,7 +111,9 @@ def take(steps: Sequence[Step], most: int) -> Batches:
     """The first of the steps, as many as have `most` points; one at least."""
     gone = [step[0][0] for step in steps]
     removing = any(gone)
-    batches = [batch for step in steps for batch in step] if removing else [step[1] for step in steps]
+    batches = (
+        [batch for step in steps for batch in step] if removing else [step[1] for step in steps]
+    )
     ids = [batch[0] for batch in batches]
     lengths = list(map(len, ids))
     if sum(lengths) <= most:
@@ -113,7 +124,7 @@ def take(steps: Sequence[Step], most: int) -> Batches:
     return Batches(steps[:stop], batches[:end], ids[:end], lengths[:end], removing)
 
 
-def lay_out(n: int, total: NDArray[np.float64], batches: Batches) -> Run:
+def lay_out(n: int, total: NDArray[np.float64], batches: Batches) -> StepRun:
     """One step or more from a state (n, S) on. Raises VectorError if a batch is not well formed."""
     steps, removing, lengths = batches.steps, batches.removing, batches.lengths
     vectors = _join(batches.batches, lengths, len(total))
@@ -138,8 +149,18 @@ def lay_out(n: int, total: NDArray[np.float64], batches: Batches) -> Run:
         totals = np.concatenate((start[None], totals))[ends]
     live, sums = totals[:, -1].copy(), totals[:, :-1]
     centroid_squared = np.vecdot(sums, sums) / np.maximum(live * live, 1.0)
-    return Run(
-        steps, live, totals, centroid_squared, ids, vectors, x[:p], squared_norms, change, ends, removing
+    return StepRun(
+        steps,
+        live,
+        totals,
+        centroid_squared,
+        ids,
+        vectors,
+        x[:p],
+        squared_norms,
+        change,
+        ends,
+        removing,
     )
 
 
@@ -159,8 +180,9 @@ def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[
 def _running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
     """start + x[0], start + x[0] + x[1], ...: (p, D), p a multiple of BLOCK.
 
-    By a triangular product within each block, which BLAS does several times as fast as `cumsum` walks down columns; only
-    the blocks' own sums are left to that. Sums of integers are exact either way.
+    By a triangular product within each block, which BLAS does several times as fast as `cumsum`
+    walks down columns; only the blocks' own sums are left to that. Sums of integers are exact
+    either way.
     """
     sums = TRIANGLE @ x.reshape(-1, BLOCK, x.shape[1])
     sums += np.concatenate((start[None], sums[:-1, -1])).cumsum(axis=0)[:, None]
@@ -177,11 +199,15 @@ class RowChanges(NamedTuple):
 
     def one_by_one(self) -> Iterator[tuple[int, int, int, bytes]]:
         """Step, row, change and id of each."""
-        return zip(self.steps.tolist(), self.rows.tolist(), self.change.tolist(), self.ids, strict=True)
+        return zip(
+            self.steps.tolist(), self.rows.tolist(), self.change.tolist(), self.ids, strict=True
+        )
 
 
-def row_changes(reservoir: Reservoir, run: Run) -> RowChanges:
-    """The points of the run that are inside; vectors new to the reservoir get rows without copies."""
+def row_changes(reservoir: Reservoir, run: StepRun) -> RowChanges:
+    """The points of the run that are inside; vectors new to the reservoir get rows
+    without copies.
+    """
     inside = np.arange(len(run.vectors))
     if reservoir.radius_key is not None:
         products = run.signed[:, :-1] @ reservoir.anchor_total

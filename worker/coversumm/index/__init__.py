@@ -1,20 +1,24 @@
-"""What a refill asks: of all live sentences, those nearest to the centroid. The answer is the same whichever index gives it.
+"""What a refill asks: of all live sentences, those nearest to the centroid. The answer is the same
+whichever index gives it.
 
 flat        looks at every sentence; stored ones stay where they are
 sgtree/     searches an SG tree in memory, the paper's structure
 graphgrove  searches an SG tree of the graphgrove library in memory
 
-Why `flat` is the default. A refill is rare: over 10,000 sentences, 2 to 4 of them on a uniform or an LDA stream, about
-15 on one whose mean drifts, 5 on 27,000 sentences of real reviews, where the paper's lambda, tuned, searches about a hundred
-times on 10,000 uniform ones. So what a search costs hardly shows, and what it takes to be able to search does: in 100
-dimensions and more a tree prunes nothing (see `sgtree`), its construction costs more than all the scans it replaces (in
-bulk the uniform stream takes over twice as long, the drifting one seven, the LDA one nine times), and it keeps every
-vector in memory, where `flat` behind stored rows keeps none. In few dimensions the tree visits a tenth.
+Why `flat` is the default. A refill is rare: over 10,000 sentences, 2 to 4 of them on a uniform or
+an LDA stream, about 15 on one whose mean drifts, 5 on 27,000 sentences of real reviews, where the
+paper's lambda, tuned, searches about a hundred times on 10,000 uniform ones. So what a search costs
+hardly shows, and what it takes to be able to search does: in 100 dimensions and more a tree prunes
+nothing (see `sgtree`), its construction costs more than all the scans it replaces (in bulk the
+uniform stream takes over twice as long, the drifting one seven, the LDA one nine times), and it
+keeps every vector in memory, where `flat` behind stored rows keeps none. In few dimensions the tree
+visits a tenth.
 
-Why the reservoir is sized by rank and not by the paper's lambda. The certificate tests the data at hand, `d_k + drift <
-radius`; lambda bounds the drift of independent draws and needs a factor, alpha, found on held-out data. A reservoir of
-a few times k rows that doubles while refills come often costs a little more at each step than the paper's (about 90 rows
-against 30 for k = 20 on uniform data) and saves nearly all searches. `make bench` and `make paper` print these figures.
+Why the reservoir is sized by rank and not by the paper's lambda. The certificate tests the data at
+hand, `d_k + drift < radius`; lambda bounds the drift of independent draws and needs a factor,
+alpha, found on held-out data. A reservoir of a few times k rows that doubles while refills come
+often costs a little more at each step than the paper's (about 90 rows against 30 for k = 20 on
+uniform data) and saves nearly all searches. `make bench` and `make paper` print these figures.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +33,9 @@ TILE = 512  # rows computed at once: small enough for the cache, large enough to
 
 
 class Block(Protocol):
-    """Stored sentences, a review's say: vectors (m, D) int16, and the id of each, made only when it is asked for."""
+    """Stored sentences, a review's say: vectors (m, D) int16, and the id of each, made only when it
+    is asked for.
+    """
 
     @property
     def vectors(self) -> NDArray[np.int16]:
@@ -73,11 +79,16 @@ class Index(Protocol):
         ...
 
     def update(self, removed: Points, added: Points) -> None:
-        """Removals, then additions. Raises UnknownSentence or DuplicateSentence where it can tell."""
+        """Removals, then additions. Raises UnknownSentence or DuplicateSentence where it
+        can tell.
+        """
         ...
 
-    def nearest(self, n: int, total: NDArray[np.float64], count: int, ids_kept: int) -> Neighborhood:
-        """The sentences nearest to the centroid total/n: at least `count` distinct vectors if there are as many.
+    def nearest(
+        self, n: int, total: NDArray[np.float64], count: int, ids_kept: int
+    ) -> Neighborhood:
+        """The sentences nearest to the centroid total/n: at least `count` distinct vectors if there
+        are as many.
 
         Equal keys are never cut: all sentences below some key, none at or above it.
         """
@@ -89,9 +100,13 @@ class Index(Protocol):
 
 
 class NewIndex(Protocol):
-    """Makes the index of one entity. `scan`: the stored sentences as of the last `on_commit`; None: there are none."""
+    """Makes the index of one entity. `scan`: the stored sentences as of the last `on_commit`; None:
+    there are none.
+    """
 
-    def __call__(self, dimension: int, scan: Callable[[], Iterable[Block]] | None = None, /) -> Index:
+    def __call__(
+        self, dimension: int, scan: Callable[[], Iterable[Block]] | None = None, /
+    ) -> Index:
         """An index of vectors of this dimension."""
         ...
 
@@ -122,7 +137,9 @@ def index_class(name: str) -> NewIndex:
 
 
 def first_beyond(keys: NDArray[np.float64], count: int) -> float | None:
-    """The lowest key above the `count` lowest ones and all that are equal to the last of these; None without any."""
+    """The lowest key above the `count` lowest ones and all that are equal to the last of these;
+    None without any.
+    """
     if len(keys) <= count:
         return None
     beyond = keys[keys > np.partition(keys, count - 1)[count - 1]]

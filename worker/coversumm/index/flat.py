@@ -1,9 +1,10 @@
 """The flat index: a refill looks at every sentence. Refills are rare, so this is the default.
 
-Sentences are the stored blocks that `scan` reads, as of the last `on_commit`, under an overlay in memory of the updates
-since; without `scan` all are in memory. A search joins small blocks into tiles of at least `TILE` rows before it
-computes, keeps the candidates below a limit that falls as it goes, and makes ids for those alone. An entity is loaded by a count
-and a search: what the count has read serves the search too.
+Sentences are the stored blocks that `scan` reads, as of the last `on_commit`, under an overlay in
+memory of the updates since; without `scan` all are in memory. A search joins small blocks into
+tiles of at least `TILE` rows before it computes, keeps the candidates below a limit that falls as
+it goes, and makes ids for those alone. An entity is loaded by a count and a search: what the count
+has read serves the search too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +19,9 @@ from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points
 
 READ_ROWS = 8192
-"""So many stored rows, six megabytes or so, are kept from the count of an entity that is loaded to the search after it."""
+"""So many stored rows, six megabytes or so, are kept from the count of an entity that is loaded to
+the search after it.
+"""
 
 
 class FlatIndex:
@@ -44,7 +47,9 @@ class FlatIndex:
         self._ids: list[bytes] = []  # one a vector
         self._rows: dict[bytes, int] = {}  # by id
         self._removed: set[bytes] = set()  # stored sentences that are not live any more
-        self._read: list[_Tile] | None = None  # all that is stored, until the next search, where it is little
+        self._read: list[_Tile] | None = (
+            None  # all that is stored, until the next search, where it is little
+        )
 
     @property
     def memory_bytes(self) -> int:
@@ -68,7 +73,9 @@ class FlatIndex:
             self._ids.extend(added.ids)
             self._rows.update(zip(added.ids, range(start, start + m), strict=True))
         if len(self._rows) != len(self._ids):
-            raise DuplicateSentence(f"a sentence to add is live already, one of {list(added.ids)[:3]!r}")
+            raise DuplicateSentence(
+                f"a sentence to add is live already, one of {list(added.ids)[:3]!r}"
+            )
 
     def _remove(self, id_: bytes) -> None:
         row = self._rows.pop(id_, None)
@@ -123,7 +130,9 @@ class FlatIndex:
         self._read = read if rows <= READ_ROWS else None
         return _add(totals, self._vectors.rows)
 
-    def nearest(self, n: int, total: NDArray[np.float64], count: int, ids_kept: int) -> Neighborhood:
+    def nearest(
+        self, n: int, total: NDArray[np.float64], count: int, ids_kept: int
+    ) -> Neighborhood:
         """See `Index`."""
         candidates = _Candidates(count, ids_kept, self._removed)
         read, self._read = self._read, None
@@ -170,7 +179,9 @@ class _Tile(NamedTuple):
         ends = np.array(self.ends)
         where = np.searchsorted(ends, rows, side="right").tolist()
         starts = [0, *self.ends]
-        return [self.blocks[b].id(row - starts[b]) for b, row in zip(where, rows.tolist(), strict=True)]
+        return [
+            self.blocks[b].id(row - starts[b]) for b, row in zip(where, rows.tolist(), strict=True)
+        ]
 
 
 def _add(totals: Totals, vectors: NDArray[np.int16]) -> Totals:
@@ -205,9 +216,11 @@ class _Copies:
 
 
 class _Candidates:
-    """The candidates of a search: all live sentences seen so far with a key below `limit`, by their vectors.
+    """The candidates of a search: all live sentences seen so far with a key below `limit`, by their
+    vectors.
 
-    At least `count` distinct live vectors have a lower key than the limit, so nothing at it or above is needed.
+    At least `count` distinct live vectors have a lower key than the limit, so nothing at it or
+    above is needed.
     """
 
     def __init__(self, count: int, ids_kept: int, removed: set[bytes]) -> None:
@@ -259,14 +272,18 @@ class _Candidates:
                 self._limit = min(self._limit, float(lowest_keys[wanted]))
 
     def _prune(self) -> None:
-        """Lower the limit to the first key beyond the `count` nearest vectors, and keep what is below."""
+        """Lower the limit to the first key beyond the `count` nearest vectors, and keep what is
+        below.
+        """
         if len(self._copies) <= self._count:
             return
         keys = sorted([copies.key for copies in self._copies.values()])
         beyond = [key for key in keys[self._count :] if key > keys[self._count - 1]]
         if beyond:
             self._limit = min(self._limit, beyond[0])
-            self._copies = {data: copies for data, copies in self._copies.items() if copies.key < self._limit}
+            self._copies = {
+                data: copies for data, copies in self._copies.items() if copies.key < self._limit
+            }
 
     def neighborhood(self, dimension: int) -> Neighborhood:
         """What `Index.nearest` returns."""

@@ -1,28 +1,35 @@
-"""The graphgrove library's SG tree as an index: the paper's own search, its float32 answers made exact.
+"""The graphgrove library's SG tree as an index: the paper's own search, its float32 answers made
+exact.
 
-What graphgrove 0.0.11 does, found out on its wheel for CPython 3.8, and what is done about it here (the tests run this
-module on that wheel in a process of its own; inside one process with the worker only a build from source could run):
+What graphgrove 0.0.11 does, found out on its wheel for CPython 3.8, and what is done about it here
+(the tests run this module on that wheel in a process of its own; inside one process with the worker
+only a build from source could run):
 
-- Arrays are taken as they lie in memory: they must be float32, contiguous, a matrix. Ids must be int64, and come
-  back only from the batch form of `insert`: the form for one vector turns every id into 1. Only batches are used.
-- Equal vectors are dropped, with a line on standard output. Copies are one point here, so none are ever inserted.
-- There is no deletion (`remove` does nothing). Removed vectors stay in the tree and are left out of its answers;
-  when more than half are gone the tree is built again.
-- A query for more neighbours than there are points reads past the end, `RangeSearch` writes past it. The first is
-  never asked for, the second not used.
-- A vector far outside the tree becomes a new root above the old one, whose radius nobody has kept: from then on the
-  nearest neighbour may be missed. So a tree starts from a frame of three points, none of them a sentence, that is wide
-  enough for all vectors: the first root stays the root, and a root is never pruned.
-- `from_matrix` prints; so does a query on one core by its own thread (`use_multi_core=0`), but not one on one other
-  thread (1). The frame is built in silence, once, and every tree begins as a copy of it (`from_string`).
+- Arrays are taken as they lie in memory: they must be float32, contiguous, a matrix. Ids must be
+  int64, and come back only from the batch form of `insert`: the form for one vector turns every id
+  into 1. Only batches are used.
+- Equal vectors are dropped, with a line on standard output. Copies are one point here, so none are
+  ever inserted.
+- There is no deletion (`remove` does nothing). Removed vectors stay in the tree and are left out of
+  its answers; when more than half are gone the tree is built again.
+- A query for more neighbours than there are points reads past the end, `RangeSearch` writes past
+  it. The first is never asked for, the second not used.
+- A vector far outside the tree becomes a new root above the old one, whose radius nobody has kept:
+  from then on the nearest neighbour may be missed. So a tree starts from a frame of three points,
+  none of them a sentence, that is wide enough for all vectors: the first root stays the root, and a
+  root is never pruned.
+- `from_matrix` prints; so does a query on one core by its own thread (`use_multi_core=0`), but not
+  one on one other thread (1). The frame is built in silence, once, and every tree begins as a copy
+  of it (`from_string`).
 
-Distances are float32, and the error is bounded. With u = 2^-24, D the dimension and r the width of the frame, which no
-distance in it exceeds: int16 vectors are exact in float32, a computed distance is off by less than (D/2 + 4)u of itself
-(a difference, a square, D terms in any order, half of all that by the root), and the rounded centroid is within ur of
-the centroid. A subtree is pruned by d(q, c) - max d(c, y), three such distances and a subtraction. So a sentence that
-is not in an answer, whose last distance is d, is farther from the centroid than d - (3D/2 + 14)ur. `error` is
-2(D + 8)ur. Sentences nearer than that are compared by their exact keys, and where they do not suffice more are asked
-for, at last all. An answer that contradicts the exact distances is refused.
+Distances are float32, and the error is bounded. With u = 2^-24, D the dimension and r the width of
+the frame, which no distance in it exceeds: int16 vectors are exact in float32, a computed distance
+is off by less than (D/2 + 4)u of itself (a difference, a square, D terms in any order, half of all
+that by the root), and the rounded centroid is within ur of the centroid. A subtree is pruned by
+d(q, c) - max d(c, y), three such distances and a subtraction. So a sentence that is not in an
+answer, whose last distance is d, is farther from the centroid than d - (3D/2 + 14)ur. `error` is
+2(D + 8)ur. Sentences nearer than that are compared by their exact keys, and where they do not
+suffice more are asked for, at last all. An answer that contradicts the exact distances is refused.
 """
 
 import os
@@ -38,17 +45,28 @@ from numpy.typing import NDArray
 
 from worker.coversumm import certificate
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
-from worker.coversumm.index import Block, IndexUnavailable, Neighborhood, Totals, first_beyond, lowest
+from worker.coversumm.index import (
+    Block,
+    IndexUnavailable,
+    Neighborhood,
+    Totals,
+    first_beyond,
+    lowest,
+)
 from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points
 
 TILE = 4096  # rows computed, or given to the library, at once
 FRAME = 3  # points of the frame; the library's id of a row is the row's number plus this
 NODE_BYTES = 200  # of the library's node besides its vector
-ROW_BYTES = 450  # what Python needs for a row: a set, two dictionary entries, the vector's bytes object
+ROW_BYTES = (
+    450  # what Python needs for a row: a set, two dictionary entries, the vector's bytes object
+)
 ID_BYTES = 150
 
-SOURCE = "build graphgrove 0.0.11 or newer from https://github.com/nmonath/graphgrove for this Python"
+SOURCE = (
+    "build graphgrove 0.0.11 or newer from https://github.com/nmonath/graphgrove for this Python"
+)
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +76,9 @@ class LibraryAnswer(RuntimeError):
 
 
 def library() -> Any:
-    """The library's tree class. Raises IndexUnavailable, which says why and what to do, where it cannot be used."""
+    """The library's tree class. Raises IndexUnavailable, which says why and what to do, where it
+    cannot be used.
+    """
     try:
         import_module("graphgrove")
     except ImportError as error:
@@ -113,9 +133,15 @@ def _silence() -> Iterator[None]:
 
 @cache
 def _frame(tree: Any, dimension: int, half: float) -> bytes:
-    """A tree of three points on a line, `half` apart, as a string. No int16 vector is equal to any of them."""
+    """A tree of three points on a line, `half` apart, as a string. No int16 vector is equal to any
+    of them.
+    """
     points = np.zeros((FRAME, dimension), np.float32)
-    points[:, 0] = 0.5, 0.5 + half, 0.5 - half  # the library takes the one in the middle as the root
+    points[:, 0] = (
+        0.5,
+        0.5 + half,
+        0.5 - half,
+    )  # the library takes the one in the middle as the root
     with _silence():
         packed: bytes = tree.from_matrix(points, use_multi_core=0).serialize()
     return packed
@@ -133,7 +159,8 @@ class _Tree:
     """The library's tree over rows of a matrix, numbered as they are inserted."""
 
     def __init__(self, tree: Any, dimension: int, max_squared_norm: float) -> None:
-        # The root covers vectors up to `half` from it, which is near the origin: a tenth is room for all roundings.
+        # The root covers vectors up to `half` from it, which is near the origin: a tenth is room
+        # for all roundings.
         self._half = 2.0 ** frexp(1.1 * (sqrt(max_squared_norm) + 1))[1]
         self._tree = tree.from_string(_frame(tree, dimension, self._half))
         self._dimension = dimension
@@ -148,7 +175,9 @@ class _Tree:
         """Add rows; distinct, and inside the frame."""
         points = np.ascontiguousarray(vectors, np.float32)
         start = self.size + FRAME
-        self._tree.insert(points, np.arange(start, start + len(points), dtype=np.int64), use_multi_core=0)
+        self._tree.insert(
+            points, np.arange(start, start + len(points), dtype=np.int64), use_multi_core=0
+        )
         self.size += len(points)
         if len(self._tree) != self.size + FRAME:
             raise LibraryAnswer(
@@ -156,18 +185,28 @@ class _Tree:
             )
 
     def nearest(self, centroid: Floats, count: int) -> _Answer:
-        """At least the `count` nearest rows, as far as the library knows; `count` is at most `size`."""
+        """At least the `count` nearest rows, as far as the library knows; `count` is at most
+        `size`.
+        """
         query = centroid.astype(np.float32).reshape(1, -1)
         ids, distances = self._tree.kNearestNeighbours(query, k=count + FRAME, use_multi_core=1)
         numbers, far = ids[0].astype(np.int64), distances[0].astype(np.float64)
         rows = numbers - FRAME
-        if rows.max() >= self.size or numbers.min() < 0 or len(set(numbers.tolist())) < len(numbers):
-            raise LibraryAnswer(f"graphgrove names points that it was not given, or one twice: {numbers[:5]}")
+        if (
+            rows.max() >= self.size
+            or numbers.min() < 0
+            or len(set(numbers.tolist())) < len(numbers)
+        ):
+            raise LibraryAnswer(
+                f"graphgrove names points that it was not given, or one twice: {numbers[:5]}"
+            )
         return _Answer(rows[rows >= 0], far[rows >= 0], float(far.max()) - self.error)
 
 
 class GraphgroveIndex:
-    """All live sentences of one entity in memory, and in a tree of the library as of the last search."""
+    """All live sentences of one entity in memory, and in a tree of the library as of the last
+    search.
+    """
 
     scan_cost = 1.0
 
@@ -238,7 +277,9 @@ class GraphgroveIndex:
                 (answer.distances - tree.error > certificate.uppers(squared, slack))
                 | (answer.distances + tree.error < certificate.lowers(squared, slack))
             ).any():
-                raise LibraryAnswer("graphgrove's distances are not those of the vectors it was given")
+                raise LibraryAnswer(
+                    "graphgrove's distances are not those of the vectors it was given"
+                )
             live = np.array([bool(self._ids[row]) for row in answer.rows.tolist()], bool)
             rows, keys = answer.rows[live], keys[live]
             limit = first_beyond(keys, count)
@@ -290,7 +331,9 @@ class GraphgroveIndex:
         self._vectors.keep(rows)
         self._ids = [self._ids[row] for row in rows.tolist()]
         self._row_of = {id_: row for row, ids in enumerate(self._ids) for id_ in ids}
-        self._row_of_vector = {vector.tobytes(): row for row, vector in enumerate(self._vectors.rows)}
+        self._row_of_vector = {
+            vector.tobytes(): row for row, vector in enumerate(self._vectors.rows)
+        }
         self._tree = None
 
     def _live_rows(self) -> NDArray[np.int64]:

@@ -1,18 +1,22 @@
-"""The SG tree (paper, section 2.2; Stable Greedy tree, Zaheer et al. 2019), and the index that builds it lazily.
+"""The SG tree (paper, section 2.2; Stable Greedy tree, Zaheer et al. 2019), and the index that
+builds it lazily.
 
-`SGTreeIndex` is the index of one entity, which builds its `SGTree` at the first search. `sgtree_nodes.py` has the nodes,
-insertion and deletion, `sgtree_search.py` the queries.
+`SGTreeIndex` is the index of one entity, which builds its `SGTree` at the first search.
+`sgtree_nodes.py` has the nodes, insertion and deletion, `sgtree_search.py` the queries.
 
-Insertion goes from a node to the nearest of its children that cover the new vector (d <= R(level of the child)) and
-are nearer than the node itself, whatever their level: any such child keeps the invariants, and the nearest makes the
-tightest subtrees. Without any, the vector becomes a child: one of its own level within R(level) would have covered it.
+Insertion goes from a node to the nearest of its children that cover the new vector (d <= R(level of
+the child)) and are nearer than the node itself, whatever their level: any such child keeps the
+invariants, and the nearest makes the tightest subtrees. Without any, the vector becomes a child:
+one of its own level within R(level) would have covered it.
 
-Queries process a frontier, nearest first, many nodes' children in one matrix product. They prune a subtree only if a
-lower bound of d(mu, c) - c.max is above an upper bound of the radius; what is inside is decided by exact keys.
+Queries process a frontier, nearest first, many nodes' children in one matrix product. They prune a
+subtree only if a lower bound of d(mu, c) - c.max is above an upper bound of the radius; what is
+inside is decided by exact keys.
 
 Depth is bounded by the number of levels, and nothing recurses.
 
-Why BASE is 1.3 (10,000 vectors inserted as one batch, one thread, seconds; share visited by a kNN with k = 20):
+Why BASE is 1.3 (10,000 vectors inserted as one batch, one thread, seconds; share visited by a kNN
+with k = 20):
 
     base                   1.15           1.3           1.5             2             3
     uniform, 100     0.25  100%    0.24  100%    0.19  100%    0.25  100%    0.47  100%
@@ -21,9 +25,10 @@ Why BASE is 1.3 (10,000 vectors inserted as one batch, one thread, seconds; shar
     clusters, 8      0.40   12%    0.42   13%    0.36   14%    0.34   13%    0.24   19%
     uniform, 3       0.49   12%    0.44   10%    0.47   11%    0.47   12%    0.51   17%
 
-A large base makes one family of nearly everything where distances are alike, as they are in many dimensions, and
-prunes less in few. In many dimensions no base prunes: a centroid is nearer to every vector than the vectors are to one
-another, so every ball around a node holds it. There the tree is a scan in another order.
+A large base makes one family of nearly everything where distances are alike, as they are in many
+dimensions, and prunes less in few. In many dimensions no base prunes: a centroid is nearer to every
+vector than the vectors are to one another, so every ball around a node holds it. There the tree is
+a scan in another order.
 """
 
 import heapq
@@ -47,11 +52,17 @@ from worker.coversumm.index.sgtree_nodes import (
     insert_leaf,
     insert_subtrees,
 )
-from worker.coversumm.index.sgtree_search import Nearest, Query, range_search, reservoir_search, traverse
+from worker.coversumm.index.sgtree_search import (
+    Nearest,
+    Query,
+    range_search,
+    reservoir_search,
+    traverse,
+)
 from worker.coversumm.points import Points, check
 
 
-class Found(NamedTuple):
+class QueryResult(NamedTuple):
     """Sentences a query found, copies expanded, ascending by (key, id bytes)."""
 
     ids: list[bytes]
@@ -60,7 +71,8 @@ class Found(NamedTuple):
 
 
 class SGTree:
-    """An SG tree over int16 vectors (D,), identical ones as one node. Queries take a centroid total/n (see `search`).
+    """An SG tree over int16 vectors (D,), identical ones as one node. Queries take a centroid
+    total/n (see `search`).
 
     >>> tree = SGTree(2)
     >>> tree.insert_batch(Points([b"a", b"b", b"c"], np.array([[0, 0], [3, 4], [9, 9]], np.int16)))
@@ -99,7 +111,9 @@ class SGTree:
         return self.nodes.memory_bytes + self.sentences.memory_bytes
 
     def insert(self, id_: bytes, vector: NDArray[np.int16]) -> None:
-        """One sentence. Raises DuplicateSentence if the id is live, VectorError unless the vector is int16 (D,)."""
+        """One sentence. Raises DuplicateSentence if the id is live, VectorError unless the vector
+        is int16 (D,).
+        """
         vectors = np.asarray(vector)[None]
         check(Points([id_], vectors), self.dimension)
         self.sentences.refuse_duplicates([id_])
@@ -110,7 +124,9 @@ class SGTree:
         self.sentences.add(node, id_)
 
     def insert_batch(self, points: Points) -> None:
-        """Many sentences at once, much faster than one by one; the tree may differ, its invariants are the same."""
+        """Many sentences at once, much faster than one by one; the tree may differ, its invariants
+        are the same.
+        """
         check(points, self.dimension)
         self.sentences.refuse_duplicates(points.ids)
         of_vector = self.nodes.of_vector
@@ -135,19 +151,22 @@ class SGTree:
         if self.sentences.counts.rows[node] == 0:
             delete_node(self.nodes, node)
 
-    def knn(self, n: int, total: Floats, k: int) -> Found:
-        """The min(k, self.n) sentences nearest to total/n, ties by id. Raises ValueError for k < 1."""
+    def knn(self, n: int, total: Floats, k: int) -> QueryResult:
+        """The min(k, self.n) sentences nearest to total/n, ties by id. Raises ValueError
+        for k < 1.
+        """
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}")
         nearest = self._nearest(n, total, self.sentences.counts.rows, k)
         return self._found(nearest.nodes, nearest.keys, k)
 
-    def range(self, n: int, total: Floats, radius: float) -> Found:
+    def range(self, n: int, total: Floats, radius: float) -> QueryResult:
         """The sentences x with d(x, total/n) <= radius, decided exactly."""
         return self._found(*range_search(self.nodes, Query(self.nodes, n, total), radius))
 
-    def reservoir_search(self, n: int, total: Floats, lam: float, k: int) -> Found:
-        """Algorithm 2: the sentences with d <= d_k + lam, d_k that of the k-th nearest; all of fewer than k.
+    def reservoir_search(self, n: int, total: Floats, lam: float, k: int) -> QueryResult:
+        """Algorithm 2: the sentences with d <= d_k + lam, d_k that of the k-th nearest; all of
+        fewer than k.
 
         Raises ValueError for k < 1 and for a lam below 0.
         """
@@ -157,7 +176,9 @@ class SGTree:
         return self._found(*reservoir_search(self.nodes, query, self.sentences.counts.rows, lam, k))
 
     def nearest_distinct(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
-        """What `Index.nearest` returns: the `count` nearest vectors, and those as near as the last of them."""
+        """What `Index.nearest` returns: the `count` nearest vectors, and those as near as the last
+        of them.
+        """
         nearest = self._nearest(n, total, np.ones(len(self.nodes.children)), count, beyond=True)
         nodes = nearest.nodes[nearest.keys < nearest.limit]
         copies = [self.sentences.at(node) for node in nodes.tolist()]
@@ -169,23 +190,29 @@ class SGTree:
         )
 
     def totals(self) -> Totals:
-        """Count and sum of the live sentences, and the largest squared norm, by a pass over the nodes."""
+        """Count and sum of the live sentences, and the largest squared norm, by a pass over the
+        nodes.
+        """
         total, max_squared_norm = np.zeros(self.dimension), 0.0
         live = np.array(list(self.nodes.of_vector.values()), np.int32)
         for at in range(0, len(live), TILE):
             some = live[at : at + TILE]
             counts = self.sentences.counts.rows[some]
             total = total + counts @ self.nodes.vectors.rows[some].astype(np.float64)
-            max_squared_norm = max(max_squared_norm, float(self.nodes.squared_norms.rows[some].max()))
+            max_squared_norm = max(
+                max_squared_norm, float(self.nodes.squared_norms.rows[some].max())
+            )
         return Totals(self.n, total, max_squared_norm)
 
-    def _nearest(self, n: int, total: Floats, weights: Floats, want: int, *, beyond: bool = False) -> Nearest:
+    def _nearest(
+        self, n: int, total: Floats, weights: Floats, want: int, *, beyond: bool = False
+    ) -> Nearest:
         query = Query(self.nodes, n, total)
         nearest = Nearest(query, weights, want, beyond=beyond)
         traverse(self.nodes, query, nearest)
         return nearest
 
-    def _found(self, nodes: Numbers, keys: Floats, most: int | None = None) -> Found:
+    def _found(self, nodes: Numbers, keys: Floats, most: int | None = None) -> QueryResult:
         """The sentences at these nodes, the first `most` of them."""
         equals: dict[float, list[int]] = {}
         order = keys.argsort(kind="stable")
@@ -197,15 +224,19 @@ class SGTree:
             ids += sorted(tied) if most is None else heapq.nsmallest(most - len(ids), tied)
         rows = [self.sentences.node_of[id_] for id_ in ids]
         key_of = dict(zip(nodes.tolist(), keys.tolist(), strict=True))
-        return Found(ids, self.nodes.vectors.rows[rows], np.array([key_of[row] for row in rows], np.float64))
+        return QueryResult(
+            ids, self.nodes.vectors.rows[rows], np.array([key_of[row] for row in rows], np.float64)
+        )
 
 
 class SGTreeIndex:
-    """All live sentences of one entity in an SG tree that is built when it is first searched, and then kept.
+    """All live sentences of one entity in an SG tree that is built when it is first searched, and
+    then kept.
 
-    Before the first `nearest` this holds what the flat index holds: stored rows behind `scan`, as of the last `on_commit`,
-    and the updates since. The first `nearest` builds the tree from both; from then on all sentences are in memory, updates
-    are noted, and the next `nearest` brings them in as one batch (the paper's lazy variant).
+    Before the first `nearest` this holds what the flat index holds: stored rows behind `scan`, as
+    of the last `on_commit`, and the updates since. The first `nearest` builds the tree from both;
+    from then on all sentences are in memory, updates are noted, and the next `nearest` brings them
+    in as one batch (the paper's lazy variant).
 
     >>> index = SGTreeIndex(2)
     >>> vectors = np.array([[0, 0], [3, 4], [3, 4], [9, 9]], np.int16)
@@ -221,7 +252,8 @@ class SGTreeIndex:
         self._dimension = dimension
         self._scan = scan
         self._tree: SGTree | None = None
-        self._added: dict[bytes, bytes] = {}  # vectors by id that the tree, or stored rows, do not have
+        # vectors by id that the tree, or stored rows, do not have
+        self._added: dict[bytes, bytes] = {}
         self._removed: set[bytes] = set()  # ids that they still have
 
     @property
@@ -231,7 +263,9 @@ class SGTreeIndex:
         return noted + (self._tree.memory_bytes if self._tree is not None else 0)
 
     def update(self, removed: Points, added: Points) -> None:
-        """See `Index`. While there are only stored rows, an id cannot be told to be unknown, or live already."""
+        """See `Index`. While there are only stored rows, an id cannot be told to be unknown, or
+        live already.
+        """
         for id_ in removed.ids:
             if self._added.pop(id_, None) is not None:
                 continue
@@ -250,7 +284,9 @@ class SGTreeIndex:
         return self._scan is not None if self._tree is None else id_ in self._tree
 
     def on_commit(self) -> None:
-        """See `Index`. Once the tree exists, stored rows are not read again and noted updates are kept for it."""
+        """See `Index`. Once the tree exists, stored rows are not read again and noted updates are
+        kept for it.
+        """
         if self._scan is not None and self._tree is None:
             self._added.clear()
             self._removed.clear()
@@ -268,7 +304,9 @@ class SGTreeIndex:
         return Totals(n, total, max_squared_norm)
 
     def nearest(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
-        """See `Index`. Raises UnknownSentence or DuplicateSentence where stored rows show it only now."""
+        """See `Index`. Raises UnknownSentence or DuplicateSentence where stored rows show it only
+        now.
+        """
         if self._tree is None:
             self._tree = self._build()
         return self._current(self._tree).nearest_distinct(n, total, count, ids_kept)

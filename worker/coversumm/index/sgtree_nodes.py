@@ -1,16 +1,17 @@
 """The nodes of an SG tree as arrays, and the invariants of their places.
 
-R(l) = base^(l-1), l = 0, 1, ... are the radii of the levels. Each distinct vector is one node. A node of level l stands
-for itself at every level below too (so it is stored once); a child of level l hangs below its parent's standing at
-level l + 1:
+R(l) = base^(l-1), l = 0, 1, ... are the radii of the levels. Each distinct vector is one node. A
+node of level l stands for itself at every level below too (so it is stored once); a child of level
+l hangs below its parent's standing at level l + 1:
 
 - nesting: a child's level is below its parent's;
 - covering: d(parent, child) <= R(level of the child + 1);
-- separation: d(parent, child) > R(level of the child), and two children of one parent with the same level l are more
-  than R(l) apart.
+- separation: d(parent, child) > R(level of the child), and two children of one parent with the same
+  level l are more than R(l) apart.
 
-So a child's level is fixed by its distance to the parent. All three compare squared distances, which are integers
-that float64 holds exactly, with one table of squared radii: insertion and deletion cannot disagree.
+So a child's level is fixed by its distance to the parent. All three compare squared distances,
+which are integers that float64 holds exactly, with one table of squared radii: insertion and
+deletion cannot disagree.
 """
 
 from array import array
@@ -34,8 +35,8 @@ Floats = NDArray[np.float64]
 class Nodes:
     """Nodes by number; the number of one that was released is used again.
 
-    `reach` is the paper's q.max: an upper bound of the distance of a node to everything below it, 0 for a leaf. Deletion
-    leaves it as it is, too large perhaps: that costs visits, never a result.
+    `reach` is the paper's q.max: an upper bound of the distance of a node to everything below it, 0
+    for a leaf. Deletion leaves it as it is, too large perhaps: that costs visits, never a result.
     """
 
     def __init__(self, dimension: int, base: float) -> None:
@@ -74,7 +75,8 @@ class Nodes:
         reused = self.released[len(self.released) - min(len(vectors), len(self.released)) :]
         del self.released[len(self.released) - len(reused) :]
         start, more = len(self.children), len(vectors) - len(reused)
-        if start + more > len(self.level):  # rows for many nodes to come: five arrays are seldom extended
+        # rows for many nodes to come: five arrays are seldom extended
+        if start + more > len(self.level):
             for values in self._arrays():
                 values.extend(start + more)
         self.children += [array("i") for _ in range(more)]
@@ -85,7 +87,9 @@ class Nodes:
         self.reach.rows[added] = 0.0
         self.level.rows[added] = 0
         self.parent.rows[added] = -1
-        self.of_vector.update(zip([vector.tobytes() for vector in vectors], added.tolist(), strict=True))
+        self.of_vector.update(
+            zip([vector.tobytes() for vector in vectors], added.tolist(), strict=True)
+        )
         self.max_squared_norm = max(self.max_squared_norm, float(squared_norms.max()))
         return added
 
@@ -97,7 +101,9 @@ class Nodes:
     # ---- their places
 
     def attach(self, node: int, parent: int, level: int) -> None:
-        """Make a node a child. Only the root's level may be too low: any other covers what comes to it."""
+        """Make a node a child. Only the root's level may be too low: any other covers what comes to
+        it.
+        """
         self.children[parent].append(node)
         self.parent.rows[node] = parent
         self.level.rows[node] = level
@@ -135,7 +141,9 @@ class Nodes:
         if len(nodes) <= TILE:
             product: Floats = vectors[nodes] @ vector
             return product
-        return np.concatenate([vectors[nodes[at : at + TILE]] @ vector for at in range(0, len(nodes), TILE)])
+        return np.concatenate(
+            [vectors[nodes[at : at + TILE]] @ vector for at in range(0, len(nodes), TILE)]
+        )
 
     def squared_distances(self, nodes: Numbers, other: int) -> Floats:
         """Squared distances (m,) of nodes to another, exact."""
@@ -233,7 +241,9 @@ def insert_leaf(nodes: Nodes, leaf: int) -> None:
 
 
 def _nearest_covering_child(nodes: Nodes, parent: int, node: int) -> tuple[int, float]:
-    """The nearest of a node's children that cover another node, and its squared distance; infinite without any."""
+    """The nearest of a node's children that cover another node, and its squared distance; infinite
+    without any.
+    """
     if not nodes.children[parent]:
         return -1, inf
     children = np.frombuffer(nodes.children[parent], np.int32)
@@ -244,7 +254,9 @@ def _nearest_covering_child(nodes: Nodes, parent: int, node: int) -> tuple[int, 
 
 
 def insert_subtrees(nodes: Nodes, items: Numbers) -> None:
-    """Insert nodes that are not attached, each with all that hangs below it; into an empty tree leaves alone."""
+    """Insert nodes that are not attached, each with all that hangs below it; into an empty tree
+    leaves alone.
+    """
     if nodes.root < 0 and len(items):
         nodes.root, items = int(items[0]), items[1:]
     stack = [(nodes.root, items[at : at + BATCH]) for at in range(0, len(items), BATCH)]
@@ -256,10 +268,11 @@ def insert_subtrees(nodes: Nodes, items: Numbers) -> None:
 
 
 class _Routing:
-    """Items on their way down that have come to one node of the tree, `at`; all of them are routed together.
+    """Items on their way down that have come to one node of the tree, `at`; all of them are routed
+    together.
 
-    An item with children must hang above them: farther than `clearance`, a squared radius, from its parent. Where it
-    cannot, its children are taken off and inserted on their own.
+    An item with children must hang above them: farther than `clearance`, a squared radius, from its
+    parent. Where it cannot, its children are taken off and inserted on their own.
     """
 
     def __init__(self, nodes: Nodes, at: int, items: Numbers) -> None:
@@ -268,7 +281,8 @@ class _Routing:
         self.items = items
         self.x = nodes.vectors.rows[items].astype(np.float64)
         self.nearest = nodes.squared_distances(items, at)  # squared distance to the owner
-        self.owner = np.full(len(items), at, np.int32)  # the node it goes to, so far; -1: it has a place
+        # the node it goes to, so far; -1: it has a place
+        self.owner = np.full(len(items), at, np.int32)
         self.level = nodes.level_of_child(self.nearest)  # its level as a child of `at`
         self.clearance = np.full(len(items), -1.0)
         for row, item in enumerate(items.tolist()):
@@ -294,13 +308,17 @@ class _Routing:
         self._send_on()
 
     def _dissolve(self, row: int) -> None:
-        """An item that cannot keep its children here comes again without them, and they from the root."""
+        """An item that cannot keep its children here comes again without them, and they from the
+        root.
+        """
         self.owner[row] = -1
         self.onward.append((self.at, self.items[row : row + 1]))
         self.onward.append((self.nodes.root, self.nodes.take_children(int(self.items[row]))))
 
     def _offer(self, rows: NDArray[np.int64], children: Numbers) -> None:
-        """Let items go to the nearest of these children of `at` that covers them, if it is nearer than their owner."""
+        """Let items go to the nearest of these children of `at` that covers them, if it is nearer
+        than their owner.
+        """
         nodes = self.nodes
         for start in range(0, len(children), TILE):
             block = children[start : start + TILE]
@@ -329,7 +347,9 @@ class _Routing:
         self.owner[rows[better]] = children[choice[better]]
 
     def _attach(self, rows: NDArray[np.int64]) -> Numbers:
-        """One after another becomes a child of `at`, unless one before it covers it; returns the new children."""
+        """One after another becomes a child of `at`, unless one before it covers it; returns the
+        new children.
+        """
         nodes = self.nodes
         items, x = self.items[rows], self.x[rows]
         apart = x @ (x.T * -2.0)
@@ -372,7 +392,9 @@ def delete_node(nodes: Nodes, node: int) -> None:
 
 
 def _replace_root(nodes: Nodes, children: Numbers) -> Numbers:
-    """The child of the highest level, of those the nearest to the old root, is the new one; returns the others."""
+    """The child of the highest level, of those the nearest to the old root, is the new one; returns
+    the others.
+    """
     if not len(children):
         nodes.root = -1
         return children

@@ -1,7 +1,9 @@
-"""Queries of an SG tree around a centroid: one traversal, and what a kNN or a range query keeps of it.
+"""Queries of an SG tree around a centroid: one traversal, and what a kNN or a range query keeps of
+it.
 
-Queries take a centroid total/n of integers with 3*n*q < 2^53 (`fixed_point.exact`), q the largest squared norm of the
-vectors and of the centroid: then keys n*|x|^2 - 2*x.S are exact, and keys decide what is inside.
+Queries take a centroid total/n of integers with 3*n*q < 2^53 (`fixed_point.exact`), q the largest
+squared norm of the vectors and of the centroid: then keys n*|x|^2 - 2*x.S are exact, and keys
+decide what is inside.
 """
 
 from collections.abc import Callable
@@ -25,7 +27,8 @@ class Query:
         self.n = n
         self.total = np.asarray(total, np.float64)
         self.mean_squared = float(self.total @ self.total) / (n * n)
-        # The slack's derivation needs |mu|^2 <= q: true of a centroid of what is in the tree, not of any other.
+        # The slack's derivation needs |mu|^2 <= q: true of a centroid of what is in the tree, not
+        # of any other.
         q = max(nodes.max_squared_norm, self.mean_squared * UP)
         self.error = certificate.slack(len(self.total), q)
 
@@ -54,12 +57,14 @@ class Query:
         return Fraction(int(key), self.n) + Fraction(sum([s * s for s in total]), self.n * self.n)
 
 
-class Search(Protocol):
+class TreeSearch(Protocol):
     """What a query looks for."""
 
     @property
     def radius(self) -> float:
-        """Nothing farther from the centroid is wanted; an upper bound, which falls as the traversal goes."""
+        """Nothing farther from the centroid is wanted; an upper bound, which falls as the traversal
+        goes.
+        """
         ...
 
     def offer(self, nodes: Numbers, keys: Floats) -> None:
@@ -67,15 +72,17 @@ class Search(Protocol):
         ...
 
 
-def traverse(nodes: Nodes, query: Query, search: Search) -> None:
+def traverse(nodes: Nodes, query: Query, search: TreeSearch) -> None:
     """Offer every vector that can be within `search.radius`, subtrees nearest first.
 
     Lines are those of Algorithm 2; the others differ from it in what is offered to.
     """
     if nodes.root < 0:
         return
-    queue: Numbers = np.empty(0, np.int32)  # line 3's Q, of it the nodes with children: those with a reach
-    lows: Floats = np.empty(0)  # lower bounds of the distances of what is below them: d(mu, q) - q.max
+    # line 3's Q, of it the nodes with children: those with a reach
+    queue: Numbers = np.empty(0, np.int32)
+    # lower bounds of the distances of what is below them: d(mu, q) - q.max
+    lows: Floats = np.empty(0)
     found = np.array([nodes.root], np.int32)
     while len(found):
         keys = query.keys(found)
@@ -111,7 +118,7 @@ class Nearest:
         self._beyond = beyond
 
     def offer(self, nodes: Numbers, keys: Floats) -> None:
-        """See `Search`."""
+        """See `TreeSearch`."""
         near = keys <= self.limit
         if not near.any():
             return
@@ -141,13 +148,15 @@ class BallSearch:
         self._keys: list[Floats] = []
 
     def offer(self, nodes: Numbers, keys: Floats) -> None:
-        """See `Search`."""
+        """See `TreeSearch`."""
         near = self.query.lowers(keys) <= self.radius
         self._nodes.append(nodes[near])
         self._keys.append(keys[near])
 
     def inside(self, certain: float, exactly: Callable[[float], bool]) -> tuple[Numbers, Floats]:
-        """Nodes and keys of those within: by `certain`, a lower bound of the radius, and where it cannot tell, `exactly`."""
+        """Nodes and keys of those within: by `certain`, a lower bound of the radius, and where it
+        cannot tell, `exactly`.
+        """
         nodes = np.concatenate([np.empty(0, np.int32), *self._nodes])
         keys = np.concatenate([np.empty(0), *self._keys])
         within = self.query.uppers(keys) <= certain
@@ -180,7 +189,9 @@ class _Reservoir(BallSearch):
 def reservoir_search(
     nodes: Nodes, query: Query, weights: Floats, lam: float, k: int
 ) -> tuple[Numbers, Floats]:
-    """The nodes with d <= d_k + lam, decided exactly, and their keys; `weights` are the sentences at each node."""
+    """The nodes with d <= d_k + lam, decided exactly, and their keys; `weights` are the sentences
+    at each node.
+    """
     reservoir = _Reservoir(query, weights, k, lam)
     traverse(nodes, query, reservoir)
     kth = reservoir.nearest.kth

@@ -1,4 +1,5 @@
-"""The worker as a Faust app: one agent on the input topic, one table, and what is in `StreamWorker` between them.
+"""The worker as a Faust app: one agent on the input topic, one table, and what is in `StreamWorker`
+between them.
 
 input topic -> GuardedConsumer -> agent -> Delivery -> Processor
                                               |-> one Kafka transaction: output, dead letters, changelog, offsets
@@ -16,7 +17,7 @@ from faust.assignor.client_assignment import ClientMetadata
 from faust.assignor.partition_assignor import PartitionAssignor
 from faust.auth import SASLCredentials, SSLCredentials
 
-from worker.errors import SurroundingsError
+from worker.errors import SetupError
 from worker.kafka.contact import ADMIN, PRODUCER
 from worker.settings import Settings
 from worker.state import TABLE_NAME
@@ -33,14 +34,17 @@ from worker.stream.worker import StreamWorker
 
 
 class StaticAssignor(PartitionAssignor):
-    """Takes an assignment that was made for this member's former web address, and lets the group hear of the new one.
+    """Takes an assignment that was made for this member's former web address, and lets the group
+    hear of the new one.
 
-    A worker that is back within its session gets the assignment of before, made when its address was another one. Faust takes
-    that for an error inside, and would wait for ever.
+    A worker that is back within its session gets the assignment of before, made when its address
+    was another one. Faust takes that for an error inside, and would wait for ever.
     """
 
     def on_assignment(self, assignment: Any) -> None:
-        """Take it. At another address the group is joined again: now with another description, which the others then get."""
+        """Take it. At another address the group is joined again: now with another description,
+        which the others then get.
+        """
         described = ClientMetadata.loads(self._decompress(assignment.user_data))
         moved = described.url != str(self._url)
         if moved:
@@ -51,8 +55,8 @@ class StaticAssignor(PartitionAssignor):
             self.app.consumer.join_again()
 
 
-# What the guarded consumer, the table and its store override, call or rely on. All of it is checked at start, because Faust is
-# free to rename any of it in another version.
+# What the guarded consumer, the table and its store override, call or rely on. All of it is checked
+# at start, because Faust is free to rename any of it in another version.
 FAUST_NAMES = {
     "faust.transport.drivers.aiokafka:Consumer": (
         "_add_gap",
@@ -110,18 +114,21 @@ FAUST_NAMES = {
 }
 
 
-# From one partition in one fetch: at Kafka's default of 1 MiB, events with embeddings come in fetches of some hundred. What was
-# fetched of each waits for its turn: with many partitions all of it together is bounded. Less is no less whole: a broker hands
-# over a batch of records even where it is larger.
+# From one partition in one fetch: at Kafka's default of 1 MiB, events with embeddings come in
+# fetches of some hundred. What was fetched of each waits for its turn: with many partitions all of
+# it together is bounded. Less is no less whole: a broker hands over a batch of records even where
+# it is larger.
 MAX_FETCH_BYTES, MAX_FETCHED_BYTES = 4 * 2**20, 64 * 2**20
 MIN_FETCH_BYTES = 64 * 2**10
-# aiokafka would leave the group when it has not been asked for records for so long. What was fetched at once may take hours on
-# a slow processor, commit by commit; whoever stands still is ended by the watchdog.
+# aiokafka would leave the group when it has not been asked for records for so long. What was
+# fetched at once may take hours on a slow processor, commit by commit; whoever stands still is
+# ended by the watchdog.
 MAX_POLL_SECONDS = 86_400.0
 
 
-# How often the consumer asks for the brokers, topics and partitions there are: every answer is a proof of contact, also while
-# the group waits for a member. So soon, too, does a worker without work learn that its input has more partitions.
+# How often the consumer asks for the brokers, topics and partitions there are: every answer is a
+# proof of contact, also while the group waits for a member. So soon, too, does a worker without
+# work learn that its input has more partitions.
 LONGEST_METADATA_AGE_MS = 60_000
 
 
@@ -131,7 +138,9 @@ def fetch_bytes(partitions: int) -> int:
 
 
 class _WithoutProducer(BootStrategy):
-    """What is published is published by the worker's own transactions: Faust's producer would only be one more connection."""
+    """What is published is published by the worker's own transactions: Faust's producer would only
+    be one more connection.
+    """
 
     enable_kafka_producer = False
 
@@ -166,7 +175,9 @@ class CoverSummApp(faust.App):
             self.add_future(self.ending.watch())
 
     def leave_off(self) -> None:
-        """Begin nothing more: a commit under way is the last one. What else was fetched is read again by whoever comes next."""
+        """Begin nothing more: a commit under way is the last one. What else was fetched is read
+        again by whoever comes next.
+        """
         self.is_leaving = True
         self.assignment.leave_off()
 
@@ -198,9 +209,13 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
     app.dead_letters, app.journal = worker.dead_letters, worker.assignment.journal
     app.assignment, app.tracing = worker.assignment, surroundings.tracing
     app.status = status = WorkerStatus(app, worker)
-    if worker.course.ends:
+    if worker.bounds.ends:
         app.ending = Ending(
-            worker.course, worker.assignment, worker.course.open_partitions, lambda: app.end(), surroundings
+            worker.bounds,
+            worker.assignment,
+            worker.bounds.open_partitions,
+            lambda: app.end(),
+            surroundings,
         )
     limit_seconds = settings.stall_timeout_ms / 1000
     app.contact_watch = ContactWatch(
@@ -215,8 +230,15 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
         },
         surroundings.clock,
     )
-    app.watchdog = Watchdog(status.stall, lambda: status.progressed_at, limit_seconds, surroundings.die)
-    raw = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
+    app.watchdog = Watchdog(
+        status.stall, lambda: status.progressed_at, limit_seconds, surroundings.die
+    )
+    raw = {
+        "key_type": bytes,
+        "value_type": bytes,
+        "key_serializer": "raw",
+        "value_serializer": "raw",
+    }
 
     @app.agent(app.topic(settings.input_topic, **raw), name="summarize")
     async def summarize(stream: Any) -> None:
@@ -230,7 +252,9 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
 def _configured(settings: Settings, partitions: int) -> CoverSummApp:
     return CoverSummApp(
         settings.app_id,
-        broker=";".join(f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(",")),
+        broker=";".join(
+            f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(",")
+        ),
         broker_credentials=broker_credentials(settings),
         store="rocksdb://",
         datadir=str(settings.data_dir),
@@ -261,7 +285,9 @@ def _configured(settings: Settings, partitions: int) -> CoverSummApp:
 
 
 def broker_credentials(settings: Settings) -> Any:
-    """The Kafka security settings as Faust wants them (librdkafka's are `Settings.kafka_client_config`)."""
+    """The Kafka security settings as Faust wants them (librdkafka's are
+    `Settings.kafka_client_config`).
+    """
     context = settings.tls_context()
     if settings.security_protocol.startswith("SASL"):
         return SASLCredentials(
@@ -274,13 +300,15 @@ def broker_credentials(settings: Settings) -> Any:
 
 
 def check_faust() -> None:
-    """Raise SurroundingsError when the installed Faust lacks a name that the delivery layer overrides or calls."""
+    """Raise SetupError when the installed Faust lacks a name that the delivery layer
+    overrides or calls.
+    """
     for place, names in FAUST_NAMES.items():
         module, _, owner = place.partition(":")
         holder = getattr(import_module(module), owner, None)
         missing = [name for name in names if not hasattr(holder, name)]
         if missing:
             library = "aiokafka" if module.startswith("aiokafka") else "faust-streaming"
-            raise SurroundingsError(
+            raise SetupError(
                 f"the installed {library} has no {owner}.{missing[0]}: install the version that pyproject.toml pins"
             )

@@ -1,8 +1,10 @@
-"""Messages of aiokafka and Faust that say no more than that a broker cannot be reached, or that the group is rebalancing.
+"""Messages of aiokafka and Faust that say no more than that a broker cannot be reached, or that the
+group is rebalancing.
 
-Its fetcher, coordinator and client each say so several times a second while it lasts. Here they become the reason in the one
-line that the worker's contact tells (`worker.stream.watchdog`); a rebalance is told by who takes over. All of them are
-still logged at DEBUG, and everything else as ever.
+Its fetcher, coordinator and client each say so several times a second while it lasts. Here they
+become the reason in the one line that the worker's contact tells (`worker.stream.watchdog`); a
+rebalance is told by who takes over. All of them are still logged at DEBUG, and everything else as
+ever.
 """
 
 import logging
@@ -71,7 +73,9 @@ class ConnectionErrors(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a message says something else."""
-        found = [argument for argument in _arguments(record) if isinstance(argument, CONNECTION_ERRORS)]
+        found = [
+            argument for argument in _arguments(record) if isinstance(argument, CONNECTION_ERRORS)
+        ]
         for cause in found:
             if isinstance(cause, CAUSES) and str(cause):
                 self._contact.failed(CONSUMER, str(cause))
@@ -79,7 +83,7 @@ class ConnectionErrors(logging.Filter):
         return not is_known or logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 
 
-def hand_over_to(contact: Contact) -> None:
+def route_errors(contact: Contact) -> None:
     """Let aiokafka's connection errors go to this contact, in place of any before it."""
     for name in LOGGERS:
         logger = logging.getLogger(name)

@@ -1,21 +1,24 @@
-"""Guarded consumer: hands over every record of an assignment exactly once, in order, or proves that there is none.
+"""Guarded consumer: hands over every record of an assignment exactly once, in order, or proves that
+there is none.
 
-Faust's own delivery loses runs of events at rebalances: a fetch that began before the seek delivers on beside it, and jumps in
-the offsets are taken for compaction and acknowledged. Here the unit is the *micro-batch*, one fetch over all partitions,
-handed to the agent as one message, and one cursor per partition decides what may be in it:
+Faust's own delivery loses runs of events at rebalances: a fetch that began before the seek delivers
+on beside it, and jumps in the offsets are taken for compaction and acknowledged. Here the unit is
+the *micro-batch*, one fetch over all partitions, handed to the agent as one message, and one cursor
+per partition decides what may be in it:
 
 1. Input partitions are fetched only between a finished seek and the next rebalance.
 2. Records below the cursor are dropped: they were handed over already.
-3. A first record above the cursor is believed only when a second fetch from the cursor shows it again (compaction, transaction
-   markers, retention); a jump inside one fetch is such a gap.
+3. A first record above the cursor is believed only when a second fetch from the cursor shows it
+   again (compaction, transaction markers, retention); a jump inside one fetch is such a gap.
 4. The cursor moves when a micro-batch is handed over, all of it or nothing.
-5. A bounded run ends at offsets: records at or past a partition's end are not handed over, and it is finished when nothing below
-   its end is left, which a second fetch from the cursor has to show too (markers, aborted records), or a fetch of it alone that
-   comes back empty although the log goes on to the end (compaction). It reads one partition after the other; what is had
-   elsewhere, as of files, before anything is fetched.
+5. A bounded run ends at offsets: records at or past a partition's end are not handed over, and it
+   is finished when nothing below its end is left, which a second fetch from the cursor has to show
+   too (markers, aborted records), or a fetch of it alone that comes back empty although the log
+   goes on to the end (compaction). It reads one partition after the other; what is had elsewhere,
+   as of files, before anything is fetched.
 
-Faust commits no offsets: the transaction does (`worker.kafka.transaction`). Changelogs are never fetched through here: a
-takeover restores them (`worker.stream.takeover`).
+Faust commits no offsets: the transaction does (`worker.kafka.transaction`). Changelogs are never
+fetched through here: a takeover restores them (`worker.stream.takeover`).
 """
 
 import asyncio
@@ -35,7 +38,7 @@ from worker.kafka.group import Membership
 from worker.kafka.offsets import Start
 from worker.kafka.ranges import cut_short
 from worker.stream.assignment import Tenure
-from worker.stream.bounded_reader import Past, Tail, is_empty, pasts
+from worker.stream.bounded_reader import FileBacklog, Tail, file_backlogs, is_empty
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust import FAUST_LOG
 from worker.stream.faust.consumer_thread import ConsumerThread
@@ -43,11 +46,13 @@ from worker.stream.worker import StreamWorker
 
 log = logging.getLogger(__name__)
 
-# So long a bounded run waits for more of the partition that it has just read before it turns to another one.
+# So long a bounded run waits for more of the partition that it has just read before it turns to
+# another one.
 TURN_SECONDS = 0.2
 # So often what waits for the micro-batch before it looks for more to take along.
 LOOK_SECONDS = 0.01
-# Seconds between two checks of the input's id while a bounded run waits: commits check it, and there are none then.
+# Seconds between two checks of the input's id while a bounded run waits: commits check it, and
+# there are none then.
 CHECK_SECONDS = 5.0
 
 
@@ -67,10 +72,10 @@ class GuardedConsumer(driver.Consumer):
         self._takeover = worker.takeover
         self._takeover.seek = self.perform_seek
         self._input_topic = worker.settings.input_topic
-        self._course = worker.course
+        self._bounds = worker.bounds
         self._tails: dict[int, Tail] = {}  # of partitions that are not finished yet
         self._over: set[int] = set()  # partitions that are
-        self._past: dict[int, Past] = {}  # what is had elsewhere, and not handed over yet
+        self._past: dict[int, FileBacklog] = {}  # what is had elsewhere, and not handed over yet
         self._latest: int | None = None  # which of them was read last
         self._instance_id = worker.settings.group_instance_id
         self._delivery = worker.delivery
@@ -89,10 +94,13 @@ class GuardedConsumer(driver.Consumer):
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
-    # -- assignment ---------------------------------------------------------------------------------------------------
+    # -- assignment
+    # ---------------------------------------------------------------------------------------------------
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Stop handing over; a commit under way ends under the old membership, and what is not begun is read again."""
+        """Stop handing over; a commit under way ends under the old membership, and what is not
+        begun is read again.
+        """
         self._held.revoke()
         await super().on_partitions_revoked(revoked)
 
@@ -106,7 +114,9 @@ class GuardedConsumer(driver.Consumer):
         membership = Membership(coordinator.generation, coordinator.member_id, self._instance_id)
         if membership.generation < 0 or not membership.member_id:
             self._die(Crash("the group coordinator assigned partitions without a membership"))
-        self._held.assign(membership, frozenset(tp.partition for tp in assigned if self._is_input(tp)))
+        self._held.assign(
+            membership, frozenset(tp.partition for tp in assigned if self._is_input(tp))
+        )
         await super().on_partitions_assigned(assigned, generation_id)
 
     def leave_group(self) -> None:
@@ -133,27 +143,30 @@ class GuardedConsumer(driver.Consumer):
             self._die(cause)
         held.starts = None
         self._asked.clear()
-        had = self._course.history.partitions() if self._course.history else {}
-        self._past = pasts(self._course, starts)
+        had = self._bounds.history.partitions() if self._bounds.history else {}
+        self._past = file_backlogs(self._bounds, starts)
         self._tails = {
             partition: Tail(end, is_in_log=partition not in had or end > had[partition].stop)
-            for partition, end in self._course.ends.items()
-            if partition in starts and not self._course.ledger.is_over(partition)
+            for partition, end in self._bounds.ends.items()
+            if partition in starts and not self._bounds.ledger.is_over(partition)
         }
-        self._over = {p for p in starts if p in self._course.ends} - self._tails.keys()
+        self._over = {p for p in starts if p in self._bounds.ends} - self._tails.keys()
         for partition, start in starts.items():
             await self.seek(TP(self._input_topic, partition), self._fetched_from(partition, start))
             self.cursors[partition] = start.offset
         held.flow()
 
     def _fetched_from(self, partition: int, start: Start) -> int:
-        """Where the log is read: after what is had elsewhere; at its end where nothing is read any more."""
+        """Where the log is read: after what is had elsewhere; at its end where nothing is read any
+        more.
+        """
         if partition in self._over:
             return start.end
         past = self._past.get(partition)
         return start.offset if past is None else min(past.stop, start.end)
 
-    # -- fetching -----------------------------------------------------------------------------------------------------
+    # -- fetching
+    # -----------------------------------------------------------------------------------------------------
 
     def resume_partitions(self, tps: Any) -> None:
         """Resume input partitions; changelogs stay paused, a takeover reads them itself."""
@@ -171,7 +184,9 @@ class GuardedConsumer(driver.Consumer):
         """Changelogs are not read through this consumer: nothing to seek."""
 
     def on_buffer_full(self, tp: TP) -> None:
-        """Nothing: a full queue holds the next micro-batch back by itself, whatever partitions it is of."""
+        """Nothing: a full queue holds the next micro-batch back by itself, whatever partitions it
+        is of.
+        """
 
     async def _drain_messages(self, fetcher: Any) -> None:
         """Run the fetch loop (Faust calls it from its fetcher service)."""
@@ -192,7 +207,7 @@ class GuardedConsumer(driver.Consumer):
     async def _hold_back(self, batch: MicroBatch) -> None:
         """Wait where the run is to go slower: what is not asked for is not fetched."""
         size = sum(len(record.value or b"") + len(record.key or b"") for record in batch.records)
-        seconds = self._course.throttle.pause(len(batch.records), size)
+        seconds = self._bounds.throttle.pause(len(batch.records), size)
         while seconds > 0 and not self.should_stop:
             await self.sleep(min(seconds, 1.0))
             seconds -= 1.0
@@ -231,11 +246,15 @@ class GuardedConsumer(driver.Consumer):
         return MicroBatch(records, starts, {partition: following}, tenure)
 
     async def _fetch_in_turn(self) -> dict[TP, list[Any]]:
-        """In a bounded run: more of the partition that was read last, then of the next one that has something.
+        """In a bounded run: more of the partition that was read last, then of the next one that has
+        something.
 
-        One after another, so that a micro-batch has many events of few entities, and the others' need not be in memory.
+        One after another, so that a micro-batch has many events of few entities, and the others'
+        need not be in memory.
         """
-        unfinished = sorted(self._tails, key=lambda partition: (partition != self._latest, partition))
+        unfinished = sorted(
+            self._tails, key=lambda partition: (partition != self._latest, partition)
+        )
         for partition in unfinished:
             seconds = TURN_SECONDS if partition == self._latest else 0.0
             if fetched := await self._fetch(seconds, {partition}):
@@ -244,11 +263,12 @@ class GuardedConsumer(driver.Consumer):
         return {}
 
     async def _fetch_more(self, fetched: Mapping[TP, list[Any]]) -> list[dict[TP, list[Any]]]:
-        """What makes a micro-batch larger: whatever comes while it lingers, or waits for the one before it; in a bounded run what
-        is there already.
+        """What makes a micro-batch larger: whatever comes while it lingers, or waits for the one
+        before it; in a bounded run what is there already.
 
-        One that is handed over before it can be processed would be smaller, and leave more to those after it: each has to wait
-        for the commits before its own, and small ones take nearly as long as large ones.
+        One that is handed over before it can be processed would be smaller, and leave more to those
+        after it: each has to wait for the commits before its own, and small ones take nearly as
+        long as large ones.
         """
         if self._tails:
             return await self._fill(fetched)
@@ -263,12 +283,14 @@ class GuardedConsumer(driver.Consumer):
         return more
 
     def _look_again(self, waited: float) -> float:
-        """Seconds until then, while a micro-batch of this tenure is on its way to the delivery or processed there; else 0."""
+        """Seconds until then, while a micro-batch of this tenure is on its way to the delivery or
+        processed there; else 0.
+        """
         before = self._handed_over
         has_to_wait = (
             before is not None
             and before.tenure == self._held.tenure
-            and not self._delivery.is_over_with(before)
+            and not self._delivery.commit_started(before)
             and not self.should_stop
             and waited
             < self._batch_seconds  # what waits for a queue to move would wait for ever if that had lost something
@@ -276,7 +298,9 @@ class GuardedConsumer(driver.Consumer):
         return LOOK_SECONDS if has_to_wait else 0.0
 
     async def _fill(self, fetched: Mapping[TP, list[Any]]) -> list[dict[TP, list[Any]]]:
-        """More of the same partitions, as long as another fetch like the last one still belongs into the micro-batch."""
+        """More of the same partitions, as long as another fetch like the last one still belongs
+        into the micro-batch.
+        """
         more: list[dict[TP, list[Any]]] = []
         last, events, size = fetched, 0, 0
         while last and self._has_more(last):
@@ -286,7 +310,8 @@ class GuardedConsumer(driver.Consumer):
             before, last = last, await self._fetch(TURN_SECONDS, {tp.partition for tp in fetched})
             more.append(last)
             if any(
-                tp in before and records[0].offset != _following(before[tp]) for tp, records in last.items()
+                tp in before and records[0].offset != _following(before[tp])
+                for tp, records in last.items()
             ):
                 break  # it is to be read again
         return more
@@ -316,8 +341,9 @@ class GuardedConsumer(driver.Consumer):
         try:
             return dict(await self._getmany(tps, timeout_seconds))
         except NoOffsetForPartitionError as stale:
-            # aiokafka looked for a committed offset between the assignment and our seek, found none, and kept the error for
-            # the first fetch after it. Every cursor is explicit here; if it came back for ever, the watchdog would end it.
+            # aiokafka looked for a committed offset between the assignment and our seek, found
+            # none, and kept the error for the first fetch after it. Every cursor is explicit here;
+            # if it came back for ever, the watchdog would end it.
             log.debug("fetching again: %r", stale)
             self._read_again(tps)
             return {}
@@ -328,20 +354,28 @@ class GuardedConsumer(driver.Consumer):
             raise Crash(_not_in_log(gone.args[0])) from gone
 
     def _read_again(self, fetched: Iterable[TP]) -> None:
-        """Go back to the cursors after a fetch that is dropped: it may have read on from where the seek had just put them."""
+        """Go back to the cursors after a fetch that is dropped: it may have read on from where the
+        seek had just put them.
+        """
         for tp in fetched:
             if self._held.is_flowing and tp.partition in self.cursors:
                 self._thread.seek(tp, self.cursors[tp.partition])
 
     def _merge(self, fetched: dict[TP, list[Any]], more: Mapping[TP, list[Any]]) -> None:
-        """Append a second fetch to the first; a jump between the two is no jump inside one, and is to be read again."""
+        """Append a second fetch to the first; a jump between the two is no jump inside one, and is
+        to be read again.
+        """
         for tp, records in more.items():
             before = fetched.setdefault(tp, [])
             following = before[-1].offset + 1 if before else None
-            fresh = [record for record in records if following is None or record.offset >= following]
+            fresh = [
+                record for record in records if following is None or record.offset >= following
+            ]
             if following is not None and fresh and fresh[0].offset > following:
                 if self._asked.get(tp.partition) != self.cursors.get(tp.partition):
-                    self._asked[tp.partition] = following  # else this fetch is the proof of a gap at the head
+                    self._asked[tp.partition] = (
+                        following  # else this fetch is the proof of a gap at the head
+                    )
                 self._thread.seek(tp, following)
             else:
                 before.extend(fresh)
@@ -369,7 +403,8 @@ class GuardedConsumer(driver.Consumer):
                 self._thread.seek(tp, cursor)
                 continue
             handed.extend(
-                Record(r.topic, r.partition, r.offset, r.timestamp or 0, r.key, r.value) for r in fresh
+                Record(r.topic, r.partition, r.offset, r.timestamp or 0, r.key, r.value)
+                for r in fresh
             )
             contexts |= self._tracing.contexts(fresh)
             starts[tp.partition] = cursor
@@ -399,9 +434,11 @@ class GuardedConsumer(driver.Consumer):
         return finished
 
     async def _look_for_holes(self) -> None:
-        """Where nothing comes although the log goes on to a partition's end: ask for it alone, or say what it waits for.
+        """Where nothing comes although the log goes on to a partition's end: ask for it alone, or
+        say what it waits for.
 
-        Raises SurroundingsError where the topic is not the planned one, or its log ends below the end.
+        Raises SetupError where the topic is not the planned one, or its log ends below the
+        end.
         """
         await self._check_input()
         for partition, tail in list(self._tails.items()):
@@ -417,7 +454,9 @@ class GuardedConsumer(driver.Consumer):
                 tail.is_hole_from(position)
 
     def _wait(self, tail: Tail, tp: TP, position: int, stable: int) -> None:
-        """An open transaction lies before the end, or the log ends below it: nothing would ever come then."""
+        """An open transaction lies before the end, or the log ends below it: nothing would ever
+        come then.
+        """
         highwater = int(self._fetch_state(tp.partition).highwater)
         if tail.is_cut_short(highwater, self._clock.monotonic()):
             raise cut_short(tp.topic, tp.partition, highwater, tail.end)
@@ -425,7 +464,9 @@ class GuardedConsumer(driver.Consumer):
             tail.wait(tp, position, stable)
 
     async def _check_input(self) -> None:
-        """Raise SurroundingsError, from time to time, where the input is another topic than it was; see `TopicIds.read`."""
+        """Raise SetupError, from time to time, where the input is another topic than it was;
+        see `TopicIds.read`.
+        """
         now = self._clock.monotonic()
         if now - self._checked_at < CHECK_SECONDS:
             return
@@ -436,7 +477,9 @@ class GuardedConsumer(driver.Consumer):
             log.debug("could not check the id of %s: %s", self._input_topic, cause)
 
     def _as_message(self, batch: MicroBatch) -> Any:
-        """One Faust message for the whole micro-batch: per-record work in asyncio would be most of the cost of an event."""
+        """One Faust message for the whole micro-batch: per-record work in asyncio would be most of
+        the cost of an event.
+        """
         partition, end = list(batch.ends.items())[-1]
         tp = TP(self._input_topic, partition)
         return driver.ConsumerMessage(
@@ -455,7 +498,8 @@ class GuardedConsumer(driver.Consumer):
             generation_id=batch.tenure.membership.generation,
         )
 
-    # -- what Faust may not do here -----------------------------------------------------------------------------------
+    # -- what Faust may not do here
+    # -----------------------------------------------------------------------------------
 
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
         """Gaps are proven by `_guard`, never acknowledged."""
@@ -467,46 +511,57 @@ class GuardedConsumer(driver.Consumer):
         return None
 
     async def verify_all_partitions_active(self) -> None:
-        """Nothing: Faust would judge by fetches of changelogs and by its own commits, which there are none of here.
+        """Nothing: Faust would judge by fetches of changelogs and by its own commits, which there
+        are none of here.
 
         Whether a partition is processed is looked at by the watchdog.
         """
 
-    # -- what status and watchdog ask ---------------------------------------------------------------------------------
+    # -- what status and watchdog ask
+    # ---------------------------------------------------------------------------------
 
     def stable_end(self, partition: int) -> int | None:
-        """The last stable offset of an input partition, None before the first fetch and between assignments.
+        """The last stable offset of an input partition, None before the first fetch and between
+        assignments.
 
         In a bounded run nothing beyond its end counts.
         """
         stable = self._stable_end(partition)
-        return None if stable is None else min(stable, self._course.ends.get(partition, stable))
+        return None if stable is None else min(stable, self._bounds.ends.get(partition, stable))
 
     def _stable_end(self, partition: int) -> int | None:
         state = self._fetch_state(partition)
         return None if state is None or state.lso is None or state.lso < 0 else int(state.lso)
 
     def undecided(self, partition: int) -> int:
-        """Records of an input partition behind an open transaction of an upstream producer, as far as fetches told."""
+        """Records of an input partition behind an open transaction of an upstream producer, as far
+        as fetches told.
+        """
         state, stable = self._fetch_state(partition), self.stable_end(partition)
         if state is None or stable is None:
             return 0
         end = int(state.highwater)
-        return max(0, min(end, self._course.ends.get(partition, end)) - stable)
+        return max(0, min(end, self._bounds.ends.get(partition, end)) - stable)
 
     def fetch_position(self, partition: int) -> int | None:
-        """The offset the next fetch starts from: past transaction markers, where the cursor is not."""
+        """The offset the next fetch starts from: past transaction markers, where the
+        cursor is not.
+        """
         state = self._fetch_state(partition)
         return int(state.position) if state is not None and state.has_valid_position else None
 
     def heard_at(self) -> float | None:
-        """`time.monotonic()` of the last answer of any broker, None before the first; connections are made by an answer."""
+        """`time.monotonic()` of the last answer of any broker, None before the first; connections
+        are made by an answer.
+        """
         consumer = self._thread._consumer
         connections = list(consumer._client._conns.values()) if consumer is not None else []
         return max((connection._last_action for connection in connections), default=None)
 
     def _fetch_state(self, partition: int) -> Any:
-        """What aiokafka knows of an input partition, None where it is not assigned (its own methods assert that it is)."""
+        """What aiokafka knows of an input partition, None where it is not assigned (its own methods
+        assert that it is).
+        """
         subscription = self._thread._ensure_consumer()._subscription.subscription
         assignment = subscription.assignment if subscription else None
         return assignment.state_value(TP(self._input_topic, partition)) if assignment else None
@@ -524,7 +579,9 @@ class GuardedTransport(driver.Transport):
 
 def _not_in_log(offsets: Mapping[TP, int]) -> str:
     """What it means that the log has no such offset (any more), by partition."""
-    named = ", ".join(f"{tp.topic}-{tp.partition} has no offset {offset}" for tp, offset in offsets.items())
+    named = ", ".join(
+        f"{tp.topic}-{tp.partition} has no offset {offset}" for tp, offset in offsets.items()
+    )
     return (
         f"{named}: retention has removed records before they were read, or the log was cut short; keep them for longer than they "
         "wait, put them back if you can, or start over with `coversumm-worker reset`"

@@ -1,4 +1,6 @@
-"""The thread in which Faust's aiokafka consumer lives, made to end when it has to and to ride through the brokers' faults."""
+"""The thread in which Faust's aiokafka consumer lives, made to end when it has to and to ride
+through the brokers' faults.
+"""
 
 import asyncio
 import logging
@@ -8,7 +10,12 @@ from typing import Any, Final
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.conn import CloseReason
-from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, NodeNotReadyError, RequestTimedOutError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    KafkaError,
+    NodeNotReadyError,
+    RequestTimedOutError,
+)
 from aiokafka.protocol.api import Request, RequestStruct
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.fetch import FetchRequest
@@ -32,7 +39,9 @@ FETCH_SECONDS: Final = 10.0
 JOIN_MARGIN_SECONDS: Final = 5.0
 """The group waits for its members for the rebalance timeout, and then answers."""
 FENCED_INSTANCE_ID: Final = 82
-"""Kafka's code, which aiokafka does not know: another member joined under this instance id later."""
+"""Kafka's code, which aiokafka does not know: another member joined under this instance
+id later.
+"""
 
 
 class HeartbeatResponse_v3(HeartbeatResponse_v1):
@@ -42,7 +51,9 @@ class HeartbeatResponse_v3(HeartbeatResponse_v1):
 
 
 class HeartbeatRequest_v3(RequestStruct):
-    """A static member's: with its instance id. Without, a broker could not tell who was replaced from who was forgotten."""
+    """A static member's: with its instance id. Without, a broker could not tell who was replaced
+    from who was forgotten.
+    """
 
     API_KEY = HeartbeatRequest.API_KEY
     API_VERSION = 3
@@ -77,8 +88,12 @@ class GroupClient(AIOKafkaClient):
     on_fenced: Callable[[], None]
     connection_locks: defaultdict[tuple[int, int], asyncio.Lock]
 
-    async def send(self, node_id: int, request: Request[Any], *, group: int = ConnectionGroup.DEFAULT) -> Any:
-        """The broker's answer to a request; KafkaError where none comes in the time that its kind is given."""
+    async def send(
+        self, node_id: int, request: Request[Any], *, group: int = ConnectionGroup.DEFAULT
+    ) -> Any:
+        """The broker's answer to a request; KafkaError where none comes in the time that its kind
+        is given.
+        """
         connection = await self._get_conn(node_id, group=group)
         if connection is None:
             raise NodeNotReadyError(f"node {node_id} cannot be reached")
@@ -89,7 +104,9 @@ class GroupClient(AIOKafkaClient):
                 answer = await self._join(node_id, connection, request)
             else:
                 fetches = isinstance(request, FetchRequest)
-                answer = await _sent(connection, request, FETCH_SECONDS if fetches else REQUEST_SECONDS)
+                answer = await _sent(
+                    connection, request, FETCH_SECONDS if fetches else REQUEST_SECONDS
+                )
         except TimeoutError as late:
             connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
             raise RequestTimedOutError from late
@@ -106,9 +123,11 @@ class GroupClient(AIOKafkaClient):
             watch.cancel()
 
     async def _watch_coordinator(self, node_id: int, waiting: Any) -> None:
-        """Break the connection on which a request waits when its node does not answer, or is no longer the coordinator.
+        """Break the connection on which a request waits when its node does not answer, or is no
+        longer the coordinator.
 
-        It is asked over another connection: on one and the same a broker answers one request after another.
+        It is asked over another connection: on one and the same a broker answers one request after
+        another.
         """
         while await self._is_coordinator(node_id):
             await asyncio.sleep(REQUEST_SECONDS)
@@ -116,13 +135,19 @@ class GroupClient(AIOKafkaClient):
 
     async def _is_coordinator(self, node_id: int) -> bool:
         try:
-            named = await self.send(node_id, FindCoordinatorRequest(self.group_id, CoordinationType.GROUP))
+            named = await self.send(
+                node_id, FindCoordinatorRequest(self.group_id, CoordinationType.GROUP)
+            )
         except KafkaError:
             return False
         return bool(named.error_code or named.coordinator_id == node_id)
 
-    async def _get_conn(self, node_id: int, *, group: int = ConnectionGroup.DEFAULT, **_: Any) -> Any:
-        """aiokafka's own, with a lock for each connection: one that is not made must not keep others from being made."""
+    async def _get_conn(
+        self, node_id: int, *, group: int = ConnectionGroup.DEFAULT, **_: Any
+    ) -> Any:
+        """aiokafka's own, with a lock for each connection: one that is not made must not keep
+        others from being made.
+        """
         self._get_conn_lock_value = self.connection_locks[node_id, group]
         return await super()._get_conn(node_id, group=group)
 
@@ -134,7 +159,8 @@ def as_group_client(
     rebalance_seconds: float,
     on_fenced: Callable[[], None],
 ) -> None:
-    """Make a consumer's client, which has not begun yet, a `GroupClient`: aiokafka makes its client itself.
+    """Make a consumer's client, which has not begun yet, a `GroupClient`: aiokafka makes its client
+    itself.
 
     Args:
         client: of the consumer.
@@ -152,7 +178,9 @@ def as_group_client(
 
 
 def _sent(connection: Any, request: Request[Any], seconds: float) -> Any:
-    """Send it; to be awaited for its answer. Raises TimeoutError there when none came in this time."""
+    """Send it; to be awaited for its answer. Raises TimeoutError there when none came in
+    this time.
+    """
     usual, connection._request_timeout = connection._request_timeout, seconds
     try:
         return connection.send(request)
@@ -164,7 +192,8 @@ log = logging.getLogger(__name__)
 
 # How long the broker may hold a fetch that finds nothing.
 FETCH_MAX_WAIT_MS = 100
-# From one broker in one fetch: what has to arrive within `group_client.FETCH_SECONDS`, over a slow line too.
+# From one broker in one fetch: what has to arrive within `group_client.FETCH_SECONDS`, over a slow
+# line too.
 FETCH_MAX_BYTES = 16 * 2**20
 # For leaving the group: a courtesy, which a broker that does not answer cannot take.
 GOODBYE_SECONDS = 5.0
@@ -175,25 +204,31 @@ ENDING_SECONDS = 0.1
 
 
 class ConsumerThread(driver.AIOKafkaConsumerThread):
-    """Faust's consumer thread, reading committed records only, with a client that knows a silent broker from a slow answer."""
+    """Faust's consumer thread, reading committed records only, with a client that knows a silent
+    broker from a slow answer.
+    """
 
     logger = FAUST_LOG
 
     async def on_start(self) -> None:
         """Start; from here on, what the group's coordination cannot go on after ends the process.
 
-        aiokafka keeps it for whoever asks, and coordinates nothing until then. Faust does not ask: the worker would stand still.
+        aiokafka keeps it for whoever asks, and coordinates nothing until then. Faust does not ask:
+        the worker would stand still.
         """
         await super().on_start()
         self._ensure_consumer()._coordinator._push_error_to_user = self._end_with
 
     def leave_group(self) -> None:
-        """Leave the group at once, also as a static member, whose place the group would keep; from another thread.
+        """Leave the group at once, also as a static member, whose place the group would keep; from
+        another thread.
 
         Returns without an answer after `LEAVING_SECONDS`. Raises what brokers answer.
         """
         coordinator = self._ensure_consumer()._coordinator
-        leaving = coordinator._send_req(LeaveGroupRequest(coordinator.group_id, coordinator.member_id))
+        leaving = coordinator._send_req(
+            LeaveGroupRequest(coordinator.group_id, coordinator.member_id)
+        )
         asyncio.run_coroutine_threadsafe(leaving, self.thread_loop).result(LEAVING_SECONDS)
 
     async def _end_with(self, cause: BaseException) -> None:
@@ -202,14 +237,17 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             cause = group_refused(worker.settings.app_id)
         if not self.app.should_stop:
             worker.surroundings.die(cause)
-        await asyncio.sleep(ENDING_SECONDS)  # not at once again: aiokafka goes on trying until it is stopped
+        # not at once again: aiokafka goes on trying until it is stopped
+        await asyncio.sleep(ENDING_SECONDS)
 
     async def on_thread_stop(self) -> None:
-        """End, whether a broker answers or not. As a static member this worker stays in the group until its session is over.
+        """End, whether a broker answers or not. As a static member this worker stays in the group
+        until its session is over.
 
-        aiokafka waits for whatever is under way for as long as for any other answer, and where a fetch has just failed, its end
-        is a cancellation that would end this thread without a word to whoever waits for it. Nothing is lost either way: offsets
-        are committed with what was made of them, and a member that says nothing more is expected by the group.
+        aiokafka waits for whatever is under way for as long as for any other answer, and where a
+        fetch has just failed, its end is a cancellation that would end this thread without a word
+        to whoever waits for it. Nothing is lost either way: offsets are committed with what was
+        made of them, and a member that says nothing more is expected by the group.
         """
         leaving = asyncio.ensure_future(super().on_thread_stop())
         await asyncio.wait({leaving}, timeout=GOODBYE_SECONDS)
@@ -222,12 +260,15 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             await asyncio.wait({asyncio.ensure_future(self._consumer._client.close())}, timeout=1.0)
 
     def _create_worker_consumer(self, transport: Any) -> Any:
-        self.consumer.in_transaction = True  # the only switch Faust has for isolation_level=read_committed
+        self.consumer.in_transaction = (
+            True  # the only switch Faust has for isolation_level=read_committed
+        )
         try:
             consumer = super()._create_worker_consumer(transport)
         finally:
             self.consumer.in_transaction = False
-        # Faust says 1.5 s: a partition without news would hold back the next fetch of its neighbours for so long.
+        # Faust says 1.5 s: a partition without news would hold back the next fetch of its
+        # neighbours for so long.
         consumer._fetch_max_wait_ms = FETCH_MAX_WAIT_MS
         consumer._fetch_max_bytes = FETCH_MAX_BYTES
         settings = transport.worker.settings

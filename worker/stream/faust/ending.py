@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from worker.errors import Crash
 from worker.kafka.errors import passes
 from worker.stream.assignment import Assignment
-from worker.stream.run_bounds import Course
+from worker.stream.run_bounds import RunBounds
 from worker.stream.surroundings import Surroundings
 
 PAUSE_SECONDS = 0.2
@@ -17,22 +17,23 @@ class Ending:
     """Ends a run.
 
     Args:
-        course: of the run.
+        bounds: of the run.
         assignment: what is held here.
-        open_partitions: asks the group which partitions are not over yet. Raises what brokers answer.
+        open_partitions: asks the group which partitions are not over yet. Raises what brokers
+            answer.
         end: ends the run here.
         surroundings: clock, threads, and the end of the process, for whatever fails.
     """
 
     def __init__(
         self,
-        course: Course,
+        bounds: RunBounds,
         assignment: Assignment,
         open_partitions: Callable[[], Collection[int]],
         end: Callable[[], None],
         surroundings: Surroundings,
     ) -> None:
-        self._course = course
+        self._bounds = bounds
         self._assignment = assignment
         self._open_partitions = open_partitions
         self._end = end
@@ -41,7 +42,9 @@ class Ending:
         self._die = surroundings.die
 
     async def watch(self) -> None:
-        """Until the run is over: a process that has nothing to do stays, for another one's partitions may become its own."""
+        """Until the run is over: a process that has nothing to do stays, for another one's
+        partitions may become its own.
+        """
         try:
             while not (self._is_idle() and await self._is_over()):
                 seconds = ASKING_SECONDS if self._is_idle() else PAUSE_SECONDS
@@ -54,7 +57,7 @@ class Ending:
         """Whether there is nothing to do here; a process without partitions may be given some."""
         held = list(self._assignment.positions)
         is_taken_over = self._assignment.is_flowing
-        return is_taken_over and all(self._course.ledger.is_over(partition) for partition in held)
+        return is_taken_over and all(self._bounds.ledger.is_over(partition) for partition in held)
 
     async def _is_over(self) -> bool:
         try:

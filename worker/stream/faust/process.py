@@ -16,13 +16,16 @@ from worker.stream.faust import FAUST_LOG
 from worker.stream.faust.application import CoverSummApp
 from worker.stream.surroundings import die
 
-# The event loops of app and consumer hand each other many small tasks while the delivery's thread computes; at Python's default
-# of 5 ms each of them waits so long for its turn that the worker idles for want of records.
+# The event loops of app and consumer hand each other many small tasks while the delivery's thread
+# computes; at Python's default of 5 ms each of them waits so long for its turn that the worker
+# idles for want of records.
 SWITCH_SECONDS = 0.0005
 
 
 class _SignalledWorker(Worker):
-    """Faust's worker with a shutdown deadline, and the exit code that tells Ctrl-C from a normal stop."""
+    """Faust's worker with a shutdown deadline, and the exit code that tells Ctrl-C from a normal
+    stop.
+    """
 
     logger = FAUST_LOG
     shutdown_seconds: float
@@ -46,7 +49,9 @@ class _SignalledWorker(Worker):
     def _shut_down(self, received: signal.Signals) -> None:
         self.stopped_by = self.stopped_by or (received.name, time.monotonic())
         deadline = threading.Timer(
-            self.shutdown_seconds, die, [Crash(f"the shutdown took longer than {self.shutdown_seconds:g} s")]
+            self.shutdown_seconds,
+            die,
+            [Crash(f"the shutdown took longer than {self.shutdown_seconds:g} s")],
         )
         deadline.daemon = True
         deadline.start()
@@ -55,7 +60,9 @@ class _SignalledWorker(Worker):
         self._schedule_shutdown(received)
 
     async def _sentinel_task(self) -> None:
-        """Do nothing: mode sleeps for a second here, when all has ended, and the successor's start would wait for it."""
+        """Do nothing: mode sleeps for a second here, when all has ended, and the successor's start
+        would wait for it.
+        """
 
 
 def use_event_loop() -> None:
@@ -64,13 +71,19 @@ def use_event_loop() -> None:
 
 
 def run(app: CoverSummApp, shutdown_seconds: float) -> int:
-    """Run the app until a signal, or the end of a bounded run; return the exit code. Raises Crash where it ended by itself."""
+    """Run the app until a signal, or the end of a bounded run; return the exit code. Raises Crash
+    where it ended by itself.
+    """
     app.finalize()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # what is loaded by now lives as long as the process
     gc.set_threshold(50_000, 20, 20)  # events make many objects and next to no cycles
     worker = _SignalledWorker(
-        app, loop=asyncio.get_event_loop(), override_logging=False, redirect_stdouts=False, quiet=True
+        app,
+        loop=asyncio.get_event_loop(),
+        override_logging=False,
+        redirect_stdouts=False,
+        quiet=True,
     )
     worker.spinner = None
     worker.shutdown_seconds = shutdown_seconds

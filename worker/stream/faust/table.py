@@ -1,7 +1,8 @@
-"""Faust's table, as far as this worker lets it be one: it tells of rebalances and recoveries, and opens and closes databases.
+"""Faust's table, as far as this worker lets it be one: it tells of rebalances and recoveries, and
+opens and closes databases.
 
-Faust declares the changelog and assigns its partitions beside the input's. What it would restore and write itself is
-`worker.stream.takeover` and `worker.stream.gate`.
+Faust declares the changelog and assigns its partitions beside the input's. What it would restore
+and write itself is `worker.stream.takeover` and `worker.stream.gate`.
 """
 
 from typing import Any
@@ -30,7 +31,9 @@ class PartitionStore(Store):
         return self._databases.open(partition)
 
     async def assign_partitions(self, table: Any, tps: set[TP], generation_id: int = 0) -> None:
-        """Nothing: Faust would open databases on the event loop. The takeover opens them in a thread, and reports damage."""
+        """Nothing: Faust would open databases on the event loop. The takeover opens them in a
+        thread, and reports damage.
+        """
 
     def persisted_offset(self, tp: TP) -> int | None:
         """Nothing for Faust to recover from: the takeover reads the stored offset itself."""
@@ -38,7 +41,9 @@ class PartitionStore(Store):
 
     def revoke_partitions(self, table: Any, tps: set[TP]) -> None:
         """Close the databases of partitions that are not held any more."""
-        self._databases.close([tp.partition for tp in tps if tp.topic in table.changelog_topic.topics])
+        self._databases.close(
+            [tp.partition for tp in tps if tp.topic in table.changelog_topic.topics]
+        )
 
     async def stop(self) -> None:
         """Close all databases."""
@@ -89,11 +94,17 @@ class CommittedTable(Table):
         await super().on_stop()
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
-        """Take over (Faust awaits this before it resumes the input, and swallows what it raises: so nothing may)."""
-        await self._takeover.run({tp.partition for tp in active_tps}, {tp.partition for tp in standby_tps})
+        """Take over (Faust awaits this before it resumes the input, and swallows what it raises: so
+        nothing may).
+        """
+        await self._takeover.run(
+            {tp.partition for tp in active_tps}, {tp.partition for tp in standby_tps}
+        )
         await super().on_recovery_completed(active_tps, standby_tps)
 
     def apply_changelog_batch(self, batch: Any) -> None:
         """Faust reads no changelog here; if it ever did, its rows would not be committed ones."""
         if batch:
-            self._surroundings.die(Crash("Faust delivered changelog rows although the table restores itself"))
+            self._surroundings.die(
+                Crash("Faust delivered changelog rows although the table restores itself")
+            )

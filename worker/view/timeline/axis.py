@@ -6,7 +6,7 @@ from itertools import count as count_from
 from typing import Final, Literal, NamedTuple
 
 from worker.events.messages import timestamp
-from worker.published.history import Step
+from worker.published.history import HistoryStep
 
 MOST_TICKS: Final = 7
 ROOM: Final = 96.0
@@ -40,16 +40,23 @@ class Axis(NamedTuple):
     ticks: list[Tick]
 
 
-def times(steps: Sequence[Step]) -> tuple[Clock, list[int]] | None:
-    """Milliseconds since 1970 of each step, ascending, and by which clock; None where no clock tells them apart.
+def times(steps: Sequence[HistoryStep]) -> tuple[Clock, list[int]] | None:
+    """Milliseconds since 1970 of each step, ascending, and by which clock; None where no clock
+    tells them apart.
 
-    By that of the events where most have a time, for a replay publishes years in minutes; else by that of the publication. A step
-    without a time, or with an earlier one than the step before it, has that of the one before.
+    By that of the events where most have a time, for a replay publishes years in minutes; else by
+    that of the publication. A step without a time, or with an earlier one than the step before it,
+    has that of the one before.
     """
     publications = [step.publication for step in steps]
     occurred = [one.occurred_ms for one in publications]
-    published = [None if timestamp(one.published_ms) is None else one.published_ms for one in publications]
-    clocks: tuple[tuple[Clock, list[int | None]], ...] = (("occurred", occurred), ("published", published))
+    published = [
+        None if timestamp(one.published_ms) is None else one.published_ms for one in publications
+    ]
+    clocks: tuple[tuple[Clock, list[int | None]], ...] = (
+        ("occurred", occurred),
+        ("published", published),
+    )
     for clock, moments in clocks:
         known = [one for one in moments if one is not None]
         if 2 * len(known) >= len(steps) and min(known) < max(known):
@@ -85,11 +92,17 @@ def _ascending(moments: Sequence[int | None], first: int) -> list[int]:
 
 
 def _calendar(first: int, last: int) -> list[tuple[int, str]]:
-    """Even moments about these, with their labels: in seconds to weeks, else in months and years."""
+    """Even moments about these, with their labels: in seconds to weeks, else in months
+    and years.
+    """
     for distance in _EVEN:
         if (last - first) / distance <= MOST_TICKS:
             form = (
-                "%Y-%m-%d" if distance >= _DAY else "%m-%d %H:%M" if distance >= 60 * _SECOND else "%H:%M:%S"
+                "%Y-%m-%d"
+                if distance >= _DAY
+                else "%m-%d %H:%M"
+                if distance >= 60 * _SECOND
+                else "%H:%M:%S"
             )
             start = -(-first // distance) * distance
             return [(at, _moment(at).strftime(form)) for at in range(start, last + 1, distance)]
@@ -103,7 +116,10 @@ def _months(first: int, last: int) -> Iterator[tuple[int, str]]:
     number = -(-(begin.year * 12 + begin.month - 1) // distance) * distance
     while number // 12 <= min(end.year, 9999):
         day = datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)
-        yield (day - _EPOCH) // timedelta(milliseconds=1), f"{day:%Y}" if distance >= 12 else f"{day:%Y-%m}"
+        yield (
+            (day - _EPOCH) // timedelta(milliseconds=1),
+            f"{day:%Y}" if distance >= 12 else f"{day:%Y-%m}",
+        )
         number += distance
 
 

@@ -1,10 +1,10 @@
 """One step as a change of the kind that `worker.view.reasons` has words for."""
 
-from worker.published.history import Step
-from worker.view.board import Change
+from worker.published.history import HistoryStep
+from worker.view.board import ShownChange
 
 
-def change_of(step: Step) -> Change | None:
+def change_of(step: HistoryStep) -> ShownChange | None:
     """None for a tombstone."""
     body = step.publication.body
     if body is None:
@@ -12,7 +12,7 @@ def change_of(step: Step) -> Change | None:
     known = step.before.sentences if step.before is not None and not step.incomplete else []
     after = {one.sentence_id: one for one in body.sentences}
     before = {one.sentence_id: one for one in known}
-    return Change(
+    return ShownChange(
         body.entity_id,
         body.cause,
         body.occurred_at,

@@ -1,11 +1,13 @@
-"""The timeline: a strip of what came and went, an axis, and a row for each sentence with a bar for each of its lives."""
+"""The timeline: a strip of what came and went, an axis, and a row for each sentence with a bar for
+each of its lives.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from worker.published.history import Step
+from worker.published.history import HistoryStep
 from worker.view.timeline.axis import Axis
-from worker.view.timeline.lives import Life, Sentence
+from worker.view.timeline.lives import Life, SentenceLife
 from worker.view.timeline.markup import Html, element, foreign, text
 
 END: Final = 100.0
@@ -15,7 +17,9 @@ SHADES: Final = 5
 
 
 class Scale(NamedTuple):
-    """Of ratings: five stars, or where one lies outside of these, from the lowest to the highest there is."""
+    """Of ratings: five stars, or where one lies outside of these, from the lowest to the highest
+    there is.
+    """
 
     lowest: float
     highest: float
@@ -33,7 +37,11 @@ class Scale(NamedTuple):
         """The class of a bar."""
         if rating is None:
             return "r-none"
-        share = 1.0 if self.highest == self.lowest else (rating - self.lowest) / (self.highest - self.lowest)
+        share = (
+            1.0
+            if self.highest == self.lowest
+            else (rating - self.lowest) / (self.highest - self.lowest)
+        )
         return f"r{round(share * (SHADES - 1))}"
 
 
@@ -41,7 +49,9 @@ FIVE_STARS: Final = Scale(1, 5)
 
 
 class Axes(NamedTuple):
-    """Both axes; each place has its position on either, the style sheet takes that of the axis that is chosen."""
+    """Both axes; each place has its position on either, the style sheet takes that of the axis that
+    is chosen.
+    """
 
     by_time: Axis
     by_step: Axis
@@ -54,7 +64,12 @@ class Axes(NamedTuple):
 
 
 def chart(
-    steps: Sequence[Step], sentences: Sequence[Sentence], by_time: Axis, by_step: Axis, *, has_clock: bool
+    steps: Sequence[HistoryStep],
+    sentences: Sequence[SentenceLife],
+    by_time: Axis,
+    by_step: Axis,
+    *,
+    has_clock: bool,
 ) -> Html:
     """The whole of it."""
     axes = Axes(by_time, by_step)
@@ -65,8 +80,16 @@ def chart(
         element(
             "div",
             _head(steps, axes),
-            element("div", *(_row(one, axes, scale) for one in sentences), class_="rows", role="list"),
-            element("div", element("i", class_="cursor"), *_lines(axes), class_="grid", aria_hidden="true"),
+            element(
+                "div", *(_row(one, axes, scale) for one in sentences), class_="rows", role="list"
+            ),
+            element(
+                "div",
+                element("i", class_="cursor"),
+                *_lines(axes),
+                class_="grid",
+                aria_hidden="true",
+            ),
             class_="plot",
             id_="plot",
             tabindex="0",
@@ -79,7 +102,7 @@ def chart(
     )
 
 
-def _head(steps: Sequence[Step], axes: Axes) -> Html:
+def _head(steps: Sequence[HistoryStep], axes: Axes) -> Html:
     most = max(1, *(max(_came(step), _left(step)) for step in steps))
     marks = (
         element(
@@ -109,12 +132,15 @@ def _lines(axes: Axes) -> Iterator[Html]:
             yield element("i", class_=f"line {name}", style=f"--at:{tick.at}")
 
 
-def _row(sentence: Sentence, axes: Axes, scale: Scale | None) -> Html:
+def _row(sentence: SentenceLife, axes: Axes, scale: Scale | None) -> Html:
     one = sentence.latest
     bars = (
-        _bar(life, axes, "r-none" if scale is None else scale.shade(one.rating)) for life in sentence.lives
+        _bar(life, axes, "r-none" if scale is None else scale.shade(one.rating))
+        for life in sentence.lives
     )
-    rating = Html("") if one.rating is None else element("b", text(f"{one.rating:g}"), class_="rating")
+    rating = (
+        Html("") if one.rating is None else element("b", text(f"{one.rating:g}"), class_="rating")
+    )
     label = element(
         "span",
         rating,
@@ -123,7 +149,9 @@ def _row(sentence: Sentence, axes: Axes, scale: Scale | None) -> Html:
         element("span", text(f", {_spoken(sentence.lives)}"), class_="hidden"),
         class_="label",
     )
-    return element("div", label, element("span", *bars, class_="track"), class_="row", role="listitem")
+    return element(
+        "div", label, element("span", *bars, class_="track"), class_="row", role="listitem"
+    )
 
 
 def _bar(life: Life, axes: Axes, shade: str) -> Html:
@@ -163,18 +191,18 @@ def _legend(scale: Scale | None) -> Iterator[Html]:
     yield element("span", *words, class_="legend")
 
 
-def _came(step: Step) -> int:
+def _came(step: HistoryStep) -> int:
     body = step.publication.body
     return 0 if body is None else len(body.added)
 
 
-def _left(step: Step) -> int:
+def _left(step: HistoryStep) -> int:
     body = step.publication.body
     if body is None:
         return 0 if step.before is None else len(step.before.sentences)
     return len(body.removed)
 
 
-def _kind(step: Step) -> str:
+def _kind(step: HistoryStep) -> str:
     body = step.publication.body
     return "end" if body is None or not body.sentences else ""

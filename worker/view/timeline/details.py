@@ -3,22 +3,22 @@
 from collections.abc import Iterator, Sequence
 
 from worker.events import SummarySentence
-from worker.published.history import PublishedChange, Step
-from worker.view.board import Names
+from worker.published.history import HistoryStep, PublishedChange
+from worker.view.board import EntityNames
 from worker.view.reasons import headline, why_come, why_gone
 from worker.view.timeline.changes import change_of
 from worker.view.timeline.markup import Html, element, foreign, text
 
-_NAMES = Names()
+_NAMES = EntityNames()
 _UNKNOWN = "its text is not known here"
 
 
-def details(steps: Sequence[Step]) -> Html:
+def details(steps: Sequence[HistoryStep]) -> Html:
     """A list of them, the oldest first."""
     return element("ol", *(_item(number, step) for number, step in enumerate(steps, start=1)))
 
 
-def _item(number: int, step: Step) -> Html:
+def _item(number: int, step: HistoryStep) -> Html:
     return element(
         "li",
         element("h3", element("span", text(f"{number:,}"), class_="number"), _headline(step)),
@@ -28,13 +28,13 @@ def _item(number: int, step: Step) -> Html:
     )
 
 
-def _headline(step: Step) -> Html:
+def _headline(step: HistoryStep) -> Html:
     change = change_of(step)
     told = "The entity is forgotten: a tombstone" if change is None else headline(change, _NAMES)
     return foreign(told[:1].upper() + told[1:])
 
 
-def _about(step: Step) -> Iterator[Html]:
+def _about(step: HistoryStep) -> Iterator[Html]:
     """Times, cause and place."""
     change = PublishedChange.of(step)
     for name, moment in (("happened", change.occurred_at), ("published", change.published_at)):
@@ -43,14 +43,16 @@ def _about(step: Step) -> Iterator[Html]:
     if change.cause is not None:
         cause = change.cause
         yield element("span", text(cause["type"]))
-        yield element("span", foreign(f"{cause['topic']} [{cause['partition']}] {cause['offset']:,}"))
+        yield element(
+            "span", foreign(f"{cause['topic']} [{cause['partition']}] {cause['offset']:,}")
+        )
     if change.sequence is not None:
         yield element("span", text(f"sequence {change.sequence:,}"))
     if step.incomplete:
         yield element("span", text("changes before it are not here"), class_="gap")
 
 
-def _sentences(step: Step) -> Iterator[Html]:
+def _sentences(step: HistoryStep) -> Iterator[Html]:
     change = change_of(step)
     if change is None:
         for one in step.before.sentences if step.before is not None else ():
@@ -64,7 +66,9 @@ def _sentences(step: Step) -> Iterator[Html]:
 
 
 def _line(kind: str, sentence: SummarySentence | None, identifier: str, why: str) -> Html:
-    words = element("em", text(_UNKNOWN)) if sentence is None else element("q", foreign(sentence.text))
+    words = (
+        element("em", text(_UNKNOWN)) if sentence is None else element("q", foreign(sentence.text))
+    )
     rating = None if sentence is None or sentence.rating is None else f"{sentence.rating:g}"
     sign = "came: " if kind == "came" else "left: "
     return element(

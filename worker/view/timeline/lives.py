@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from worker.events import SummarySentence
-from worker.published.history import Step
+from worker.published.history import HistoryStep
 
 
 class Life(NamedTuple):
@@ -20,7 +20,7 @@ class Life(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class SentenceLife:
     """A sentence of some summary; one whose text was edited is another."""
 
     latest: SummarySentence
@@ -28,26 +28,30 @@ class Sentence:
     lives: list[Life] = field(default_factory=list)
 
 
-def sentences_of(steps: Sequence[Step]) -> list[Sentence]:
-    """All sentences of some steps: those of the last summary by rank, then the others, the one that left last first."""
-    found: dict[tuple[str, str], Sentence] = {}
+def sentences_of(steps: Sequence[HistoryStep]) -> list[SentenceLife]:
+    """All sentences of some steps: those of the last summary by rank, then the others, the one that
+    left last first.
+    """
+    found: dict[tuple[str, str], SentenceLife] = {}
     begun: dict[tuple[str, str], tuple[int, bool]] = {}
     for i, step in enumerate(steps):
         shown = {(one.sentence_id, one.text): one for one in step.sentences}
         body = step.publication.body
-        added, removed = (set(body.added), set(body.removed)) if body is not None else (set(), set())
+        added, removed = (
+            (set(body.added), set(body.removed)) if body is not None else (set(), set())
+        )
         for key in [key for key in begun if key not in shown]:
             first, is_start_known = begun.pop(key)
             is_end_known = not step.incomplete or key[0] in removed
             found[key].lives.append(Life(first, i, is_start_known, is_end_known))
         for key, one in shown.items():
-            found[key] = Sentence(one, found[key].lives if key in found else [])
+            found[key] = SentenceLife(one, found[key].lives if key in found else [])
             begun.setdefault(key, (i, key[0] in added))
     for key, (first, is_start_known) in begun.items():
         found[key].lives.append(Life(first, None, is_start_known, True))
     return sorted(found.values(), key=_order)
 
 
-def _order(sentence: Sentence) -> tuple[int, int, int]:
+def _order(sentence: SentenceLife) -> tuple[int, int, int]:
     latest = sentence.lives[-1]
     return (0, sentence.latest.rank, 0) if latest.last is None else (1, -latest.last, -latest.first)

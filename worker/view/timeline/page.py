@@ -6,7 +6,7 @@ from hashlib import sha256
 from importlib.resources import files
 from itertools import chain
 
-from worker.published.history import Step
+from worker.published.history import HistoryStep
 from worker.view.timeline.axis import step_axis, time_axis, times
 from worker.view.timeline.chart import chart
 from worker.view.timeline.details import details
@@ -20,7 +20,7 @@ _GAPS = (
 )
 
 
-def page(entity_id: str, source: str, steps: Sequence[Step]) -> str:
+def page(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> str:
     """The history of a summary as one HTML file.
 
     Args:
@@ -39,17 +39,21 @@ def page(entity_id: str, source: str, steps: Sequence[Step]) -> str:
         _controls(len(steps), None if clock is None else _CLOCKS[clock[0]]),
         chart(steps, sentences, by_time, by_step, has_clock=clock is not None),
         element("section", class_="card", id_="card", aria_live="polite", hidden=True),
-        element("section", element("h2", text("All changes")), details(steps), class_="all", id_="all"),
+        element(
+            "section", element("h2", text("All changes")), details(steps), class_="all", id_="all"
+        ),
     )
     return f"<!doctype html>\n{_document(entity_id, content)}\n"
 
 
 def _document(entity_id: str, content: Html) -> Html:
     style, script = (
-        Html(files(__package__).joinpath(name).read_text("utf-8")) for name in ("page.css", "page.js")
+        Html(files(__package__).joinpath(name).read_text("utf-8"))
+        for name in ("page.css", "page.js")
     )
     digest = b64encode(sha256(script.encode()).digest()).decode()
-    # Whatever might slip through as markup: no other script runs, and nothing is loaded from anywhere.
+    # Whatever might slip through as markup: no other script runs, and nothing is loaded from
+    # anywhere.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     head = element(
         "head",
@@ -63,7 +67,7 @@ def _document(entity_id: str, content: Html) -> Html:
     return element("html", head, element("body", content, element("script", script)), lang="en")
 
 
-def _header(entity_id: str, source: str, steps: Sequence[Step]) -> Html:
+def _header(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> Html:
     return element(
         "header",
         element("p", text("History of a summary"), class_="eyebrow"),
@@ -72,9 +76,11 @@ def _header(entity_id: str, source: str, steps: Sequence[Step]) -> Html:
     )
 
 
-def _facts(source: str, steps: Sequence[Step]) -> Iterator[tuple[Html, ...]]:
+def _facts(source: str, steps: Sequence[HistoryStep]) -> Iterator[tuple[Html, ...]]:
     """Each a name and what it is."""
-    latest = next((step.publication.body for step in reversed(steps) if step.publication.body), None)
+    latest = next(
+        (step.publication.body for step in reversed(steps) if step.publication.body), None
+    )
     is_deleted = steps[-1].publication.body is None
     facts = {"changes": f"{len(steps):,}", "in the summary": f"{len(steps[-1].sentences):,}"}
     if is_deleted:
@@ -88,10 +94,12 @@ def _facts(source: str, steps: Sequence[Step]) -> Iterator[tuple[Html, ...]]:
         }
     for name, value in facts.items():
         yield (element("div", element("dt", text(name)), element("dd", text(value))),)
-    yield (element("div", element("dt", text("from")), element("dd", foreign(source)), class_="wide"),)
+    yield (
+        element("div", element("dt", text("from")), element("dd", foreign(source)), class_="wide"),
+    )
 
 
-def _notes(steps: Sequence[Step]) -> Html:
+def _notes(steps: Sequence[HistoryStep]) -> Html:
     are_missing = steps[0].before is not None or any(step.incomplete for step in steps)
     return element("p", text(_GAPS), class_="note") if are_missing else Html("")
 
@@ -134,5 +142,11 @@ def _controls(count: int, clock: str | None) -> Html:
         class_="only",
     )
     return element(
-        "div", mover, axes if clock else Html(""), only, class_="controls", hidden=True, id_="controls"
+        "div",
+        mover,
+        axes if clock else Html(""),
+        only,
+        class_="controls",
+        hidden=True,
+        id_="controls",
     )

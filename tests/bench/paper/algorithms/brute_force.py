@@ -7,7 +7,8 @@ from worker.coversumm.points import Step
 
 
 class BruteForce(Centroid):
-    """Section 2.3, Brute Force Algorithm: S_t = knn(X_t, mu_t), equation 1. Parameter: k. Exact always.
+    """Section 2.3, Brute Force Algorithm: S_t = knn(X_t, mu_t), equation 1. Parameter: k. Exact
+    always.
 
     >>> import numpy as np
     >>> from worker.coversumm.points import Points, no_points

@@ -13,7 +13,9 @@ class Variant(Protocol):
 
     @property
     def reservoir_searches(self) -> int:
-        """Searches over everything so far: a naive method's at every step, the others' for a reservoir."""
+        """Searches over everything so far: a naive method's at every step, the others' for a
+        reservoir.
+        """
         ...
 
     @property

@@ -1,4 +1,6 @@
-"""CoverSumm, the paper's Algorithm 1, for one sentence; line 23, the summary, is formed once a step (see `reservoir`)."""
+"""CoverSumm, the paper's Algorithm 1, for one sentence; line 23, the summary, is formed once a step
+(see `reservoir`).
+"""
 
 from math import log, sqrt
 
@@ -16,7 +18,8 @@ def cover_summ(state: ReservoirState, id_: bytes, x: NDArray[np.int16]) -> None:
     t, drift = state.n, state.drift()  # line 8
     if drift >= state.lam / 2 or len(state.reservoir) >= state.c_max:  # line 9
         delta = 1 / t  # line 10
-        state.lam = sqrt(2 * state.alpha * state.dimension * state.b**2 * log(2 / delta) / t)  # line 12
+        # line 12
+        state.lam = sqrt(2 * state.alpha * state.dimension * state.b**2 * log(2 / delta) / t)
         state.radius_key = state.reinitialise_reservoir()  # lines 14, 16, 17
     elif state.admits(x[0].astype(np.float64), drift):  # line 20
         state.reservoir.add(id_, x[0])

@@ -10,20 +10,30 @@ from tests.bench.paper.algorithms.lazy import CoverSummLazy
 
 
 class CoverSummDecay(CoverSummLazy):
-    """Section 4: in place of line 20 of Algorithm 1, x_t joins R if drift <= c1 exp(-c2 t). Not exact.
+    """Section 4: in place of line 20 of Algorithm 1, x_t joins R if drift <= c1 exp(-c2 t). Not
+    exact.
 
-    How it is read: the paper says that it replaces line 6, the insertion, but also that the threshold decides "whether a
-    new point should be part of the reservoir"; that is line 20. Its Delta is the drift of line 8, its T is t. The constants
-    are not printed: c1 = 0.0015 b, c2 = 1/10000 are those of the published code for data of width 2.
+    How it is read: the paper says that it replaces line 6, the insertion, but also that the
+    threshold decides "whether a new point should be part of the reservoir"; that is line 20. Its
+    Delta is the drift of line 8, its T is t. The constants are not printed: c1 = 0.0015 b, c2 =
+    1/10000 are those of the published code for data of width 2.
 
-    It turns away near ones whenever the drift is above a threshold that knows nothing of the data, at first nearly always.
+    It turns away near ones whenever the drift is above a threshold that knows nothing of the data,
+    at first nearly always.
 
-    The published code has R = the k nearest of the last search, admits nobody, and searches if drift > c1 exp(-c2 t): the
-    text of the paper describes no such thing, and its accuracy of 1.0 percent is that code's.
+    The published code has R = the k nearest of the last search, admits nobody, and searches if
+    drift > c1 exp(-c2 t): the text of the paper describes no such thing, and its accuracy of 1.0
+    percent is that code's.
     """
 
     def __init__(
-        self, k: int, dimension: int, *, c1: float | None = None, c2: float = 1e-4, **parameters: Any
+        self,
+        k: int,
+        dimension: int,
+        *,
+        c1: float | None = None,
+        c2: float = 1e-4,
+        **parameters: Any,
     ) -> None:
         """`parameters` are those of `ReservoirState`."""
         super().__init__(k, dimension, **parameters)

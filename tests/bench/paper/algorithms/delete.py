@@ -1,9 +1,11 @@
-"""Delete, the paper's Algorithm 3, for all that a step removes; line 16, the summary, is formed once a step.
+"""Delete, the paper's Algorithm 3, for all that a step removes; line 16, the summary, is formed
+once a step.
 
-How it is read: lambda of Algorithm 1, line 12, is sqrt(2 alpha D b^2 log(2/delta) / t). Line 12 here prints
-sqrt(alpha D log(2/delta) / (2 (t - |x_del|))): a quarter of the constant, and no b^2. Both are followed; t in its delta is
-the count before the deletion. In units of int16 the second is next to nothing: after it any drift searches again.
-`ReservoirSearch(mu_t, r, lambda)` is read as Algorithm 2's (mu_t, lambda, k). Its r is not set again.
+How it is read: lambda of Algorithm 1, line 12, is sqrt(2 alpha D b^2 log(2/delta) / t). Line 12
+here prints sqrt(alpha D log(2/delta) / (2 (t - |x_del|))): a quarter of the constant, and no b^2.
+Both are followed; t in its delta is the count before the deletion. In units of int16 the second is
+next to nothing: after it any drift searches again. `ReservoirSearch(mu_t, r, lambda)` is read as
+Algorithm 2's (mu_t, lambda, k). Its r is not set again.
 """
 
 from math import log, sqrt

@@ -8,9 +8,9 @@ from worker.coversumm.points import Step
 class Ours:
     """`EntityCore` over the flat index. Parameters: k; no alpha, delta, b or c_max. Exact always.
 
-    Source: `worker.coversumm.single`, after Algorithms 1 and 3 with a certificate in place of lambda/2. CoverSumm itself
-    speaks only when the set changes; the order within an unchanged set, which the paper's accuracy asks for, is looked up
-    here, at the price of one more evaluation.
+    Source: `worker.coversumm.single`, after Algorithms 1 and 3 with a certificate in place of
+    lambda/2. CoverSumm itself speaks only when the set changes; the order within an unchanged set,
+    which the paper's accuracy asks for, is looked up here, at the price of one more evaluation.
     """
 
     def __init__(self, k: int, dimension: int) -> None:

@@ -7,14 +7,15 @@ from numpy.typing import NDArray
 
 from tests.bench.paper.algorithms.reservoir import CoverSummReservoir
 from worker.coversumm.fixed_point import DuplicateSentence
-from worker.coversumm.index.sgtree import Found
+from worker.coversumm.index.sgtree import QueryResult
 from worker.coversumm.points import Points
 
 
 class CoverSummLazy(CoverSummReservoir):
     """Section 3, end: line 6 of Algorithm 1 waits until line 9 holds, and then inserts in a batch.
 
-    A deletion takes a sentence that the tree has not seen from the batch. Answers are those of CoverSumm (reservoir).
+    A deletion takes a sentence that the tree has not seen from the batch. Answers are those of
+    CoverSumm (reservoir).
     """
 
     def __init__(self, k: int, dimension: int, **parameters: Any) -> None:
@@ -32,7 +33,7 @@ class CoverSummLazy(CoverSummReservoir):
         if self.pending.pop(id_, None) is None:
             self.tree.delete(id_)
 
-    def search(self) -> Found:
+    def search(self) -> QueryResult:
         """Line 6 for all that wait, then line 14."""
         if self.pending:
             vectors = np.array(list(self.pending.values()), np.int16)

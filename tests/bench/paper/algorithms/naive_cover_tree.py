@@ -6,7 +6,8 @@ from worker.coversumm.points import Step
 
 
 class NaiveCoverTree(Centroid):
-    """Section 2.3, Naive Algorithm with Cover Tree: insert(x_t), then knn(mu_t); deletion by the tree's. Parameter: k.
+    """Section 2.3, Naive Algorithm with Cover Tree: insert(x_t), then knn(mu_t); deletion by the
+    tree's. Parameter: k.
 
     Exact always: the tree prunes conservatively, and what it returns is chosen by exact keys.
     """

@@ -7,13 +7,16 @@ from worker.coversumm.points import Step
 
 
 class CoverSummReservoir(ReservoirState):
-    """Section 3, Algorithm 3 for what a step removes, then Algorithm 1 for each sentence that it adds.
+    """Section 3, Algorithm 3 for what a step removes, then Algorithm 1 for each sentence that it
+    adds.
 
     Exact under assumptions: where it fails is told in `tests.bench.paper.algorithms`.
     """
 
     def apply(self, step: Step) -> tuple[bytes, ...]:
-        """See `Variant`. The summary is formed once a step: forming it earlier would change nothing."""
+        """See `Variant`. The summary is formed once a step: forming it earlier would change
+        nothing.
+        """
         self.check(step)
         removed, added = step
         if removed.ids:

@@ -1,4 +1,6 @@
-"""A set of sentences whose k nearest to a centroid are found by one matrix product and a selection."""
+"""A set of sentences whose k nearest to a centroid are found by one matrix product and a
+selection.
+"""
 
 from collections.abc import Iterable, Sequence
 

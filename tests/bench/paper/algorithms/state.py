@@ -1,4 +1,6 @@
-"""What CoverSumm keeps: the cover tree ct, the reservoir R with its radius r, mu_last and lambda."""
+"""What CoverSumm keeps: the cover tree ct, the reservoir R with its radius r, mu_last
+and lambda.
+"""
 
 from math import inf, sqrt
 
@@ -7,18 +9,22 @@ from numpy.typing import NDArray
 
 from tests.bench.paper.algorithms.centroid import Centroid
 from tests.bench.paper.algorithms.sentence_set import SentenceSet
-from worker.coversumm.index.sgtree import Found, SGTree
+from worker.coversumm.index.sgtree import QueryResult, SGTree
 
-ALPHA = 0.001  # the paper tunes it on held-out data and prints no value; this one suits uniform data
+ALPHA = (
+    0.001  # the paper tunes it on held-out data and prints no value; this one suits uniform data
+)
 C_MAX = 100  # not in the paper; the authors' published code has it as a constant
 
 
 class ReservoirState(Centroid):
-    """The state of Algorithms 1 and 3, and the four things that they do with it in one way or another.
+    """The state of Algorithms 1 and 3, and the four things that they do with it in one way or
+    another.
 
-    Parameters: k; `b`, the width of the support [-b/2, b/2]^D in units of the int16 vectors (where its middle lies does
-    not matter to Hoeffding's inequality); `alpha` of equation 4; `c_max`, line 9; delta = 1/t, as in the paper's
-    experiments. The four are as printed here, variants have others:
+    Parameters: k; `b`, the width of the support [-b/2, b/2]^D in units of the int16 vectors (where
+    its middle lies does not matter to Hoeffding's inequality); `alpha` of equation 4; `c_max`, line
+    9; delta = 1/t, as in the paper's experiments. The four are as printed here, variants have
+    others:
 
     - `insert_into_tree`: Algorithm 1, line 6;
     - `delete_from_tree`: Algorithm 3, line 4;
@@ -27,13 +33,17 @@ class ReservoirState(Centroid):
 
     How the lines are read:
 
-    - t is the number of live sentences: Algorithm 3 writes t - |x_del| for those left. t = 1 gives log(2/delta) = log 2.
+    - t is the number of live sentences: Algorithm 3 writes t - |x_del| for those left. t = 1 gives
+      log(2/delta) = log 2.
     - The first step, mu_last being undefined, searches; so does the first after all were deleted.
-    - d_k of fewer than k sentences is infinite (Algorithm 2, line 6: at start N.max is infinite): all join R.
+    - d_k of fewer than k sentences is infinite (Algorithm 2, line 6: at start N.max is infinite):
+      all join R.
     - Line 20 compares with mu_last, by integer keys; by float64 where Algorithm 3 moved mu_last.
     """
 
-    def __init__(self, k: int, dimension: int, *, b: float, alpha: float = ALPHA, c_max: int = C_MAX) -> None:
+    def __init__(
+        self, k: int, dimension: int, *, b: float, alpha: float = ALPHA, c_max: int = C_MAX
+    ) -> None:
         super().__init__(k, dimension)
         self.b, self.alpha, self.c_max = b, alpha, c_max
         self.lam = 0.0  # lambda
@@ -71,7 +81,9 @@ class ReservoirState(Centroid):
         self.radius_key = (radius * radius - float(self.mu_last @ self.mu_last)) * self.last_n
 
     def reinitialise_reservoir(self) -> float:
-        """Search around the centroid, which becomes mu_last; returns the key of the farthest in R."""
+        """Search around the centroid, which becomes mu_last; returns the key of the
+        farthest in R.
+        """
         self.reservoir_searches += 1
         found = self.search()
         self.reservoir = SentenceSet(self.dimension, found.ids, found.vectors)
@@ -86,7 +98,7 @@ class ReservoirState(Centroid):
         """Raises UnknownSentence if it is not live."""
         self.tree.delete(id_)
 
-    def search(self) -> Found:
+    def search(self) -> QueryResult:
         """All within d_k + lambda of the centroid (equation 4), by Algorithm 2."""
         return self.tree.reservoir_search(self.n, self.total, self.lam, self.k)
 

@@ -33,7 +33,9 @@ NAMES = (*EXACT, *COVERSUMM)
 def make_variant(
     name: str, *, k: int = K, dimension: int, b: float, alpha: float = ALPHA, c_max: int = C_MAX
 ) -> Variant:
-    """The way of this name, one of NAMES, for an entity without sentences; for parameters see `ReservoirState`."""
+    """The way of this name, one of NAMES, for an entity without sentences; for parameters see
+    `ReservoirState`.
+    """
     if name in EXACT:
         return EXACT[name](k, dimension)
     return COVERSUMM[name](k, dimension, b=b, alpha=alpha, c_max=c_max)

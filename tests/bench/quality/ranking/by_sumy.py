@@ -11,7 +11,8 @@ MOST = 60  # sentences
 
 
 def differing(sentences: Sequence[Sequence[str]]) -> list[str]:
-    """The methods that do not rank these sentences, lists of words, as sumy does; ImportError where there is no sumy.
+    """The methods that do not rank these sentences, lists of words, as sumy does; ImportError where
+    there is no sumy.
 
     Sentences of the same words are one to sumy, so each is taken once.
     """
@@ -21,7 +22,9 @@ def differing(sentences: Sequence[Sequence[str]]) -> list[str]:
     from sumy.summarizers.sum_basic import SumBasicSummarizer
     from sumy.summarizers.text_rank import TextRankSummarizer
 
-    taken = [list(words) for words in dict.fromkeys(tuple(words) for words in sentences if words)][:MOST]
+    taken = [list(words) for words in dict.fromkeys(tuple(words) for words in sentences if words)][
+        :MOST
+    ]
     theirs = [Sentence(" ".join(words), _Blanks) for words in taken]
     document = ObjectDocumentModel([Paragraph(theirs)])
     words = words_of(taken)
@@ -41,13 +44,17 @@ def differing(sentences: Sequence[Sequence[str]]) -> list[str]:
         "SumBasic": _each_the_best(words, by_basic),
         "LexRank": np.allclose(lex_rank.scores(words), central),
         "TextRank": np.allclose(text_rank.scores(words), [ranks[one] for one in theirs]),
-        "LSA as sumy has it": np.allclose(lsa.column_lengths(words), latent._compute_ranks(sigma, v)),
+        "LSA as sumy has it": np.allclose(
+            lsa.column_lengths(words), latent._compute_ranks(sigma, v)
+        ),
     }
     return [name for name, right in same.items() if not right]
 
 
 def _each_the_best(words: Words, order: Sequence[int]) -> bool:
-    """Whether each sentence of SumBasic's order is a best one when it is taken: which of equal ones, sums of reals decide."""
+    """Whether each sentence of SumBasic's order is a best one when it is taken: which of equal
+    ones, sums of reals decide.
+    """
     likely = sum_basic.Likely(words)
     for row in order:
         scores = likely.scores()

@@ -1,10 +1,13 @@
-"""Centroid-OPT (Ghalandari 2017): greedily the sentence with which the *summary's* mean comes nearest to the centroid.
+"""Centroid-OPT (Ghalandari 2017): greedily the sentence with which the *summary's* mean comes
+nearest to the centroid.
 
-The authors' published code (src/algorithms/centroid_opt_summarizer.py) does something else, in two lines:
+The authors' published code (src/algorithms/centroid_opt_summarizer.py) does something else, in two
+lines:
 
-- line 16 sums the points of the summary with `np.sum` and no axis: the sum is one number, added to every coordinate;
-- lines 26 to 28 run through all sentences, nearest first, without a `break` at the first that is free: what is left when the
-  loop ends is the farthest.
+- line 16 sums the points of the summary with `np.sum` and no axis: the sum is one number, added to
+  every coordinate;
+- lines 26 to 28 run through all sentences, nearest first, without a `break` at the first that is
+  free: what is left when the loop ends is the farthest.
 
 `as_published` does as it does, so that its figure can be looked at beside the right one.
 """

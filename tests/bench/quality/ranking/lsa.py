@@ -1,8 +1,9 @@
 """Latent semantic analysis (Steinberger and Ježek 2004), and what sumy 0.13 calls so.
 
-A sentence's score is its length in the space of the strongest topics, sqrt(sum sigma_i^2 v_i^2). sumy keeps *all* topics
-(REDUCTION_RATIO = 1/1): then the sum is the length of the sentence's own column of the matrix, whatever the topics are, and
-no decomposition is needed to say it. Both are here, under names of their own.
+A sentence's score is its length in the space of the strongest topics, sqrt(sum sigma_i^2 v_i^2).
+sumy keeps *all* topics (REDUCTION_RATIO = 1/1): then the sum is the length of the sentence's own
+column of the matrix, whatever the topics are, and no decomposition is needed to say it. Both are
+here, under names of their own.
 """
 
 import numpy as np
@@ -17,12 +18,15 @@ SMOOTH = 0.4  # sumy's
 
 
 def lsa(words: Words, k: int) -> list[int]:
-    """The k best rows by the topics that are at least half as strong as the strongest; equal ones by row."""
+    """The k best rows by the topics that are at least half as strong as the strongest; equal ones
+    by row.
+    """
     counts = words.counts
     sentences = counts.shape[0]
     topics = (max(sentences - TOPICS, 0), sentences - 1)
     squared, v = eigh((counts @ counts.T).toarray(), subset_by_index=topics)
-    strong = np.where(squared >= squared[-1] / 4, squared, 0.0)  # of sigma squared: half is a quarter
+    # of sigma squared: half is a quarter
+    strong = np.where(squared >= squared[-1] / 4, squared, 0.0)
     return best(np.sqrt((v**2 * strong).sum(axis=1)), k)
 
 
@@ -32,7 +36,9 @@ def by_length_of_column(words: Words, k: int) -> list[int]:
 
 
 def column_lengths(words: Words) -> NDArray[np.float64]:
-    """The norms of the columns of sumy's matrix: 0.4 + 0.6 tf / max tf, in words a sentence does not have too."""
+    """The norms of the columns of sumy's matrix: 0.4 + 0.6 tf / max tf, in words a sentence does
+    not have too.
+    """
     counts = words.counts
     largest = np.maximum(counts.max(axis=1).toarray().ravel(), 1.0)
     squares = np.zeros(counts.shape[0])

@@ -1,4 +1,6 @@
-"""SumBasic (Vanderwende et al. 2007): the sentence of the likeliest words, whose words are then less likely."""
+"""SumBasic (Vanderwende et al. 2007): the sentence of the likeliest words, whose words are then
+less likely.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,9 @@ class Likely:
 
     def scores(self) -> NDArray[np.float64]:
         """The mean likelihood of each sentence's words; -1 for those that are taken."""
-        return np.where(self._left, (self._counts @ self._words) / np.maximum(self._lengths, 1.0), -1.0)
+        return np.where(
+            self._left, (self._counts @ self._words) / np.maximum(self._lengths, 1.0), -1.0
+        )
 
     def take(self, row: int) -> None:
         """A sentence's words are squared, once for each time they are in it."""

@@ -16,7 +16,9 @@ def text_rank(words: Words, k: int) -> list[int]:
 
 
 def scores(words: Words) -> NDArray[np.float64]:
-    """The standing of each sentence: an edge weighs the words in common by the logarithms of both lengths."""
+    """The standing of each sentence: an edge weighs the words in common by the logarithms of both
+    lengths.
+    """
     counts, lengths = words.counts, words.lengths
     sentences = counts.shape[0]
     weights = (counts @ counts.T).toarray()

@@ -13,9 +13,13 @@ def check(tree: SGTree) -> None:
     nodes = tree.nodes
     live = _reachable(nodes)
     _require(len(live) == len(set(live.tolist())), "tree: a node is reached twice")
-    _require(sorted(live.tolist()) == sorted(nodes.of_vector.values()), "tree: not the nodes of the vectors")
     _require(
-        sorted([*live.tolist(), *nodes.released]) == list(range(len(nodes.children))), "tree: a node is lost"
+        sorted(live.tolist()) == sorted(nodes.of_vector.values()),
+        "tree: not the nodes of the vectors",
+    )
+    _require(
+        sorted([*live.tolist(), *nodes.released]) == list(range(len(nodes.children))),
+        "tree: a node is lost",
     )
     _check_vectors(nodes, live)
     _check_sentences(tree, live)
@@ -39,10 +43,15 @@ def _reachable(nodes: Nodes) -> Numbers:
 
 def _check_vectors(nodes: Nodes, live: Numbers) -> None:
     for node in live.tolist():
-        _require(nodes.of_vector.get(nodes.vectors.rows[node].tobytes()) == node, "vectors: a vector's node")
+        _require(
+            nodes.of_vector.get(nodes.vectors.rows[node].tobytes()) == node,
+            "vectors: a vector's node",
+        )
     x = nodes.vectors.rows[live].astype(np.float64)
     _require(bool((np.einsum("ij,ij->i", x, x) == nodes.squared_norms.rows[live]).all()), "norms")
-    _require(bool((nodes.squared_norms.rows[live] <= nodes.max_squared_norm).all()), "norms: the largest")
+    _require(
+        bool((nodes.squared_norms.rows[live] <= nodes.max_squared_norm).all()), "norms: the largest"
+    )
 
 
 def _check_sentences(tree: SGTree, live: Numbers) -> None:
@@ -50,7 +59,9 @@ def _check_sentences(tree: SGTree, live: Numbers) -> None:
     for node in live.tolist():
         copies = sentences.at(node)
         _require(len(copies) == sentences.counts.rows[node] >= 1, "sentences: a count")
-        _require(not isinstance(sentences._ids[node], set) or len(copies) > 1, "sentences: a set of one")
+        _require(
+            not isinstance(sentences._ids[node], set) or len(copies) > 1, "sentences: a set of one"
+        )
         ids.update(dict.fromkeys(copies, node))
     _require(ids == sentences.node_of, "sentences: a sentence's node")
 
@@ -59,11 +70,16 @@ def _check_family(nodes: Nodes, node: int, children: Numbers) -> None:
     levels = nodes.level.rows[children]
     radii = nodes.squared_radii
     squared = nodes.squared_distances(children, node)
-    _require(bool((nodes.parent.rows[children] == node).all()), "nesting: a child knows another parent")
     _require(
-        bool((levels < nodes.level.rows[node]).all() and (levels >= 0).all()), "nesting: a child's level"
+        bool((nodes.parent.rows[children] == node).all()), "nesting: a child knows another parent"
     )
-    _require(bool((squared <= radii[levels + 1]).all()), "covering: a child is too far from its parent")
+    _require(
+        bool((levels < nodes.level.rows[node]).all() and (levels >= 0).all()),
+        "nesting: a child's level",
+    )
+    _require(
+        bool((squared <= radii[levels + 1]).all()), "covering: a child is too far from its parent"
+    )
     _require(bool((squared > radii[levels]).all()), "separation: a child is too near to its parent")
     for level in set(levels.tolist()):
         siblings = children[levels == level]

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from tests.coversumm.index.sgtree.invariants import check
 from tests.coversumm.index.sgtree.truth import agree, centroid, random_live, small_constants
-from tests.coversumm.scripts import Disk, Script, in_bulk, in_small_runs, one_by_one, points, scripts, tight
+from tests.coversumm.scripts import (
+    Disk,
+    Script,
+    in_bulk,
+    in_small_runs,
+    one_by_one,
+    points,
+    scripts,
+    tight,
+)
 from worker.coversumm import DuplicateSentence, EntityCore, FlatIndex, UnknownSentence, no_points
 from worker.coversumm.index.sgtree import SGTree, SGTreeIndex
 

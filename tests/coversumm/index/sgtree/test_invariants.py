@@ -13,7 +13,9 @@ from worker.coversumm.index.sgtree_nodes import UP
 
 def an_inner_node(tree: SGTree) -> int:
     return next(
-        n for n in tree.nodes.of_vector.values() if len(tree.nodes.children[n]) > 1 and n != tree.nodes.root
+        n
+        for n in tree.nodes.of_vector.values()
+        if len(tree.nodes.children[n]) > 1 and n != tree.nodes.root
     )
 
 
@@ -28,7 +30,11 @@ def break_covering(tree: SGTree) -> None:
 def break_separation(tree: SGTree) -> None:
     children = tree.nodes.children[tree.nodes.root]
     tree.nodes.level.rows[
-        next(c for c in children if tree.nodes.level.rows[c] + 1 < tree.nodes.level.rows[tree.nodes.root])
+        next(
+            c
+            for c in children
+            if tree.nodes.level.rows[c] + 1 < tree.nodes.level.rows[tree.nodes.root]
+        )
     ] += 1
 
 

@@ -1,4 +1,6 @@
-"""The SG tree: its invariants hold after every change, and every query says what brute force in integers says."""
+"""The SG tree: its invariants hold after every change, and every query says what brute force in
+integers says.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +45,17 @@ def vectors(draw: st.DrawFn, dimension: int) -> st.SearchStrategy[Vector]:
         return near | st.tuples(*[st.sampled_from([-32767, 32767])] * dimension)
     if kind == "scales":
         return st.tuples(
-            *[st.tuples(st.integers(0, 13), st.integers(-2, 2)).map(lambda e: e[1] * 2 ** e[0])] * dimension
+            *[st.tuples(st.integers(0, 13), st.integers(-2, 2)).map(lambda e: e[1] * 2 ** e[0])]
+            * dimension
         )
     return near
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.data(), st.integers(1, 3), st.sampled_from([1.1, 1.3, 2.0, 4.0]), st.booleans())
-def test_any_history_is_brute_force(data: st.DataObject, dimension: int, base: float, small: bool) -> None:
+def test_any_history_is_brute_force(
+    data: st.DataObject, dimension: int, base: float, small: bool
+) -> None:
     vector = data.draw(vectors(dimension))
     tree, live, fresh = SGTree(dimension, base), {}, iter(range(10**6))
     with small_constants() if small else nullcontext():
@@ -78,7 +83,8 @@ def test_any_history_is_brute_force(data: st.DataObject, dimension: int, base: f
             data.draw(st.integers(1, 9)),
             data.draw(st.lists(st.integers(-9, 9), min_size=dimension, max_size=dimension)),
         )
-        agree(tree, live, n, [s * 3000 for s in total], 3)  # any centroid, not that of these sentences alone
+        # any centroid, not that of these sentences alone
+        agree(tree, live, n, [s * 3000 for s in total], 3)
 
 
 @pytest.mark.parametrize("one_at_a_time", [False, True])
@@ -112,7 +118,9 @@ def test_deleting_the_root_or_inner_nodes_until_none_is_left(
 
 @pytest.mark.parametrize("base", [1.1, 1.3, 2.0])
 def test_a_subtree_without_its_parent_stays_together(base: float) -> None:
-    """Far clusters hang below a node in the middle; when it goes, they are hung elsewhere, not inserted again one by one."""
+    """Far clusters hang below a node in the middle; when it goes, they are hung elsewhere, not
+    inserted again one by one.
+    """
     rng = np.random.default_rng(2)
     centers = [(20_000, 0), (-20_000, 0), (0, 20_000), (0, -20_000)]
     live = {b"middle": (0, 0)} | {b"center %d" % i: c for i, c in enumerate(centers)}
@@ -130,12 +138,17 @@ def test_a_subtree_without_its_parent_stays_together(base: float) -> None:
 
 
 def test_the_new_root_keeps_what_hangs_below_its_siblings() -> None:
-    """A leaf is nearer to the root, and so near to a sibling with a subtree that this could not hang below it."""
+    """A leaf is nearer to the root, and so near to a sibling with a subtree that this could not
+    hang below it.
+    """
     live = {b"root": (0, 0), b"leaf": (9500, 0), b"inner": (20_000, 0)}
     live |= {b"%d" % i: (20_000 + 10_600 + 60 * i, 37 * i) for i in range(30)}
     tree = planted(live, one_at_a_time=True)
     inner = tree.sentences.node_of[b"inner"]
-    assert tree.nodes.parent.rows[[inner, tree.sentences.node_of[b"leaf"]]].tolist() == [tree.nodes.root] * 2
+    assert (
+        tree.nodes.parent.rows[[inner, tree.sentences.node_of[b"leaf"]]].tolist()
+        == [tree.nodes.root] * 2
+    )
     children = list(tree.nodes.children[inner])
     assert children
     tree.delete(b"root")
@@ -147,7 +160,9 @@ def test_deletion_dissolves_few_subtrees() -> None:
     live = random_live(6, 2000, 3, 32767)
     tree = planted(live)
     routing = insertion._Routing
-    with mock.patch.object(routing, "_dissolve", autospec=True, side_effect=routing._dissolve) as dissolved:
+    with mock.patch.object(
+        routing, "_dissolve", autospec=True, side_effect=routing._dissolve
+    ) as dissolved:
         for id_ in list(live)[1:1000]:
             tree.delete(id_)
     check(tree)
@@ -171,7 +186,9 @@ def test_a_deep_chain_needs_no_recursion() -> None:
         depth, level = 0, np.array([tree.nodes.root], np.int32)
         while len(level):
             depth, level = depth + 1, tree.nodes.children_of(level)
-        assert tree.knn(1, np.array(list(live.values())[-1], float), 1).ids == [b"%d" % (len(live) - 1)]
+        assert tree.knn(1, np.array(list(live.values())[-1], float), 1).ids == [
+            b"%d" % (len(live) - 1)
+        ]
         tree.delete(b"0")
         check(tree)
     finally:
@@ -197,7 +214,11 @@ def test_copies_are_one_node() -> None:
     tree.insert(b"a", np.array([5, -8], np.int16))
     assert (tree.n, len(tree)) == (1002, 2)
     totals = tree.totals()
-    assert (totals.n, totals.total.tolist(), totals.max_squared_norm) == (1002, [5010.0, -7015.0], 89.0)
+    assert (totals.n, totals.total.tolist(), totals.max_squared_norm) == (
+        1002,
+        [5010.0, -7015.0],
+        89.0,
+    )
     found = tree.nearest_distinct(*totals[:2], 1, ids_kept=3)
     assert (found.counts, found.lowest_ids) == ([1001], [[b"0000", b"0000x", b"0001"]])
     assert tree.knn(*totals[:2], 2).ids == [b"0000", b"0000x"]
@@ -224,11 +245,14 @@ def test_equal_keys_go_by_id_and_none_is_cut() -> None:
 
 
 def test_exact_where_float64_cannot_tell() -> None:
-    """Squared distances that differ in the 17th digit: radii and lambdas just inside, at, and just outside."""
+    """Squared distances that differ in the 17th digit: radii and lambdas just inside, at, and just
+    outside.
+    """
     n, total = 3 * 10**5 + 1, [10**9 + 7, -(10**9) + 9, 12345]
     live = random_live(7, 60, 3, 32767)
     live |= {
-        b"twin %d" % i: v for i, v in enumerate([(32767, -32766, 1), (32766, -32767, 1), (32767, -32767, 0)])
+        b"twin %d" % i: v
+        for i, v in enumerate([(32767, -32766, 1), (32766, -32767, 1), (32767, -32767, 0)])
     }
     tree = planted(live)
     for k in (1, 2, 5):
@@ -241,7 +265,9 @@ def test_exact_where_float64_cannot_tell() -> None:
 
 
 def test_exact_around_a_far_centroid() -> None:
-    """Differences between the vectors are lost in the squared distance: its rounding goes by the centroid's length."""
+    """Differences between the vectors are lost in the squared distance: its rounding goes by the
+    centroid's length.
+    """
     live = random_live(9, 60, 2, 3)
     tree = planted(live)
     for n in (3, 7, 1001):
@@ -258,7 +284,10 @@ def test_exact_around_a_far_centroid() -> None:
 def test_everything_is_within_an_infinite_radius(infinite: float) -> None:
     live = random_live(1, 40, 2, 100)
     tree = planted(live)
-    for found in (tree.range(1, np.zeros(2), infinite), tree.reservoir_search(1, np.zeros(2), infinite, 3)):
+    for found in (
+        tree.range(1, np.zeros(2), infinite),
+        tree.reservoir_search(1, np.zeros(2), infinite, 3),
+    ):
         assert sorted(found.ids) == sorted(live)
     assert tree.range(1, np.zeros(2), -1.0).ids == []
 
@@ -281,7 +310,10 @@ def test_queries_prune_and_the_reservoir_search_is_one_traversal() -> None:
             shares.append(sum(visited) / len(tree))
         assert max(shares) < 0.4
         tree.insert_batch(
-            Points([b"copy %d" % i for i in range(2000)], np.tile(tree.knn(n, at, 1).vectors, (2000, 1)))
+            Points(
+                [b"copy %d" % i for i in range(2000)],
+                np.tile(tree.knn(n, at, 1).vectors, (2000, 1)),
+            )
         )
         with visits() as visited:
             tree.knn(n, at, 2000)  # copies count

@@ -18,7 +18,7 @@ from worker.coversumm.index import sgtree as tree
 from worker.coversumm.index import sgtree_nodes as insertion
 from worker.coversumm.index import sgtree_nodes as nodes
 from worker.coversumm.index import sgtree_search as search
-from worker.coversumm.index.sgtree import Found, SGTree
+from worker.coversumm.index.sgtree import QueryResult, SGTree
 from worker.coversumm.index.sgtree_nodes import BASE
 
 Vector = tuple[int, ...]
@@ -39,7 +39,9 @@ class Truth:
         self.order = sorted(live, key=lambda id_: (self.key[id_], id_))
 
     def within(self, radius: float) -> list[bytes]:
-        return [id_ for id_ in self.order if radius >= 0 and self.squared[id_] <= Fraction(radius) ** 2]
+        return [
+            id_ for id_ in self.order if radius >= 0 and self.squared[id_] <= Fraction(radius) ** 2
+        ]
 
     def reservoir(self, k: int, lam: float) -> list[bytes]:
         if len(self.order) < k:
@@ -52,7 +54,7 @@ class Truth:
 
         return [id_ for id_ in self.order if inside(self.squared[id_])]
 
-    def agrees(self, found: Found, ids: list[bytes], dimension: int) -> None:
+    def agrees(self, found: QueryResult, ids: list[bytes], dimension: int) -> None:
         assert found.ids == ids
         assert found.keys.tolist() == [self.key[id_] for id_ in ids]
         assert found.vectors.dtype == np.int16
@@ -61,7 +63,9 @@ class Truth:
 
 
 def agree(tree: SGTree, live: Live, n: int, total: Sequence[int], k: int) -> None:
-    """Every query at total/n says the truth; radii and lambdas are drawn from the distances there are."""
+    """Every query at total/n says the truth; radii and lambdas are drawn from the distances there
+    are.
+    """
     d, truth, at = tree.dimension, Truth(live, n, total), np.array(total, np.float64)
     truth.agrees(tree.knn(n, at, k), truth.order[:k], d)
     distances = [sqrt(truth.squared[id_]) for id_ in truth.order]
@@ -75,7 +79,9 @@ def agree(tree: SGTree, live: Live, n: int, total: Sequence[int], k: int) -> Non
     agree_on_neighborhood(tree, truth, n, at, k)
 
 
-def agree_on_neighborhood(tree: SGTree, truth: Truth, n: int, total: np.ndarray, count: int) -> None:
+def agree_on_neighborhood(
+    tree: SGTree, truth: Truth, n: int, total: np.ndarray, count: int
+) -> None:
     found = tree.nearest_distinct(n, total, count, ids_kept=2)
     keys = sorted(truth.key[ids[0]] for ids in copies(truth.live).values())
     beyond = [key for key in keys[count:] if key > keys[count - 1]]
@@ -138,7 +144,9 @@ def small_constants() -> Iterator[None]:
 
 @contextmanager
 def visits() -> Iterator[list[int]]:
-    """How many vectors' distances to a centroid queries compute, a number for each look at the frontier."""
+    """How many vectors' distances to a centroid queries compute, a number for each look at the
+    frontier.
+    """
     visited: list[int] = []
     keys = search.Query.keys
 
