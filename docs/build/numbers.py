@@ -15,9 +15,9 @@ def numbers_table() -> str:
         for what in ("lost", "repeated", "wrong")
     )
     rows = (
-        ("the algorithm, one call for 10,000 events", f"{of['ours, bulk']:.1f} µs an event"),
+        ("the algorithm, one call for 10,000 events", f"{of['ours, bulk']:.1f} µs per event"),
         (
-            "the algorithm, one call for each event",
+            "the algorithm, one call per event",
             f"{of['ours, event by event']:.0f} µs (FAISS: {of['FAISS flat, each event']:.0f})",
         ),
         (
