@@ -1,5 +1,5 @@
-"""`python -m docs.build.alerts RUNBOOK_URL [FILE]`: write the alerting rules with links to a copy of
-the runbook, to FILE or standard output.
+"""`python -m docs.build.alerts RUNBOOK_URL [FILE]`: write the alerting rules to FILE or standard
+output, with links to a copy of the runbook.
 
 Only the links change: `deploy/alerts.yml` is the source of the rules.
 """

@@ -27,8 +27,8 @@ OF_KAFKA: Final = {
     "dlq_topic": "errorTopic",
     "app_id": "applicationId",
 }
-"""Settings with a value of their own under `kafka`, by field. All others are under `commandLine` and
-`secretRefs`.
+"""Settings with a value of their own under `kafka`, by field. All others are under `commandLine`
+and `secretRefs`.
 """
 # Different for each worker, so it must contain the pod's name.
 _OF_THE_POD: Final = {

@@ -25,7 +25,8 @@ def numbers_table() -> str:
             f"{worker['throughput']['events_per_s']:,.0f} events/s",
         ),
         (
-            f"the worker's first touch of an entity of {worker['cold_entity']['sentences']:,} sentences",
+            f"the worker's first touch of an entity of {worker['cold_entity']['sentences']:,} "
+            "sentences",
             f"{worker['cold_entity']['cold_touch_s']:.1f} s",
         ),
         (f"{faults['faults']:,} faults under {faults['events']:,} events, real Kafka", found),

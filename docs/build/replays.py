@@ -44,11 +44,16 @@ def replays(record: Mapping[str, Any]) -> str:
     )
     machine = record["machine"]
     histories = "\n".join(
-        f"- {one['history']}: {one['reviews']:,} reviews in {one['events']:,} events; recorded {one['date'][:10]} by "
-        f"`{one['command']}`, while the machine had a load of {one['load_before']:.1f} from other work"
+        f"- {one['history']}: {one['reviews']:,} reviews in {one['events']:,} events; recorded "
+        f"{one['date'][:10]} by "
+        f"`{one['command']}`, while the machine had a load of {one['load_before']:.1f} from other "
+        "work"
         for one in record["histories"]
     )
-    recorded = f"On {machine['cores']} cores ({machine['cpu']}), broker and workers together:\n\n{histories}"
+    recorded = (
+        f"On {machine['cores']} cores ({machine['cpu']}), broker and workers "
+        f"together:\n\n{histories}"
+    )
     return f"{proofs}\n\nEstimated and actual times:\n\n{foretold}\n\n{recorded}"
 
 

@@ -34,7 +34,8 @@ def rates_table() -> str:
         ),
     )
     return (
-        f"{table}\n\n`make bench-worker` on {machine_of(worker)}; the reviews `make replay-proof` on {machine_of(replays)}. "
+        f"{table}\n\n`make bench-worker` on {machine_of(worker)}; the reviews `make replay-proof` "
+        f"on {machine_of(replays)}. "
         "Measure on your machines: `replay --dry-run` estimates the time for your events."
     )
 
@@ -74,7 +75,10 @@ def pauses_table() -> str:
     table = markdown(
         ("of three workers", "no standby", "one standby", "the others' partitions"), rows
     )
-    return f"{table}\n\n`make restarts` on {machine_of(restarts)}; the last line `make bench-streams` on {machine_of(faults)}."
+    return (
+        f"{table}\n\n`make restarts` on {machine_of(restarts)}; the last line `make "
+        f"bench-streams` on {machine_of(faults)}."
+    )
 
 
 def disk_table() -> str:
@@ -94,8 +98,10 @@ def disk_table() -> str:
     table = markdown(("bytes per sentence", "volume", "peak of the volume", "changelog"), rows)
     each = record["rows"][0]["volume_bytes"] / sentences
     return (
-        f"{sentences:,} sentences, each with {dimension} numbers ({2 * dimension} bytes) and a line of text; "
-        f"`make bench-disk` on {machine_of(record)}, before Kafka compacted anything:\n\n{table}\n\n"
+        f"{sentences:,} sentences, each with {dimension} numbers ({2 * dimension} bytes) and a "
+        "line of text; "
+        f"`make bench-disk` on {machine_of(record)}, before Kafka compacted "
+        f"anything:\n\n{table}\n\n"
         f"So 50 million such sentences are about {50e6 * each / 1e9:.0f} GB of state per copy."
     )
 

@@ -19,8 +19,10 @@ def soak_line() -> str:
     record = read_record("soak.json")
     faults = record["faults"]
     return (
-        f"{record['events']:,} events under {faults['kill']} `kill -9`, {faults['pause']} freezes and "
-        f"{faults['terminate']} SIGTERM: {_found(record['verifier']['differences'])}.\n\n{_recorded(record)}"
+        f"{record['events']:,} events under {faults['kill']} `kill -9`, {faults['pause']} freezes "
+        "and "
+        f"{faults['terminate']} SIGTERM: "
+        f"{_found(record['verifier']['differences'])}.\n\n{_recorded(record)}"
     )
 
 
@@ -42,8 +44,10 @@ def storm(record: dict[str, Any]) -> str:
     accepted = "accepted" if record["promoted"] else "did **not** accept"
     return (
         f"{table}\n\n{record['faults_struck']:,} faults of seed {record['seed']} in "
-        f"{record['seconds'] / 60:.0f} minutes, {record['events']:,} events: {found}. Unexpected ends "
-        f"of workers: {unexpected or 'none'}; ends that a fault causes by design: {ends or 'none'}. "
+        f"{record['seconds'] / 60:.0f} minutes, {record['events']:,} events: {found}. Unexpected "
+        "ends "
+        f"of workers: {unexpected or 'none'}; ends that a fault causes by design: "
+        f"{ends or 'none'}. "
         f"Ready {record['seconds_to_ready']:.0f} s after the last fault. `promote` {accepted} the "
         f"replay.\n\n{_recorded(record)}"
     )
@@ -66,8 +70,10 @@ def outage_table() -> str:
     )
     busy = "; ".join(_busy(phase) for phase in phases)
     return (
-        f"{table}\n\nThe busy worker cannot commit during that time, and was restarted after each end: {busy}. "
-        f"Of {record['events_sent']:,} events: {_found({what: record[what] for what in COUNTED})}.\n\n{_recorded(record)}"
+        f"{table}\n\nThe busy worker cannot commit during that time, and was restarted after each "
+        f"end: {busy}. "
+        f"Of {record['events_sent']:,} events: "
+        f"{_found({what: record[what] for what in COUNTED})}.\n\n{_recorded(record)}"
     )
 
 
@@ -87,7 +93,10 @@ def restarts_table() -> str:
         ),
     )
     times, found = record["rows"][0]["rounds"], _found({what: record[what] for what in COUNTED})
-    return f"{table}\n\n{record['events']:,} events, {times} rounds, medians: {found}.\n\n{_recorded(record)}"
+    return (
+        f"{table}\n\n{record['events']:,} events, {times} rounds, medians: "
+        f"{found}.\n\n{_recorded(record)}"
+    )
 
 
 def rollout_table() -> str:
@@ -138,7 +147,8 @@ def quiet_soak(record: dict[str, Any]) -> str:
     loud = sum(len(worker["loud"]) for worker in workers.values())
     idle = max(worker["info_lines_per_hour"] for name, worker in workers.items() if name != "busy")
     return (
-        f"{record['minutes']:.0f} minutes, {record['events_sent']:,} events: {loud or 'no'} line{'' if loud == 1 else 's'} "
+        f"{record['minutes']:.0f} minutes, {record['events_sent']:,} events: {loud or 'no'} "
+        f"line{'' if loud == 1 else 's'} "
         f"at WARNING or above, at most {idle:.0f} lines per hour at INFO from an idle worker; "
         f"{_found({what: record[what] for what in COUNTED})}.\n\n{_recorded(record)}"
     )

@@ -67,7 +67,8 @@ _OVERVIEW = Row(
             "Workers that process",
             _COUNT,
             (Query(_sum("ready"), "{{job}}"),),
-            "Workers whose /readyz is 200. If some are missing: CoversummWorkerGone, CoversummNotReady.",
+            "Workers whose /readyz is 200. If some are missing: CoversummWorkerGone, "
+            "CoversummNotReady.",
             4,
             "stat",
         ),
@@ -178,7 +179,8 @@ _LAG = Row(
                     "partition {{partition}}",
                 ),
             ),
-            "Records behind an open transaction of a producer. If it only grows: CoversummUpstreamTransactionOpen.",
+            "Records behind an open transaction of a producer. If it only grows: "
+            "CoversummUpstreamTransactionOpen.",
             6,
         ),
         Panel(
@@ -324,7 +326,8 @@ _ROCKSDB = Row(
             "CPU",
             "percentunit",
             (Query(f"rate(process_cpu_seconds_total{{{_OF}}}{_WINDOW})", "{{instance}}"),),
-            "100 % is one core. A worker ranks in one thread; RocksDB and the embedder have their own.",
+            "100 % is one core. A worker ranks in one thread; RocksDB and the embedder have their "
+            "own.",
         ),
     ),
 )
@@ -363,7 +366,8 @@ _LIMITS = Row(
             "Limits that were hit",
             _PER_SECOND,
             (Query(f"{_rate('limit_hits_total', by='limit')} > 0", "{{limit}}"),),
-            "The table of limits explains each. Most are normal: micro-batches are cut, entities evicted.",
+            "The table of limits explains each. Most are normal: micro-batches are cut, entities "
+            "evicted.",
             24,
         ),
     ),
