@@ -1,4 +1,5 @@
-# `make demo` and `make test` are all a newcomer needs; both prepare .venv first.
+# `make demo` and `make test` are all that a newcomer needs. Both prepare .venv first.
+# Help: ## GROUP (DURATION): what the target does.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,11 +15,16 @@ FAST := -m "$(FAST_MARKS)" -n 2
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev demo check check-python check-compiled wheel fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
 
-help: ## Show the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
+help: ## Start: Show these targets
+	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
+	@for group in Start Check Prove Measure Deploy Docs; do \
+	  printf '\n%s\n' "$$group"; \
+	  sed -nE "s/^([a-z-]+):.*## $$group( \(([^)]*)\))?: (.*)/\1|\3|\4/p" $(MAKEFILE_LIST) | \
+	    awk -F '|' '{printf "  make %-27s %-8s %s\n", $$1, $$2, $$3}'; \
+	done
 
-setup: $(VENV)/.runtime ## Make .venv with the worker in pinned versions
-setup-dev: $(VENV)/.dev ## The same plus what the checks and tests need
+setup: $(VENV)/.runtime ## Start (90 s): Make .venv with the worker in pinned versions
+setup-dev: $(VENV)/.dev ## Start (minutes): The same, with the tools of checks and tests
 
 $(VENV)/.runtime: pyproject.toml setup.py requirements.lock worker/coversumm/compiled.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
@@ -33,48 +39,48 @@ $(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
 	@$(PIP) install --constraint requirements.lock --requirement requirements-dev.txt
 	@touch $@
 
-demo: setup ## Real reviews through the real worker on an embedded broker, in a minute
+demo: setup ## Start (40 s): Real reviews through the real worker, on an embedded broker
 	@$(BIN)/coversumm-worker demo
 
-check: setup-dev ## Lint, format, types and the fast tests
+check: setup-dev ## Check (4 min): Lint, format, types and the fast tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/pytest $(FAST)
 
 # Of the rules above with another VENV: whatever `setup-dev` does for .venv it does for this one.
-check-python: ## The fast tests on PYTHON=python3.13, in a .venv-3.13 of their own
+check-python: ## Check (4 min): The fast tests on PYTHON=python3.13, in a venv of their own
 	@$(MAKE) --no-print-directory fast VENV=.venv-$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 fast: setup-dev
 	@$(BIN)/pytest $(FAST)
 
-wheel: setup ## A wheel into build/wheel with the hot modules compiled, for this Python and processor; needs a C compiler
+wheel: setup ## Deploy (1 min): A wheel in build/wheel with compiled hot modules; needs a C compiler
 	@rm -rf build/wheel build/lib.* build/bdist.*
 	@COMPILE_WORKER=1 $(PIP) wheel --no-deps --wheel-dir build/wheel .
 
 # Beside what the wheel brings lies the rest of the tree, so that nothing finds the sources first. What a test starts does not
 # look in its working directory either.
 COMPILED := build/compiled
-check-compiled: setup-dev wheel ## The fast tests on the compiled modules of that wheel, in build/compiled
+check-compiled: setup-dev wheel ## Check (minutes): The fast tests on the compiled modules of `make wheel`, in build/compiled
 	@rm -rf $(COMPILED)
 	@$(PIP) install --no-deps --target $(COMPILED) build/wheel/*.whl
 	@for name in $$(git ls-files | cut -d / -f 1 | sort -u | grep -vx worker) .cache; do ln -s "$(CURDIR)/$$name" $(COMPILED)/; done
 	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -m "$(FAST_MARKS) and not interpreted" -n 2
 
-test: setup-dev ## Everything; what needs a real Kafka is skipped, and said so, where Java or Maven is missing
+test: setup-dev ## Check (12 min): All tests; skips and names those that need Java or Maven if these are missing
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/pytest -m "not faults and not image and not sentence_transformers and not hnsw and not control_plane" -n 2 --dist loadfile
 
-test-sentence-transformers: $(ST)/.ready ## The default engine against the reference one; torch goes into .venv-st
+test-sentence-transformers: $(ST)/.ready ## Check (minutes): The default engine against the reference; installs torch in .venv-st
 	@$(ST)/bin/python -m pytest -m sentence_transformers tests/text
 
-test-hnsw: $(VENV)/.bench ## The naive HNSW of the paper's table; needs a C++ compiler
+test-hnsw: $(VENV)/.bench ## Check (minutes): The naive HNSW of the paper's table; needs a C++ compiler
 	@$(BIN)/pytest -m hnsw tests/coversumm
 
-test-install: ## A plain pip install into a venv of its own: it says how to get the model, and then summarizes
+test-install: ## Check (minutes): A plain pip install: says how to get the model, then summarizes
 	@$(PYTHON) tests/install.py
 
 # Over .venv, which stays small. The torch of the Python package index is a CUDA build: it is installed without CUDA, gigabytes
@@ -89,7 +95,7 @@ $(ST)/.ready: $(VENV)/.dev tests/text/requirements.txt tests/text/torch_without_
 	@$(ST)/bin/python -c 'import torch'
 	@touch $@
 
-bench: setup-dev ## The core beside brute force and FAISS, every event exact; DATA=FILE takes another file's reviews
+bench: setup-dev ## Measure (3 min): The algorithm, brute force and FAISS, every event exact; DATA=FILE for other reviews
 	@$(BIN)/python -m tests.bench.core $(if $(DATA),--data $(DATA))
 
 # hnswlib is compiled when it is installed; without a C++ compiler its rows are left out, and the evaluation says so.
@@ -98,114 +104,114 @@ $(VENV)/.bench: $(VENV)/.dev
 	@$(PIP) install --constraint requirements.lock --editable '.[bench]'
 	@touch $@
 
-paper: setup-dev ## The paper's evaluation in its own sizes, ours beside it; DATA=FILE takes another file's reviews
+paper: setup-dev ## Measure (22 min): The paper's evaluation in its own sizes; DATA=FILE for other reviews
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.paper $(if $(DATA),--data $(DATA))
 
-paper-quick: setup-dev ## The same with smaller streams, in minutes
+paper-quick: setup-dev ## Measure (2 min): The same with smaller streams
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.paper --quick $(if $(DATA),--data $(DATA))
 
-bench-worker: setup-dev ## The whole worker on a real Kafka beside AGAINST=COMMIT, ROUNDS=3: events/s, latency, restore, start; ONLY="PART ..." of it; WHEEL=1 after `make check-compiled`: compiled modules too; needs Java and Maven
+bench-worker: setup-dev ## Measure (minutes): The worker on a real Kafka; AGAINST=COMMIT, ROUNDS=3, ONLY="PART ...", WHEEL=1 adds compiled modules
 	@$(BIN)/python -m tests.bench.worker --rounds $(or $(ROUNDS),3) $(if $(AGAINST),--against $(AGAINST)) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA)) $(if $(WHEEL),--compiled $(COMPILED))
 
-quality: setup-dev ## What summaries are worth: ROUGE, ratings and aspects followed, changes saved; DATA=FOLDER has the data sets; recorded
+quality: setup-dev ## Measure (15 min): What summaries are worth: ROUGE, ratings, aspects, changes; DATA=FOLDER of data sets
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.quality $(if $(DATA),--data $(DATA)) $(if $(SAMPLE),--sample)
 
-bench-disk: setup-dev ## How much disk the state takes, in volumes and in the changelog; needs Java and Maven
+bench-disk: setup-dev ## Measure (minutes): Disk space of the state, in volumes and in the changelog
 	@$(BIN)/python -m tests.bench.disk
 
-bench-queries: setup-dev ## The whole worker while clients ask for summaries: throughput and latency, in turns; needs Java and Maven
+bench-queries: setup-dev ## Measure (minutes): Throughput and latency while clients ask for summaries
 	@$(BIN)/python -m tests.bench.queries
 
-bench-replay: setup-dev ## A replay beside the live worker on a real Kafka: events/s, memory, latency, known vectors; needs Java and Maven
+bench-replay: setup-dev ## Measure (minutes): A replay next to the live worker: events/s, memory, latency, known vectors
 	@$(BIN)/python -m tests.bench.replay
 
-bench-memory: setup-dev ## How much memory a worker takes at most, by the settings that bound it, on a real Kafka; MANY=1 renews the row of 2,000,000 sentences; recorded; needs Java and Maven
+bench-memory: setup-dev ## Measure (minutes): Peak memory by the settings that bound it; MANY=1 for 2,000,000 sentences too
 	@$(BIN)/python -m tests.bench.memory $(if $(MANY),--many)
 
-bench-streams: setup-dev ## The worker and Kafka Streams under the same faults of brokers and instances, in turns, ROUNDS=3; STANDBYS=0 leaves out those with standbys; needs a JDK and Maven
+bench-streams: setup-dev ## Measure (36 min): Pauses under faults, next to Kafka Streams; ROUNDS=3, STANDBYS=0; needs a JDK
 	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))
 
-bench-peers: setup-dev ## Events/s of the worker beside Kafka Streams and Faust, over entities of four sizes, in turns, ROUNDS=3; needs a JDK and Maven
+bench-peers: setup-dev ## Measure (minutes): Events/s next to Kafka Streams and Faust; ROUNDS=3; needs a JDK
 	@$(BIN)/python -m tests.bench.peers --rounds $(or $(ROUNDS),3)
 
-bench-embed: setup-dev ## Sentences/s of the default engine as a share of what the processors can do, ROUNDS=3; recorded
+bench-embed: setup-dev ## Measure (minutes): Sentences/s of the default engine, as a share of the processors; ROUNDS=3
 	@$(BIN)/python -m tests.bench.embed --rounds $(or $(ROUNDS),3) $(if $(DATA),--data $(DATA))
 
-bench-traces: setup-dev ## The worker with and without traces on a real Kafka, in turns: processor time, events/s; needs Java and Maven
+bench-traces: setup-dev ## Measure (minutes): Processor time and events/s with and without traces
 	@$(BIN)/python -m tests.bench.traces
 
-rules: setup-dev ## Take each rule of the delivery layer out of a copy of the sources: its tests must fail
+rules: setup-dev ## Prove (minutes): Take out each rule of the delivery layer: its tests must fail
 	@$(BIN)/python -m tests.rules
 
-simulate: setup-dev ## SEEDS seeds of the worker on a simulated Kafka, disk and clock, full of faults; SEED=123 looks at one; REPLAY=1 makes replays of them
+simulate: setup-dev ## Prove (1 min): SEEDS=1000 on a simulated Kafka, disk and clock, with faults; SEED=123, REPLAY=1
 	@$(BIN)/python -m tests.simulation $(if $(REPLAY),--replay) $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
 
-faults: setup-dev ## Every fault on a real Kafka, over 100,000 events; records faults.json; ONLY=WORDS renews some rows, DATA=FILE takes other reviews
+faults: setup-dev ## Prove (45 min): Every fault on a real Kafka, over 100,000 events; ONLY=WORDS for some, DATA=FILE
 	@$(BIN)/pytest -v -m faults tests/real_kafka $(if $(ONLY),-k "$(ONLY)") $(if $(DATA),--data $(DATA))
 
-cluster-faults: setup-dev ## Every fault of a cluster of three brokers and of its network; records cluster.json; ONLY=WORDS renews some rows
+cluster-faults: setup-dev ## Prove (minutes): Every fault of three brokers and their network; ONLY=WORDS for some
 	@$(BIN)/pytest -v -m faults tests/real_kafka/test_cluster_faults.py $(if $(ONLY),-k "$(ONLY)")
 
-storm: setup-dev ## FAULTS=300 of all kinds by SEED on three brokers, workers and a replay, over EVENTS at least; ONLY=WORDS are some kinds; recorded; needs root and faketime
+storm: setup-dev ## Prove (30 min): FAULTS=300 by SEED over EVENTS, during a replay; ONLY=WORDS; needs root and faketime
 	@$(BIN)/python -m tests.harness.storm --faults $(or $(FAULTS),300) --seed $(or $(SEED),1) --events $(or $(EVENTS),40000) $(if $(ONLY),--only "$(ONLY)")
 
-soak: setup-dev ## One longer run of EVENTS events under FAULTS random faults by SEED; recorded beside it
+soak: setup-dev ## Prove (3 min): EVENTS under FAULTS random faults by SEED
 	@$(BIN)/python -m tests.harness.soak --events $(or $(EVENTS),60000) --faults $(or $(FAULTS),12) --seed $(or $(SEED),1)
 
-quiet-soak: setup-dev ## MINUTES of an idle and a busy worker on a real Kafka, that may log nothing at WARNING; recorded
+quiet-soak: setup-dev ## Prove (1 h): MINUTES=60 of idle and busy workers, which may log nothing at WARNING
 	@$(BIN)/python -m tests.harness.quiet_soak --minutes $(or $(MINUTES),60)
 
-outage: setup-dev ## The broker away for SECONDS=180 and frozen: what an operator sees every 15 s; recorded
+outage: setup-dev ## Prove (7 min): What an operator sees while the broker is away or frozen for SECONDS=180
 	@$(BIN)/python -m tests.harness.outage --seconds $(or $(SECONDS),180)
 
-restarts: setup-dev ## How long partitions stop when workers are started again, as static and dynamic members, ROUNDS=3; recorded
+restarts: setup-dev ## Prove (minutes): How long partitions stop when workers restart; ROUNDS=3
 	@$(BIN)/python -m tests.harness.restarts --rounds $(or $(ROUNDS),3)
 
-replay-proof: setup-dev ## Whole histories replayed, as of ten dates, killed at twenty points, into another epoch; recorded; DATA="FILE ..." takes other reviews
+replay-proof: setup-dev ## Prove (minutes): Histories replayed, as of dates, killed, into another epoch; DATA="FILE ..."
 	@$(BIN)/python -m tests.harness.replay_proof $(foreach file,$(DATA),--data $(file))
 
-fuzz: setup-dev ## Every decoder under mutated input for SECONDS=60, by SEED; failures are printed and kept in .cache/fuzz
+fuzz: setup-dev ## Prove (1 min): Every decoder under mutated input for SECONDS=60, by SEED
 	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
-docs: setup-dev ## Renew what is generated: the tables of README and docs/reference, the JSON Schemas, and the dashboard
+docs: setup-dev ## Docs (5 s): Renew tables, JSON Schemas and the dashboard from code and records
 	@$(BIN)/python -m docs.build --write
 
-dashboard-picture: setup-dev ## The panels of the dashboard from real workers and a real Prometheus, drawn into docs/dashboard.png; needs Java, Maven and Prometheus
+dashboard-picture: setup-dev ## Docs (minutes): Draw docs/dashboard.png from real workers and Prometheus
 	@$(BIN)/python -m docs.build.dashboard.picture
 
-page-pictures: setup-dev ## The live page in Chromium, on two real workers, into docs/page.png and docs/page-phone.png; needs Java, Maven and Chromium
+page-pictures: setup-dev ## Docs (minutes): Draw docs/page.png and docs/page-phone.png from two workers in Chromium
 	@PAGE_PICTURES=docs $(BIN)/python -m pytest -n 0 -m chromium tests/real_kafka/test_page.py && rm -f docs/page-hostile.png
 
-alerts: ## The alerting rules with links to the runbook at RUNBOOK_URL=https://..., into ALERTS=build/alerts.yml
+alerts: ## Deploy (1 s): Write ALERTS=build/alerts.yml with links to RUNBOOK_URL=https://...
 	@$(PYTHON) -m docs.build.alerts $(RUNBOOK_URL) $(if $(RUNBOOK_URL),$(or $(ALERTS),build/alerts.yml))
 
-image: ## The container image, by docker, podman or buildah; BASE=local or another image; IMAGE=its name (deploy/image/build has more)
+image: ## Deploy (minutes): The container image IMAGE=NAME, by docker, podman or buildah; BASE=local or an image
 	@PYTHON=$(PYTHON) deploy/image/build
 
-image-test: setup-dev ## Containers of the image that `make image` made: on a real Kafka, killed, full, started again; docker or podman, root, Java, Maven
+image-test: setup-dev ## Deploy (minutes): Containers of the image on a real Kafka, killed, full, restarted; needs root
 	@$(BIN)/pytest -s -v -m image tests/deploy/image
 
-image-pins: setup-dev ## Renew what the image is made of, by version and hash, after requirements.lock has changed; Python 3.11
+image-pins: setup-dev ## Deploy (minutes): Renew the pinned contents of the image after requirements.lock; Python 3.11
 	@$(BIN)/python deploy/image/pin.py
 
-deploy-tools: setup-dev ## helm, checkov and the schemas of Kubernetes and of custom resources, into .cache/deploy; needs Go, Java and Maven
+deploy-tools: setup-dev ## Deploy (minutes): helm, checkov and schemas into .cache/deploy; needs Go
 	@$(BIN)/python -m tests.deploy.tools
 
-deploy-check: deploy-tools ## The chart under many values: lint, render, strict schemas, checkov; what of it needs a Kafka is skipped without Java
+deploy-check: deploy-tools ## Deploy (minutes): The chart under many values: lint, strict schemas, checkov, a real worker
 	@$(BIN)/pytest -m "not control_plane and not image" tests/deploy
 
-deploy-cluster: deploy-tools ## The chart on a real API server, controllers and scheduler, built at the first time: ten minutes and 5 GB of Go's caches
+deploy-cluster: deploy-tools ## Deploy (2 min): The chart on a real API server and scheduler; their first build takes 10 min and 5 GB
 	@$(BIN)/python -m tests.deploy.cluster.programs
 	@$(BIN)/pytest -v -m control_plane tests/deploy
 
-deploy-rollout: deploy-tools ## A rolling update of three real workers by the chart's probes and grace period, under load, ROUNDS=3; recorded
+deploy-rollout: deploy-tools ## Deploy (minutes): A rolling update of three workers under load; ROUNDS=3
 	@$(BIN)/python -m tests.deploy.rollout --rounds $(or $(ROUNDS),3)
 
-kustomize: deploy-tools ## Render deploy/kustomize/base from the chart anew
+kustomize: deploy-tools ## Docs (minutes): Render deploy/kustomize/base from the chart; needs Go
 	@$(BIN)/python -m docs.build.kustomize --write
 
-clean: ## Remove all of .venv* and caches
+clean: ## Start: Remove all of .venv* and caches
 	rm -rf $(VENV) .venv-3.* $(ST) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
