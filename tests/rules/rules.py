@@ -91,8 +91,8 @@ RULES = (
     ),
     Rule(
         "membership: a rebalance ends a micro-batch between two of its commits",
-        "worker/stream/commits.py",
-        "        if tenure != self._assignment.tenure:\n",
+        "worker/stream/commit.py",
+        "        if flight.tenure != self._assignment.tenure:\n",
         "        if False:\n",
         ("tests/stream/test_delivery.py",),
     ),
@@ -105,9 +105,9 @@ RULES = (
     ),
     Rule(
         "the order: nothing is sent before what comes before it is decided and stored",
-        "worker/stream/commits.py",
-        "        await self.over()\n        if tenure",
-        "        if tenure",
+        "worker/stream/commit.py",
+        "        await self.over()\n        if flight.tenure",
+        "        if flight.tenure",
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
@@ -325,7 +325,7 @@ RULES = (
     ),
     Rule(
         "a failed commit ends the process",
-        "worker/stream/commits.py",
+        "worker/stream/commit.py",
         "        except BaseException as cause:\n            self._die(cause)\n",
         "        except BaseException as cause:\n            pass\n",
         ("tests/stream/test_delivery.py",),
@@ -367,9 +367,9 @@ RULES = (
     ),
     Rule(
         "a commit in doubt is never sent again",
-        "worker/stream/commits.py",
-        "            await self._thread.run(lambda: self._commit(processed, tenure))\n        except InDoubt as doubt:\n",
-        "            try:\n                await self._thread.run(lambda: self._commit(processed, tenure))\n            except InDoubt:\n                await self._thread.run(lambda: self._commit(processed, tenure))\n        except InDoubt as doubt:\n",
+        "worker/stream/commit.py",
+        "            await self._thread.run(lambda: self._commit(flight))\n        except InDoubt as doubt:\n",
+        "            try:\n                await self._thread.run(lambda: self._commit(flight))\n            except InDoubt:\n                await self._thread.run(lambda: self._commit(flight))\n        except InDoubt as doubt:\n",
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
@@ -381,9 +381,9 @@ RULES = (
     ),
     Rule(
         "a doubt ends its micro-batch",
-        "worker/stream/commits.py",
-        "            self._commit.settled(processed, happened)\n            return False\n",
-        "            self._commit.settled(processed, happened)\n            return True\n",
+        "worker/stream/commit.py",
+        "            self._commit.settled(flight, happened)\n            return False\n",
+        "            self._commit.settled(flight, happened)\n            return True\n",
         ("tests/stream/test_delivery.py",),
     ),
     Rule(
@@ -1032,7 +1032,7 @@ RULES = (
     Rule(
         "who is refused leaves the group first",
         "worker/stream/surroundings.py",
-        "                self.leave()\n",
+        "                self._leave()\n",
         "                pass\n",
         ("tests/stream/test_fatal.py",),
     ),

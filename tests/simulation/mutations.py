@@ -24,8 +24,7 @@ from worker.processing.processor import Processor
 from worker.processing.summaries import Summaries
 from worker.state.keys import APPLIED
 from worker.state.overlay import Overlay
-from worker.stream.commit import Commit
-from worker.stream.commits import CommitQueue
+from worker.stream.commit import Commit, CommitQueue
 from worker.stream.delivery import Delivery
 from worker.stream.faust.consumer import GuardedConsumer
 from worker.stream.faust.ending import Ending
@@ -42,10 +41,10 @@ def local_rows_before_the_transaction() -> AbstractContextManager[Any]:
     """
     commit = Commit.__call__
 
-    def early(self: Any, batch: Any, tenure: Any) -> None:
-        for partition, changes in batch.rows.items():
+    def early(self: Any, flight: Any) -> None:
+        for partition, changes in flight.batch.rows.items():
             self._gate._databases.write(partition, changes)
-        commit(self, batch, tenure)
+        commit(self, flight)
 
     return patch.object(Commit, "__call__", early)
 
@@ -208,11 +207,11 @@ def failed_commits_passed_over() -> AbstractContextManager[Any]:
     """After a failed commit the worker aborts and goes on with the next micro-batch."""
     commit = Commit.__call__
 
-    def passing_over(self: Any, batch: Any, tenure: Any) -> None:
+    def passing_over(self: Any, flight: Any) -> None:
         try:
-            commit(self, batch, tenure)
+            commit(self, flight)
         except InDoubt:
-            self._processor.committed(batch)
+            self._processor.committed(flight.batch)
 
     return patch.object(Commit, "__call__", passing_over)
 

@@ -198,7 +198,13 @@ class Process:
     def _put_together(self, settings: Settings, partitions: int, bounds: RunBounds) -> None:
         databases = Databases(self, self.disk)
         self.worker = worker = assemble(
-            settings, partitions, None, _Metrics(self), surroundings_of(self, databases), bounds
+            settings,
+            partitions,
+            None,
+            _Metrics(self),
+            surroundings_of(self, databases),
+            lambda: self.consumer.perform_seek(),
+            bounds,
         )
         self.input_topic, self.changelog = worker.logs.input.topic, worker.logs.changelog.topic
         app: Any = App(self)

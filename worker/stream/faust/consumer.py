@@ -70,7 +70,6 @@ class GuardedConsumer(driver.Consumer):
         worker = self.transport.worker
         self._held = worker.assignment
         self._takeover = worker.takeover
-        self._takeover.seek = self.perform_seek
         self._input_topic = worker.settings.input_topic
         self._bounds = worker.bounds
         self._tails: dict[int, Tail] = {}  # of partitions that are not finished yet
@@ -134,14 +133,15 @@ class GuardedConsumer(driver.Consumer):
     async def perform_seek(self) -> None:
         """Set every cursor: the last step of a takeover, after the restore."""
         held = self._held
-        held.is_flowing = False
-        if held.starts is None and not held.is_lasting:
-            return  # the takeover gave way to the group, and the next one seeks
-        try:
-            starts = held.starts if held.starts is not None else await self._takeover.fetch_starts()
-        except Exception as cause:
-            self._die(cause)
-        held.starts = None
+        held.pause()
+        if held.starts is None:
+            if not held.is_lasting:
+                return  # the takeover gave way to the group, and the next one seeks
+            try:
+                await self._takeover.fetch_starts()
+            except Exception as cause:
+                self._die(cause)
+        starts = held.take_starts()
         self._asked.clear()
         had = self._bounds.history.partitions() if self._bounds.history else {}
         self._past = file_backlogs(self._bounds, starts)
