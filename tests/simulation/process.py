@@ -28,9 +28,8 @@ from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.state import TABLE_NAME
 from worker.stream.faust.consumer import GuardedConsumer
-from worker.stream.faust.ending import Ending
 from worker.stream.faust.table import CommittedTable
-from worker.stream.run_bounds import ENDLESS, RunBounds
+from worker.stream.run_bounds import ENDLESS, Ending, RunBounds
 
 BUFFERED = 1
 """Micro-batches that wait for the agent."""
@@ -448,7 +447,6 @@ class Process:
             ending = Ending(
                 bounds,
                 self.worker.assignment,
-                bounds.open_partitions,
                 self._end,
                 self.worker.surroundings,
             )
