@@ -30,6 +30,10 @@ CHANGELOG = "tests-entities-changelog"
 GROUP, INSTANCE = "tests", "worker-0"
 
 
+async def no_seek() -> None:
+    """In place of the consumer's seek."""
+
+
 class End(Exception):
     """What `die` is in tests: it ends the flow of control, and it has the cause."""
 
@@ -217,10 +221,14 @@ class Parts:
             ProcessorThread(self.processor, self.surroundings.threads.in_order("processing")),
             self.group,  # type: ignore[arg-type]
             lambda: self.logs.calls.append("decide") if self.is_doubtful else None,
+            lambda: self._seek(),
             lambda rows, remaining: self.restores.append((rows, remaining)),
             self.surroundings,
             self.bounds.ledger,
         )
+
+    async def _seek(self) -> None:
+        await no_seek()
 
     def worker(self, **settings: Any) -> Any:
         """A `StreamWorker` as consumer and transport look at it."""
