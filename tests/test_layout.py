@@ -23,7 +23,7 @@ FLOORS = (
     ("worker.published",),
     ("worker.web",),
     ("worker.server",),
-    ("worker.metrics", "worker.tracing"),
+    ("worker.metrics", "worker.peers", "worker.tracing"),
     ("worker.spans",),
     ("worker.stream",),
     ("worker.summarizer",),

@@ -19,8 +19,9 @@ from yarl import URL
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.page.test_watchers import change
 from tests.test_web import VIEW, FakeState
+from worker import peers
 from worker.metrics import Metrics
-from worker.page import install_page, others, watchers
+from worker.page import install_page, watchers
 from worker.page import watchers as streams
 from worker.page.history import ChangeHistory, NoHistory
 from worker.page.routes import POLICY
@@ -375,7 +376,7 @@ def test_a_large_answer_of_another_worker_is_passed_on_whole(
         first.state.owner = (False, str(other.make_url("/")))
         async with client.get("/page/entities/there/summary") as answer:
             assert (await answer.json())["sentences"][0]["text"] == long.text
-        monkeypatch.setattr(others, "LARGEST_ANSWER", 2**20)
+        monkeypatch.setattr(peers, "LARGEST_ANSWER", 2**20)
         async with client.get("/page/entities/there/summary") as answer:
             assert answer.status == 503
             assert (await answer.json())["error"].endswith("its answer is larger than 1 MiB")
