@@ -12,7 +12,7 @@ FAST_MARKS := not kafka and not faults and not image and not helm and not senten
 FAST := -m "$(FAST_MARKS)" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -124,6 +124,9 @@ bench-replay: setup-dev ## A replay beside the live worker on a real Kafka: even
 
 bench-memory: setup-dev ## How much memory a worker takes at most, by the settings that bound it, on a real Kafka; MANY=1 renews the row of 2,000,000 sentences; recorded; needs Java and Maven
 	@$(BIN)/python -m tests.bench.memory $(if $(MANY),--many)
+
+bench-scale: setup-dev ## A worker with 1,000 partitions and one with 2,000,000 entities: time to ready, restore, commits, memory; recorded; needs Java and Maven
+	@$(BIN)/python -m tests.bench.scale
 
 bench-streams: setup-dev ## The worker and Kafka Streams under the same faults of brokers and instances, in turns, ROUNDS=3; STANDBYS=0 leaves out those with standbys; needs a JDK and Maven
 	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))
