@@ -13,7 +13,7 @@ FAST_MARKS := not kafka and not faults and not image and not helm and not senten
 FAST := -m "$(FAST_MARKS)" -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -130,6 +130,9 @@ bench-replay: setup-dev ## Measure (minutes): A replay next to the live worker: 
 
 bench-memory: setup-dev ## Measure (minutes): Peak memory by the settings that bound it; MANY=1 for 2,000,000 sentences too
 	@$(BIN)/python -m tests.bench.memory $(if $(MANY),--many)
+
+bench-scale: setup-dev ## Measure (15 min): 1,000 partitions and 2,000,000 entities: ready, restore, commits, memory; recorded
+	@$(BIN)/python -m tests.bench.scale
 
 bench-streams: setup-dev ## Measure (36 min): Pauses under faults, next to Kafka Streams; ROUNDS=3, STANDBYS=0; needs a JDK
 	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from worker.kafka.clients import WORKER_LOG, ContactErrors, KafkaClients
 from worker.kafka.contact import ADMIN, Contact
+from worker.kafka.errors import patiently
 from worker.kafka.group import check_group_metadata
 from worker.kafka.logs import ChangelogLog, InputLog, Logs
 from worker.kafka.producer import TransactionalProducer, write_seconds
@@ -117,7 +118,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
         settings, clients, end, None if bounded_run is None else bounded_run.specs
     )
     if bounded_run is None:
-        check_going_on(settings, clients)
+        patiently(lambda: check_going_on(settings, clients))
     bounds = ENDLESS if bounded_run is None else bounded_run.make_bounds(partitions, engine)
     check_group_metadata(clients, settings.app_id, settings.group_instance_id)
     vectors = open_vector_store(settings, engine)

@@ -485,6 +485,17 @@ RULES = (
         ("tests/stream/test_takeover.py",),
     ),
     Rule(
+        "a start asks again while brokers are away",
+        "worker/kafka/errors.py",
+        "            if cause is None or not passes(cause) or clock.monotonic() > give_up_s:\n",
+        "            if True:\n",
+        (
+            "tests/kafka/test_retry.py",
+            "tests/kafka/test_provisioning.py",
+            "tests/replay/test_run.py",
+        ),
+    ),
+    Rule(
         "a takeover waits for no other errors",
         "worker/stream/takeover.py",
         "            if not passes(cause):\n                raise\n            return cause",
@@ -585,7 +596,7 @@ RULES = (
     Rule(
         "topics that are gone are not created again silently",
         "worker/kafka/provisioning.py",
-        "if missing and has_progress(clients, settings, partitions):",
+        "if missing and has_begun():",
         "if False:",
         ("tests/kafka/test_provisioning.py",),
     ),
