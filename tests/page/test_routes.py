@@ -105,7 +105,7 @@ def test_its_files_are_served_under_its_policy() -> None:
         "/",
         *(
             f"/page/{name}.js"
-            for name in ("page", "dom", "list", "recent", "entity", "changes", "timeline")
+            for name in ("page", "dom", "list", "recent", "entity", "changes", "timeline", "server")
         ),
     ]
     answers = get(
