@@ -12,9 +12,9 @@ from docs.build.render import ROOT, dashboard_files, pages, schema_files
 
 
 def main(arguments: Sequence[str], generated: Iterable[tuple[Path, str]] | None = None) -> int:
-    """Exit code 1 where a file is not as generated, each named; with `--write` they are written.
+    """Return 1 and name each file that differs; with `--write`, write those and return 0.
 
-    `generated`: paths and wanted texts; everything by default.
+    `generated`: paths and wanted texts; by default all.
     """
     if list(arguments) not in ([], ["--write"]):
         print("usage: python -m docs.build [--write]", file=sys.stderr)
@@ -32,9 +32,7 @@ def main(arguments: Sequence[str], generated: Iterable[tuple[Path, str]] | None 
             path.write_text(text, "utf-8")
         else:
             name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-            print(
-                f"{name} is not what the code and the records say: run `make docs`", file=sys.stderr
-            )
+            print(f"{name} differs from the code and the records: run `make docs`", file=sys.stderr)
     return 1 if differing and not arguments else 0
 
 

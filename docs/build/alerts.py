@@ -1,8 +1,7 @@
-"""`python -m docs.build.alerts RUNBOOK_URL [FILE]`: the alerting rules with links to where the
-runbook is kept.
+"""`python -m docs.build.alerts RUNBOOK_URL [FILE]`: write the alerting rules to FILE or standard
+output, with links to a copy of the runbook.
 
-Written to FILE, or to standard output. Nothing but the links is changed: `deploy/alerts.yml` is the
-one source of the rules.
+Only the links change: `deploy/alerts.yml` is the source of the rules.
 """
 
 import sys
@@ -16,8 +15,8 @@ LINK: Final = "runbook_url: RUNBOOK.md#"
 
 
 def rendered(rules: str, runbook_url: str) -> str:
-    """The rules with absolute links. Raises ValueError where the address is none that a section's
-    name can follow.
+    """The rules with absolute links. Raises ValueError unless `runbook_url` is an http or https
+    address without a fragment.
     """
     parts = urlsplit(runbook_url)
     if (
@@ -33,7 +32,7 @@ def rendered(rules: str, runbook_url: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code 2 where the arguments are not as they must be."""
+    """Write the rules; return 2 if the arguments are wrong."""
     if len(arguments) not in (1, 2):
         print(
             "usage: make alerts RUNBOOK_URL=https://.../RUNBOOK.md [ALERTS=FILE]", file=sys.stderr

@@ -1,8 +1,7 @@
-"""What the Helm chart takes from elsewhere: its values' schema and the workers' defaults from the
-settings, alerts and dashboard.
+"""Generated files of the Helm chart: the schema of its values, the workers' defaults, and copies of
+alerts and dashboard.
 
-The chart can read only what is in its folder, so alerts and dashboard are copied there; `deploy/`
-has the one source of each.
+The chart can read only files in its own folder. `deploy/` has the source of each copy.
 """
 
 import json
@@ -28,10 +27,10 @@ OF_KAFKA: Final = {
     "dlq_topic": "errorTopic",
     "app_id": "applicationId",
 }
-"""Settings that have a value of their own under `kafka`, by field; all others stand under
-`commandLine` and `secretRefs`.
+"""Settings with a value of their own under `kafka`, by field. All others are under `commandLine`
+and `secretRefs`.
 """
-# Of each worker another one, so it has to have the pod's name in it.
+# Different for each worker, so it must contain the pod's name.
 _OF_THE_POD: Final = {
     "instance_id": r"^[A-Za-z0-9._-]*\$\(POD_NAME\)[A-Za-z0-9._-]*$",
     "web_advertised_url": r"^https?://.*\$\(POD_NAME\)",
@@ -60,7 +59,7 @@ def chart_files() -> Iterator[tuple[Path, str]]:
 
 
 def values_schema() -> dict[str, Any]:
-    """The JSON Schema of the chart's values: what is no value, or no setting, is refused."""
+    """The JSON Schema of the chart's values. It rejects unknown values and settings."""
     settings = settings_by_field()
     command_line = {
         _short(one): _of_setting(field, one)
@@ -102,7 +101,7 @@ def defaults() -> str:
 
 
 def values_table() -> str:
-    """All values with their defaults and what the comments of `values.yaml` say of them."""
+    """All values with their defaults and the comments of `values.yaml`."""
     rows = (
         (f"`{name}`", f"`{json.dumps(value)}`", meaning)
         for name, value, meaning in _documented((CHART / "values.yaml").read_text(encoding="utf-8"))
@@ -111,9 +110,7 @@ def values_table() -> str:
 
 
 def _documented(text: str) -> Iterator[tuple[str, Any, str]]:
-    """Path, default and meaning of every value; what a comment says of a group goes with the first
-    of the group.
-    """
+    """Path, default and meaning of every value. A group's comment belongs to its first value."""
     defaults, path, comment = dict(_leaves(yaml.safe_load(text))), list[str](), ""
     for line in text.split("\n\n", 1)[1].splitlines():
         if match := re.fullmatch(r" *# (.*)", line):

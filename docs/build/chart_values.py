@@ -1,4 +1,4 @@
-"""The schema of those values of the chart that are no settings of the worker."""
+"""The schema of the chart's values that are not settings of the worker."""
 
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ VALUES: Final[dict[str, Any]] = {
     "commandLine": {},
     "env": {
         "type": "object",
-        # Settings have their places: here they would be checked by nobody.
+        # Settings have other places; here nothing would check them.
         "propertyNames": {
             "pattern": "^[A-Za-z_][A-Za-z0-9_]*$",
             "not": {"pattern": "^(COVERSUMM_|KAFKA_BOOT)"},

@@ -1,7 +1,7 @@
-"""`python -m docs.build.kustomize [--write]`: the kustomize base is the chart with its default
-values, rendered, or is renewed.
+"""`python -m docs.build.kustomize [--write]`: check or renew the kustomize base, which is the chart
+rendered with its default values.
 
-Apart from the other generated files, for it needs helm (`make deploy-tools`).
+Separate from the other generated files, because it needs helm (`make deploy-tools`).
 """
 
 import re
@@ -17,7 +17,7 @@ from tests.deploy.tools import HELM, KUBERNETES_VERSIONS, run
 NAME: Final = "coversumm-worker"
 BASE: Final = DEPLOY / "kustomize" / "base"
 _HEAD: Final = "# Rendered from deploy/chart by `make kustomize`: change that.\n"
-# What only helm would keep true.
+# Labels that only helm keeps current.
 _OF_HELM: Final = re.compile(
     r"^ +(helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n", re.MULTILINE
 )

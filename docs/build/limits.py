@@ -1,8 +1,7 @@
-"""Every limit that a worker keeps to: the setting that says how much, and what happens to what is
-beyond it.
+"""Every limit of a worker: its setting, and what happens above it.
 
-What is hit is counted in `coversumm_limit_hits_total` under the limit's name, except where the
-process ends: no metric can be read then, so those end in a line of the log and an exit code.
+Hits are counted in `coversumm_limit_hits_total` under the limit's name, except for limits that end
+the process. Those show in a log line and an exit code.
 """
 
 from typing import Final, NamedTuple
@@ -25,14 +24,14 @@ def _counted(limit: Limit, beyond: str, *variables: str) -> LimitRow:
     return LimitRow(limit.value, variables, beyond, "the counter")
 
 
-_EXIT: Final = "a line of the log, exit code 3"
+_EXIT: Final = "a log line, exit code 3"
 
 LIMITS: Final = (
     _counted(Limit.EVENT_BYTES, "dead letter `too_large`", "MAX_EVENT_BYTES"),
     _counted(Limit.TEXT_BYTES, "dead letter `text_too_long`", "MAX_TEXT_BYTES"),
     _counted(
         Limit.SENTENCE_CHARS,
-        "split there; with an embedding of its own: dead letter `text_too_long`",
+        "split there; with its own embedding: dead letter `text_too_long`",
         "MAX_SENTENCE_CHARS",
     ),
     _counted(
@@ -50,7 +49,7 @@ LIMITS: Final = (
     ),
     _counted(
         Limit.MESSAGE_BYTES,
-        "a dead letter's value is cut to its first 64 KiB; a summary never gets there",
+        "a dead letter's value is cut to its first 64 KiB; a summary never reaches it",
         "MAX_MESSAGE_BYTES",
     ),
     _counted(Limit.BATCH_EVENTS, "the rest is the next micro-batch", "BATCH_SIZE"),
@@ -66,8 +65,9 @@ LIMITS: Final = (
     ),
     _counted(
         Limit.BATCH_TIME,
-        "the rest is the next micro-batch; an event that is likely to take longer goes alone, in parts that count as progress; "
-        "the same where its transaction is likely to take half of COVERSUMM_TRANSACTION_TIMEOUT_MS to be written",
+        "the rest is the next micro-batch; an event that is likely to take longer goes alone, in "
+        "parts that count as progress; the same if writing its transaction is likely to take half "
+        "of COVERSUMM_TRANSACTION_TIMEOUT_MS",
         "BATCH_MS",
     ),
     _counted(
@@ -86,26 +86,26 @@ LIMITS: Final = (
     ),
     _counted(
         Limit.CACHE_BYTES,
-        "the entity used longest ago is evicted, and read again when needed",
+        "the least recently used entity is evicted, and read again when needed",
         "CACHE_BYTES",
     ),
     LimitRow(
         "rocksdb_bytes",
         ("ROCKSDB_BYTES",),
-        "blocks are evicted, write buffers written out",
+        "blocks are evicted, write buffers flushed",
         "the gauge `coversumm_rocksdb_bytes`",
     ),
     LimitRow(
         "vector_store_bytes",
         ("VECTOR_STORE_BYTES",),
-        "the oldest vectors go, and are made again when needed",
+        "the oldest vectors are dropped, and computed again when needed",
         "the gauge `coversumm_vector_store_bytes`",
     ),
     LimitRow(
         "commit",
         ("COMMIT_TIMEOUT_MS",),
-        "the commit is in doubt: the worker finds out whether it happened, and goes on",
-        "the counter `coversumm_commits_in_doubt_total`, a line of the log",
+        "the commit is in doubt: the worker determines whether it happened, then continues",
+        "the counter `coversumm_commits_in_doubt_total`, a log line",
     ),
     LimitRow("shutdown", ("SHUTDOWN_TIMEOUT_MS",), "the worker exits", _EXIT),
     LimitRow("stall", ("STALL_TIMEOUT_MS",), "the worker exits", _EXIT),
@@ -124,4 +124,4 @@ def limits_table() -> str:
         )
         for limit in LIMITS
     )
-    return markdown(("limit", "setting (default)", "beyond it", "seen in"), rows)
+    return markdown(("limit", "setting (default)", "above it", "seen in"), rows)

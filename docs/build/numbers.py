@@ -15,9 +15,9 @@ def numbers_table() -> str:
         for what in ("lost", "repeated", "wrong")
     )
     rows = (
-        ("the algorithm, one call for 10,000 events", f"{of['ours, bulk']:.1f} µs an event"),
+        ("the algorithm, one call for 10,000 events", f"{of['ours, bulk']:.1f} µs per event"),
         (
-            "the algorithm, one call for each event",
+            "the algorithm, one call per event",
             f"{of['ours, event by event']:.0f} µs (FAISS: {of['FAISS flat, each event']:.0f})",
         ),
         (
@@ -25,7 +25,8 @@ def numbers_table() -> str:
             f"{worker['throughput']['events_per_s']:,.0f} events/s",
         ),
         (
-            f"the worker's first touch of an entity of {worker['cold_entity']['sentences']:,} sentences",
+            f"the worker's first touch of an entity of {worker['cold_entity']['sentences']:,} "
+            "sentences",
             f"{worker['cold_entity']['cold_touch_s']:.1f} s",
         ),
         (f"{faults['faults']:,} faults under {faults['events']:,} events, real Kafka", found),

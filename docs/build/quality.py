@@ -180,7 +180,8 @@ def tracking_table(record: Mapping[str, Any]) -> str:
                 f"{paper:.2f}" if paper else "",
             )
         )
-    return f"{markdown(('followed', 'order', *TRACKERS.values(), '*paper*'), lines)}\n\n{_polarity(rows)}"
+    table = markdown(("followed", "order", *TRACKERS.values(), "*paper*"), lines)
+    return f"{table}\n\n{_polarity(rows)}"
 
 
 def _polarity(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -193,8 +194,10 @@ def _polarity(rows: Sequence[Mapping[str, Any]]) -> str:
         for name in ("all", OURS)
     }
     return (
-        f"At the end of a hotel the mean polarity of all its sentences is {means['all']:.2f}, of ours {means[OURS]:.2f}, of "
-        f"its human summaries {human:.2f}: ours is {apart[OURS]:.2f} from the human ones, all sentences are "
+        f"At the end of a hotel the mean polarity of all its sentences is {means['all']:.2f}, of "
+        f"ours {means[OURS]:.2f}, of "
+        f"its human summaries {human:.2f}: ours is {apart[OURS]:.2f} from the human ones, all "
+        "sentences are "
         f"{apart['all']:.2f} from them."
     )
 
@@ -234,7 +237,8 @@ def staleness_table(record: Mapping[str, Any]) -> str:
         lost = next((of[group, m] for group in groups if "r1_lost" in of[group, m]), None)
         if lost:
             cells.append(
-                f"{lost['r1_lost']:+.2f} ({lost['r1_lost_interval'][0]:+.2f} to {lost['r1_lost_interval'][1]:+.2f})"
+                f"{lost['r1_lost']:+.2f} ({lost['r1_lost_interval'][0]:+.2f} to "
+                f"{lost['r1_lost_interval'][1]:+.2f})"
             )
         lines.append(tuple(cells))
     headings = [f"{group}, of {of[group, 1]['reviews']:,.0f} reviews" for group in groups]
@@ -245,13 +249,16 @@ def staleness_table(record: Mapping[str, Any]) -> str:
 def sets_line(record: Mapping[str, Any]) -> str:
     """What was looked at, where and when."""
     sets = ", ".join(
-        f"{one['set']} ({one['entities']} entities, {one['reviews']:,} reviews, {one['sentences']:,} sentences)"
+        f"{one['set']} ({one['entities']} entities, {one['reviews']:,} reviews, "
+        f"{one['sentences']:,} sentences)"
         for one in record["sets"]
     )
     given = record["parameters"]
     return (
-        f"{sets}. Of the paper's methods b = {given['b']:,.0f} and alpha = {given['alpha']:g}, found on {given['found_on']}. "
-        f"`make quality` took {sum(record['seconds'].values()) / 60:.0f} minutes with vectors that were kept, on "
+        f"{sets}. Of the paper's methods b = {given['b']:,.0f} and alpha = {given['alpha']:g}, "
+        f"found on {given['found_on']}. "
+        f"`make quality` took {sum(record['seconds'].values()) / 60:.0f} minutes with vectors "
+        "that were kept, on "
         f"{machine_of(record)}."
     )
 

@@ -87,9 +87,7 @@ def dashboard_files() -> Iterator[tuple[Path, str]]:
 
 
 def filled(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
-    """The text with every table in its place; ValueError where there is not exactly one place for
-    it.
-    """
+    """The text with every table in its place. Raises ValueError unless each has exactly one."""
     for name, table in tables.items():
         block = f"<!-- {name} -->\n{table().rstrip()}\n<!-- /{name} -->"
         text, found = re.subn(

@@ -1,4 +1,4 @@
-"""What replays at length came to, and how well their time was foretold, from the record."""
+"""Results of long replays, and their estimated and actual times, from the record."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,14 +12,14 @@ REPLAYS = "replays.json"
 def replays_table() -> str:
     """The recorded run; says so when there is none."""
     if not (RESULTS / REPLAYS).exists():
-        return "Not recorded yet: `make replay-proof` does it."
+        return "Not recorded yet: run `make replay-proof`."
     return replays(read_record(REPLAYS))
 
 
 def replays(record: Mapping[str, Any]) -> str:
-    """What was compared, and what was foretold, as Markdown."""
+    """The comparisons and the estimates, as Markdown."""
     proofs = markdown(
-        ("history", "replay", "compared", "of these", "different"),
+        ("history", "replay", "compared", "number", "different"),
         (
             (
                 one["history"],
@@ -32,7 +32,7 @@ def replays(record: Mapping[str, Any]) -> str:
         ),
     )
     foretold = markdown(
-        ("history", "replay", "`--dry-run`", "took", "time left after a tenth", "was"),
+        ("history", "replay", "`--dry-run`", "took", "estimate of the rest, after a tenth", "took"),
         (
             (
                 one["history"],
@@ -44,14 +44,17 @@ def replays(record: Mapping[str, Any]) -> str:
     )
     machine = record["machine"]
     histories = "\n".join(
-        f"- {one['history']}: {one['reviews']:,} reviews in {one['events']:,} events; recorded {one['date'][:10]} by "
-        f"`{one['command']}`, while the machine had a load of {one['load_before']:.1f} from other work"
+        f"- {one['history']}: {one['reviews']:,} reviews in {one['events']:,} events; recorded "
+        f"{one['date'][:10]} by "
+        f"`{one['command']}`, while the machine had a load of {one['load_before']:.1f} from other "
+        "work"
         for one in record["histories"]
     )
-    recorded = f"On {machine['cores']} cores ({machine['cpu']}), broker and workers together:\n\n{histories}"
-    return (
-        f"{proofs}\n\nHow long it takes, as said before and meanwhile:\n\n{foretold}\n\n{recorded}"
+    recorded = (
+        f"On {machine['cores']} cores ({machine['cpu']}), broker and workers "
+        f"together:\n\n{histories}"
     )
+    return f"{proofs}\n\nEstimated and actual times:\n\n{foretold}\n\n{recorded}"
 
 
 def _seconds(value: float | None) -> str:

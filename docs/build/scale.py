@@ -9,7 +9,7 @@ WITHOUT_EMBEDDINGS = "without embeddings"
 
 
 def rates_table() -> str:
-    """What one worker does in a second: events with embeddings, texts, restored rows."""
+    """Events with embeddings, texts and restored rows of one worker per second."""
     worker, replays = read_record("worker.json"), read_record("replays.json")
     texts = max(
         (one for one in replays["foretold"] if one["replay"].endswith(WITHOUT_EMBEDDINGS)),
@@ -17,14 +17,14 @@ def rates_table() -> str:
     )
     rows = worker["restore"]["restore_rows_per_s"]
     table = markdown(
-        ("one worker, beside its broker", "a second"),
+        ("one worker, next to its broker", "per second"),
         (
             (
                 "events of one sentence that bring their embeddings",
                 f"{worker['throughput']['events_per_s']:,.0f}",
             ),
             (
-                f"reviews of {texts['history']} that it embeds itself",
+                f"reviews of {texts['history']} that it embeds",
                 f"{_reviews(texts) / texts['took']:,.0f}",
             ),
             (
@@ -34,13 +34,14 @@ def rates_table() -> str:
         ),
     )
     return (
-        f"{table}\n\n`make bench-worker` on {machine_of(worker)}; the reviews `make replay-proof` on {machine_of(replays)}. "
-        "Measure on yours: `replay --dry-run` says how long your own events take."
+        f"{table}\n\n`make bench-worker` on {machine_of(worker)}; the reviews `make replay-proof` "
+        f"on {machine_of(replays)}. "
+        "Measure on your machines: `replay --dry-run` estimates the time for your events."
     )
 
 
 def pauses_table() -> str:
-    """How long partitions stop when workers come and go."""
+    """How long partitions stop when workers restart or disappear."""
     restarts, faults = read_record("restarts.json"), read_record("kafka_streams.json")
     found = {
         (row["event"], row["standbys"]): row
@@ -54,9 +55,9 @@ def pauses_table() -> str:
             _seconds(found[event, 0]["others"]),
         )
         for event, name in (
-            ("SIGTERM and start", "one stopped and started"),
-            ("kill -9 and start", "one killed and started"),
-            ("rolling update", "all started again, one after the other"),
+            ("SIGTERM and start", "one stopped and restarted"),
+            ("kill -9 and start", "one killed and restarted"),
+            ("rolling update", "all restarted, one after the other"),
         )
     ]
     (away,) = [
@@ -74,11 +75,14 @@ def pauses_table() -> str:
     table = markdown(
         ("of three workers", "no standby", "one standby", "the others' partitions"), rows
     )
-    return f"{table}\n\n`make restarts` on {machine_of(restarts)}; the last line `make bench-streams` on {machine_of(faults)}."
+    return (
+        f"{table}\n\n`make restarts` on {machine_of(restarts)}; the last line `make "
+        f"bench-streams` on {machine_of(faults)}."
+    )
 
 
 def disk_table() -> str:
-    """Bytes a sentence in a volume and in the changelog."""
+    """Bytes per sentence in a volume and in the changelog."""
     record = read_record("disk.json")
     sentences, dimension = record["sentences"], record["dimension"]
     rows = [
@@ -91,12 +95,14 @@ def disk_table() -> str:
         )
         for one in record["rows"]
     ]
-    table = markdown(("bytes a sentence", "volume", "at most, meanwhile", "changelog"), rows)
+    table = markdown(("bytes per sentence", "volume", "peak of the volume", "changelog"), rows)
     each = record["rows"][0]["volume_bytes"] / sentences
     return (
-        f"{sentences:,} sentences of {dimension} numbers, which are {2 * dimension} bytes, and of a line of text; "
-        f"`make bench-disk` on {machine_of(record)}, before Kafka compacted anything:\n\n{table}\n\n"
-        f"So 50 million such sentences are about {50e6 * each / 1e9:.0f} GB of state, once."
+        f"{sentences:,} sentences, each with {dimension} numbers ({2 * dimension} bytes) and a "
+        "line of text; "
+        f"`make bench-disk` on {machine_of(record)}, before Kafka compacted "
+        f"anything:\n\n{table}\n\n"
+        f"So 50 million such sentences are about {50e6 * each / 1e9:.0f} GB of state per copy."
     )
 
 

@@ -1,8 +1,8 @@
 """The published JSON Schemas (2020-12), generated from the types of bodies, summaries and the short
 view (`make docs`).
 
-They say what is the same for every worker: its limits (dimension, model, sizes) and the Kafka key
-are not theirs to check.
+They are the same for every worker, so they do not check limits (dimension, model, sizes) or the
+Kafka key.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DeadLetterHeaders(Struct, frozen=True):
 
 
 class Published(NamedTuple):
-    """One file: its name, the type behind it, whole examples."""
+    """One file: its name, its type, complete examples."""
 
     name: str
     type: type[Any]
@@ -171,7 +171,7 @@ PUBLISHED: Final = (
 
 
 def schema(published: Published) -> dict[str, Any]:
-    """The JSON Schema of one type, with everything it refers to."""
+    """The JSON Schema of one type, with the types it refers to."""
     _, components = msgspec.json.schema_components([published.type], ref_template="#/$defs/{name}")
     components = {name: _readable(component) for name, component in components.items()}
     body: dict[str, Any] = components.pop(published.type.__name__)
@@ -182,7 +182,7 @@ def schema(published: Published) -> dict[str, Any]:
     if published.type in (
         SummaryChanged,
         ShortView,
-    ):  # a default spares the code an argument; it is written all the same
+    ):  # fields with a default are also always written
         body["required"] = list(body["properties"])
     head = {"$schema": DIALECT, "$id": f"urn:coversumm:{published.name}"}
     body["title"] = published.name

@@ -1,4 +1,4 @@
-"""What the long runs found, from their records: under faults, without any, and without a broker."""
+"""Results of the long runs, from their records: with faults, without faults, without a broker."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -19,15 +19,17 @@ def soak_line() -> str:
     record = read_record("soak.json")
     faults = record["faults"]
     return (
-        f"{record['events']:,} events under {faults['kill']} `kill -9`, {faults['pause']} freezes and "
-        f"{faults['terminate']} SIGTERM: {_found(record['verifier']['differences'])}.\n\n{_recorded(record)}"
+        f"{record['events']:,} events under {faults['kill']} `kill -9`, {faults['pause']} freezes "
+        "and "
+        f"{faults['terminate']} SIGTERM: "
+        f"{_found(record['verifier']['differences'])}.\n\n{_recorded(record)}"
     )
 
 
 def storm_table() -> str:
     """What the recorded storm did and found."""
     if not (RESULTS / STORM).exists():
-        return "Not recorded yet: `make storm` does it."
+        return "Not recorded yet: run `make storm`."
     return storm(read_record(STORM))
 
 
@@ -37,18 +39,22 @@ def storm(record: dict[str, Any]) -> str:
         ("fault", "times"), ((kind, str(times)) for kind, times in record["kinds"].items())
     )
     ends = ", ".join(f"{fault} {times}" for fault, times in record["ends_in_order"].items())
-    unordered = len(record["unordered_ends"])
+    unexpected = len(record["unordered_ends"])
+    found = _found({what: record[what] for what in COUNTED})
+    accepted = "accepted" if record["promoted"] else "did **not** accept"
     return (
-        f"{table}\n\n{record['faults_struck']:,} faults of seed {record['seed']} in {record['seconds'] / 60:.0f} minutes, "
-        f"{record['events']:,} events: {_found({what: record[what] for what in COUNTED})}. Ends of workers that nobody ordered: "
-        f"{unordered or 'none'}; ends that a fault brings about by design: {ends or 'none'}. Ready "
-        f"{record['seconds_to_ready']:.0f} s after the last fault. The replay {'was' if record['promoted'] else 'was **not**'} "
-        f"fit to be promoted.\n\n{_recorded(record)}"
+        f"{table}\n\n{record['faults_struck']:,} faults of seed {record['seed']} in "
+        f"{record['seconds'] / 60:.0f} minutes, {record['events']:,} events: {found}. Unexpected "
+        "ends "
+        f"of workers: {unexpected or 'none'}; ends that a fault causes by design: "
+        f"{ends or 'none'}. "
+        f"Ready {record['seconds_to_ready']:.0f} s after the last fault. `promote` {accepted} the "
+        f"replay.\n\n{_recorded(record)}"
     )
 
 
 def outage_table() -> str:
-    """What idle workers showed while the broker was away, and what became of the one under load."""
+    """What idle workers showed during an outage of the broker, and how the busy one ended."""
     record = read_record("outage.json")
     phases = record["phases"]
     table = markdown(
@@ -64,15 +70,15 @@ def outage_table() -> str:
     )
     busy = "; ".join(_busy(phase) for phase in phases)
     return (
-        f"{table}\n\nThe busy one cannot do its work then, and was started again whenever it ended: {busy}. "
-        f"Of {record['events_sent']:,} events: {_found({what: record[what] for what in COUNTED})}.\n\n{_recorded(record)}"
+        f"{table}\n\nThe busy worker cannot commit during that time, and was restarted after each "
+        f"end: {busy}. "
+        f"Of {record['events_sent']:,} events: "
+        f"{_found({what: record[what] for what in COUNTED})}.\n\n{_recorded(record)}"
     )
 
 
 def restarts_table() -> str:
-    """How long partitions stop when workers are started again, by kind of members and number of
-    standbys.
-    """
+    """How long partitions stop when workers restart, by kind of members and number of standbys."""
     if not (RESULTS / RESTARTS).exists():
         return "Not recorded yet."
     record = read_record(RESTARTS)
@@ -87,13 +93,14 @@ def restarts_table() -> str:
         ),
     )
     times, found = record["rows"][0]["rounds"], _found({what: record[what] for what in COUNTED})
-    return f"{table}\n\n{record['events']:,} events, {times} rounds, medians: {found}.\n\n{_recorded(record)}"
+    return (
+        f"{table}\n\n{record['events']:,} events, {times} rounds, medians: "
+        f"{found}.\n\n{_recorded(record)}"
+    )
 
 
 def rollout_table() -> str:
-    """How long partitions stop while a release is updated, by kind of members, standbys, and what
-    the cluster takes.
-    """
+    """How long partitions stop during an update, by kind of members, standbys and time away."""
     if not (RESULTS / ROLLOUT).exists():
         return "Not recorded yet."
     record = read_record(ROLLOUT)
@@ -105,7 +112,7 @@ def rollout_table() -> str:
             "longest pause",
             "process ends",
             "successor ready",
-            "whole update",
+            "complete update",
         ),
         (
             (
@@ -140,14 +147,15 @@ def quiet_soak(record: dict[str, Any]) -> str:
     loud = sum(len(worker["loud"]) for worker in workers.values())
     idle = max(worker["info_lines_per_hour"] for name, worker in workers.items() if name != "busy")
     return (
-        f"{record['minutes']:.0f} minutes, {record['events_sent']:,} events: {loud or 'no'} line{'' if loud == 1 else 's'} "
-        f"at WARNING or above, at most {idle:.0f} lines an hour at INFO from an idle worker; "
+        f"{record['minutes']:.0f} minutes, {record['events_sent']:,} events: {loud or 'no'} "
+        f"line{'' if loud == 1 else 's'} "
+        f"at WARNING or above, at most {idle:.0f} lines per hour at INFO from an idle worker; "
         f"{_found({what: record[what] for what in COUNTED})}.\n\n{_recorded(record)}"
     )
 
 
 def _idle(phase: dict[str, Any]) -> Iterable[str]:
-    """A phase's cells, of the workers without load."""
+    """A phase's cells for the workers without load."""
     looks = phase["looks"]
     names = [name for name in phase["ready_again_after_s"] if name != "busy"]
     seen = [look[name] for look in looks for name in names]
@@ -166,7 +174,7 @@ def _idle(phase: dict[str, Any]) -> Iterable[str]:
 
 
 def _busy(phase: dict[str, Any]) -> str:
-    """What became of the worker under load in a phase."""
+    """How the worker under load ended in a phase."""
     ends = Counter(phase["exits"]["busy"])
     codes = ", ".join(
         f"{code} ({count} times)" if count > 1 else f"{code}" for code, count in ends.items()
@@ -178,7 +186,7 @@ def _busy(phase: dict[str, Any]) -> str:
 
 
 def _found(differences: dict[str, int]) -> str:
-    """What a verifier found."""
+    """The counts of a verifier, in words."""
     found = "; ".join(f"{count} {what}" for what, count in differences.items() if count)
     return found or "nothing lost, nothing repeated, nothing wrong"
 

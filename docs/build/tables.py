@@ -1,4 +1,4 @@
-"""The tables of the reference that follow from the code: settings, metrics, commands."""
+"""The tables of the reference that are made from the code: settings, metrics, commands."""
 
 from collections.abc import Iterable, Iterator
 
@@ -43,9 +43,7 @@ def commands_table() -> str:
 def leaves(
     names: tuple[str, ...], group: click.Group
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """The commands that do something, with the words that name them: those of a group in place of
-    the group.
-    """
+    """The commands with the words that name them; for a group, its commands."""
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from leaves((*names, name), command)

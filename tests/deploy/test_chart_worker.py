@@ -49,7 +49,10 @@ KINDS = {
     "transactionalId": ResourceType.TRANSACTIONAL_ID,
 }
 PATTERNS = {"literal": ResourcePatternType.LITERAL, "prefix": ResourcePatternType.PREFIXED}
-REVIEW = b'{"type":"review.upserted","entity_id":"e","review_id":"r","sentences":[{"text":"Good.","embedding":[1.0,0.5]}]}'
+REVIEW = (
+    b'{"type":"review.upserted","entity_id":"e","review_id":"r",'
+    b'"sentences":[{"text":"Good.","embedding":[1.0,0.5]}]}'
+)
 
 
 def rules(of: Any = KAFKA_USER) -> list[Rule]:

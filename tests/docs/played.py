@@ -75,7 +75,7 @@ class PlayedCluster:
                     process.communicate()
 
     # -- helm
-    # ------------------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def helm(self, verb: str, name: str, *options: str) -> None:
         """One command of it, of those that the pages have."""
@@ -184,7 +184,7 @@ class PlayedCluster:
         assert done.returncode == 0, done.stdout + done.stderr
 
     # -- kubectl
-    # ---------------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def kubectl(self, words: list[str], stdin: Path | None) -> str:
         """One command of it, of those that the pages have; what it printed."""
@@ -271,7 +271,7 @@ class PlayedCluster:
             assert process.returncode == 0, told
 
     # -- what a kubelet does
-    # ---------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def _job(self, job: chart.Object) -> list[subprocess.Popen[str]]:
         """All of its processes, started."""

@@ -78,7 +78,8 @@ def test_a_command_that_does_not_exist_is_found(text: str, fault: str) -> None:
     [
         "# coversumm-worker\n\nA worker",
         "coversumm-worker: error: it failed",
-        "`coversumm-worker dlq send 3:991 --reason X --dry-run`, `inspect E --history 10`, `summarize - --no-distinct`",
+        "`coversumm-worker dlq send 3:991 --reason X --dry-run`, `inspect E --history 10`, "
+        "`summarize - --no-distinct`",
         "  coversumm-worker send FILE     produce reviews --quickly",
         "`reset`, then `run --help`",
     ],

@@ -81,7 +81,8 @@ def test_the_table_of_limits_has_each_with_its_setting() -> None:
     lines = limits_table().splitlines()
     assert len(lines) - 2 == len(LIMITS)
     assert (
-        "| `in_flight` | `COVERSUMM_IN_FLIGHT_MESSAGES` (`100000`), `COVERSUMM_IN_FLIGHT_BYTES` (`128MiB`) | "
+        "| `in_flight` | `COVERSUMM_IN_FLIGHT_MESSAGES` (`100000`), `COVERSUMM_IN_FLIGHT_BYTES` "
+        "(`128MiB`) | "
         "publishing waits until the broker has taken some | the counter |"
     ) in lines
 
@@ -137,7 +138,8 @@ def test_a_soak_that_was_loud_or_lost_something_says_so() -> None:
         "wrong": 0,
     }
     assert quiet_soak(quiet).splitlines() == [
-        "60 minutes, 180,000 events: no lines at WARNING or above, at most 0 lines an hour at INFO from an idle worker; "
+        "60 minutes, 180,000 events: no lines at WARNING or above, at most 0 lines per hour at "
+        "INFO from an idle worker; "
         "nothing lost, nothing repeated, nothing wrong.",
         "",
         "Recorded 2026-11-22 on 2 cores (a processor).",
@@ -170,12 +172,13 @@ def test_a_storm_that_ended_a_worker_or_lost_something_says_so() -> None:
         "| quota | 12 |",
         "| disk full | 10 |",
         "",
-        "300 faults of seed 7 in 30 minutes, 50,000 events: nothing lost, nothing repeated, nothing wrong. "
-        "Ends of workers that nobody ordered: none; ends that a fault brings about by design: disk full 14. "
-        "Ready 12 s after the last fault. The replay was fit to be promoted.",
+        "300 faults of seed 7 in 30 minutes, 50,000 events: nothing lost, nothing repeated, "
+        "nothing wrong. "
+        "Unexpected ends of workers: none; ends that a fault causes by design: disk full 14. "
+        "Ready 12 s after the last fault. `promote` accepted the replay.",
         "",
         "Recorded 2026-11-22 on 2 cores (a processor).",
     ]
     bad = {**record, "unordered_ends": ["one with 3"], "promoted": False, "lost": 2}
-    assert ": 2 lost. Ends of workers that nobody ordered: 1;" in storm(bad)
+    assert ": 2 lost. Unexpected ends of workers: 1;" in storm(bad)
     assert "**not**" in storm(bad)

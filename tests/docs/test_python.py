@@ -43,7 +43,8 @@ def test_it_is_typed_for_those_who_import_it(tmp_path: Path) -> None:
     )
     (tmp_path / "wrong.py").write_text(wrong)
     (tmp_path / "mypy.ini").write_text(
-        f"[mypy]\nstrict = true\ncache_dir = {tmp_path}\nmypy_path = {ROOT}\nfollow_imports = silent\n"
+        f"[mypy]\nstrict = true\ncache_dir = {tmp_path}\nmypy_path = {ROOT}\nfollow_imports = "
+        "silent\n"
     )
     command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "notebook.py", "wrong.py"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)

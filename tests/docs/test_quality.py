@@ -43,15 +43,17 @@ COUNTS = (
     "twelve",
 )
 PARTS = {
-    2: "half", 3: "third", 4: "quarter", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth", 9: "ninth", 10: "tenth",
-    11: "eleventh", 12: "twelfth", 20: "twentieth", 30: "thirtieth", 40: "fortieth", 50: "fiftieth", 100: "hundredth",
+    2: "half", 3: "third", 4: "quarter", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth",
+    9: "ninth", 10: "tenth", 11: "eleventh", 12: "twelfth", 20: "twentieth", 30: "thirtieth",
+    40: "fortieth", 50: "fiftieth", 100: "hundredth",
 }  # fmt: skip
 NAMES = (
     "ROUGE-1.5.5", "ROUGE-1", "R1, mean of the references", "(R2 and RL)", "the script of 2005",
     "LSA** in sumy 0.13 keeps all topics",
     "SemAE's representations of 8,192 numbers", "Twenty sentences are not a text",
     "the mean cosine of two sentences of the summary",
-    "(line 16)", "(lines 26 to 28)", "sentences (another five to ten, kept in", "Two baselines are here twice",
+    "(line 16)", "(lines 26 to 28)", "sentences (another five to ten, kept in",
+    "Two baselines are here twice",
 )  # fmt: skip
 """Numbers in prose that are no figures of a record."""
 
@@ -148,39 +150,49 @@ def figures(record: Mapping[str, Any]) -> list[str]:
     return [
         f"SumBasic is {count(found.r1('SumBasic') - found.r1(OURS))} points of ROUGE-1 ahead, "
         f"which {found.space['entities']} hotels can",
-        f"are {count(trained[0])} to {count(trained[1])} points better, and what could be chosen from the same "
+        f"are {count(trained[0])} to {count(trained[1])} points better, and what could be chosen "
+        "from the same "
         f"sentences is {count(found.r1('oracle') - found.r1(OURS))} points better",
         f"Cut to {WORDS} words, near-duplicates skipped, it scores "
         f"{count(found.r1(OURS) - found.r1(UNCUT))} points more of ROUGE-1 than",
         f"One change in {count(1 / share)} is enough",
         f"to publish only when {m} of {k} sentences differ",
-        f"which is {count(aspects[0] - aspects[1])} points better than looking for it in the summary of everything",
-        f"The hotels are SPACE's {found.space['entities']} test hotels, with three human summaries each. Of each method's "
+        f"which is {count(aspects[0] - aspects[1])} points better than looking for it in the "
+        "summary of everything",
+        f"The hotels are SPACE's {found.space['entities']} test hotels, with three human "
+        "summaries each. Of each method's "
         f"{k} best the walk of the authors' published code makes {WORDS} words",
         f"(TF-IDF cosine of {TOO_LIKE})",
         "R1 / R2 / RL. Protocols differ by up to " + count(max(protocols)) + " points",
         f"within {TOLERANCE} of what it is known to score",
         f"The 95 % intervals below come from drawing the hotels again "
         f"{inspect.signature(interval).parameters['draws'].default:,} times",
-        f"it is {count(found.r1('LSA') - found.r1('LSA as sumy has it'))} points better, and still no better than chance",
+        f"it is {count(found.r1('LSA') - found.r1('LSA as sumy has it'))} points better, and "
+        "still no better than chance",
         f"a summary every {EVERY} steps",
-        f"so every {EVERY} reviews are {count(found.space['reviews'] / found.space['entities'] / EVERY)} looks",
+        f"so every {EVERY} reviews are "
+        f"{count(found.space['reviews'] / found.space['entities'] / EVERY)} looks",
         f"(here {WORDS} words, as any)",
-        f"are within {part(max(on_the_way))} of a point of the exact sets on the way, where the paper loses "
+        f"are within {part(max(on_the_way))} of a point of the exact sets on the way, where the "
+        "paper loses "
         f"{count(min(paper))} to {count(max(paper))} points",
-        f"ours is {part(found.way[OURS]['ms'] / found.way['SumBasic']['ms'])} of SumBasic's and less than "
+        f"ours is {part(found.way[OURS]['ms'] / found.way['SumBasic']['ms'])} of SumBasic's and "
+        "less than "
         f"{part(1 / 10 ** int(np.log10(lsa)))} of LSA's",
-        f"At the {round(found.space['sentences'] / found.space['entities'], -2):.0f} sentences of a hotel brute force is as fast",
+        f"At the {round(found.space['sentences'] / found.space['entities'], -2):.0f} sentences of "
+        "a hotel brute force is as fast",
         f"A centroid of its own is worth {count(aspects[0] - aspects[1])} points",
         f"from the {FROM}th review on",
         f"with {k} sentences drawn by chance",
-        f"the short view beside it: {k} sentences too, nearest first, but none with a cosine above {THRESHOLD} to one before it",
+        f"the short view beside it: {k} sentences too, nearest first, but none with a cosine "
+        f"above {THRESHOLD} to one before it",
         f"the walk to {WORDS} words leaves twins out anyway",
         f"at least `m` of its {k} sentences differ",
         f"At `m` = {m} readers hear {part(share)} of the changes on large products, and have "
         f"{part(found.large[m]['out_of_date'])} of the set out of date",
         f"not to be told from nothing up to there; from {found.shows_from()} on it begins to show",
-        f"takes {'ten to fifteen' if 10 <= minutes <= 15 else f'{minutes:.0f}'} minutes on two cores",
+        f"takes {'ten to fifteen' if 10 <= minutes <= 15 else f'{minutes:.0f}'} minutes on two "
+        "cores",
     ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 {{- .Values.nameOverride | default .Chart.Name | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{- /* At most 40 characters: pods, volumes and jobs add to it, and 63 are what a label takes. */ -}}
+{{- /* At most 40 characters: pods, volumes and jobs append to it, and a label holds 63. */ -}}
 {{- define "coversumm.fullname" -}}
 {{- $name := include "coversumm.name" . -}}
 {{- $both := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}

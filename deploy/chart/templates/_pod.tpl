@@ -2,7 +2,7 @@
 {{- define "coversumm.podSecurity" -}}
 automountServiceAccountToken: false
 serviceAccountName: {{ include "coversumm.serviceAccount" . }}
-# The variables of services would look like settings.
+# The variables of services look like settings of the worker.
 enableServiceLinks: false
 securityContext:
   runAsNonRoot: true

@@ -23,7 +23,8 @@ def dashboard_json() -> str:
         dashboard.Dashboard("coversumm-worker")
         .uid("coversumm-worker")
         .description(
-            "Summaries of reviews: traffic, lag, latency, state and limits of the workers, and replays beside them."
+            "Summaries of reviews: traffic, lag, latency, state and limits of the workers, and "
+            "replays."
         )
         .tags(["coversumm", "kafka"])
         .timezone("browser")

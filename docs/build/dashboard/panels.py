@@ -1,6 +1,6 @@
-"""What the dashboard shows, row by row. Every metric of the worker is in one of its queries.
+"""The dashboard's panels, row by row. Every metric of the worker is in one of its queries.
 
-`$job` and `$instance` are the workers looked at. A replay is a job of its own (`$replay`): its
+`$job` and `$instance` select the workers. A replay is a job of its own (`$replay`): its
 workers have the same metrics, and their lag ends where the replay does.
 """
 
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 
 def _rate(metric: str, *, by: str = "", of: str = _OF) -> str:
-    """The growth of a counter a second, summed, by these labels."""
+    """The growth of a counter per second, summed, by these labels."""
     grouping = f" by ({by})" if by else ""
     return f"sum{grouping} (rate(coversumm_{metric}{{{of}}}{_WINDOW}))"
 
@@ -56,7 +56,7 @@ def _seconds(metric: str) -> tuple[Query, ...]:
     """Median and 99th percentile of a histogram."""
     return tuple(
         Query(f"histogram_quantile({share}, {_rate(f'{metric}_bucket', by='le')})", name)
-        for share, name in ((0.5, "half are faster"), (0.99, "99 of 100 are faster"))
+        for share, name in ((0.5, "median"), (0.99, "99th percentile"))
     )
 
 
@@ -67,7 +67,8 @@ _OVERVIEW = Row(
             "Workers that process",
             _COUNT,
             (Query(_sum("ready"), "{{job}}"),),
-            "Workers whose /readyz says yes. Fewer than there should be: CoversummWorkerGone, CoversummNotReady.",
+            "Workers whose /readyz is 200. If some are missing: CoversummWorkerGone, "
+            "CoversummNotReady.",
             4,
             "stat",
         ),
@@ -88,12 +89,12 @@ _OVERVIEW = Row(
             "Records behind",
             _COUNT,
             (Query(_sum("lag_records"), "{{job}}"),),
-            "All lag.",
+            "The lag of all partitions.",
             4,
             "stat",
         ),
         Panel(
-            "Events a second",
+            "Events per second",
             _PER_SECOND,
             (Query(_rate("events_total"), ""),),
             "Committed events.",
@@ -101,10 +102,10 @@ _OVERVIEW = Row(
             "stat",
         ),
         Panel(
-            "Dead letters in an hour",
+            "Dead letters per hour",
             _COUNT,
             (Query(f"sum (increase(coversumm_dead_letters_total{{{_OF}}}[1h]))", ""),),
-            "Records that no summary shows: `coversumm-worker dlq list` says why.",
+            "Records that were not applied: `coversumm-worker dlq list` says why.",
             4,
             "stat",
         ),
@@ -117,7 +118,7 @@ _OVERVIEW = Row(
                     "{{version}} on {{python}}",
                 ),
             ),
-            "Workers by version: two of them while a rolling update is under way.",
+            "Workers by version: two versions during a rolling update.",
             4,
             "stat",
         ),
@@ -141,19 +142,19 @@ _TRAFFIC = Row(
                 Query(_rate("summary_changes_total"), "summary changes"),
                 Query(_rate("tombstones_total"), "tombstones"),
             ),
-            "Few beside the events: a summary is published only where its set changed.",
+            "Fewer than events: a summary is published only if its set changed.",
         ),
         Panel(
-            "Events a micro-batch",
+            "Events per micro-batch",
             _COUNT,
             (
                 Query(f"{_rate('batch_events_sum')} / {_rate('batch_events_count')}", "mean"),
                 Query(
                     f"histogram_quantile(0.99, {_rate('batch_events_bucket', by='le')})",
-                    "99 of 100 have less",
+                    "99th percentile",
                 ),
             ),
-            "They grow with the lag: a worker that is behind reads more at once.",
+            "Grows with the lag: a worker that is behind reads more at once.",
         ),
     ),
 )
@@ -178,14 +179,15 @@ _LAG = Row(
                     "partition {{partition}}",
                 ),
             ),
-            "Records behind a transaction that a producer has open. One that only grows: CoversummUpstreamTransactionOpen.",
+            "Records behind an open transaction of a producer. If it only grows: "
+            "CoversummUpstreamTransactionOpen.",
             6,
         ),
         Panel(
             "Silence of the brokers",
             "s",
             (Query(f"max by (client) (coversumm_broker_silent_seconds{{{_OF}}})", "{{client}}"),),
-            "Since a client last heard of any broker. Above 30 s: CoversummNoBroker.",
+            "Seconds since any broker last answered a client. Above 30 s: CoversummNoBroker.",
             6,
         ),
     ),
@@ -207,20 +209,20 @@ _LATENCY = Row(
             "Embedding its new sentences",
             "s",
             _seconds("embed_seconds"),
-            "Part of the processing; nothing where events bring their embeddings.",
+            "Part of the processing; empty if events bring their embeddings.",
         ),
         Panel(
             "Sentences embedded",
             _PER_SECOND,
             (Query(_rate("embedded_sentences_total"), "sentences"),),
-            "Given to the engine: neither brought by events nor found in the vector store.",
+            "Sentences that the engine embedded: not in the event, and not in the vector store.",
             12,
         ),
         Panel(
             "Commits in doubt",
             _PER_SECOND,
             (Query(_rate("commits_in_doubt_total", by="outcome"), "{{outcome}}"),),
-            "Brokers did not say whether a commit happened; the worker found out.",
+            "Commits that no broker confirmed, by what the worker determined.",
             12,
         ),
     ),
@@ -233,7 +235,7 @@ _DEAD_LETTERS = Row(
             "Dead letters by reason",
             _PER_SECOND,
             (Query(f"{_rate('dead_letters_total', by='reason')} > 0", "{{reason}}"),),
-            "Nothing is the good case. The runbook explains each reason.",
+            "Should be empty. The runbook explains each reason.",
             12,
             "stacked",
         ),
@@ -246,7 +248,7 @@ _DEAD_LETTERS = Row(
                     "{{outcome}}",
                 ),
             ),
-            "Late versions, unknown entities, and what was applied before.",
+            "Late versions, unknown entities, and events that were applied before.",
             12,
             "stacked",
         ),
@@ -260,13 +262,13 @@ _CERTIFICATE = Row(
             "Steps by what decided them",
             _PER_SECOND,
             (Query(_rate("steps_total", by="decided_by"), "{{decided_by}}"),),
-            "Proved by the gap or by the reservoir alone; refilled is the slow way.",
+            "The gap or the reservoir proves a step; a refill is the slow way.",
             kind="stacked",
         ),
         Panel(
             "Share of steps that refill",
             "percentunit",
-            (Query(f"{_rate('refills_total')} / {_rate('steps_total')}", "refills a step"),),
+            (Query(f"{_rate('refills_total')} / {_rate('steps_total')}", "refills per step"),),
             "Above 5 % for half an hour: CoversummRefillsOften.",
         ),
         Panel(
@@ -274,9 +276,9 @@ _CERTIFICATE = Row(
             _PER_SECOND,
             (
                 Query(_rate("refill_sentences_total"), "sentences searched by refills"),
-                Query(_rate("evaluations_total"), "whole reservoirs ranked"),
+                Query(_rate("evaluations_total"), "reservoirs ranked completely"),
             ),
-            "What refills cost grows with the sentences of their entities.",
+            "The cost of a refill grows with the sentences of its entity.",
         ),
     ),
 )
@@ -294,13 +296,13 @@ _CACHE = Row(
             "Entities in use",
             _COUNT,
             (Query(_sum("cache_entities", by="instance"), "{{instance}}"),),
-            "Those that are in memory.",
+            "Entities in memory.",
         ),
         Panel(
             "Evictions",
             _PER_SECOND,
             (Query(_rate("limit_hits_total", of=f'{_OF}, limit="cache_bytes"'), "entities"),),
-            "Entities that have to be read from disk when they are touched again.",
+            "Evicted entities are read from disk at their next event.",
         ),
     ),
 )
@@ -318,13 +320,14 @@ _ROCKSDB = Row(
             "Resident memory",
             "bytes",
             (Query(f"process_resident_memory_bytes{{{_OF}}}", "{{instance}}"),),
-            "All of the process, cache and databases included.",
+            "The complete process, including cache and databases.",
         ),
         Panel(
             "CPU",
             "percentunit",
             (Query(f"rate(process_cpu_seconds_total{{{_OF}}}{_WINDOW})", "{{instance}}"),),
-            "100 % is one core. A worker ranks in one thread; RocksDB and the embedder have their own.",
+            "100 % is one core. A worker ranks in one thread; RocksDB and the embedder have their "
+            "own.",
         ),
     ),
 )
@@ -345,13 +348,13 @@ _RESTORE = Row(
                 Query(_sum("restore_rows", by="instance"), "{{instance}} rows read"),
                 Query(_sum("restore_remaining", by="instance"), "{{instance}} offsets to go"),
             ),
-            "Of the last restore. To go is 0 when it is over.",
+            "The last restore; 0 offsets to go means that it is complete.",
         ),
         Panel(
-            "Starts in an hour",
+            "Starts per hour",
             _COUNT,
             (Query(f"changes(process_start_time_seconds{{{_OF}}}[1h])", "{{instance}}"),),
-            "Three in a quarter of an hour: CoversummRestarting.",
+            "Three in 15 minutes: CoversummRestarting.",
         ),
     ),
 )
@@ -363,7 +366,8 @@ _LIMITS = Row(
             "Limits that were hit",
             _PER_SECOND,
             (Query(f"{_rate('limit_hits_total', by='limit')} > 0", "{{limit}}"),),
-            "What each does is in the table of limits. Most are no fault: micro-batches are cut, entities evicted.",
+            "The table of limits explains each. Most are normal: micro-batches are cut, entities "
+            "evicted.",
             24,
         ),
     ),
@@ -377,14 +381,14 @@ _VECTOR_STORE = Row(
             "Lookups",
             _PER_SECOND,
             (Query(_rate("vector_store_lookups_total", by="result"), "{{result}}"),),
-            "Distinct new texts; a miss is embedded. Nothing without COVERSUMM_VECTOR_STORE_DIR.",
+            "Distinct new texts; a miss is embedded. Empty without COVERSUMM_VECTOR_STORE_DIR.",
             kind="stacked",
         ),
         Panel(
             "Found",
             "percentunit",
             (Query(f"{_HITS} / {_rate('vector_store_lookups_total')}", "of all lookups"),),
-            "The share of texts that were not embedded again.",
+            "Share of texts that were not embedded again.",
         ),
         Panel(
             "On disk",
@@ -410,13 +414,13 @@ _REPLAY = Row(
             "Records to go",
             _COUNT,
             (Query(_TO_GO, "{{job}}"),),
-            "To the ends that were fixed at its start.",
+            "Records up to the ends that were fixed at its start.",
         ),
         Panel(
             "Time to go",
             "s",
             (Query(f"{_TO_GO} / ({_REPLAYED} > 0)", "{{job}}"),),
-            "If it goes on as it went in the last minutes.",
+            "Estimated from the rate of the last minutes.",
         ),
     ),
 )

@@ -185,7 +185,8 @@ def _draw_lines(axes: Axes, panel: Panel, series: Sequence[Series], seconds: flo
     if shown:
         columns = min(len(shown), 2 if panel.width <= 8 else 5)
         axes.legend(
-            loc="upper left", ncols=columns, fontsize=6.5, frameon=True, framealpha=0.8, edgecolor="none",
+            loc="upper left", ncols=columns, fontsize=6.5, frameon=True, framealpha=0.8,
+            edgecolor="none",
             handlelength=1.2, columnspacing=1.0, labelspacing=0.25, borderpad=0.2,
         )  # fmt: skip
         axes.set_ylim(top=axes.get_ylim()[1] * (1.12 + 0.1 * math.ceil(len(shown) / columns)))

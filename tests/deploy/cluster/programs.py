@@ -24,11 +24,14 @@ PACKAGES: Final = {
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
     },
 }
-FOLDERS: Final = {
-    module: tools.CACHE
-    / f"{module}-{tools.key(*((MODULES / module / name).read_text() for name in ('go.mod', 'go.sum')))}"
-    for module in PACKAGES
-}
+
+
+def _key(module: str) -> str:
+    """Changes with the versions of the module and of what it requires."""
+    return tools.key(*((MODULES / module / name).read_text() for name in ("go.mod", "go.sum")))
+
+
+FOLDERS: Final = {module: tools.CACHE / f"{module}-{_key(module)}" for module in PACKAGES}
 
 
 def program(name: str) -> Path:
