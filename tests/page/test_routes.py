@@ -306,8 +306,12 @@ def test_changes_of_another_workers_entity_are_passed_on_until_it_is_handed_over
 
 
 def test_many_passed_on_streams_leave_room_for_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More of them than connections that a client keeps by default."""
+    """More of them than connections that a client keeps by default: the question would wait for one
+    until the test ends. How soon a worker of a busy machine answers is not tested.
+    """
     monkeypatch.setattr(streams, "QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(peers, "CONNECT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("worker.page.routes.PAGE_SECONDS", PATIENCE_SECONDS)
     first, second = Site(), Site()
     second.state.summaries = {"there": VIEW}
 

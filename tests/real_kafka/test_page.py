@@ -264,6 +264,7 @@ def test_searched_watched_and_handed_over(
         site.stop()
 
 
+@pytest.mark.long
 def test_hostile_texts_and_ids(
     kafka: KafkaBroker,
     tmp_path: Path,
@@ -338,6 +339,7 @@ def test_hostile_texts_and_ids(
         site.stop()
 
 
+@pytest.mark.long
 def test_which_partition_a_stay_is_in() -> None:
     """The first test wants entities on both workers."""
     assert len({partition_of(f"stay-{number}", PARTITIONS) for number in range(8)}) > 2

@@ -465,8 +465,7 @@ async def test_the_event_loop_goes_on_meanwhile(step: str) -> None:
         process = rig.process
         rig.process = lambda records: (rig.blocked.wait(PATIENCE_SECONDS), process(records))[1]  # type: ignore[method-assign, union-attr]
     running = asyncio.ensure_future(rig.deliver(batch((0, 5), starts={0: 5})))
-    for _ in range(20):
-        await asyncio.sleep(0.001)
+    await rig.threads.idle(held=1)
     assert not running.done()
     assert rig.assignment.progress.is_busy
     rig.blocked.set()
@@ -521,7 +520,7 @@ async def test_it_is_processed_meanwhile_and_sent_when_the_rows_of_the_one_befor
     await held.wait()
     ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
     await until(lambda: rig.steps("process") == ["process", "process"])
-    await asyncio.sleep(0.01)
+    await rig.threads.idle(held=1)
     assert rig.transactions() == [{0: 6}]
     assert not ahead.done()  # so a third one does not come
     assert (rig.done, rig.assignment.positions) == ([], {0: 5})
@@ -625,7 +624,7 @@ async def test_before_a_failure_ahead_ends_the_process_the_commit_under_way_is_s
     rig.failures = {"process": RuntimeError("unexpected")}
     ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
     await until(lambda: rig.steps("process") == ["process", "process"])
-    await asyncio.sleep(0.01)
+    await rig.threads.idle(held=1)
     assert not ahead.done()
     held.go_on()
     with pytest.raises(End) as end:
