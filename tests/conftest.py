@@ -23,6 +23,8 @@ from tests.harness import browser
 from tests.harness.node import INSTALL, missing_tools
 
 NO_SKIP = os.environ.get("TESTS_NO_SKIP") == "1"
+FEW_EXAMPLES = 40
+"""Examples of a property test at most, unless `--every-example` is given."""
 _notice: list[str] = []
 
 # An example takes as long as the machine lets it take.
@@ -41,12 +43,15 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--data FILE`: reviews for the long suites in place of the bundled sample; `--share` makes
-    them shorter.
-    """
+    """Add the options of the long suites: `--data`, `--share` and `--every-example`."""
     parser.addoption("--data", help="JSONL file of reviews (.gz too) for the fault suites")
     parser.addoption(
         "--share", default="1", help="share of the fault suites' events and faults, to try them"
+    )
+    parser.addoption(
+        "--every-example",
+        action="store_true",
+        help=f"as many Hypothesis examples as each test names, not {FEW_EXAMPLES} at most",
     )
 
 
@@ -63,11 +68,30 @@ def _logging_as_it_was() -> Iterator[None]:
         root.removeHandler(handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Limit the examples of a property test."""
+    test = getattr(item, "obj", None)
+    given = getattr(test, "_hypothesis_internal_use_settings", None)
+    if given is not None and not item.config.getoption("--every-example"):
+        few = min(given.max_examples, FEW_EXAMPLES)
+        test._hypothesis_internal_use_settings = hypothesis.settings(given, max_examples=few)
+
+
+def _slow_files_first(items: list[pytest.Item]) -> None:
+    """Sort the items so that `-n 2 --dist loadfile` starts with the longest files: those on a real
+    Kafka, then the simulation. The many short files then keep both processes busy to the end.
+    """
+    on_kafka = {item.path for item in items if item.get_closest_marker("kafka")}
+    items.sort(key=lambda item: (item.path not in on_kafka, "simulation" not in item.path.parts))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs a tool that is missing: tests on a real Kafka are skipped; remember to
-    say so at the end.
+    """Sort the tests, and leave out those whose tool is missing. Tests on a real Kafka are skipped
+    instead; the last lines of the run say so.
     """
+    _slow_files_first(items)
     for program in ("promtool", "prometheus"):
         if shutil.which(program) is None:
             why = (

@@ -23,7 +23,7 @@ FLOORS = (
     ("worker.published",),
     ("worker.web",),
     ("worker.server",),
-    ("worker.metrics", "worker.tracing"),
+    ("worker.metrics", "worker.peers", "worker.tracing"),
     ("worker.spans",),
     ("worker.stream",),
     ("worker.summarizer",),
@@ -153,3 +153,21 @@ def test_an_upward_import_anywhere_is_found(path: str) -> None:
     for name in above:
         planted = f"{SOURCES[path]}\n\ndef late():\n    from {name}.something import anything\n"
         assert any(f"imports {name}" in violation for violation in violations(path, planted)), name
+
+
+def test_no_public_class_name_stands_twice() -> None:
+    """One name for one thing in the whole package."""
+    places: dict[str, list[str]] = {}
+    for path, text in SOURCES.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path)
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_no_subpackage_has_fewer_than_four_modules() -> None:
+    modules: dict[str, set[str]] = {}
+    for path in SOURCES:
+        if not path.endswith("__init__.py"):
+            modules.setdefault(str(Path(path).parent), set()).add(path)
+    assert {room: found for room, found in modules.items() if len(found) < 4} == {}

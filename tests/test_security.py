@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from tests.harness.fake_clients import FakeClients
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.stream import no_seek
 from worker.app import CoverSummApp, assemble, on_faust
 from worker.cli.group import cli
 from worker.metrics import Metrics
@@ -122,7 +123,7 @@ def app(tmp_path: Path, unused_tcp_port: int) -> Iterator[CoverSummApp]:
     clients = FakeClients(producer=lambda options: None, admin=lambda: None)
     surroundings = Surroundings(clients, Databases(tmp_path, 2**24, 2, print))
     metrics = Metrics()
-    made = on_faust(assemble(settings, 2, None, metrics, surroundings), metrics)
+    made = on_faust(assemble(settings, 2, None, metrics, surroundings, no_seek), metrics)
     made.finalize()
     yield made
     made.web._bound.close()

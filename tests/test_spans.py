@@ -24,7 +24,7 @@ from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.spans import SpanTracing
 from worker.stream.assignment import Assignment
-from worker.stream.commits import CommitQueue
+from worker.stream.commit import CommitQueue, InFlight
 from worker.stream.delivery import Delivery, MicroBatch
 from worker.stream.journal import Journal
 from worker.stream.surroundings import ProcessorThread, Surroundings
@@ -69,7 +69,7 @@ class Site:
         self._takes = takes
         thread = ProcessorThread(self, surroundings.threads.in_order("processing"))  # type: ignore[arg-type]
         settlement: Any = SimpleNamespace(
-            settle=self._settle, nothing_open=lambda: None, commit_begins=lambda: None
+            settle=self._settle, commit_answered=lambda: None, commit_begins=lambda: None
         )
         self._delivery = Delivery(
             self.settings,
@@ -101,12 +101,12 @@ class Site:
         stats = Stats(changes=len(taken), tombstones=len(taken))
         return ProcessedBatch(messages, {}, {0: taken[-1].offset + 1}, stats, [], len(taken))
 
-    def __call__(self, batch: ProcessedBatch, tenure: Any) -> None:
+    def __call__(self, flight: InFlight) -> None:
         if self.failure is not None:
             raise self.failure
-        self.published += batch.messages
+        self.published += flight.batch.messages
 
-    def settled(self, batch: ProcessedBatch, happened: bool) -> None:
+    def settled(self, flight: InFlight, happened: bool) -> None:
         """As the commit has it."""
 
     def deliver(self, fetched: Sequence[Fetched]) -> None:

@@ -7,12 +7,13 @@ Everything that can be wrong with the surroundings is looked at before the worke
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from worker.kafka.clients import WORKER_LOG, ContactErrors, KafkaClients
 from worker.kafka.contact import ADMIN, Contact
+from worker.kafka.errors import patiently
 from worker.kafka.group import check_group_metadata
 from worker.kafka.logs import ChangelogLog, InputLog, Logs
 from worker.kafka.producer import TransactionalProducer, write_seconds
@@ -33,8 +34,7 @@ from worker.storage.databases import Databases
 from worker.storage.lock import lock_data_dir
 from worker.storage.vectors import open_vector_store
 from worker.stream.assignment import Assignment
-from worker.stream.commit import Commit
-from worker.stream.commits import CommitQueue
+from worker.stream.commit import Commit, CommitQueue
 from worker.stream.delivery import Delivery
 from worker.stream.faust.application import CoverSummApp, check_faust, faust_app
 from worker.stream.faust.client_log import route_errors
@@ -103,12 +103,22 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
         settings.embedder, threads=settings.embedder_threads, cache_dir=settings.model_cache_dir
     )
     clients = KafkaClients(settings, WORKER_LOG)
-    end = LeavingFirst(die if bounded_run is None else bounded_run.die)
+    app: CoverSummApp | None = None  # Faust creates the consumer when the app starts
+
+    def leave_group() -> None:
+        if app is not None:
+            app.consumer.leave_group()
+
+    async def seek() -> None:
+        assert app is not None
+        await app.consumer.perform_seek()
+
+    end = LeavingFirst(die if bounded_run is None else bounded_run.die, leave_group)
     partitions = prepare_topics(
         settings, clients, end, None if bounded_run is None else bounded_run.specs
     )
     if bounded_run is None:
-        check_going_on(settings, clients)
+        patiently(lambda: check_going_on(settings, clients))
     bounds = ENDLESS if bounded_run is None else bounded_run.make_bounds(partitions, engine)
     check_group_metadata(clients, settings.app_id, settings.group_instance_id)
     vectors = open_vector_store(settings, engine)
@@ -120,6 +130,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
         engine,
         metrics,
         Surroundings(clients, databases, vectors, die=end, started=started, tracing=tracing),
+        seek,
         bounds,
     )
     worker.group.check_before_joining()
@@ -127,7 +138,6 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
     route_errors(worker.contact)
     tell_start(settings, partitions, engine)
     app = on_faust(worker, metrics)
-    end.leave = lambda: app.consumer.leave_group()
     return app
 
 
@@ -137,6 +147,7 @@ def assemble(
     engine: EmbeddingEngine | None,
     metrics: WorkerMetrics,
     surroundings: Surroundings,
+    seek: Callable[[], Awaitable[None]],
     bounds: RunBounds = ENDLESS,
 ) -> StreamWorker:
     """Put a worker together over its surroundings, real or simulated; nothing is read or written
@@ -148,6 +159,7 @@ def assemble(
         engine: embeds texts; None where every event brings its embeddings.
         metrics: are told of its work.
         surroundings: everything outside of it.
+        seek: the consumer's seek, which ends a takeover.
         bounds: from where to where it reads its input.
     """
     clients, databases, clock = surroundings.clients, surroundings.databases, surroundings.clock
@@ -213,6 +225,7 @@ def assemble(
         processor_thread,
         group,
         producer.decide_open,
+        seek,
         metrics.observe_restore,
         surroundings,
         bounds.ledger,

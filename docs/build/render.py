@@ -29,6 +29,7 @@ from tests.bench.tables import (
     memory_table,
     paper_table,
     queries_table,
+    scale_table,
     worker_table,
 )
 from tests.harness.cluster_record import cluster_table
@@ -51,6 +52,7 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "embed": embed_table,
         "queries": queries_table,
         "memory": memory_table,
+        "scale": scale_table,
         "faults": faults_table,
         "cluster": cluster_table,
         "kafka_streams": streams_table,

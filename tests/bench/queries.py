@@ -2,17 +2,18 @@
 `make bench-queries`.
 
     python -m tests.bench.queries [--rounds N] [--events N] [--pages N] [--page-rounds N] [--out
-    FILE]
+        FILE]
 
 One worker, embeddings in the events (384 numbers, base64), k = 20. Backlogs of the same size are
 worked off in turns, every second one while clients ask for 20 summaries a second, on time whether
 earlier ones were answered or not:
 
     of hot entities      1,000 of 100 sentences that the backlog is about: with fewer an event costs
-    ever more of large hot ones    10 of 3,000 sentences that it is about as well of cold entities
-    200 of 60 sentences that it is not about, and that are not in memory of nothing
-    /healthz, besides: what machine, web server and event loop take of an answer, whatever is asked
-    for
+                         ever more
+    of large hot ones    10 of 3,000 sentences that it is about as well
+    of cold entities     200 of 60 sentences that it is not about, and that are not in memory
+    of nothing           /healthz, besides: what machine, web server and event loop take of an
+                         answer, whatever is asked for
 
 Then the same with a hundred live pages open instead: a half look on at everything, a half at an
 entity of the backlog each, and each asks for the worker's state every half a minute, as the page's

@@ -7,12 +7,12 @@ took records, and when it wrote down commits of offsets. Embeddings in the event
 base64), 1,000 entities, one sentence an event, k = 20:
 
     rate      events/s from the first commit to the last: `replay --emit final` against `run` over
-    the same topic memory    the largest resident set of both latency   from the receipt of an event
-    to the commit of its offset, 99 of 100: of a worker under steady load, alone and
-              beside a throttled replay of its input
+              the same topic
+    memory    the largest resident set of both
+    latency   from the receipt of an event to the commit of its offset, 99 of 100: of a worker under
+              steady load, alone and beside a throttled replay of its input
     text      reviews without vectors: a replay that embeds them all, and one with another k that
-    finds all in the store; the
-              same texts through the engine alone, in this process
+              finds all in the store; the same texts through the engine alone, in this process
 """
 
 from __future__ import annotations

@@ -213,6 +213,37 @@ def memory_table() -> str:
     return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}."
 
 
+def scale_table() -> str:
+    """A worker with many partitions and one with many entities, a column each."""
+    if not (RESULTS / "scale.json").exists():
+        return "Not recorded yet: `make bench-scale` does it."
+    record = read_record("scale.json")
+    lines = {
+        "partitions": "{partitions:,}",
+        "entities": "{entities:,}",
+        "ready, empty state": "{empty_to_ready_s:.1f} s",
+        "ready, its own state": "{state_to_ready_s:.1f} s",
+        "ready, the state lost": "{lost_to_ready_s:.1f} s",
+        "of it the restore": "{restore_s:.1f} s, {restored_rows:,} rows, {restore_rows_per_s:,} a second",
+        "a commit under a backlog": "{commit_ms:.0f} ms, of {events_per_commit:,.0f} events",
+        "most memory while restoring": "{restoring_mib:,} MiB",
+        "most memory": "{peak_mib:,} MiB",
+    }
+    rows = [
+        row | {"events_per_commit": row["backlog_events"] / row["commits"]}
+        for row in record["rows"]
+    ]
+    table = [
+        f"| one worker | {' | '.join(row['case'] for row in rows)} |",
+        "|---" * (1 + len(rows)) + "|",
+        *(
+            f"| {name} | {' | '.join(figures.format(**row) for row in rows)} |"
+            for name, figures in lines.items()
+        ),
+    ]
+    return "\n".join(table) + f"\n\nMeasured on {machine_of(record)}."
+
+
 def queries_table() -> str:
     """How long answers take under full load, and what they cost the stream."""
     record = read_record("queries.json")

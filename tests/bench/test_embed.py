@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.bench.embed import PRODUCTS, SIZES, SQUARE, Spent, embed, medians, operations, sentences
 from tests.bench.tables import embed_table
+
+pytestmark = pytest.mark.long
 
 
 def test_operations_are_those_of_the_published_cost_and_of_attention() -> None:

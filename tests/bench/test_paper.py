@@ -23,6 +23,8 @@ from tests.bench.paper.plan import QUICK, Data, real, table_1
 from tests.bench.paper.screen import Screen, number, share
 from worker.coversumm import EntityCore
 
+pytestmark = pytest.mark.long
+
 TINY = QUICK._replace(
     n=60,
     reviews=50,

@@ -20,6 +20,8 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.topics import read_topic
 
+pytestmark = pytest.mark.long
+
 MISSING = missing_tools()
 K = 20
 

@@ -40,6 +40,8 @@ from tests.bench.quality.walk import text_of, vectorizer, walk
 from tests.bench.quality.words import content_words, words_of
 from worker.coversumm import quantize
 
+pytestmark = pytest.mark.long
+
 DIMENSION = 12
 SETTING = Setting(k=3, dimension=DIMENSION, width=40_000.0)
 SENTENCES = st.lists(

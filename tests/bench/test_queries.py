@@ -6,6 +6,8 @@ from tests.bench import tables
 from tests.bench.queries import paired, rate_since
 from tests.harness.recovered import Commit
 
+pytestmark = pytest.mark.long
+
 
 def test_a_rate_is_that_of_the_commits_after_a_moment_over_all_partitions() -> None:
     found = [

@@ -11,6 +11,8 @@ import pytest
 from tests.bench import streams
 from worker.coversumm import SCALE
 
+pytestmark = pytest.mark.long
+
 MAKERS = {
     "uniform": lambda seed: streams.uniform(200, 8, seed=seed).vectors,
     "uniform blocks": lambda seed: streams.uniform_blocks(200, 8, seed=seed),

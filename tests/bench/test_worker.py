@@ -25,6 +25,8 @@ from tests.harness.recovered import Commit
 from tests.harness.topics import Message
 from tests.harness.workers import ROOT, Pipeline
 
+pytestmark = pytest.mark.long
+
 
 def body(event: Sent) -> dict[str, Any]:
     assert event.value is not None

@@ -150,7 +150,7 @@ def test_a_pipe_is_read_once(run, a, tmp_path):
         ("late.jsonl", body("e", 0, FOUR) + b"\n\n{}\n", "line 3 of"),
         ("torn.jsonl", body("e", 0, FOUR)[:-9], "line 1 of"),
         ("latin.jsonl", b'{"type":"summary.changed","entity_id":"\xff"}', "line 1 of"),
-        ("table.csv", b"entity_id,text\ne,Good.\n", "is a table: wanted is one body a line"),
+        ("table.csv", b"entity_id,text\ne,Good.\n", "is a table: expected one body per line"),
         ("list.jsonl", b"[1,\n2]", "looks like"),
         ("cut.jsonl.gz", gzip.compress(body("e", 0, FOUR) * 500)[:-20], "cannot be read"),
     ],

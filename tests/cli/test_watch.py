@@ -15,8 +15,8 @@ from tests.harness.terminal import CONTROL_C, FIRST_SCREEN, Terminal, environmen
 from tests.view.changes import body
 from worker.cli.viewers import WatchLines
 from worker.errors import SetupError
+from worker.events import Record
 from worker.kafka.topics import partition_of
-from worker.published.watching import OutputMessage
 
 APP_ID = "who-watches"
 PARTITIONS = 4
@@ -159,9 +159,9 @@ def test_a_message_that_is_no_summary_is_named(capsys):
 
     with (
         WatchLines(Watch(), None) as lines,
-        pytest.raises(SetupError, match="1:7 is no summary change"),
+        pytest.raises(SetupError, match=r"offset 7 of summaries \[1\] is no summary change"),
     ):
-        lines.take(OutputMessage("stay", b"{}", "1:7"))
+        lines.take(Record("summaries", 1, 7, 0, b"stay", b"{}"))
     capsys.readouterr()
 
 

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.helm
 VALUES = {"replay": {"enabled": True}, "imageDigest": f"sha256:{'0' * 64}"}
 
 
+@pytest.mark.long
 def test_nothing_is_found_and_every_skip_says_why(tmp_path: Path) -> None:
     objects = [
         {**one, "metadata": {**one["metadata"], "namespace": NAMESPACE}}  # as installed

@@ -124,6 +124,7 @@ def _healthy(worker: WorkerProcess, name: str) -> bool:
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_its_commands_make_topics_start_workers_and_send_reviews(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:

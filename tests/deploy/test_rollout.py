@@ -17,6 +17,7 @@ from tests.harness.workers import pipeline
 pytestmark = [pytest.mark.helm, pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 
+@pytest.mark.long
 def test_two_workers_are_replaced_by_the_charts_probes_and_nothing_is_lost(tmp_path: Path) -> None:
     settings = {"COVERSUMM_DIMENSION": str(DIMENSION)}
     with (

@@ -70,6 +70,7 @@ def test_the_commands_on_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_the_commands_on_topics(kafka: KafkaBroker, tmp_path: Path) -> None:
     writer = producer(kafka.bootstrap_servers)
     value = body("B00X", 1, {"r#0": "Good."}, ["r#0"], previous=None)

@@ -198,10 +198,10 @@ def _arm_local_batches(passes: Callable[[str], None]) -> None:
     to_write = 0
 
     @functools.wraps(commit)
-    def armed_commit(self: Any, batch: ProcessedBatch, tenure: Any) -> None:
+    def armed_commit(self: Any, flight: Any) -> None:
         nonlocal to_write
-        to_write = sum(bool(changes) for changes in batch.rows.values())
-        commit(self, batch, tenure)
+        to_write = sum(bool(changes) for changes in flight.batch.rows.values())
+        commit(self, flight)
 
     @functools.wraps(write)
     def armed_write(self: Any, *args: Any) -> None:

@@ -130,10 +130,10 @@ class Disk:
 
     def fill(self, leave_bytes: int = 0) -> None:
         """Take all the room but so much."""
-        with self._filler.open("wb") as filler, contextlib.suppress(OSError):
+        # Unbuffered: what a buffer could not write would fail once more when the file is closed.
+        with self._filler.open("wb", buffering=0) as filler, contextlib.suppress(OSError):
             while True:
                 filler.write(bytes(64 << 10))
-                filler.flush()
         size = self._filler.stat().st_size
         os.truncate(self._filler, max(0, size - leave_bytes))
         assert self.free() <= leave_bytes + (64 << 10)

@@ -35,6 +35,7 @@ class FakeAdmin:
         self.committed: list[int] = []
         self.looks = 0
         self.refusal: int | None = None
+        self.failures: list[int] = []  # what is answered first when offsets are asked for
 
     def list_topics(self, timeout: float) -> Any:
         self.looks += 1
@@ -79,9 +80,11 @@ class FakeGroup:
     """The worker group's committed offsets, as a consumer of it sees them."""
 
     def __init__(self, admin: FakeAdmin) -> None:
-        self._committed = admin.committed
+        self._committed, self._failures = admin.committed, admin.failures
 
     def committed(self, asked: list[Any], timeout: float) -> list[Any]:
+        if self._failures:
+            raise KafkaException(KafkaError(self._failures.pop(0)))
         offsets = self._committed + [-1001] * len(asked)
         return [
             SimpleNamespace(partition=tp.partition, offset=offsets[tp.partition]) for tp in asked

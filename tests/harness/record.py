@@ -6,17 +6,18 @@ and which invariants held afterwards. It is opened with the invariants that the 
 each is false until the scenario has shown that it holds, so a scenario that fails on its way leaves
 a row that says so.
 
-    I1  the final summary of every entity is that of the brute-force history over the input topic I2
-    to a read-committed reader sequences strictly rise per entity, and none is repeated I3  every
-    change of that history is published exactly once, in order, and nothing else I4  every record is
-    applied, ignored or dead-lettered, once in effect; all of the input is committed I5  what became
-    visible became visible together: the offsets that the group ever committed are, one by one, the
-    applied
-        offsets in the changelog, and the outputs are those of I3 and I4
+    I1  the final summary of every entity is that of the brute-force history over the input topic
+    I2  to a read-committed reader sequences strictly rise per entity, and none is repeated
+    I3  every change of that history is published exactly once, in order, and nothing else
+    I4  every record is applied, ignored or dead-lettered, once in effect; all of the input is
+        committed
+    I5  what became visible became visible together: the offsets that the group ever committed are,
+        one by one, the applied offsets in the changelog, and the outputs are those of I3 and I4
     I6  the certificate held at every event: with every change published (`emit=every`), I3 compares
-    each with brute force I7  ready, and lag zero, within a minute of the last fault I8  each copy
-    of the state, in any worker's data directory, is byte for byte what the changelog says up to its
-    offset
+        each with brute force
+    I7  ready, and lag zero, within a minute of the last fault
+    I8  each copy of the state, in any worker's data directory, is byte for byte what the changelog
+        says up to its offset
 """
 
 from __future__ import annotations

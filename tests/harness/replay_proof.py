@@ -2,7 +2,7 @@
 another epoch.
 
     python -m tests.harness.replay_proof [--data FILE]... [--only PROOF...] [--reviews N] [--texts
-    N] [--kills 20] [--out FILE]
+        N] [--kills 20] [--out FILE]
 
 For each file of reviews: a live worker on one broker summarizes its events (embeddings in them;
 edits, deletions and poison between them; a minute from one timestamp to the next, some late). What

@@ -2,7 +2,7 @@
 verifier counts every message.
 
     python -m tests.harness.soak --events 60000 --faults 12 --seed 1 [--data FILE] [--vectors
-    hashed|engine|text]
+        hashed|engine|text]
 
 One seed is one load and one list of faults; the moments differ with the machine. The result goes to
 `tests/bench/results/soak.json`; the exit code is 1 when an invariant does not hold.

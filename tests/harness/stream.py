@@ -4,8 +4,9 @@ takeover need, and no more.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from typing import Any, NoReturn
 
 import faust
 
+from tests.harness.patience import PATIENCE_SECONDS
 from worker.clock import Clock
 from worker.kafka.offsets import LogBounds, Start
 from worker.state.rows import Output
@@ -28,6 +30,12 @@ INPUT = "reviews"
 OUTPUT = "summaries"
 CHANGELOG = "tests-entities-changelog"
 GROUP, INSTANCE = "tests", "worker-0"
+IDLE_TURNS = 100
+"""Turns of an event loop in which every task that is able to run has run."""
+
+
+async def no_seek() -> None:
+    """In place of the consumer's seek."""
 
 
 class End(Exception):
@@ -50,6 +58,34 @@ class WatchedThreads(RealThreads):
     def __init__(self) -> None:
         super().__init__()
         self._begun: list[Any] = []
+        self._running = 0  # jobs in threads whose results the event loop does not have yet
+
+    def in_order(self, name: str) -> Any:
+        """Count its jobs."""
+        thread = super().in_order(name)
+        return SimpleNamespace(run=lambda work: self._counted(thread.run(work)))
+
+    async def beside(self, work: Callable[[], Any]) -> Any:
+        """Count it."""
+        return await self._counted(super().beside(work))
+
+    async def _counted(self, job: Awaitable[Any]) -> Any:
+        self._running += 1
+        try:
+            return await job
+        finally:
+            self._running -= 1
+
+    async def idle(self, held: int) -> None:
+        """Return when `held` jobs are in threads that a test holds, and nothing else can happen
+        before it lets them go: an absence is sure then.
+        """
+        turns = 0
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while turns < IDLE_TURNS:
+                is_idle = self._running == held
+                turns = turns + 1 if is_idle else 0
+                await asyncio.sleep(0 if is_idle else 0.001)
 
     def task(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Any:
         """Keep it."""
@@ -217,10 +253,14 @@ class Parts:
             ProcessorThread(self.processor, self.surroundings.threads.in_order("processing")),
             self.group,  # type: ignore[arg-type]
             lambda: self.logs.calls.append("decide") if self.is_doubtful else None,
+            lambda: self._seek(),
             lambda rows, remaining: self.restores.append((rows, remaining)),
             self.surroundings,
             self.bounds.ledger,
         )
+
+    async def _seek(self) -> None:
+        await no_seek()
 
     def worker(self, **settings: Any) -> Any:
         """A `StreamWorker` as consumer and transport look at it."""

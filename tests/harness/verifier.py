@@ -2,20 +2,21 @@
 everything.
 
     python -m tests.harness.verifier --bootstrap H:P --input T --output T --dlq T [--group G]
-    [--changelog T [--data DIR ...]]
+        [--changelog T [--data DIR ...]]
 
 k, epoch, dimension, embedder and limits are read from the same COVERSUMM_ variables as the
 worker's. It reads only what was committed, computes the whole history by brute force, and compares
 message by message:
 
-    I1  the final summary of every entity is that of the history I2  sequences strictly rise per
-    entity; none is repeated I3  every change of the history is published exactly once, in order,
-    and nothing else I4  every record is applied, ignored or dead-lettered, once in effect: each bad
-    one has exactly one dead letter, and
-        with --group everything is committed
+    I1  the final summary of every entity is that of the history
+    I2  sequences strictly rise per entity; none is repeated
+    I3  every change of the history is published exactly once, in order, and nothing else
+    I4  every record is applied, ignored or dead-lettered, once in effect: each bad one has exactly
+        one dead letter, and with --group everything is committed
     I5  with --group and --changelog: the offsets ever committed are the applied offsets that the
-    changelog ever held I8  with --changelog and --data: each local copy in these directories of
-    ended workers is what the changelog says
+        changelog ever held
+    I8  with --changelog and --data: each local copy in these directories of ended workers is what
+        the changelog says
 
 It prints one JSON object and ends with 1 when there is any difference.
 """

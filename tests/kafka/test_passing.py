@@ -15,6 +15,10 @@ def test_brokers_that_are_away_or_hand_over_pass(code: int) -> None:
     assert not isinstance(refusal(KafkaError(code), "group", "topic"), SetupError)
 
 
+def test_a_connection_that_was_dropped_under_a_request_passes() -> None:
+    assert passes(KafkaException(KafkaError(KafkaError._DESTROY_BROKER)))
+
+
 @pytest.mark.parametrize(
     "code",
     [

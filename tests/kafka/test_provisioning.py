@@ -63,6 +63,26 @@ def test_a_topic_that_is_gone_under_a_group_that_has_begun_is_not_made_anew(
     assert [asked.group for asked in clients.asked] == ["app"]
 
 
+@pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._DESTROY_BROKER])
+def test_a_coordinator_that_is_away_is_asked_again(code: int) -> None:
+    """Exit code 2 would say that a restart does not help."""
+    admin = FakeAdmin()
+    admin.partitions = dict.fromkeys(ALL - {"reviews.dlq"}, 3)
+    admin.committed = [7, 7, 7]
+    admin.failures = [code] * 3
+    assert prepare_topics(SETTINGS, clients_of(admin), unexpected) == 3
+    assert admin.failures == []
+
+
+def test_offsets_that_may_not_be_read_are_refused_at_once() -> None:
+    admin = FakeAdmin()
+    admin.partitions = dict.fromkeys(ALL - {"reviews.dlq"}, 3)
+    admin.failures = [KafkaError.GROUP_AUTHORIZATION_FAILED] * 2
+    with pytest.raises(SetupError, match="does not tell the offsets of the group app"):
+        prepare_topics(SETTINGS, clients_of(admin), unexpected)
+    assert len(admin.failures) == 1
+
+
 def test_a_dead_letter_topic_that_is_gone_is_made_anew() -> None:
     admin = FakeAdmin()
     admin.partitions = dict.fromkeys(ALL - {"reviews.dlq"}, 3)

@@ -6,7 +6,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClock
-from worker.kafka.errors import NOT_LED_YET, retry
+from worker.errors import SetupError
+from worker.kafka.errors import NOT_LED_YET, START_SECONDS, patiently, retry
+from worker.kafka.reader import broker_errors
 
 
 def answering(*codes: int) -> tuple[Callable[[], str], list[int]]:
@@ -62,3 +64,53 @@ def test_a_partition_that_is_there_is_waited_for_until_it_is_led() -> None:
     ask, _ = answering(*[KafkaError.UNKNOWN_TOPIC_OR_PART] * 160)
     with pytest.raises(KafkaException, match="UNKNOWN_TOPIC"):
         retry(ask, NOT_LED_YET, FakeClock())
+
+
+def test_a_connection_that_was_dropped_under_a_request_is_asked_on_again() -> None:
+    ask, _ = answering(KafkaError._DESTROY_BROKER)
+    assert retry(ask, NOT_LED_YET, FakeClock()) == "answer"
+    ask, _ = answering(KafkaError._DESTROY_BROKER)
+    assert retry(ask, clock=FakeClock()) == "answer"
+
+
+def told(ask: Callable[[], str]) -> Callable[[], str]:
+    """The same, its errors as a tool tells them."""
+
+    def asking() -> str:
+        with broker_errors("offsets cannot be read"):
+            return ask()
+
+    return asking
+
+
+def test_a_start_asks_again_while_brokers_are_away() -> None:
+    away = [KafkaError._TIMED_OUT, KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT] * 20
+    ask, _ = answering(*away)
+    assert patiently(ask, FakeClock()) == "answer"
+    ask, _ = answering(*away)
+    assert patiently(told(ask), FakeClock()) == "answer"
+
+
+def test_a_start_ends_at_once_with_what_will_not_pass() -> None:
+    ask, left = answering(KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._TIMED_OUT)
+    with pytest.raises(SetupError, match="GROUP_AUTHORIZATION"):
+        patiently(told(ask), FakeClock())
+    assert len(left) == 1
+
+    def refused() -> str:
+        left.append(0)
+        raise SetupError("the plan is of another replay")
+
+    with pytest.raises(SetupError, match="another replay"):
+        patiently(refused, FakeClock())
+    assert len(left) == 2
+
+
+def test_the_patience_of_a_start_ends() -> None:
+    ask, left = answering(*[KafkaError._TIMED_OUT] * 100_000)
+    clock = FakeClock()
+    began_s = clock.now_s
+    with pytest.raises(SetupError, match="_TIMED_OUT"):
+        patiently(told(ask), clock)
+    assert START_SECONDS < clock.now_s - began_s < START_SECONDS + 0.5
+    assert left

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.stream import Parts
 from tests.harness.topics import producer
@@ -128,7 +129,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS)
 # ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("outcome", ["commit", "abort"])
+@pytest.mark.parametrize("outcome", one_of(["commit", "abort"]))
 def test_a_restore_waits_for_transactions_that_are_open_when_it_begins(
     changelog: Changelog, outcome: str
 ) -> None:
@@ -268,7 +269,7 @@ def test_the_horizon_is_the_first_offset_younger_than_the_tombstones_life(
     assert changelog.bounds() == (0, 4, 2)
 
 
-@pytest.mark.parametrize(("life_days", "horizon"), [(2, 2), (0.01, 3), (365, 0)])
+@pytest.mark.parametrize(("life_days", "horizon"), one_of([(2, 2), (0.01, 3), (365, 0)]))
 def test_a_changelog_that_was_made_with_less_life_for_its_tombstones_has_a_later_horizon(
     kafka: KafkaBroker, life_days: float, horizon: int
 ) -> None:

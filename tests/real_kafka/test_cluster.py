@@ -33,6 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
         yield made
 
 
+@pytest.mark.long
 def test_leaders_go_where_they_are_sent_and_coordinators_are_known(cluster: KafkaCluster) -> None:
     """What faults are aimed by."""
     cluster.create_topic("led", 3)
@@ -49,6 +50,7 @@ def test_leaders_go_where_they_are_sent_and_coordinators_are_known(cluster: Kafk
     assert group.coordinator.id == cluster.group_coordinator("some group")
 
 
+@pytest.mark.long
 def test_coordinators_stop_die_and_freeze_and_answers_are_lost(
     cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -61,6 +63,7 @@ def test_coordinators_stop_die_and_freeze_and_answers_are_lost(
     ride_through(cluster, Recorder(ClusterRow), "coordinators", tmp_path, faults, proxied=True)
 
 
+@pytest.mark.long
 def test_a_replay_goes_on_while_brokers_come_and_go(cluster: KafkaCluster, tmp_path: Path) -> None:
     """Each is away for a while, stopped, killed or frozen; the process stays, and what it publishes
     is what it would be.

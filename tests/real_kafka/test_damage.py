@@ -132,6 +132,7 @@ def test_an_input_topic_made_anew_with_a_longer_log_is_refused(site: Pipeline) -
     assert goes_on(site, worker, broken_history=True)["records"] > 200
 
 
+@pytest.mark.long
 def test_an_output_topic_made_anew_is_refused(site: Pipeline) -> None:
     """Entities that do not change again would be missing from it. Published again, all
     are there.
@@ -149,6 +150,7 @@ def test_an_output_topic_made_anew_is_refused(site: Pipeline) -> None:
     goes_on(site, worker, broken_history=True)
 
 
+@pytest.mark.long
 def test_another_output_topic_is_the_operators_decision(site: Pipeline) -> None:
     worker, other = stopped(site), f"{site.output_topic}.other"
     site.broker.create_topic(other, site.partitions, {"cleanup.policy": "compact"})
@@ -237,6 +239,7 @@ def _rewrite_applied(site: Pipeline, version: int) -> None:
     write_rows(site, rewritten, site.changelog_topic)
 
 
+@pytest.mark.long
 def test_state_of_an_older_format_is_taken_over_and_upgraded(site: Pipeline) -> None:
     worker = stopped(site)
     _rewrite_applied(site, 1)
@@ -314,6 +317,7 @@ def test_a_corrupt_row_met_in_the_middle_ends_the_worker_before_it_publishes(
 # ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_manifest_that_lost_its_end_is_refused(site: Pipeline) -> None:
     """RocksDB opens it and says nothing: rows would be missing under the newest offset."""
     worker = killed(site)
@@ -441,6 +445,7 @@ def never_ready(worker: WorkerProcess, code: int) -> None:
     assert worker.exit_code == code, worker.log_end()
 
 
+@pytest.mark.long
 def test_a_full_disk_while_processing(
     site: Pipeline, disk: Disk | None, request: pytest.FixtureRequest
 ) -> None:
@@ -550,6 +555,7 @@ def test_an_input_topic_removed_while_running(site: Pipeline) -> None:
     assert published(site) == before
 
 
+@pytest.mark.long
 def test_an_output_topic_created_again_while_running(site: Pipeline) -> None:
     """Nothing is committed that would be published to the new one, and no start goes on with it."""
     (worker,) = site.start(1)
@@ -565,6 +571,7 @@ def test_an_output_topic_created_again_while_running(site: Pipeline) -> None:
     assert site.lag(site.targets()) > 0
 
 
+@pytest.mark.long
 def test_a_changelog_removed_while_running(site: Pipeline) -> None:
     """Its rows would go into the new one, the offsets with them: nothing of that is committed."""
     (worker,) = site.start(1)
@@ -594,6 +601,7 @@ TINY_SEGMENTS = {
 }
 
 
+@pytest.mark.long
 def test_a_state_rebuilt_from_a_compacted_changelog_is_the_live_one(site: Pipeline) -> None:
     """Compaction really happened, tombstones and all; the deleted stay deleted."""
     site.broker.create_topic(site.changelog_topic, site.partitions, TINY_SEGMENTS)

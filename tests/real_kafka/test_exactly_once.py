@@ -157,6 +157,7 @@ def upsert(entity_id: str, review_id: str, text: str, vector: list[float]) -> Se
     ],
     ids=["coalesced", "distinct, nothing cached, small batches"],
 )
+@pytest.mark.long
 def test_other_settings(kafka: KafkaBroker, tmp_path: Path, more: dict[str, str]) -> None:
     name = f"other-settings-{len(more)}"
     with pipeline(kafka, name, tmp_path, partitions=2, settings=SETTINGS | more) as site:
@@ -184,6 +185,7 @@ def test_text_is_split_and_embedded_by_the_default_engine(
         assert check(site)["changes"] > 30
 
 
+@pytest.mark.long
 def test_rewound_offsets_publish_nothing_new(site: Pipeline) -> None:
     (worker,) = site.start(1)
     feed(site, events(300))
@@ -205,6 +207,7 @@ def test_rewound_offsets_publish_nothing_new(site: Pipeline) -> None:
     assert after == before
 
 
+@pytest.mark.long
 def test_an_empty_data_directory_is_restored_from_the_changelog(site: Pipeline) -> None:
     """What was rebuilt is what was lost, row by row; and the worker goes on from there."""
     load = events(800)
@@ -239,6 +242,7 @@ def rows(data_dir: Path) -> dict[tuple[str, bytes], bytes]:
     return found
 
 
+@pytest.mark.long
 def test_a_standby_takes_over_without_a_restore(site: Pipeline) -> None:
     """Its copy is warm: after the takeover hardly a row comes from the changelog."""
     site.settings = {**SETTINGS, "COVERSUMM_STANDBY_REPLICAS": "1"}

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 SETTINGS = {"COVERSUMM_DIMENSION": "16", "COVERSUMM_K": "5", "COVERSUMM_CACHE_BYTES": "200KiB"}
 
 
+@pytest.mark.long
 def test_another_index_takes_over(kafka: KafkaBroker, tmp_path: Path) -> None:
     """flat, then sgtree on its data, then flat again; the verifier recomputes every summary by
     brute force.

@@ -53,6 +53,7 @@ def hits(worker: WorkerProcess) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("name", SMALL)
+@pytest.mark.long
 def test_small_limits_cut_and_change_nothing(kafka: KafkaBroker, tmp_path: Path, name: str) -> None:
     """The verifier recomputes all that a worker without limits would publish."""
     small, wanted = SMALL[name]
@@ -109,6 +110,7 @@ def test_a_commit_past_its_deadline_is_in_doubt_and_decided_when_the_broker_is_b
     hanging.verify()
 
 
+@pytest.mark.long
 def test_a_stop_past_its_deadline_ends_the_worker(hanging: Pipeline) -> None:
     worker = hang(hanging, commit_timeout_ms="60000", shutdown_timeout_ms="3000")
     try:

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.harness import talkative
 from tests.harness.broker import KafkaBroker
+from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import Message, read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
@@ -24,7 +26,8 @@ from worker import __version__
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 QUIET_LINES_AN_HOUR = 10
-QUIET_SECONDS = 75  # longer than every interval at which a worker may tell something, the minute of the dead letters among them
+QUIET_SECONDS = 75
+"""Longer than every interval at which a worker may log something."""
 
 
 @pytest.fixture
@@ -95,8 +98,10 @@ def test_a_workers_life(site: Pipeline) -> None:
     assert not re.search(r"\[\^-|gen id|app id", one.log_text()), "Faust speaks of itself"
 
 
-def test_dead_letters_are_counted_once_a_minute(site: Pipeline) -> None:
+def test_dead_letters_are_counted_once_an_interval(site: Pipeline) -> None:
+    site.launcher = talkative.__name__
     (worker,) = site.start(1)
+    started_s = time.monotonic()
     producer = Producer({"bootstrap.servers": site.broker.bootstrap_servers})
     for number in range(40):
         producer.produce(site.input_topic, key=f"e{number}", value=b"{")
@@ -106,7 +111,8 @@ def test_dead_letters_are_counted_once_a_minute(site: Pipeline) -> None:
     wait_for(lambda: sum(letters(worker).values()) == 41, lambda: worker.log_end())
     assert letters(worker) == {"bad_json": 40, "unknown_type": 1}
     told = ours(worker, "dead letters")
-    assert 1 <= len(told) <= 2, "the minute may have ended between two micro-batches"
+    intervals = (time.monotonic() - started_s) / talkative.INTERVAL_SECONDS
+    assert 1 <= len(told) <= 1 + intervals
     assert {one["level"] for one in told} == {"WARNING"}
     producer.produce(site.input_topic, key=b"e", value=b"{")
     producer.flush()
@@ -192,20 +198,24 @@ def letters(worker: WorkerProcess) -> dict[str, int]:
     return found
 
 
-def test_a_quiet_worker_is_quiet(site: Pipeline) -> None:
-    """By the lines of a time in which whatever is told at intervals is told at least once: there
-    are none.
-    """
+@pytest.mark.parametrize(
+    ("launcher", "seconds"),
+    one_of([(talkative.__name__, 3 * talkative.INTERVAL_SECONDS), (None, QUIET_SECONDS)]),
+    ids=["short minutes", "minutes"],
+)
+def test_a_quiet_worker_is_quiet(site: Pipeline, launcher: str | None, seconds: float) -> None:
+    """It logs nothing in a time in which each of its intervals passes."""
+    site.launcher = launcher
     (worker,) = site.start(1)
     before = len(entries(worker))
-    time.sleep(QUIET_SECONDS)
+    time.sleep(seconds)
     assert worker.ready()
     said = entries(worker)[before:]
     assert said == []
     assert before <= QUIET_LINES_AN_HOUR, "the start is part of its first hour"
 
 
-@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize("log_format", one_of(["text", "json"]))
 def test_a_fatal_error_is_told_once(site: Pipeline, log_format: str) -> None:
     """After the start, from a thread of its own: the changelog may delete rows."""
     site.broker.create_topic(site.changelog_topic, site.partitions, {"cleanup.policy": "delete"})

@@ -15,6 +15,7 @@ import pytest
 from tests.harness import impatient
 from tests.harness.broker import KafkaBroker
 from tests.harness.log_lines import Line, loud, parse
+from tests.harness.long import one_of
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline, wait_for
 from tests.real_kafka.test_exactly_once import SETTINGS, events, feed
@@ -63,7 +64,7 @@ def lose(worker: WorkerProcess) -> None:
     wait_for(is_said, lambda: f"{readyz(worker)}\n{worker.log_end()}")
 
 
-@pytest.mark.parametrize("how", AWAY)
+@pytest.mark.parametrize("how", one_of(AWAY))
 def test_idle_workers_say_that_no_broker_answers_and_are_ready_when_one_does(
     site: Pipeline, broker: KafkaBroker, how: str
 ) -> None:
@@ -111,8 +112,8 @@ def test_idle_workers_say_that_no_broker_answers_and_are_ready_when_one_does(
     site.verify()
 
 
-@pytest.mark.parametrize("how", AWAY)
-@pytest.mark.parametrize(("order", "code"), [("terminate", 0), ("interrupt", 130)])
+@pytest.mark.parametrize("how", one_of(reversed(AWAY)))
+@pytest.mark.parametrize(("order", "code"), one_of([("terminate", 0), ("interrupt", 130)]))
 def test_a_worker_that_is_told_to_stop_while_no_broker_answers_stops_orderly(
     site: Pipeline, broker: KafkaBroker, how: str, order: str, code: int
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_worker_that_is_told_to_stop_while_no_broker_answers_stops_orderly(
     )
 
 
+@pytest.mark.long
 def test_a_rebalance_that_hangs_because_the_broker_is_away_ends_no_worker(
     site: Pipeline, broker: KafkaBroker
 ) -> None:
@@ -163,6 +165,7 @@ def test_a_rebalance_that_hangs_because_the_broker_is_away_ends_no_worker(
     assert worker.terminate() == 0
 
 
+@pytest.mark.long
 def test_faust_has_nothing_to_complain_of_in_a_healthy_worker_however_short_its_patience(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -212,7 +212,7 @@ def test_searched_watched_and_handed_over(
         tab.wait("document.querySelectorAll('.sentences li').length === 6")
         told = summary(asked, entity)
         assert shown(tab) == [one["text"] for one in told["sentences"]]
-        tab.wait("document.querySelectorAll('.timeline .bar.now').length === 6")
+        tab.wait("document.querySelectorAll('.chart .bar.still').length === 6")
         known, said = dates(asked, entity), facts(tab)
         assert known
         for one in told["sentences"]:
@@ -227,7 +227,7 @@ def test_searched_watched_and_handed_over(
             tab.evaluate(f"location.hash = '#/entity/{quote(one)}'")
             tab.wait(f"document.querySelector('h1').textContent === {json.dumps(one)}")
             live(tab)
-            tab.wait("document.querySelectorAll('.timeline .bar.now').length === 6")
+            tab.wait("document.querySelectorAll('.chart .bar.still').length === 6")
             if one == STAY:
                 tab.picture(pictures / "page.png")
         tab.click(".views button:last-child")  # the short view
@@ -264,6 +264,7 @@ def test_searched_watched_and_handed_over(
         site.stop()
 
 
+@pytest.mark.long
 def test_hostile_texts_and_ids(
     kafka: KafkaBroker,
     tmp_path: Path,
@@ -295,7 +296,7 @@ def test_hostile_texts_and_ids(
         assert shown(tab) == [one["text"] for one in told["sentences"]]
         assert set(shown(tab)) == set(HOSTILE)
         assert tab.evaluate("document.querySelector('h1').textContent") == HOSTILE_ID
-        tab.wait("document.querySelectorAll('.timeline text').length > 6")
+        tab.wait("document.querySelectorAll('.chart .row').length >= 6")
         tab.evaluate("new Promise((done) => setTimeout(done, 300))")
         assert tab.evaluate("typeof window.hacked") == "undefined"
         assert (
@@ -322,7 +323,7 @@ def test_hostile_texts_and_ids(
         tab.evaluate(f"location.hash = '#/entity/{quote(some[0].entity_id)}'")
         live(tab)
         tab.wait("document.querySelectorAll('.sentences li').length === 6")
-        tab.wait("document.querySelectorAll('.timeline .bar.now').length === 6")
+        tab.wait("document.querySelectorAll('.chart .bar.still').length === 6")
         tab.picture(pictures / "page-phone.png")
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
         is_its_own(tab, worker)
@@ -338,6 +339,7 @@ def test_hostile_texts_and_ids(
         site.stop()
 
 
+@pytest.mark.long
 def test_which_partition_a_stay_is_in() -> None:
     """The first test wants entities on both workers."""
     assert len({partition_of(f"stay-{number}", PARTITIONS) for number in range(8)}) > 2

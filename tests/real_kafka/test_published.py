@@ -96,6 +96,7 @@ def settings(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return Settings.from_environment()
 
 
+@pytest.mark.long
 def test_history_by_time_reads_no_more_than_that_time(
     kafka: KafkaBroker, settings: Settings
 ) -> None:

@@ -106,6 +106,7 @@ def test_a_time_is_that_of_a_record_and_not_of_a_marker(kafka: KafkaBroker) -> N
         assert values == [b"%d" % minute for minute in range(30, 50)]  # the reader is as it was
 
 
+@pytest.mark.long
 def test_an_open_transaction_before_that_record_is_waited_for(
     kafka: KafkaBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -126,6 +127,7 @@ def test_an_open_transaction_before_that_record_is_waited_for(
     assert found == [(0, log.offset_of(20))]
 
 
+@pytest.mark.long
 def test_the_clock_of_the_broker_counts_where_it_writes_the_timestamps(kafka: KafkaBroker) -> None:
     log = Log(kafka, "times.appended", **{"message.timestamp.type": "LogAppendTime"})
     log.write(range(10), by=log.transactional())
@@ -133,6 +135,7 @@ def test_the_clock_of_the_broker_counts_where_it_writes_the_timestamps(kafka: Ka
     assert log.range(since_ms=_at(5)) == (0, 11)
 
 
+@pytest.mark.long
 def test_an_end_in_what_retention_has_removed_is_refused_though_markers_are_left(
     kafka: KafkaBroker,
 ) -> None:

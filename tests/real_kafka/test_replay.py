@@ -84,6 +84,7 @@ def test_as_of_a_time(live: Pipeline, tmp_path: Path) -> None:
     assert found == [as_final(wanted[body["entity_id"]]) for body in found]
 
 
+@pytest.mark.long
 def test_as_of_a_time_in_an_import(kafka: KafkaBroker, tmp_path: Path) -> None:
     """Transactions whose records are years old: the broker's index by time answers with the first
     marker.
@@ -108,6 +109,7 @@ def test_as_of_a_time_in_an_import(kafka: KafkaBroker, tmp_path: Path) -> None:
         assert rest["read"] == len(load) - 221
 
 
+@pytest.mark.long
 def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
     """Markers, aborted records, an open transaction, nothing at all, nothing left, and a topic that
     is still written.
@@ -139,6 +141,7 @@ def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 5, 60], ids=["empty", "shorter", "longer"])
+@pytest.mark.long
 def test_an_input_created_again_after_the_plan_is_refused(
     kafka: KafkaBroker, tmp_path: Path, size: int
 ) -> None:
@@ -277,6 +280,7 @@ def progress_beyond(site: Pipeline, name: str, records: int, topic: str | None =
     )
 
 
+@pytest.mark.long
 def test_a_worker_whose_offsets_were_reset_goes_on_once_the_replay_has_ended_again(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -325,6 +329,7 @@ def test_a_worker_whose_offsets_were_reset_goes_on_once_the_replay_has_ended_aga
 EQUAL = ("--max-changed", "0")
 
 
+@pytest.mark.long
 def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> None:
     """While events come all the time: nothing is lost or published twice in between, whoever is
     killed in the hand-over.
@@ -387,6 +392,7 @@ def refused_without_epoch(site: Pipeline, output_topic: str, data_dir: str) -> N
     site.workers.remove(worker)
 
 
+@pytest.mark.long
 def test_a_part_of_the_history(live: Pipeline, tmp_path: Path) -> None:
     """Of some entities, of some partitions, from a time on: what is left out is counted, and is as
     if it had never been.
@@ -408,6 +414,7 @@ def test_a_part_of_the_history(live: Pipeline, tmp_path: Path) -> None:
     assert sorted(bodies_in(two), key=by_sequence) == sorted(chosen, key=by_sequence)
 
 
+@pytest.mark.long
 def test_by_the_events_own_time(live: Pipeline, tmp_path: Path) -> None:
     """What occurred by then, however late it arrived, as if nothing else had been sent; and what
     arrived too late is counted.
@@ -482,6 +489,7 @@ def test_the_live_worker_is_not_touched(live: Pipeline) -> None:
     assert "rebalanced" not in live.workers[0].log_text()[len(log) :]
 
 
+@pytest.mark.long
 def test_plain_files_as_history(live: Pipeline, tmp_path: Path) -> None:
     """The same bytes as `summarize` makes of them; killed in between, it goes on."""
     reviews = [
@@ -533,6 +541,7 @@ def test_plain_files_as_history(live: Pipeline, tmp_path: Path) -> None:
     assert not last
 
 
+@pytest.mark.long
 def test_an_archive_and_then_its_topic(kafka: KafkaBroker, tmp_path: Path) -> None:
     """What retention has removed comes from files: the same bytes as the topic alone would have
     given, and a worker goes on.
@@ -566,6 +575,7 @@ def test_an_archive_and_then_its_topic(kafka: KafkaBroker, tmp_path: Path) -> No
         )
 
 
+@pytest.mark.long
 def test_gaps_of_an_archive_come_from_its_topic_or_are_reported(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:

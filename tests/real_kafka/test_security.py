@@ -18,6 +18,7 @@ from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScram
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.certificates import Authority
+from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import read_topic
 from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment
@@ -176,7 +177,7 @@ def by(name: str, secured: Secured) -> dict[str, str]:
     return secured.tls() if name == "SSL" else secured.sasl(name)
 
 
-@pytest.mark.parametrize("way", ["SSL", *MECHANISMS])
+@pytest.mark.parametrize("way", one_of(["SSL", *MECHANISMS]))
 def test_a_worker_end_to_end(secured: Secured, site: Pipeline, tmp_path: Path, way: str) -> None:
     """Both client libraries: librdkafka makes topics, produces and restores, aiokafka reads the
     input.

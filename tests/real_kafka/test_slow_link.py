@@ -50,6 +50,7 @@ def site(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Pipeline]:
         yield made
 
 
+@pytest.mark.long
 def test_a_quota_far_below_a_micro_batch_is_kept_to_by_smaller_transactions(site: Pipeline) -> None:
     """All events at once would take longer than the worker may go without a commit."""
     vectors = HashedVectors(384)

@@ -56,6 +56,7 @@ def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> 
         yield made
 
 
+@pytest.mark.long
 def test_a_processor_at_a_tenth_gets_through_and_commits_all_the_way(site: Pipeline) -> None:
     """All texts at once would take longer than a worker may go without progress, and so would those
     of the long review.
@@ -85,6 +86,7 @@ def test_a_processor_at_a_tenth_gets_through_and_commits_all_the_way(site: Pipel
     assert max(changed) == REVIEWS  # the long one is in
 
 
+@pytest.mark.long
 def test_an_orderly_stop_waits_for_one_commit_and_not_for_all_that_was_fetched(
     site: Pipeline,
 ) -> None:
@@ -104,6 +106,7 @@ def test_an_orderly_stop_waits_for_one_commit_and_not_for_all_that_was_fetched(
     site.stop()
 
 
+@pytest.mark.long
 def test_an_engine_that_hangs_ends_the_worker_and_the_line_says_what_helps(site: Pipeline) -> None:
     """Its successor would hang as well, but a worker that stands still in silence helps nobody."""
     send(site.broker.bootstrap_servers, site.input_topic, [review(0, 1)])

@@ -72,6 +72,7 @@ def settled(site: Pipeline, count: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["terminate", "kill"])
+@pytest.mark.long
 def test_a_restart_within_the_session_is_noticed_by_nobody(site: Pipeline, how: str) -> None:
     """Each in turn, the group's leader too: the others go on under the same generation, and rows
     are where they were.
@@ -93,6 +94,7 @@ def test_a_restart_within_the_session_is_noticed_by_nobody(site: Pipeline, how: 
     check(site)
 
 
+@pytest.mark.long
 def test_a_second_worker_of_one_name_ends_the_first_though_nothing_is_committed(
     site: Pipeline,
 ) -> None:
@@ -123,6 +125,7 @@ def instance_of(worker: WorkerProcess) -> str:
     return re.findall(r"instance ([^,]+),", worker.log_text())[-1]
 
 
+@pytest.mark.long
 def test_a_worker_that_is_back_at_another_address_tells_the_others(site: Pipeline) -> None:
     """Each in turn: one of them leads the group. One rebalance each, for whoever asks for an entity
     is sent to its owner.
@@ -161,6 +164,7 @@ def test_a_worker_that_does_not_come_back_loses_its_partitions_with_its_session(
         wait_for(lambda: held(staying) == "0-3", staying.log_end)
 
 
+@pytest.mark.long
 def test_a_rolling_update_from_dynamic_members(site: Pipeline) -> None:
     """One after the other comes back as a static member, under load: meanwhile a group has both
     kinds.

@@ -119,6 +119,7 @@ def url(worker: WorkerProcess) -> str:
     return f"http://127.0.0.1:{worker.web_port}"
 
 
+@pytest.mark.long
 def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     """Who owns what, lag, readiness and addresses, each from where it is known."""
     before = status(site, code=1)

@@ -27,6 +27,7 @@ WORKER = Path(__file__).parents[2] / "worker"
 
 @pytest.mark.kafka
 @pytest.mark.timeout(TEST_SECONDS)
+@pytest.mark.long
 def test_killed_at_every_step(kafka: KafkaBroker, tmp_path: Path) -> None:
     """`kill -9` at each in turn, two workers with standbys; an order that never strikes would be an
     error.

@@ -85,6 +85,7 @@ def test_it_is_there_while_a_micro_batch_is_under_way(kafka: KafkaBroker, tmp_pa
         site.stop()
 
 
+@pytest.mark.long
 def test_asking_all_the_time_while_partitions_come_and_go(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:

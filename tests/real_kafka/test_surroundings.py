@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
+from tests.harness.long import one_of
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
@@ -46,11 +47,13 @@ def test_missing_input_topic(site: Pipeline) -> None:
     refused(site.worker(input_topic="no.such.topic"), "no.such.topic", "coversumm-worker topics")
 
 
+@pytest.mark.long
 def test_output_with_another_partition_count(site: Pipeline) -> None:
     site.broker.create_topic(site.output_topic, site.partitions + 1)
     refused(site.worker(), site.output_topic, str(site.partitions), str(site.partitions + 1))
 
 
+@pytest.mark.long
 def test_changelog_with_another_partition_count(site: Pipeline) -> None:
     site.broker.create_topic(site.changelog_topic, 1)
     refused(site.worker(), site.changelog_topic)
@@ -63,6 +66,7 @@ def test_unreachable_broker(site: Pipeline) -> None:
     refused(worker, address)
 
 
+@pytest.mark.long
 def test_broker_without_transactions(tmp_path: Path) -> None:
     with (
         KafkaBroker(tmp_path / "broker", WITHOUT_TRANSACTIONS) as broker,
@@ -71,12 +75,14 @@ def test_broker_without_transactions(tmp_path: Path) -> None:
         refused(site.worker(), "transaction")
 
 
+@pytest.mark.long
 def test_data_directory_that_cannot_be_written(site: Pipeline, tmp_path: Path) -> None:
     file = tmp_path / "a file"
     file.write_text("")
     refused(site.worker(data_dir=str(file)), "COVERSUMM_DATA_DIR", str(file))
 
 
+@pytest.mark.long
 def test_wrong_setting(site: Pipeline) -> None:
     refused(site.worker(k="many"), "COVERSUMM_K", "many")
 
@@ -89,6 +95,7 @@ def test_data_directory_in_use(site: Pipeline) -> None:
     assert first.terminate() == 0
 
 
+@pytest.mark.long
 def test_two_workers_with_one_instance_id(site: Pipeline) -> None:
     """The newer one takes the transactional id over; the older one is told at its next commit, and
     says so.
@@ -111,6 +118,7 @@ def test_committed_offset_beyond_the_log(site: Pipeline) -> None:
     refused_again(worker, "reset", site.input_topic)
 
 
+@pytest.mark.long
 def test_committed_offset_before_the_log(site: Pipeline) -> None:
     """Retention passed over what was not read yet: never skipped silently."""
     worker = processed(site)
@@ -125,7 +133,9 @@ def test_committed_offset_before_the_log(site: Pipeline) -> None:
     refused_again(worker, "reset", site.input_topic)
 
 
-@pytest.mark.parametrize(("setting", "value"), [("K", "6"), ("DIMENSION", "8"), ("EPOCH", "2")])
+@pytest.mark.parametrize(
+    ("setting", "value"), one_of([("K", "6"), ("DIMENSION", "8"), ("EPOCH", "2")])
+)
 def test_another_kind_of_summary_on_the_same_state(
     site: Pipeline, setting: str, value: str
 ) -> None:
@@ -134,6 +144,7 @@ def test_another_kind_of_summary_on_the_same_state(
     refused_again(worker, setting.lower(), f"configured '{value}'", "own COVERSUMM_EPOCH")
 
 
+@pytest.mark.long
 def test_another_k_on_a_restored_state(site: Pipeline) -> None:
     """The changelog remembers as well as the data directory does."""
     worker = processed(site)

@@ -250,6 +250,7 @@ def patient(site: Pipeline, when: str, at: int = 0, late: float = 0) -> subproce
     )
 
 
+@pytest.mark.long
 def test_kill_9_while_sending(site: Pipeline) -> None:
     """Before and after a commit, early and late; the last run sends the rest. Each letter once, in
     order.
@@ -275,6 +276,7 @@ def test_kill_9_while_sending(site: Pipeline) -> None:
     assert letters.all_once()
 
 
+@pytest.mark.long
 def test_two_runs_at_once(site: Pipeline) -> None:
     """The younger takes over; the older is told, with exit code 4, and has sent nothing that the
     younger sends again.
@@ -297,6 +299,7 @@ def test_two_runs_at_once(site: Pipeline) -> None:
     assert letters.all_once()
 
 
+@pytest.mark.long
 def test_a_list_beside_an_open_transaction(site: Pipeline) -> None:
     """It ends before what is undecided, at once, and does not wait for it."""
     letters = Letters(site, 200)
@@ -317,6 +320,7 @@ def test_a_list_beside_an_open_transaction(site: Pipeline) -> None:
     assert len(printed(tool(site, "dlq", "list"))) == 200 + site.partitions
 
 
+@pytest.mark.long
 def test_letters_that_lie_too_scattered(site: Pipeline) -> None:
     """Every other one, two thousand times in a partition: it stops before it would forget, and says
     what to do.
@@ -333,6 +337,7 @@ def test_letters_that_lie_too_scattered(site: Pipeline) -> None:
     assert sorted(letters.sent()) == sorted(letters.expected)
 
 
+@pytest.mark.long
 def test_letters_that_are_cut_or_cannot_be_sent(site: Pipeline) -> None:
     """The original of a cut one is read where it came from, and it must be that one."""
     assert tool(site, "topics", "--replication-factor", "1").returncode == 0
@@ -483,6 +488,7 @@ def comparable(message: Message) -> tuple[int, bytes | None, Any]:
 
 
 @pytest.mark.parametrize("steps", [["--local", "--offsets"], ["--offsets"]], ids=" ".join)
+@pytest.mark.long
 def test_a_reset_that_was_interrupted(kafka: KafkaBroker, tmp_path: Path, steps: list[str]) -> None:
     """After any of its first steps the worker goes on as if nothing had been: right, and nothing is
     published again.
@@ -501,6 +507,7 @@ def test_a_reset_that_was_interrupted(kafka: KafkaBroker, tmp_path: Path, steps:
         assert check(site)["records"] == len(load)
 
 
+@pytest.mark.long
 def test_a_corrupt_row(site: Pipeline) -> None:
     """`verify` names it, the worker ends when it meets it and says what to do, and what it says is
     the cure.
@@ -545,6 +552,7 @@ def damage_a_review(worker: WorkerProcess) -> Any:
     raise AssertionError("no review is stored")
 
 
+@pytest.mark.long
 def test_reset_says_what_cannot_be_read_again(site: Pipeline) -> None:
     feed(site, events(100))
     assert "are gone" not in tool(site, "reset", "--dry-run").stderr
@@ -575,6 +583,7 @@ def test_reset_local_needs_no_broker(site: Pipeline) -> None:
 # -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_verify_while_the_worker_is_busy(site: Pipeline) -> None:
     """Two workers with standbys, small write buffers, a load without a pause: every view of each is
     right.
@@ -640,6 +649,7 @@ def test_the_history_of_an_entity(site: Pipeline) -> None:
 # --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline) -> None:
     """The first worker's databases stay; a second one has some of their partitions, and gets on
     with them.
@@ -718,6 +728,7 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
 # -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_sending_goes_on_where_the_broker_died(tmp_path: Path) -> None:
     """The line that is told has all before it acknowledged: going on there loses nothing and
     repeats no more than is told.

@@ -87,6 +87,7 @@ def test_contexts_go_through_the_worker(kafka: KafkaBroker, tmp_path: Path) -> N
         assert ["traceparent" in dict(message.headers) for message in tombstones] == [False]
 
 
+@pytest.mark.long
 def test_without_a_collector_bytes_and_headers_are_those_of_a_worker_that_traces_but_for_the_context(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:

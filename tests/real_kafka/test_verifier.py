@@ -20,6 +20,7 @@ from tests.harness.compare import (
 )
 from tests.harness.history import history
 from tests.harness.load import HashedVectors, Mix, Sent, Stream, read_reviews
+from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import Message, producer, read_topic
 from tests.harness.workers import WorkerError, pipeline
@@ -219,7 +220,7 @@ def test_wrong_dead_letters_are_found(mutate: Callable[[list[Message]], object],
 
 @pytest.mark.kafka
 @pytest.mark.timeout(TEST_SECONDS)
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("lost", one_of([1, 0]))
 def test_as_a_process_over_real_topics(kafka: KafkaBroker, tmp_path: Path, lost: int) -> None:
     """Clean: exit 0 and a report; one change less: exit 1, and the report names it."""
     with pipeline(kafka, f"verifier-{lost}", tmp_path, partitions=3, settings=VARIABLES) as site:

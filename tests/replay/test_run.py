@@ -10,12 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from msgspec import json
 
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SetupError
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.ranges import Range
+from worker.kafka.reader import broker_errors
 from worker.replay.ledger import Account
 from worker.replay.plan import ReplayPlan
 from worker.replay.request import ReplayIdentity, Request
@@ -157,6 +159,24 @@ def test_a_plan_that_is_gone_on_with_is_held_against_the_topic_as_it_is_now(
     replay.check_plan(None)
     assert checked[-1][-1] == {1: 9, 2: 4}
     assert replay.keep_to(plan_of(replay, topic_id="one")).topic_id == "one"
+
+
+def test_its_bounds_are_asked_for_again_while_brokers_are_away(
+    replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2 would say that a restart does not help."""
+    failures = [KafkaError._TIMED_OUT, KafkaError._DESTROY_BROKER]
+
+    def agree(*_: Any) -> bytes:
+        with broker_errors("the topic of the plan cannot be read"):
+            if failures:
+                raise KafkaException(KafkaError(failures.pop(0)))
+        return plan_of(replay).encode()
+
+    monkeypatch.setattr(AgreedRecord, "agree", agree)
+    monkeypatch.setattr(Replay, "check_plan", lambda *_: None)
+    assert replay.bounds(3, None).ends == {0: 10, 1: 9, 2: 4}
+    assert failures == []
 
 
 @pytest.mark.parametrize(

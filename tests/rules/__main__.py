@@ -54,6 +54,7 @@ def run(folder: Path, tests: Sequence[str]) -> str:
         "no:cacheprovider",
         "-m",
         "not faults",
+        "--every-example",
         *tests,
     ]
     try:

@@ -1,8 +1,9 @@
 """Simulate many seeds, or look at one.
 
-    python -m tests.simulation --seeds 10000 [--first N] [--processes 2] [--record] python -m
-    tests.simulation --seed 123 python -m tests.simulation --replay ...           as replays:
-    bounded runs, and an endless one after them
+    python -m tests.simulation --seeds 10000 [--first N] [--processes 2] [--record]
+    python -m tests.simulation --seed 123
+    python -m tests.simulation --replay ...           as replays: bounded runs, and an endless one
+                                                      after them
 
 Ends with 1 when a seed fails; it is shrunk then, and its smallest history printed.
 """

@@ -24,12 +24,12 @@ from worker.processing.processor import Processor
 from worker.processing.summaries import Summaries
 from worker.state.keys import APPLIED
 from worker.state.overlay import Overlay
-from worker.stream.commit import Commit
-from worker.stream.commits import CommitQueue
+from worker.stream.bounded_reader import BoundedReader
+from worker.stream.commit import Commit, CommitQueue
 from worker.stream.delivery import Delivery
 from worker.stream.faust.consumer import GuardedConsumer
-from worker.stream.faust.ending import Ending
 from worker.stream.gate import OFFSET_KEY, Gate
+from worker.stream.run_bounds import Ending
 from worker.stream.settlement import Settlement
 from worker.stream.takeover import Takeover
 
@@ -42,10 +42,10 @@ def local_rows_before_the_transaction() -> AbstractContextManager[Any]:
     """
     commit = Commit.__call__
 
-    def early(self: Any, batch: Any, tenure: Any) -> None:
-        for partition, changes in batch.rows.items():
+    def early(self: Any, flight: Any) -> None:
+        for partition, changes in flight.batch.rows.items():
             self._gate._databases.write(partition, changes)
-        commit(self, batch, tenure)
+        commit(self, flight)
 
     return patch.object(Commit, "__call__", early)
 
@@ -96,19 +96,19 @@ def sent_before_what_comes_before_it() -> AbstractContextManager[Any]:
 
 def no_seek_back_after_a_dropped_fetch() -> AbstractContextManager[Any]:
     """What a fetch returned and nobody got is not read again."""
-    return patch.object(GuardedConsumer, "_read_again", lambda self, fetched: None)
+    return patch.object(GuardedConsumer, "read_again", lambda self, partitions: None)
 
 
 def every_jump_believed() -> AbstractContextManager[Any]:
     """A first record above the cursor counts as a gap of the log at once; nothing is read again."""
-    guard = GuardedConsumer._guard
+    guard = GuardedConsumer.guard
 
     def believing(self: Any, fetched: Any, tenure: Any) -> Any:
         self._asked.update(self.cursors)
         return guard(self, fetched, tenure)
 
     return _both(
-        patch.object(GuardedConsumer, "_guard", believing), no_seek_back_after_a_dropped_fetch()
+        patch.object(GuardedConsumer, "guard", believing), no_seek_back_after_a_dropped_fetch()
     )
 
 
@@ -208,11 +208,11 @@ def failed_commits_passed_over() -> AbstractContextManager[Any]:
     """After a failed commit the worker aborts and goes on with the next micro-batch."""
     commit = Commit.__call__
 
-    def passing_over(self: Any, batch: Any, tenure: Any) -> None:
+    def passing_over(self: Any, flight: Any) -> None:
         try:
-            commit(self, batch, tenure)
+            commit(self, flight)
         except InDoubt:
-            self._processor.committed(batch)
+            self._processor.committed(flight.batch)
 
     return patch.object(Commit, "__call__", passing_over)
 
@@ -297,24 +297,12 @@ def caches_kept_over_a_doubt() -> AbstractContextManager[Any]:
 
 def open_transactions_below_the_end_passed_over() -> AbstractContextManager[Any]:
     """A partition whose last stable offset lies below its end is finished."""
-    return patch.object(GuardedConsumer, "_stable_end", lambda self, partition: 10**9)
+    return patch.object(GuardedConsumer, "last_stable_offset", lambda self, partition: 10**9)
 
 
 def records_beyond_the_end_handed_over() -> AbstractContextManager[Any]:
     """What lies beyond the end is processed too."""
-    guard = GuardedConsumer._guard
-
-    def unbounded(self: Any, fetched: Any, tenure: Any) -> Any:
-        ends = {tail: tail.end for tail in self._tails.values()}
-        for tail in ends:
-            tail.end = 10**9
-        try:
-            return guard(self, fetched, tenure)
-        finally:
-            for tail, end in ends.items():
-                tail.end = end
-
-    return patch.object(GuardedConsumer, "_guard", unbounded)
+    return patch.object(BoundedReader, "_below_ends", lambda self, fetched: fetched)
 
 
 def notes_forgotten() -> AbstractContextManager[Any]:

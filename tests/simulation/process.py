@@ -28,9 +28,8 @@ from worker.processing.stats import Stats
 from worker.settings import Settings
 from worker.state import TABLE_NAME
 from worker.stream.faust.consumer import GuardedConsumer
-from worker.stream.faust.ending import Ending
 from worker.stream.faust.table import CommittedTable
-from worker.stream.run_bounds import ENDLESS, RunBounds
+from worker.stream.run_bounds import ENDLESS, Ending, RunBounds
 
 BUFFERED = 1
 """Micro-batches that wait for the agent."""
@@ -198,7 +197,13 @@ class Process:
     def _put_together(self, settings: Settings, partitions: int, bounds: RunBounds) -> None:
         databases = Databases(self, self.disk)
         self.worker = worker = assemble(
-            settings, partitions, None, _Metrics(self), surroundings_of(self, databases), bounds
+            settings,
+            partitions,
+            None,
+            _Metrics(self),
+            surroundings_of(self, databases),
+            lambda: self.consumer.perform_seek(),
+            bounds,
         )
         self.input_topic, self.changelog = worker.logs.input.topic, worker.logs.changelog.topic
         app: Any = App(self)
@@ -442,7 +447,6 @@ class Process:
             ending = Ending(
                 bounds,
                 self.worker.assignment,
-                bounds.open_partitions,
                 self._end,
                 self.worker.surroundings,
             )

@@ -11,6 +11,7 @@ from itertools import islice, product
 import pytest
 from rich.console import Console
 
+from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.simulation.__main__ import look_at
 from tests.simulation.broker import Broker, Clock, Refused
@@ -26,24 +27,26 @@ from tests.simulation.seeds import run_seeds
 from tests.simulation.shrink import shrink
 
 SEEDS = 160
+PART = 20
+"""Seeds of one test."""
 MUTATION_SEEDS = 400
 
 UPSERT = b'{"type":"review.upserted","entity_id":"a","review_id":"r","sentences":[{"text":"x","embedding":[1,0,0,0]}]}'
 ANOTHER = UPSERT.replace(b'"r"', b'"s"')
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 40))
+@pytest.mark.parametrize("first", one_of(range(0, SEEDS, PART)))
 def test_every_invariant_holds(first: int) -> None:
-    for seed in range(first, first + 40):
+    for seed in range(first, first + PART):
         verdict = run_seed(seed)
         assert verdict.violation is None, (
             f"seed {seed}: {verdict.violation}; python -m tests.simulation --seed {seed}"
         )
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 40))
+@pytest.mark.parametrize("first", one_of(range(0, SEEDS, PART)))
 def test_every_invariant_holds_in_replays(first: int) -> None:
-    for seed in range(first, first + 40):
+    for seed in range(first, first + PART):
         verdict = run_seed(seed, replay=True)
         assert verdict.violation is None, (
             f"seed {seed}: {verdict.violation}; python -m tests.simulation --replay --seed {seed}"
@@ -51,7 +54,7 @@ def test_every_invariant_holds_in_replays(first: int) -> None:
 
 
 @pytest.mark.interpreted
-@pytest.mark.parametrize("name", REPLAY_MUTATIONS)
+@pytest.mark.parametrize("name", one_of(REPLAY_MUTATIONS))
 def test_a_rule_of_replays_taken_out_is_found(name: str) -> None:
     with REPLAY_MUTATIONS[name]():
         failing = (
@@ -61,7 +64,7 @@ def test_a_rule_of_replays_taken_out_is_found(name: str) -> None:
 
 
 @pytest.mark.interpreted
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize("name", one_of(MUTATIONS, 2))
 def test_a_rule_taken_out_is_found(name: str) -> None:
     with MUTATIONS[name]():
         focus = FOCUS.get(name)
@@ -161,6 +164,7 @@ def test_a_restore_that_a_commit_of_the_next_owner_overtakes_ends_behind_it() ->
 
 
 @pytest.mark.interpreted
+@pytest.mark.long
 def test_a_failing_seed_shrinks_to_a_history_that_fails_alike() -> None:
     with MUTATIONS["applied_records_processed_again"]():
         seed = next(seed for seed in range(MUTATION_SEEDS) if run_seed(seed).violation is not None)

@@ -23,8 +23,7 @@ from worker.processing.processor import ProcessedBatch
 from worker.processing.stats import Stats
 from worker.state import FingerprintMismatch
 from worker.stream.assignment import Assignment, Tenure
-from worker.stream.commit import Commit
-from worker.stream.commits import CommitQueue
+from worker.stream.commit import Commit, CommitQueue
 from worker.stream.delivery import Delivery, MicroBatch
 from worker.stream.feed import ChangeFeed
 from worker.stream.journal import DeadLetterLog, Journal
@@ -96,7 +95,7 @@ class Rig:
         )
         settlement: Any = SimpleNamespace(
             settle=self._settle,
-            nothing_open=lambda: self._note("nothing open"),
+            commit_answered=lambda: self._note("commit answered"),
             commit_begins=lambda: None,
         )
         commit = Commit(
@@ -355,7 +354,7 @@ async def test_process_then_transaction_then_local_rows_then_caches() -> None:
         ("write", 1, {b"row": b"1"}, 101),
         "caches",
         "observe",
-        "nothing open",
+        "commit answered",
     ]
     assert rig.assignment.positions == {0: 7, 1: 10}
     assert not rig.assignment.progress.is_busy
@@ -466,8 +465,7 @@ async def test_the_event_loop_goes_on_meanwhile(step: str) -> None:
         process = rig.process
         rig.process = lambda records: (rig.blocked.wait(PATIENCE_SECONDS), process(records))[1]  # type: ignore[method-assign, union-attr]
     running = asyncio.ensure_future(rig.deliver(batch((0, 5), starts={0: 5})))
-    for _ in range(20):
-        await asyncio.sleep(0.001)
+    await rig.threads.idle(held=1)
     assert not running.done()
     assert rig.assignment.progress.is_busy
     rig.blocked.set()
@@ -522,7 +520,7 @@ async def test_it_is_processed_meanwhile_and_sent_when_the_rows_of_the_one_befor
     await held.wait()
     ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
     await until(lambda: rig.steps("process") == ["process", "process"])
-    await asyncio.sleep(0.01)
+    await rig.threads.idle(held=1)
     assert rig.transactions() == [{0: 6}]
     assert not ahead.done()  # so a third one does not come
     assert (rig.done, rig.assignment.positions) == ([], {0: 5})
@@ -626,7 +624,7 @@ async def test_before_a_failure_ahead_ends_the_process_the_commit_under_way_is_s
     rig.failures = {"process": RuntimeError("unexpected")}
     ahead = asyncio.ensure_future(rig.begin(batch((0, 6), starts={0: 6})))
     await until(lambda: rig.steps("process") == ["process", "process"])
-    await asyncio.sleep(0.01)
+    await rig.threads.idle(held=1)
     assert not ahead.done()
     held.go_on()
     with pytest.raises(End) as end:
@@ -662,7 +660,7 @@ async def test_what_is_ahead_follows_what_is_not_committed_yet() -> None:
     with pytest.raises(End) as end:
         await gap
     held.go_on()
-    assert "begins at 7, not 6" in str(end.value.cause)
+    assert "begins at 7, not at 6" in str(end.value.cause)
 
 
 # -- the guard
@@ -717,7 +715,7 @@ async def test_a_micro_batch_that_does_not_follow_the_last_one_ends_the_process(
     with pytest.raises(End) as end:
         await rig.deliver(batch((1, 1), (0, start), starts={1: 1, 0: start}))
     assert isinstance(end.value.cause, Crash)
-    assert f"begins at {start}, not 5" in str(end.value.cause)
+    assert f"begins at {start}, not at 5" in str(end.value.cause)
     assert rig.log == []
 
 
@@ -815,7 +813,7 @@ async def test_a_doubt_while_the_group_takes_the_partitions_back_leaves_them_to_
     rig.settles = lambda: bool(rig.assignment.revoke())  # type: ignore[func-returns-value]
     await rig.deliver(batch((0, 5), starts={0: 5}))
     assert rig.assignment.positions == {0: 5}
-    assert rig.steps("write", "caches", "observe", "nothing open") == []
+    assert rig.steps("write", "caches", "observe", "commit answered") == []
 
 
 @pytest.mark.asyncio

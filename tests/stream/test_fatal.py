@@ -87,8 +87,7 @@ def test_only_who_is_refused_leaves_its_group_and_ends_whatever_comes_of_that(
         if not answers:
             raise TimeoutError
 
-    end = LeavingFirst(die)
-    end.leave = leave
+    end = LeavingFirst(die, leave)
     with pytest.raises(EndedError):
         end(cause)
     assert told == log

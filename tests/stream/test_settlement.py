@@ -271,7 +271,7 @@ def test_doubts_of_an_assignment_that_is_over_do_not_count(rig: Rig) -> None:
 
 
 def test_a_commit_that_is_answered_begins_the_time_anew(rig: Rig) -> None:
-    doubts_for(rig, 3 * LIMIT_SECONDS, between=rig.settlement.nothing_open)
+    doubts_for(rig, 3 * LIMIT_SECONDS, between=rig.settlement.commit_answered)
 
 
 def test_a_commit_that_had_happened_begins_the_time_anew(rig: Rig) -> None:

@@ -28,9 +28,9 @@ from tests.harness.stream import INPUT, make_app
 from tests.stream.faust.test_consumer import FakeThread, Rig, offsets
 from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.ranges import CUT_SHORT_SECONDS
-from worker.stream.bounded_reader import Tail, is_empty
+from worker.stream.bounded_reader import CHECK_SECONDS, Tail
 from worker.stream.delivery import MicroBatch
-from worker.stream.faust.consumer import CHECK_SECONDS
+from worker.stream.faust.consumer_thread import is_empty
 from worker.stream.run_bounds import NoLedger, RunBounds
 
 A, B = TP(INPUT, 0), TP(INPUT, 1)
@@ -204,7 +204,7 @@ async def test_a_log_that_ends_below_the_end_is_waited_for_only_as_long_as_a_lea
     log = Log([0, 1], stable=2, end=2)
     rig = await bounded(app, {A: log}, {0: 4})
     clock = FakeClock()
-    rig.consumer._clock = clock
+    rig.reader._clock = clock
     await rig.poll()
     await rig.poll()
     clock.sleep(CUT_SHORT_SECONDS - 1)
@@ -216,7 +216,7 @@ async def test_a_log_that_ends_below_the_end_is_waited_for_only_as_long_as_a_lea
         await rig.poll()
     assert "open transaction" not in caplog.text
     rig = await bounded(app, {A: log}, {0: 4})
-    rig.consumer._clock = clock
+    rig.reader._clock = clock
     await rig.poll()
     await rig.poll()
     log.stable = log.end = 4
@@ -230,7 +230,7 @@ async def test_while_it_waits_it_looks_whether_the_topic_is_the_same(app: Any) -
     """Commits look, and there are none; brokers that do not answer are no other topic."""
     rig = await bounded(app, {A: Log([0, 1], stable=2, end=5)}, {0: 4})
     clock = FakeClock()
-    rig.consumer._clock = clock
+    rig.reader._clock = clock
     await rig.poll()
     ids = rig.parts.logs.ids
     ids.failure = Unanswered("away")
@@ -337,7 +337,7 @@ async def test_a_micro_batch_is_filled_from_its_partition(
     """
     logs = {A: Log(list(range(35)), stable=35, end=35), B: Log([0], stable=1, end=1)}
     rig = await bounded(app, logs, {0: 35, 1: 1})
-    rig.consumer._batch_events, rig.consumer._batch_bytes = events, size
+    rig.reader._batch_events, rig.reader._batch_bytes = events, size
     batches = await until_finished(rig, 0)
     assert [len(batch.records) for batch in batches] == lengths
     assert [offset for batch in batches for offset in offsets(batch)] == [*range(35)]
@@ -348,7 +348,7 @@ async def test_a_jump_between_two_fetches_ends_the_micro_batch(app: Any) -> None
     """It may be none of the log: what comes after it is read again, from where it begins."""
     log = Log([*range(10), *range(12, 40)], passed={10, 11}, stable=40, end=40)
     rig = await bounded(app, {A: log}, {0: 40})
-    rig.consumer._batch_events = 100
+    rig.reader._batch_events = 100
     first, second = await until_finished(rig, 0)
     assert (offsets(first), first.ends) == ([*range(10)], {0: 10})
     assert (offsets(second), second.starts) == ([*range(12, 40)], {0: 10})
@@ -514,9 +514,9 @@ _KINDS = st.lists(st.sampled_from(["record", "passed", "hole"]), max_size=25)
 
 
 @settings(max_examples=300, deadline=None)
-@given(_KINDS, st.integers(0, 25), st.integers(1, 5), st.integers(0, 3), st.sampled_from([0, 1e-6]))
+@given(_KINDS, st.integers(0, 25), st.integers(1, 5), st.integers(0, 3))
 def test_every_record_below_the_end_once_and_then_it_is_finished(
-    app: Any, kinds: list[str], end: int, most: int, lost: int, linger: float
+    app: Any, kinds: list[str], end: int, most: int, lost: int
 ) -> None:
     """Whatever the log holds on either side of the end, however little a fetch brings, and however
     many are lost.
@@ -534,7 +534,6 @@ def test_every_record_below_the_end_once_and_then_it_is_finished(
         assert isinstance(rig.thread, TailThread)
         rig.thread.most, rig.thread.losses = most, lost
         rig.thread.sought.clear()
-        rig.consumer._linger_seconds = linger
         return await until_finished(rig, 0, turns=200)
 
     batches = asyncio.run(live())
@@ -548,15 +547,15 @@ def test_every_record_below_the_end_once_and_then_it_is_finished(
 
 def test_a_tail_counts_each_cursor_by_itself() -> None:
     tail = Tail(10)
-    assert tail.is_to_be_shown_again(cursor=3, position=10)
-    assert not tail.is_to_be_shown_again(cursor=3, position=10)
+    assert tail.needs_second_fetch(cursor=3, position=10)
+    assert not tail.needs_second_fetch(cursor=3, position=10)
     assert not tail.is_reached(cursor=5, position=10)
-    assert tail.is_to_be_shown_again(cursor=5, position=10)
-    assert not tail.is_to_be_shown_again(cursor=5, position=9)
+    assert tail.needs_second_fetch(cursor=5, position=10)
+    assert not tail.needs_second_fetch(cursor=5, position=9)
     assert tail.is_reached(cursor=10, position=10)
     tail.is_hole_from(7)
     assert tail.is_reached(cursor=5, position=7)
     assert not tail.is_reached(cursor=5, position=8)
     assert not tail.is_reached(cursor=6, position=7)
-    assert tail.is_to_be_shown_again(cursor=6, position=7)
+    assert tail.needs_second_fetch(cursor=6, position=7)
     assert tail.is_reached(cursor=7, position=7)

@@ -88,7 +88,6 @@ class Rig(Parts):
         self.follow_failure: Exception | None = None
         self.begin_failures: list[Exception] = []  # of the next looks at the state
         self.sought: list[dict[int, int]] = []
-        self.takeover.seek = self._seek
         self.restore_waits = False
         self.restoring, self.following = threading.Event(), threading.Event()
         self.starts_wait: threading.Event | None = None

@@ -1,10 +1,12 @@
 """The group put together from what the broker and the workers tell."""
 
+import json
+
 import pytest
 
 from worker.kafka.group import GroupMember, WorkerGroup
+from worker.peers import PeerAnswer, PeerUnreachable
 from worker.tools import status as group_status
-from worker.tools.entities import WorkerAnswer, WorkerUnreachable
 from worker.tools.status import combined, reachable_url
 
 OFFSETS = {0: (100, 0, 120), 1: (None, 40, 90), 2: (7, 20, 20), 3: (5, 0, 5)}
@@ -17,9 +19,13 @@ def member(name, *partitions, url="http://w:1", standbys=()):
 
 def page(name, **lag):
     lags = {partition.removeprefix("p"): count for partition, count in lag.items()}
-    return WorkerAnswer(
+    return answered(
         200, {"ready": True, "reason": "fine", "instance_id": name, "version": "1", "lag": lags}
     )
+
+
+def answered(status, body):
+    return PeerAnswer(status, json.dumps(body).encode())
 
 
 def test_each_from_where_it_is_known():
@@ -86,8 +92,8 @@ class Pages:
     def __call__(self, _url, path, **_):
         answer = self.answers.get(path.removeprefix("/"))
         if answer is None:
-            raise WorkerUnreachable("Connection refused")
-        return WorkerAnswer(*answer)
+            raise PeerUnreachable("Connection refused")
+        return answered(*answer)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +138,7 @@ def test_what_is_wrong():
     assert problems("stable", member("a", 0, 1)) == ["nobody was given partitions 2, 3"]
     assert problems("rebalancing", member("a")) == ["the group g is not settled: rebalancing"]
     assert problems("stable", member("a", 0, 1, 2, 3), pages=["no answer"]) == []
-    late = WorkerAnswer(200, {"ready": False, "reason": "restoring", "instance_id": "x"})
+    late = answered(200, {"ready": False, "reason": "restoring", "instance_id": "x"})
     assert problems("stable", member("a", 0, 1, 2, 3), pages=[late]) == [
         "x is not ready: restoring"
     ]

@@ -4,7 +4,12 @@ from worker.events import Cause, SummaryChanged, SummarySentence
 from worker.events.json_codec import encode
 
 
-def body(
+def body(*facts, **more):
+    """The bytes of a `summary`."""
+    return encode(summary(*facts, **more))
+
+
+def summary(
     entity_id,
     sequence,
     texts,
@@ -30,20 +35,18 @@ def body(
         )
         for rank, (identifier, text) in enumerate(texts.items())
     ]
-    return encode(
-        SummaryChanged(
-            entity_id=entity_id,
-            epoch=1,
-            sequence=sequence,
-            previous_sequence=previous,
-            sentences=sentences,
-            added=list(added),
-            removed=list(removed),
-            review_count=len(texts),
-            sentence_count=10 * len(texts),
-            k=k,
-            cause=Cause(type=cause, topic="t", partition=0, offset=sequence, review_id=review),
-            occurred_at=occurred_at,
-            embedding_model="m",
-        )
+    return SummaryChanged(
+        entity_id=entity_id,
+        epoch=1,
+        sequence=sequence,
+        previous_sequence=previous,
+        sentences=sentences,
+        added=list(added),
+        removed=list(removed),
+        review_count=len(texts),
+        sentence_count=10 * len(texts),
+        k=k,
+        cause=Cause(type=cause, topic="t", partition=0, offset=sequence, review_id=review),
+        occurred_at=occurred_at,
+        embedding_model="m",
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.view.changes import body
+from tests.view.changes import summary
 from worker.view import Board, EntityNames, change_lines
 from worker.view.reasons import headline, why_come, why_gone
 
@@ -12,8 +12,8 @@ BEFORE = {"a#0": "One.", "b#0": "Two."}
 def change(texts, added=(), removed=(), before=BEFORE, **facts):
     board = Board()
     if before:
-        board.begin_with(body("e", 0, before, list(before)))
-    return board.take(body("e", 1, texts, added, removed, **facts), 1.0)
+        board.begin_with(summary("e", 0, before, list(before)))
+    return board.take(summary("e", 1, texts, added, removed, **facts), 1.0)
 
 
 @pytest.mark.parametrize(

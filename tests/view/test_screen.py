@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from tests.view.changes import body
+from tests.view.changes import summary
 from worker.view import Board, EntityNames, Focus, Frame, card, one_line, screen, summary_lines
 from worker.view.board import REST_SECONDS
 from worker.view.card import FRESH_SECONDS
@@ -31,9 +31,11 @@ def told(texts=SHORT, k=5):
     """A board with one change of two sentences, at second 10."""
     board = Board()
     before = {"old#0": "What was said before.", **dict(list(texts.items())[1:])}
-    board.begin_with(body("e", 0, before, list(before), k=k))
+    board.begin_with(summary("e", 0, before, list(before), k=k))
     first = next(iter(texts))
-    board.take(body("e", 1, texts, [first], ["old#0"], review=first.rpartition("#")[0], k=k), 10.0)
+    board.take(
+        summary("e", 1, texts, [first], ["old#0"], review=first.rpartition("#")[0], k=k), 10.0
+    )
     return board
 
 
@@ -135,7 +137,7 @@ def many():
             for i in range(chance.randrange(1, 21))
         }
         board.take(
-            body(
+            summary(
                 f"e {number % 12} 日本" * chance.randrange(1, 4), number, texts, list(texts), k=20
             ),
             10.0 + number,
@@ -159,7 +161,9 @@ def test_no_screen_is_higher_or_wider_than_its_terminal(width, height, others):
 
 def test_a_terminal_of_24_lines_has_room_for_five_sentences_and_seven_others():
     board = told({f"{letter}#0": LONG[:90] + letter for letter in "abcde"})
-    others = [board.begin_with(body(f"other {n}", n, {"x#0": "Fine."}, ["x#0"])) for n in range(7)]
+    others = [
+        board.begin_with(summary(f"other {n}", n, {"x#0": "Fine."}, ["x#0"])) for n in range(7)
+    ]
     shown = screen(
         console(), board, others, "e", EntityNames(), Frame([Text("head")] * 3, "label"), 10.0
     )
@@ -181,9 +185,9 @@ def test_a_high_terminal_shows_the_latest_changes_too():
 def test_the_look_rests_and_then_follows():
     board, focus = Board(), Focus()
     assert focus.choose(board, 0.0) is None
-    board.take(body("a", 0, SHORT, list(SHORT)), 1.0)
+    board.take(summary("a", 0, SHORT, list(SHORT)), 1.0)
     assert focus.choose(board, 1.0) == "a"
-    board.take(body("b", 1, SHORT, list(SHORT)), 1.1)
+    board.take(summary("b", 1, SHORT, list(SHORT)), 1.1)
     assert focus.choose(board, 1.2) == "a"
     assert focus.choose(board, 1.0 + REST_SECONDS) == "b"
     focus.pin("a")

@@ -1,8 +1,5 @@
 """`inspect`: one entity as a worker knows it: its summary, its reviews or its history."""
 
-import json
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -78,7 +75,6 @@ def _cells(review: "StoredReview") -> tuple[object, ...]:
     return review.review_id, review.version, status, review.rating, len(review.sentences)
 
 
-TIMEOUT_SECONDS = 30
 COLUMNS = {
     "rank": Column("rank", drop=2, right=True),
     "sentence_id": Column("sentence"),
@@ -110,25 +106,25 @@ def show_summaries(
 
 
 def _from_worker(entity: str, url: str, extent: "Extent | None") -> list[dict[str, Any]]:
-    """Follows the redirect to the worker that owns the entity."""
+    """The answer of the worker that owns the entity."""
+    from worker.peers import PeerUnreachable, ask_owner
+
     name = (
         f"/{quote(entity, safe='')}/summary?"
         if entity not in (".", "..")
         else f"//summary?id={entity}&"
     )
-    address = f"{url.rstrip('/')}/entities{name}{_query(extent)}".rstrip("?&")
     try:
-        with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
-            return [json.load(response)]
-    except urllib.error.HTTPError as refusal:
-        if refusal.code == 404:
+        answer = ask_owner(url, f"/entities{name}{_query(extent)}".rstrip("?&"))
+        if answer.status == 404:
             return []
+        if answer.status != 200:
+            reason = answer.fields.get("error") or answer.body[:2000].decode(errors="replace")
+            raise SetupError(f"the worker at {url} answers {answer.status}: {reason}")
+        return [answer.json()]
+    except PeerUnreachable as cause:
         raise SetupError(
-            f"the worker at {url} answers {refusal.code}: {_reason(refusal)}"
-        ) from refusal
-    except (OSError, ValueError) as cause:
-        raise SetupError(
-            f"no worker answers at {url} ({getattr(cause, 'reason', cause)}): name one by --url, or a data directory "
+            f"no worker answers at {url} ({cause}): name one by --url, or a data directory "
             "by --data-dir"
         ) from cause
 
@@ -144,14 +140,6 @@ def _query(extent: "Extent | None") -> str:
     return urlencode(
         {"view": "short"} | {name: one for name, one in asked.items() if one is not None}
     )
-
-
-def _reason(refusal: urllib.error.HTTPError) -> str:
-    text = refusal.read(2000).decode(errors="replace")
-    try:
-        return str(json.loads(text)["error"])
-    except (ValueError, KeyError, TypeError):
-        return text or refusal.reason
 
 
 def _from_data_dir(

@@ -248,13 +248,16 @@ class ReplayProcess:
 
     def replay(self) -> int:
         """Take part until it is over; the exit code."""
+        from worker.kafka.errors import patiently
+
         replay = self._replay
-        if replay.found() is not None and not replay.open_partitions():
-            replay.check_plan(_engine(replay.settings))
+        if patiently(replay.found) is not None and not patiently(replay.open_partitions):
+            engine = _engine(replay.settings)
+            patiently(lambda: replay.check_plan(engine))
         elif code := self._work():
             return code
         self._write_file()
-        facts = facts_of(replay, time.monotonic() - self._started)
+        facts = patiently(lambda: facts_of(replay, time.monotonic() - self._started))
         if self._as_json:
             output.print_json({"type": "report", **facts})
         else:
@@ -263,16 +266,17 @@ class ReplayProcess:
 
     def _work(self) -> int:
         from worker.app import BoundedRun, run_worker
+        from worker.kafka.errors import patiently
         from worker.stream.surroundings import die
 
         replay = self._replay
-        replay.prepare()
+        patiently(replay.prepare)
         if self._throttle.is_on:
             os.nice(NICENESS)
         end = partial(die, told=replay.names.advised)
         with telling(replay, self._as_json):
             code = run_worker(self._settings(), BoundedRun(replay.bounds, replay.names.specs, end))
-        if code == 0 and self._replay.open_partitions():
+        if code == 0 and patiently(replay.open_partitions):
             output.note("stopped before the end: the same command goes on")
             return Crash.exit_code
         return code

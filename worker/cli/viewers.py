@@ -2,17 +2,15 @@
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Protocol
 
-import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from worker.cli import output
-from worker.errors import SetupError
-from worker.published.watching import OutputMessage, TopicWatch
+from worker.events import Record
+from worker.published.published import publication
+from worker.published.watching import TopicWatch
 from worker.view import (
     Board,
     EntityNames,
@@ -37,10 +35,10 @@ class Viewer(Protocol):
     def __exit__(self, *_: object) -> None:
         """End, whatever happened."""
 
-    def begin_with(self, message: OutputMessage) -> None:
+    def begin_with(self, message: Record) -> None:
         """What was published of the entity before."""
 
-    def take(self, message: OutputMessage) -> None:
+    def take(self, message: Record) -> None:
         """The next message. Raises SetupError where it is no summary change."""
 
     def update(self) -> None:
@@ -70,11 +68,11 @@ class WatchJson:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def begin_with(self, message: OutputMessage) -> None:
+    def begin_with(self, message: Record) -> None:
         """See `Viewer`."""
         self.take(message)
 
-    def take(self, message: OutputMessage) -> None:
+    def take(self, message: Record) -> None:
         """See `Viewer`."""
         if message.value is not None:
             sys.stdout.write(message.value.decode(errors="replace") + "\n")
@@ -98,14 +96,14 @@ class WatchLines:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def begin_with(self, message: OutputMessage) -> None:
+    def begin_with(self, message: Record) -> None:
         """See `Viewer`."""
         _begin_with(self._board, message)
         for entity in self._board.entities.values():
             for sentence in entity.sentences:
                 print(f"{sentence.rank + 1:>2}   {one_line(sentence.text)}")
 
-    def take(self, message: OutputMessage) -> None:
+    def take(self, message: Record) -> None:
         """See `Viewer`."""
         change = _take(self._board, message)
         if change is not None:
@@ -136,11 +134,11 @@ class WatchScreen:
     def __exit__(self, *_: object) -> None:
         self._screen.__exit__()
 
-    def begin_with(self, message: OutputMessage) -> None:
+    def begin_with(self, message: Record) -> None:
         """See `Viewer`."""
         _begin_with(self._board, message)
 
-    def take(self, message: OutputMessage) -> None:
+    def take(self, message: Record) -> None:
         """See `Viewer`."""
         _take(self._board, message)
 
@@ -184,28 +182,18 @@ def _waiting(watch: TopicWatch, entity: str | None) -> str:
     return f"waiting for a change {where}; Ctrl-C ends it"
 
 
-def _begin_with(board: Board, message: OutputMessage) -> None:
-    if message.value is None:
-        board.take_tombstone(message.entity_id)
-        return
-    with _told_where(message):
-        board.begin_with(message.value)
+def _begin_with(board: Board, message: Record) -> None:
+    found = publication(message)
+    if found.body is None:
+        board.take_tombstone(found.entity_id)
+    else:
+        board.begin_with(found.body)
 
 
-def _take(board: Board, message: OutputMessage) -> ShownChange | None:
+def _take(board: Board, message: Record) -> ShownChange | None:
     """The change; None for a tombstone: the change before it has emptied the summary."""
-    if message.value is None:
-        board.take_tombstone(message.entity_id)
+    found = publication(message)
+    if found.body is None:
+        board.take_tombstone(found.entity_id)
         return None
-    with _told_where(message):
-        return board.take(message.value, time.monotonic())
-
-
-@contextmanager
-def _told_where(message: OutputMessage) -> Iterator[None]:
-    try:
-        yield
-    except msgspec.DecodeError as error:
-        raise SetupError(
-            f"the message at {message.place} is no summary change ({error}): look at COVERSUMM_OUTPUT_TOPIC"
-        ) from error
+    return board.take(found.body, time.monotonic())

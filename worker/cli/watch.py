@@ -51,5 +51,5 @@ def command(entity: str | None, from_beginning: bool, as_json: bool) -> None:
             while True:
                 viewer.update()
                 for message in watch.receive():
-                    if entity in (None, message.entity_id):
+                    if entity is None or message.key == entity.encode():
                         viewer.take(message)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from worker.events.summary import decode_summary
 from worker.view import Board, Entity, EntityNames, Focus, ShownChange, one_line
 
 
@@ -64,7 +65,7 @@ class Story:
 
     def take_change(self, value: bytes, now: float) -> ShownChange:
         """A `summary.changed` from the output topic."""
-        return self.board.take(value, now)
+        return self.board.take(decode_summary(value), now)
 
     def leave_out(self, reviews: int) -> None:
         """So many of the reviews will not arrive."""

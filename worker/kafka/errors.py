@@ -5,6 +5,7 @@ leaders of partitions and the coordinators of groups and transactions move. Who 
 asks again.
 """
 
+import logging
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,8 @@ from worker.clock import Clock
 from worker.errors import SetupError, Unanswered
 from worker.settings import Settings
 
+log = logging.getLogger(__name__)
+
 PASSING: Final = frozenset(
     {
         # nobody answers
@@ -26,6 +29,8 @@ PASSING: Final = frozenset(
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._WAIT_COORD,
         KafkaError._DESTROY,  # a client that was replaced while someone waited for it
+        # a broker that is away left the metadata, and librdkafka dropped it with its requests
+        KafkaError._DESTROY_BROKER,
         KafkaError.NETWORK_EXCEPTION,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.BROKER_NOT_AVAILABLE,
@@ -96,6 +101,7 @@ NOT_YET = dict.fromkeys(
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError._DESTROY_BROKER,
     ),
     30.0,
 )
@@ -109,6 +115,7 @@ NOT_LED_YET = dict.fromkeys(
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError._DESTROY_BROKER,
     ),
     30.0,
 )
@@ -129,6 +136,29 @@ def retry(ask: Callable[[], T], patience: Mapping[int, float] = NOT_YET, clock: 
             seconds = patience.get(cause.args[0].code())
             if seconds is None or clock.monotonic() - started > seconds:
                 raise
+            clock.sleep(PAUSE_SECONDS)
+
+
+START_SECONDS = 120.0
+"""How long a process that starts asks again while brokers are away."""
+
+
+def patiently(ask: Callable[[], T], clock: Clock = time) -> T:
+    """The answer to `ask`, which is called again while brokers are away: for a process that a
+    platform starts beside them, and that would end with "a restart does not help".
+
+    `ask` may be repeated at any point. After `START_SECONDS` it raises what the last call raised;
+    an error that does not pass is raised at once, also as the cause of a SetupError.
+    """
+    give_up_s = clock.monotonic() + START_SECONDS
+    while True:
+        try:
+            return ask()
+        except (KafkaException, SetupError) as error:
+            cause = error.__cause__ if isinstance(error, SetupError) else error
+            if cause is None or not passes(cause) or clock.monotonic() > give_up_s:
+                raise
+            log.info("asking again: %s", error)
             clock.sleep(PAUSE_SECONDS)
 
 

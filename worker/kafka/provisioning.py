@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException
 
 from worker.errors import SetupError
 from worker.kafka.clients import Clients
+from worker.kafka.errors import patiently
 from worker.kafka.offsets import committed_offsets
 from worker.kafka.topics import METADATA_TIMEOUT_SECONDS, Topics, TopicSpec
 from worker.settings import Settings
@@ -38,13 +39,15 @@ def prepare_topics(
     topics = Topics(settings, clients, specs=specs, patient=True)
     partitions = topics.input_partitions
     missing = topics.missing()
-    if missing and has_progress(clients, settings, partitions):
+
+    def has_begun() -> bool:
+        return patiently(lambda: has_progress(clients, settings, partitions))
+
+    if missing and has_begun():
         topics.refresh()  # the group's first worker may have been about to create them
         _refuse_lost(topics, settings.app_id)
-    topics.create(missing, partitions)
-    for refusal in refused_counts(
-        topics, topics.input_partitions, lambda: has_progress(clients, settings, partitions)
-    ):
+    patiently(lambda: topics.create(missing, partitions))
+    for refusal in refused_counts(topics, topics.input_partitions, has_begun):
         raise refusal
     threading.Thread(
         target=_watch_policies, args=[topics, die], name="policies", daemon=True

@@ -23,8 +23,8 @@ import msgspec
 from aiohttp import web
 
 from worker.page.history import NoHistory, RecentHistory
-from worker.page.others import NO_WORKER, PAGE_SECONDS, Others, PeerAnswer, PeerUnreachable
 from worker.page.watchers import HELLO, MOST_WATCHERS, TooManyWatchers, Watchers, stream, watched
+from worker.peers import NO_WORKER, PAGE_SECONDS, PeerAnswer, Peers, PeerUnreachable
 from worker.server import error
 from worker.state.listing import Page, merged
 from worker.stream.feed import ChangeFeed
@@ -101,7 +101,7 @@ def install_page(
     history: RecentHistory,
 ) -> None:
     """Add the page to the worker's web server, whose other pages are `pages`."""
-    watchers, others = Watchers(feed), Others()
+    watchers, others = Watchers(feed), Peers()
     routes = Routes(worker, pages, watchers, others, history)
     add_files(application)
     add = application.router.add_get
@@ -115,8 +115,11 @@ def install_page(
     async def end_streams(_application: web.Application) -> None:
         watchers.close()
 
+    async def close_connections(_application: web.Application) -> None:
+        await others.close()
+
     application.on_shutdown.append(end_streams)
-    application.on_cleanup.append(others.close)
+    application.on_cleanup.append(close_connections)
 
 
 class Routes:
@@ -127,7 +130,7 @@ class Routes:
         worker: LiveWorker,
         pages: Pages,
         watchers: Watchers,
-        others: Others,
+        others: Peers,
         history: RecentHistory,
     ) -> None:
         self._worker = worker

@@ -1,3 +1,4 @@
-"""The output topic and files of it: summaries as they were published, read back, compared and
-drawn.
+"""Reading what the worker published: one reader and one message type.
+
+`published` reads topics and files as `Publication`s; `watching`, `history` and `comparison` use it.
 """

@@ -1,6 +1,4 @@
-"""How an entity's summary came about: its changes one by one, as far as a topic or a file still has
-them.
-"""
+"""How an entity's summary came about: its published changes, each with the summary before it."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -15,27 +13,33 @@ from worker.published.published import Publication
 
 
 class HistoryStep(NamedTuple):
-    """A publication, and the summary before it."""
+    """A publication and the summary before it.
+
+    Attributes:
+        publication: the change.
+        before: None where there was no summary or it is unknown.
+        incomplete: changes between `before` and this one are missing. Compaction is certain to keep
+            only the last change of an entity.
+    """
 
     publication: Publication
     before: SummaryChanged | None
-    """None where there was none, or where it is not known."""
     incomplete: bool
-    """Changes between `before` and this one are not known: compaction keeps the last of an entity
-    for certain, no other.
-    """
 
     @property
     def sentences(self) -> list[SummarySentence]:
-        """Of the summary after it."""
+        """The summary after the change."""
         body = self.publication.body
         return [] if body is None else body.sentences
 
+    @property
+    def known_before(self) -> list[SummarySentence]:
+        """The summary right before the change; empty where it is unknown."""
+        return self.before.sentences if self.before is not None and not self.incomplete else []
+
 
 def steps(publications: Iterable[Publication]) -> Iterator[HistoryStep]:
-    """The publications of one entity, each with the one before it; what another partition has is
-    another story.
-    """
+    """The publications of one entity with their predecessors in the same partition."""
     before: SummaryChanged | None = None
     partition: int | None = None
     for publication in publications:
@@ -49,46 +53,47 @@ def steps(publications: Iterable[Publication]) -> Iterator[HistoryStep]:
 
 
 def last_steps(publications: Iterable[Publication], limit: int | None) -> Iterable[HistoryStep]:
-    """The last `limit` of the steps (None: all, as they are read), the newest last."""
+    """The last `limit` steps, the newest last. None: all, lazily."""
     return steps(publications) if limit is None else deque(steps(publications), maxlen=limit)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedChange:
-    """One summary change, or the tombstone of the entity's deletion: then what only a summary has
-    is None.
+    """A history step as `history --json` and the page show it.
+
+    Attributes:
+        published_at: time of the message; None in a file.
+        tombstone: the entity was deleted; the fields of a summary are then None.
+        incomplete: changes before this one are missing.
+        added_texts: by sentence id.
+        removed_texts: by sentence id, from the summary before; None where it is unknown.
+        sentences: their number in the summary.
     """
 
     partition: int
     offset: int
     published_at: str | None
-    """Time of the message; None in a file."""
     tombstone: bool
     epoch: int | None
     sequence: int | None
     previous_sequence: int | None
     incomplete: bool
-    """Changes before this one are not known."""
     occurred_at: str | None
     cause: dict[str, Any] | None
     added: list[str]
     removed: list[str]
     added_texts: dict[str, str]
-    """By sentence id."""
     removed_texts: dict[str, str | None]
-    """By sentence id, from the summary before; None where that is not known."""
     sentences: int
-    """In the summary."""
     sentence_count: int | None
     review_count: int | None
 
     @classmethod
     def of(cls, step: HistoryStep) -> "PublishedChange":
-        """What the step changed, with the texts of what it removed by the summary before it."""
+        """The change of a step."""
         found, body = step.publication, step.publication.body
         texts = {one.sentence_id: one.text for one in step.sentences}
-        known = step.before.sentences if step.before is not None and not step.incomplete else []
-        texts_before = {one.sentence_id: one.text for one in known}
+        texts_before = {one.sentence_id: one.text for one in step.known_before}
         added, removed = ([], []) if body is None else (body.added, body.removed)
         return cls(
             partition=found.partition,

@@ -1,12 +1,11 @@
-"""What was published about entities: the messages of an output topic, or a file of their bodies."""
+"""Published summary changes, read from an output topic or from a file of bodies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
@@ -24,8 +23,8 @@ _ENDINGS: Final = (".jsonl", ".csv", ".tsv", ".parquet")
 
 
 def names_file(value: str) -> bool:
-    """Whether it is a file: it has a slash, or an ending that we read (also with .gz behind);
-    everything else is a topic.
+    """Whether a value names a file: it has a slash or a known ending (also followed by .gz). All
+    other values name topics.
 
     >>> names_file("./reviews"), names_file("epoch-2.jsonl.gz"), names_file("marketplace.review-summaries.v1")
     (True, True, False)
@@ -34,37 +33,40 @@ def names_file(value: str) -> bool:
 
 
 class Publication(NamedTuple):
-    """A summary change, or the tombstone of an entity's deletion: then `body` is None."""
+    """A published message: a summary change, or the tombstone of a deleted entity.
+
+    Attributes:
+        entity_id: the message key.
+        body: None for a tombstone.
+        partition: 0 in a file.
+        offset: in a file the number of the line, from 0.
+        published_ms: timestamp of the message, milliseconds since 1970; -1 in a file.
+    """
 
     entity_id: str
     body: SummaryChanged | None
     partition: int
-    """0 in a file."""
     offset: int
-    """In a file the line's number, from 0."""
     published_ms: int
-    """Timestamp of the message, milliseconds since 1970; -1 in a file."""
 
     @property
     def occurred_ms(self) -> int | None:
-        """When the event happened that caused it, milliseconds since 1970; None where that is not
-        known, or no time.
+        """Time of the causing event, milliseconds since 1970; None where it is unknown or no
+        time.
         """
+        if self.body is None or self.body.occurred_at is None:
+            return None
         try:
-            return (
-                None
-                if self.body is None or self.body.occurred_at is None
-                else milliseconds(self.body.occurred_at)
-            )
+            return milliseconds(self.body.occurred_at)
         except ValueError:  # a day that does not exist, or the year 0
             return None
 
 
 class TimeSpan(NamedTuple):
-    """From the first message at or past `since_ms` to the last before the first at or past
-    `until_ms`; None: no bound.
+    """From the first message at or after `since_ms` up to, but not including, the first message at
+    or after `until_ms`. None means no bound.
 
-    A topic goes by the timestamps of its messages, a file by `occurred_at`.
+    The time of a message is its timestamp in a topic, `occurred_at` in a file.
     """
 
     since_ms: int | None = None
@@ -73,43 +75,67 @@ class TimeSpan(NamedTuple):
 
 ALWAYS: Final = TimeSpan()
 Progress = Callable[[int], None]
-"""Told from time to time how many messages, or lines, are read."""
+"""Called now and then with the number of messages or lines read so far."""
 _STEP: Final = 500
+"""Messages between two calls of `Progress`."""
 
 
-class PublishedSource(AbstractContextManager["PublishedSource"], Protocol):
-    """A topic or a file. Iteration, any number of times, gives all of it: those of one entity in
-    their order.
+class PublishedSource(ABC):
+    """A topic or a file of published messages; a context manager. It can be iterated repeatedly.
 
-    Iteration and `of` raise SetupError where something else than a summary change is met.
+    Messages of one entity come in their order. Reading raises SetupError at a message that is no
+    summary change.
+
+    Attributes:
+        name: of the topic, or path of the file.
+        count: messages or lines read so far, including skipped ones.
     """
 
     name: str
-    count: int
-    """Messages, or lines, read so far, those passed over included."""
+    count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what it holds."""
 
     @property
+    @abstractmethod
     def size(self) -> int | None:
-        """How far `position` gets; None where that is not known."""
+        """Last value of `position`; None where it is unknown."""
 
     @property
+    @abstractmethod
     def position(self) -> int:
-        """How far the iteration that is under way has come."""
+        """How far the current iteration has read."""
 
     @property
     def is_lasting(self) -> bool:
         """Whether it can be read a second time."""
+        return True
 
+    @abstractmethod
     def __iter__(self) -> Iterator[Publication]: ...
 
+    @abstractmethod
     def of(
         self, entity_id: str, span: TimeSpan = ALWAYS, progress: Progress | None = None
     ) -> Iterator[Publication]:
-        """Those of one entity, in their order."""
+        """The messages of one entity, in their order."""
+
+    def _counted(self, progress: Progress | None) -> None:
+        self.count += 1
+        if progress is not None and self.count % _STEP == 0:
+            progress(self.count)
 
 
 def published(place: str, settings: Settings) -> PublishedSource:
-    """What a topic or a file (`names_file` tells which) holds, opened. Raises SetupError."""
+    """Open a topic or a file; `names_file` decides which. Raises SetupError."""
     if names_file(place):
         return PublishedFile(place)
     try:
@@ -121,182 +147,172 @@ def published(place: str, settings: Settings) -> PublishedSource:
 
 
 class PublishedTopic(PublishedSource):
-    """An output topic: its committed messages, up to where each partition ended when it
-    was opened.
+    """The committed messages of an output topic, up to the end that each partition had when it was
+    opened. `size` and `position` count offsets of all partitions.
     """
 
     def __init__(self, topic: str, settings: Settings) -> None:
-        """Raises SetupError where there is no such topic, or no broker answers."""
+        """Raises SetupError where the topic does not exist or no broker answers."""
         self.name = topic
-        self.count = 0
-        self._walked = 0
+        self._read_offsets = 0
         self._reader = TopicReader(
             reached(settings, KafkaClients(settings)), topic, settings.app_id
         )
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._reader.__exit__(kind, error, trace)
+    def close(self) -> None:
+        """See `PublishedSource`."""
+        self._reader.__exit__(None, None, None)
+
+    @property
+    def bounds(self) -> dict[int, range]:
+        """By partition its offsets."""
+        return {partition: self._reader.bounds(partition) for partition in self._reader.partitions}
 
     @property
     def size(self) -> int:
-        """Offsets, of all partitions."""
+        """See `PublishedSource`."""
         return self._reader.size
 
     @property
     def position(self) -> int:
-        """Offsets."""
-        return self._walked
-
-    @property
-    def is_lasting(self) -> bool:
         """See `PublishedSource`."""
-        return True
+        return self._read_offsets
 
     def __iter__(self) -> Iterator[Publication]:
-        """Partition after partition."""
         before = 0
-        for partition in self._reader.partitions:
-            bounds = self._reader.bounds(partition)
+        for partition, bounds in self.bounds.items():
             for stored in self._reader.read(partition):
                 self.count += 1
-                self._walked = before + stored.record.offset + 1 - bounds.start
+                self._read_offsets = before + stored.record.offset + 1 - bounds.start
                 yield publication(stored.record)
             before += len(bounds)
 
     def of(
         self, entity_id: str, span: TimeSpan = ALWAYS, progress: Progress | None = None
     ) -> Iterator[Publication]:
-        """From the partition of the entity's key; where its producers chose others, from those.
-
-        What lies before and after the span is not read: the topic's index by time says where it
-        begins and ends.
-        """
+        """See `PublishedSource`. Reads only offsets within the span, by the topic's time index."""
         starts = {} if span.since_ms is None else self._reader.offsets_at(span.since_ms)
         ends = {} if span.until_ms is None else self._reader.offsets_at(span.until_ms)
+        return map(publication, self.records(entity_id, starts, ends, progress))
+
+    def records(
+        self,
+        entity_id: str,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        progress: Progress | None,
+    ) -> Iterator[Record]:
+        """The entity's messages as they are stored, between offsets by partition.
+
+        Reads the partition of the entity's key; only if it has none, the others, because a producer
+        may use another partitioner.
+        """
         key = entity_id.encode()
         for partitions in self._reader.usual_first(entity_id):
             found = False
             for partition in partitions:
-                for stored in self._reader.read(
-                    partition, starts.get(partition, 0), ends.get(partition)
-                ):
-                    self.count += 1
-                    if progress is not None and self.count % _STEP == 0:
-                        progress(self.count)
+                start, end = starts.get(partition, 0), ends.get(partition)
+                for stored in self._reader.read(partition, start, end):
+                    self._counted(progress)
                     if stored.record.key == key:
                         found = True
-                        yield publication(stored.record)
+                        yield stored.record
             if found:
                 return
 
 
 class PublishedFile(PublishedSource):
-    """A file of bodies, one a line, as `summarize` writes them; plain or gzip."""
+    """A file with one body per line, as `summarize` writes it; plain or gzip. `size` and `position`
+    count bytes.
+    """
 
     def __init__(self, path: str) -> None:
-        """Raises SetupError where it cannot be opened, or holds no lines of JSON."""
+        """Raises SetupError where the file cannot be opened or is a table."""
         self.name = path
-        self.count = 0
         self._file = ReviewFile(path)
         if not Path(path).exists():
             raise SetupError(f"there is no file {path}")
         if self.is_lasting:
-            self._check()
+            with self._reopened() as lines:
+                if lines.unit == "rows":
+                    raise SetupError(f"{self.name} is a table: {_EXPECTED}")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pass
+    def close(self) -> None:
+        """Nothing: each iteration closes the file."""
 
     @property
     def size(self) -> int | None:
-        """Bytes."""
+        """See `PublishedSource`."""
         return self._file.size
 
     @property
     def position(self) -> int:
-        """Bytes."""
+        """See `PublishedSource`."""
         return self._file.position
 
     @property
     def is_lasting(self) -> bool:
-        """Not if it is a pipe."""
+        """False for a pipe."""
         return Path(self.name).is_file()
 
     def __iter__(self) -> Iterator[Publication]:
-        """Line after line."""
-        for record in self._records():
+        for record in self._records(None):
             yield self._of_line(record)
 
     def of(
         self, entity_id: str, span: TimeSpan = ALWAYS, progress: Progress | None = None
     ) -> Iterator[Publication]:
-        """See `PublishedSource`. A line without `occurred_at` has the time of the one before it."""
+        """See `PublishedSource`. A line without `occurred_at` has the time of the line before."""
         key = entity_id.encode()
-        begun = span.since_ms is None
-        for record in self._records():
-            if progress is not None and self.count % _STEP == 0:
-                progress(self.count)
+        since_ms, until_ms = span
+        has_begun = since_ms is None
+        for record in self._records(progress):
             if record.key != key:
                 continue
             found = self._of_line(record)
-            moment_ms = found.occurred_ms
-            if moment_ms is not None:
-                begun = begun or span.since_ms is None or moment_ms >= span.since_ms
-                if span.until_ms is not None and moment_ms >= span.until_ms:
+            occurred_ms = found.occurred_ms
+            if occurred_ms is not None:
+                has_begun = has_begun or since_ms is None or occurred_ms >= since_ms
+                if until_ms is not None and occurred_ms >= until_ms:
                     return
-            if begun:
+            if has_begun:
                 yield found
 
-    def _records(self) -> Iterator[Record]:
-        with self._opened() as lines:
+    def _records(self, progress: Progress | None) -> Iterator[Record]:
+        with self._reopened() as lines:
             for entry in lines:
                 if isinstance(entry, Faulty):
                     raise SetupError(f"line {entry.line} of {self.name}: {entry.detail}")
                 if entry is not None:
-                    self.count += 1
+                    self._counted(progress)
                     yield entry
 
-    def _check(self) -> None:
-        """What is wrong is told before anything else is read."""
-        with self._opened() as lines:
-            if lines.unit == "rows":
-                raise SetupError(f"{self.name} is a table: {_WANTED}")
-
-    def _opened(self) -> ReviewFile:
-        """The file from its beginning, `with` opens it."""
+    def _reopened(self) -> ReviewFile:
         self._file = ReviewFile(self.name)
         return self._file
 
     def _of_line(self, record: Record) -> Publication:
         try:
-            return _read(record)
+            return _decoded(record)
         except _FAULTS as error:
             raise SetupError(
-                f"line {record.offset + 1} of {self.name} is no summary change ({error}): {_WANTED}"
+                f"line {record.offset + 1} of {self.name} is no summary change ({error}): "
+                f"{_EXPECTED}"
             ) from error
 
 
 def publication(record: Record) -> Publication:
-    """Of a message of an output topic. Raises SetupError where it is none."""
+    """A message of an output topic, decoded. Raises SetupError where it is no summary change."""
     try:
-        return _read(record)
+        return _decoded(record)
     except _FAULTS as error:
         raise SetupError(
-            f"the message at offset {record.offset} of {record.topic} [{record.partition}] is no summary change ({error}): "
-            "name an output topic, as COVERSUMM_OUTPUT_TOPIC does"
+            f"the message at offset {record.offset} of {record.topic} [{record.partition}] is no "
+            f"summary change ({error}): name an output topic, as COVERSUMM_OUTPUT_TOPIC does"
         ) from error
 
 
-def _read(record: Record) -> Publication:
+def _decoded(record: Record) -> Publication:
     """Raises one of _FAULTS."""
     body = None if record.value is None else decode_summary(record.value)
     entity_id = (record.key or b"").decode()
@@ -306,4 +322,4 @@ def _read(record: Record) -> Publication:
 
 
 _FAULTS: Final = (msgspec.DecodeError, ValueError, RecursionError)
-_WANTED: Final = "wanted is one body a line, as `coversumm-worker summarize` writes them"
+_EXPECTED: Final = "expected one body per line, as `coversumm-worker summarize` writes them"

@@ -1,6 +1,4 @@
-"""The last value of each of many keys, in the order of the keys, in memory that does not grow with
-their number.
-"""
+"""The last value of each key, sorted by key, in bounded memory."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -12,13 +10,11 @@ from typing import Final, NamedTuple, Self
 from msgspec import msgpack
 
 MEMORY_BYTES: Final = 64 * 2**20
-"""Keys and values to hold before they are written to a temporary file, with what Python needs for
-each.
-"""
+"""Memory for keys and values, including Python's overhead, before they go to a temporary file."""
 ITEM_BYTES: Final = 200
-"""Memory of a key and its value beyond their own bytes."""
+"""Python's overhead per key and value."""
 BLOCK_BYTES: Final = 64 * 2**10
-"""To write and to read back at once."""
+"""Size of one write and of one read."""
 _encode = msgpack.Encoder().encode
 _decode = msgpack.Decoder(list[tuple[bytes, bytes]]).decode
 
@@ -29,12 +25,9 @@ class _Block(NamedTuple):
 
 
 class LastValues:
-    """Values by key: of those with one key the last that was put; a context manager.
+    """The last value put for each key; a context manager.
 
-    A sorted run goes to a temporary file whenever memory is full; iteration merges the runs.
-
-    Args:
-        memory_bytes: to hold at most.
+    When memory is full, a sorted run goes to a temporary file; iteration merges the runs.
     """
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
@@ -51,14 +44,14 @@ class LastValues:
         self._file.close()
 
     def put(self, key: bytes, value: bytes) -> None:
-        """In place of the value that the key had."""
+        """Set the value of a key."""
         self._held[key] = value
         self._size += len(key) + len(value) + ITEM_BYTES
         if self._size >= self._memory_bytes:
             self._spill()
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        """Keys, ascending, with their values; once all are put."""
+        """Keys in ascending order with their values. Call `put` no more after it."""
         self._file.flush()
         runs = [self._read(blocks) for blocks in self._runs]
         sources = [*runs, iter(sorted(self._held.items()))]
@@ -92,5 +85,5 @@ class LastValues:
 def _numbered(
     items: Iterable[tuple[bytes, bytes]], number: int
 ) -> Iterator[tuple[bytes, int, bytes]]:
-    """Of one key the later run comes first."""
+    """Numbers sort a later run before an earlier one with the same key."""
     return ((key, number, value) for key, value in items)

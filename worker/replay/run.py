@@ -15,6 +15,7 @@ from worker.clock import Clock
 from worker.events import Record
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients
+from worker.kafka.errors import patiently
 from worker.kafka.offsets import committed_notes
 from worker.kafka.ranges import Range, check_ends
 from worker.kafka.reader import TopicReader
@@ -79,9 +80,12 @@ class Replay:
     def bounds(self, partitions: int, engine: EmbeddingEngine | None) -> RunBounds:
         """The bounds of this process's worker, by the plan that is there, or is made now.
 
-        Raises SetupError where a replay of this name was begun as another one, or there is
-        nothing to read.
+        Asks again while brokers are away. Raises SetupError where a replay of this name was begun
+        as another one, or there is nothing to read.
         """
+        return patiently(lambda: self._agreed_bounds(partitions, engine), self._clock)
+
+    def _agreed_bounds(self, partitions: int, engine: EmbeddingEngine | None) -> RunBounds:
         value = self._record.agree(lambda: self._made(partitions, engine).encode())
         self.plan = decode_plan(value, f"the topic {self.names.plan_topic}")
         self.check_plan(engine)

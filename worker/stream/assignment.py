@@ -1,8 +1,6 @@
-"""What the group has assigned to this worker: one object that those who act under an assignment
-look at.
-"""
+"""The assignment of this worker: everything that acts under an assignment reads this object."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import NamedTuple
@@ -14,7 +12,7 @@ from worker.stream.journal import Held, Journal
 
 
 class Role(StrEnum):
-    """In which a worker holds a partition's state."""
+    """The role in which a worker holds a partition's state."""
 
     ACTIVE = "active"
     """It processes the partition."""
@@ -23,11 +21,10 @@ class Role(StrEnum):
 
 
 class Tenure(NamedTuple):
-    """Under what partitions are held from one takeover to the next.
+    """The time between two takeovers, in which partitions are processed.
 
     Attributes:
-        epoch: of the assignment; it goes on with each takeover, also where the group has not
-            changed.
+        epoch: counts takeovers, also those without a rebalance.
         membership: of the consumer group.
     """
 
@@ -36,7 +33,7 @@ class Tenure(NamedTuple):
 
 
 class Progress:
-    """How a worker gets on: what the watchdog looks at.
+    """The progress that the watchdog observes.
 
     Attributes:
         at: `Clock.monotonic()` of the last progress.
@@ -45,42 +42,41 @@ class Progress:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.at = clock.monotonic()
-        self._in_hand = 0  # one that is committed, one that is processed
+        self._in_flight = 0  # at most one in a commit and one in processing
 
     @property
     def is_busy(self) -> bool:
-        """Whether a micro-batch is being processed or committed."""
-        return self._in_hand > 0
+        """Whether a part of a micro-batch is being processed or committed."""
+        return self._in_flight > 0
 
     def made(self) -> None:
-        """There was some just now."""
+        """There was progress now."""
         self.at = self._clock.monotonic()
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """A micro-batch is in hand meanwhile."""
-        self._in_hand += 1
+        """The worker is busy within this block."""
+        self._in_flight += 1
         try:
             yield
         finally:
-            self._in_hand -= 1
+            self._in_flight -= 1
 
 
 class Assignment:
     """An assignment from its beginning to its end, and then the next one.
 
     Attributes:
-        epoch: counts takeovers: one of an earlier one, or a reader, may write nothing more.
+        epoch: counts takeovers; writers of an earlier epoch may write nothing more.
         membership: of the consumer group, captured when the group assigned.
-        inputs: partitions of the input topic that are assigned.
+        inputs: the assigned partitions of the input topic.
         roles: by partition, from the takeover on.
-        starts: where the input is read from; known from the takeover's first step to the seek.
-        positions: by partition the next source offset to commit, from the end of the takeover on.
-        is_flowing: between the seek that ends a takeover and the next revocation, or a commit in
-            doubt.
-        doubt: why the last commit is in doubt, until that is settled.
-        progress: when the worker last got on with it.
-        journal: tells the log of it.
+        starts: where the input is read from, between the takeover's first step and the seek.
+        positions: by partition, the next source offset to commit, from the end of the takeover on.
+        is_flowing: True from the seek that ends a takeover to the next revocation or doubt.
+        doubt: why the last commit is in doubt, until it is settled.
+        progress: the worker's progress.
+        journal: logs changes of the assignment.
     """
 
     def __init__(self, clock: Clock, journal: Journal) -> None:
@@ -99,49 +95,28 @@ class Assignment:
 
     @property
     def tenure(self) -> Tenure | None:
-        """Under what micro-batches may be committed; None from a revocation, or a doubt, to the end
-        of the next takeover.
+        """The tenure under which micro-batches may be committed; None from a revocation or doubt to
+        the end of the next takeover.
         """
         return Tenure(self.epoch, self.membership) if self.is_flowing and self.membership else None
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the group has not taken the partitions back since it assigned them, and the
-        worker goes on.
+        """Whether the group has not revoked the partitions since it assigned them, and the worker
+        does not stop.
         """
         return not (self._is_revoked or self._is_over)
 
-    def revoke(self) -> None:
-        """The group takes the partitions back: nothing more is handed over, a commit under way ends
-        under the membership.
-        """
-        if self.is_flowing or self.doubt is not None:
-            self.journal.left(self._held())
-        self.is_flowing = False
-        self._is_revoked = True
-        self.doubt = None
-
-    def suspend(self, doubt: str) -> None:
-        """Nothing more is handed over until it is known whether the last commit happened."""
-        if not self.is_flowing:
-            return  # the group was faster
-        self.journal.doubted(doubt, self._held())
-        self.is_flowing = False
-        self.doubt = doubt
-
-    def leave_off(self) -> None:
-        """Hand nothing more over, whatever the group still assigns: the worker ends."""
-        self._is_over = True
-        self.revoke()
-
     def assign(self, membership: Membership, inputs: frozenset[int]) -> None:
-        """The group has assigned these partitions of the input; where they are read from is for the
-        takeover to find out.
-        """
+        """The group has assigned these partitions of the input; a takeover follows."""
         self.is_flowing = self._is_revoked = False
         self.starts = None
         self.membership = membership
         self.inputs = inputs
+
+    def found(self, starts: dict[int, Start]) -> None:
+        """The takeover knows where the input is read from."""
+        self.starts = starts
 
     def begin(self, actives: set[int], standbys: set[int]) -> None:
         """A takeover gives its partitions their roles."""
@@ -149,22 +124,63 @@ class Assignment:
             dict.fromkeys(standbys, Role.STANDBY) | dict.fromkeys(actives, Role.ACTIVE)
         )
 
+    def restored(self, starts: Mapping[int, Start]) -> None:
+        """The state fits the input: the next source offsets to commit are these."""
+        self.positions = {partition: start.offset for partition, start in starts.items()}
+
+    def pause(self) -> None:
+        """The seek begins: nothing is handed over."""
+        self.is_flowing = False
+
+    def take_starts(self) -> dict[int, Start]:
+        """Where the input is read from; a later seek has to find it out again."""
+        assert self.starts is not None
+        starts, self.starts = self.starts, None
+        return starts
+
     def flow(self) -> None:
-        """Every partition's input is at its place: micro-batches may be handed over."""
+        """The seek is done: micro-batches may be handed over."""
         if not self.is_lasting:
             return
         self.is_flowing = True
         self.doubt = None
         self.journal.took(self._held())
 
-    def _held(self) -> Held:
-        standbys = [partition for partition, role in self.roles.items() if role is Role.STANDBY]
-        return Held(sorted(self.positions), sorted(standbys))
+    def committed(self, ends: Mapping[int, int]) -> None:
+        """A micro-batch is committed up to these source offsets."""
+        self.positions.update(ends)
+
+    def suspend(self, doubt: str) -> None:
+        """A commit is in doubt: nothing more is handed over until it is settled."""
+        if not self.is_flowing:
+            return  # the group revoked the partitions first
+        self.journal.doubted(doubt, self._held())
+        self.is_flowing = False
+        self.doubt = doubt
+
+    def revoke(self) -> None:
+        """The group revokes the partitions: nothing more is handed over, and a commit in flight
+        ends under its membership.
+        """
+        if self.is_flowing or self.doubt is not None:
+            self.journal.left(self._held())
+        self.is_flowing = False
+        self._is_revoked = True
+        self.doubt = None
+
+    def leave_off(self) -> None:
+        """The worker stops: nothing more is handed over, whatever the group assigns."""
+        self._is_over = True
+        self.revoke()
 
     def end(self) -> list[int]:
-        """Nothing is held any more; the partitions that were processed."""
+        """Nothing is held any more; returns the partitions that were processed."""
         self.epoch += 1
         self.roles.clear()
         self.journal.ended(self.positions)
         processed, self.positions = list(self.positions), {}
         return processed
+
+    def _held(self) -> Held:
+        standbys = [partition for partition, role in self.roles.items() if role is Role.STANDBY]
+        return Held(sorted(self.positions), sorted(standbys))

@@ -1,32 +1,35 @@
-"""Exactly once, micro-batch by micro-batch: the commit protocol.
+"""The commit protocol: every record of the input exactly once.
 
-1. *Guard*: a micro-batch of a past tenure is dropped (it will be read again); one of this tenure
-   must begin where the last one ended.
-2. *Process*: records and rows in, rows and messages out; nothing is visible yet, but to what is
-   processed next.
-3. *Transaction*: messages, changelog rows and source offsets become visible together, or not at
-   all; and only while input and changelog are the topics of the takeover, not later ones of their
-   names.
-4. *Local batch*: the same rows with their changelog offset, atomically, one RocksDB batch per
-   partition; so local state never runs ahead of the log, and a crash between 3 and 4 is mended by
-   the restore.
-5. *Summaries*: whoever asks for one is told of it from here on.
+A *micro-batch* is one fetch over all partitions. `Delivery` cuts it into parts that fit the limits,
+in the order of its records. Each part passes these stages (`worker.stream.commit.Stage`):
 
-Steps 3 to 5 are `worker.stream.commit`. Step 2 of the next micro-batch runs beside them and no
-further: what it comes to waits until they are over (`worker.stream.commits`). So nothing of a
-micro-batch is sent before the one before it is decided, and its rows are in the local database; and
-where the tenure ends meanwhile, by a rebalance, a stop or a doubt, what was processed ahead is
-thrown away, and read again by whoever comes next.
+guard       A micro-batch of a past tenure is dropped: the next owner reads it again. One of this
+            tenure begins where the last one ended, or the process ends.
+processed   Records and rows went in; rows and messages came out. Only the processing of the next
+            part sees them.
+in flight   One transaction writes messages, changelog rows and source offsets. It begins when the
+            part before is announced, and only if the tenure still lasts. Before the offsets are
+            sent, the commit checks that input, output and changelog are still the topics of the
+            takeover.
+decided     The transaction is committed: everything in it became visible at once. A commit without
+            a reliable answer is *in doubt*: `worker.stream.settlement` finds out whether it
+            happened, ends the tenure and takes the partitions over again.
+stored      The same rows and their changelog offset are in the local database, in one atomic batch
+            per partition. So local state never runs ahead of the log. After a crash between
+            *decided* and *stored* the restore reads these rows from the log.
+announced   Summaries, metrics and subscribers show the changes.
 
-A transaction whose outcome is not known is decided (`worker.stream.settlement`); any other failure
-ends the process. Where step 2 fails, the commit beside it is seen through first: its transaction
-would else stay open until the broker aborts it. Step 2 has a thread of its own, and so have 3 to 5,
-off the event loop, which goes on heartbeating and serving HTTP.
+While one part is in flight the next one is processed, and waits (`CommitQueue`). If the tenure ends
+by a rebalance, a stop or a doubt, the waiting part is dropped and read again.
+
+Any failure except a doubt ends the process. If processing fails, the commit in flight finishes
+first: a transaction left open would keep all readers waiting until the broker aborts it.
+Processing and commits each have a thread of their own, so the event loop keeps sending heartbeats
+and serving HTTP.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,19 +39,22 @@ from worker.limits import Limit
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.settings import Settings
 from worker.stream.assignment import Assignment, Tenure
-from worker.stream.commits import CommitQueue
+from worker.stream.commit import CommitQueue, InFlight
 from worker.stream.surroundings import ProcessorThread, Surroundings
 from worker.stream.tracing import NO_CONTEXTS, Contexts
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One fetch over all partitions: the unit that is processed and committed.
+    """One fetch over all partitions.
 
-    `starts` and `ends` are, per partition, the cursor before the first record and after the last: a
-    gap between them is proven. `tenure` is the one under which it was fetched. `finished` are
-    partitions of a bounded run that were read to their end. `contexts` are what its records brought
-    of traces, where somebody traces.
+    Attributes:
+        records: its records, in order within each partition.
+        starts: by partition, the cursor before its first record.
+        ends: by partition, the cursor after its last record; gaps between the two are proven.
+        tenure: the tenure under which it was fetched.
+        finished: partitions of a bounded run that were read to their end.
+        contexts: the trace contexts that came with its records.
     """
 
     records: tuple[Record, ...]
@@ -60,16 +66,15 @@ class MicroBatch:
 
 
 class Delivery:
-    """Takes micro-batches from the consumer through processor and commit, in order, the next one
-    before the last is committed.
+    """Takes micro-batches from the consumer, in order, through processing and commit.
 
     Args:
-        settings: how large a part of a micro-batch may be.
-        assignment: under which micro-batches are delivered.
-        processor: step 2, in its thread.
-        commits: steps 3 to 5, in theirs.
-        on_limit: is told of each limit that is hit.
-        surroundings: the end of the process, for whatever fails.
+        settings: limit the size of a part.
+        assignment: the tenure under which micro-batches are delivered.
+        processor: processes them.
+        commits: commits them.
+        on_limit: called with each limit that is hit.
+        surroundings: tracing, and the end of the process.
     """
 
     def __init__(
@@ -90,33 +95,29 @@ class Delivery:
         self._on_limit = on_limit
         self._tracing = surroundings.tracing
         self._die = surroundings.die
-        self._tenure: Tenure | None = None  # of the last micro-batch that was taken in
+        self._tenure: Tenure | None = None  # of the last micro-batch
         self._ends: dict[int, int] = {}  # where the next one of this tenure has to begin
-        self._latest: MicroBatch | None = None  # that was delivered
+        self._latest: MicroBatch | None = None  # the last one that was delivered
 
     def commit_started(self, batch: MicroBatch) -> bool:
-        """Whether this is the last micro-batch that was taken in, and its last commit has begun:
-        the next one may come.
-        """
+        """Whether the last commit of this micro-batch has begun, and none came after it."""
         return self._latest is batch
 
     async def deliver(self, batch: MicroBatch, done: Callable[[], Awaitable[Any]]) -> None:
-        """Process a micro-batch and begin its last commit, or end the process; then the next one
-        may come.
+        """Process a micro-batch and begin its last commit, or end the process.
 
-        `done` is called when nothing of it is under way any more: all is committed, or the rest
-        will be read again.
+        `done` is called when nothing of it is under way: it is committed, or will be read again.
         """
         try:
-            is_whole = False
-            if batch.tenure == self._assignment.tenure:  # else it will be read again
+            is_complete = False
+            if batch.tenure == self._assignment.tenure:
                 self._check_chain(batch)
-                is_whole = await self._deliver_all(batch)
+                is_complete = await self._deliver_all(batch)
             await self._commits.then(
-                lambda happened: self._close(batch, done, is_committed=is_whole and happened)
+                lambda happened: self._close(batch, done, is_committed=is_complete and happened)
             )
         except asyncio.CancelledError:
-            raise  # the app is stopping: what is under way commits or not, as a whole
+            raise  # the app stops: the commit under way still happens or not
         except BaseException as cause:
             self._die(cause)
         finally:
@@ -126,13 +127,24 @@ class Delivery:
         self, batch: MicroBatch, done: Callable[[], Awaitable[Any]], *, is_committed: bool
     ) -> None:
         if is_committed:
-            self._assignment.positions.update(batch.ends)
+            self._assignment.committed(batch.ends)
         await done()
 
+    def _check_chain(self, batch: MicroBatch) -> None:
+        """Raise Crash unless it follows the last one, which may still be in flight."""
+        if batch.tenure != self._tenure:
+            self._tenure, self._ends = batch.tenure, dict(self._assignment.positions)
+        for partition, start in batch.starts.items():
+            expected = self._ends.get(partition)
+            if start != expected:
+                raise Crash(
+                    f"{self._input_topic}-{partition}: a micro-batch begins at {start}, "
+                    f"not at {expected}"
+                )
+        self._ends.update(batch.ends)
+
     async def _deliver_all(self, batch: MicroBatch) -> bool:
-        """Process and commit a micro-batch in parts; False where its tenure ended before the last
-        of them could be sent.
-        """
+        """Process and commit all parts; False if the tenure ended before the last one was sent."""
         for part in self._within_limits(batch) if batch.records else ():
             remaining = part
             while remaining:
@@ -148,8 +160,8 @@ class Delivery:
         return True
 
     async def _finish(self, partition: int, batch: MicroBatch) -> bool:
-        """Publish what a bounded run publishes at the end of a partition, and commit its end; False
-        where the tenure ended.
+        """Publish the results of a bounded run's partition, and commit its end; False if the tenure
+        ended.
         """
         end = batch.ends[partition]
         while True:
@@ -159,37 +171,22 @@ class Delivery:
             if processed is None or processed.is_end:
                 return processed is not None
 
-    def _check_chain(self, batch: MicroBatch) -> None:
-        """Raise Crash where it does not follow the last one, which may not be committed yet."""
-        if batch.tenure != self._tenure:
-            self._tenure, self._ends = batch.tenure, dict(self._assignment.positions)
-        for partition, start in batch.starts.items():
-            expected = self._ends.get(partition)
-            if start != expected:
-                raise Crash(
-                    f"{self._input_topic}-{partition}: a micro-batch begins at {start}, not {expected}"
-                )
-        self._ends.update(batch.ends)
-
     def _within_limits(self, batch: MicroBatch) -> Iterator[tuple[Record, ...]]:
-        """Cut what two fetches brought so that each part keeps to its events and bytes (a larger
-        record goes alone).
-        """
+        """The records in parts within the limits; a record larger than a part goes alone."""
         part: list[Record] = []
         size = 0
         for record in batch.records:
             length = len(record.value or b"") + len(record.key or b"")
-            full = self._full(len(part) + 1, size + length) if part else None
-            if full is not None:
-                self._on_limit(full)
+            limit = self._exceeded(len(part) + 1, size + length) if part else None
+            if limit is not None:
+                self._on_limit(limit)
                 yield tuple(part)
                 part, size = [], 0
             part.append(record)
             size += length
         yield tuple(part)
 
-    def _full(self, events: int, size: int) -> Limit | None:
-        """The limit that a part of so many events and bytes would be beyond."""
+    def _exceeded(self, events: int, size: int) -> Limit | None:
         if events > self._batch_events:
             return Limit.BATCH_EVENTS
         return Limit.BATCH_BYTES if size > self._batch_bytes else None
@@ -201,21 +198,20 @@ class Delivery:
         records: Sequence[Record] = (),
         contexts: Contexts = NO_CONTEXTS,
     ) -> ProcessedBatch | None:
-        """Process something and begin its commit; what it came to, None where the tenure ended
-        before anything of it was sent.
-
-        `records` are what is processed, the first of them at least; `contexts` what they brought of
-        traces.
+        """Process one part and begin its commit; None if the tenure ended first, and nothing was
+        sent.
         """
-        with ExitStack() as in_hand:
-            in_hand.enter_context(self._assignment.progress.busy())
-            span = in_hand.enter_context(self._tracing.micro_batch())
-            processed = await self._process(process)
-            span.processed(processed, records, contexts)
-            if await self._commits.begin(processed, tenure, span, in_hand):
-                return processed
-            span.dropped()
+        flight = InFlight(tenure, self._assignment.progress, self._tracing)
+        try:
+            flight.processed(await self._process(process), records, contexts)
+            is_begun = await self._commits.begin(flight)
+        except BaseException:
+            with flight:  # closes it, and its span with the error
+                raise
+        if not is_begun:
+            flight.drop()
             return None
+        return flight.batch
 
     async def _process(self, process: Callable[[Processor], ProcessedBatch]) -> ProcessedBatch:
         try:

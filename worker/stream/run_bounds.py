@@ -1,39 +1,46 @@
-"""A run that ends: a worker that reads its input from given offsets to given offsets, keeps account
-of it, and stops.
-
-Without it a worker begins where the log begins, and never stops.
+"""A run that ends: a worker that reads its input from given offsets to given offsets, keeps an
+account, and stops. Without bounds a worker begins at the log's start and runs until it is stopped.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from worker.errors import Crash
 from worker.events import Record
+from worker.kafka.errors import passes
 from worker.kafka.offsets import Start
 from worker.processing.config import ALL, Emit, RecordSelection
 from worker.processing.processor import ProcessedBatch
+from worker.stream.assignment import Assignment
+from worker.stream.surroundings import Surroundings
+
+IDLE_SECONDS = 0.2
+"""Seconds between two checks whether this process has finished its partitions."""
+ASK_SECONDS = 1.0
+"""Seconds between two questions to the group, once this process has."""
 
 
 class Ledger(Protocol):
-    """What was done so far, by partition, as a note that is committed with each offset: what the
-    offset survives, it does.
+    """The account of what was done: by partition a note that is committed with each offset, and is
+    as durable as the offset.
     """
 
     def begin(self, starts: Mapping[int, Start]) -> None:
-        """These partitions are taken over, each with the offset and the note that are committed."""
+        """These partitions are taken over, with their committed offsets and notes."""
 
     def notes(self, batch: ProcessedBatch) -> Mapping[int, str]:
         """The notes of the batch's partitions once it is committed."""
 
     def committed(self, batch: ProcessedBatch, notes: Mapping[int, str]) -> None:
-        """It is committed, under these notes."""
+        """The batch is committed with these notes."""
 
     def is_over(self, partition: int) -> bool:
-        """Whether everything of a held partition is done and committed, up to its end."""
+        """Whether a held partition is done and committed, up to its end."""
 
 
 class NoLedger:
-    """The ledger of a worker that never stops."""
+    """The ledger of a worker without bounds."""
 
     def begin(self, starts: Mapping[int, Start]) -> None:
         """See `Ledger`."""
@@ -54,24 +61,24 @@ NO_LEDGER = NoLedger()
 
 
 class FileRecords(Protocol):
-    """Records that are had elsewhere: the first ones of a partition."""
+    """Records replayed from files before the log."""
 
     def partitions(self) -> Mapping[int, range]:
-        """By partition the offsets that are had."""
+        """By partition, the offsets of its records in files."""
 
     def read(self, partition: int, start: int) -> Iterator[Record]:
-        """Those of a partition from an offset on, in order."""
+        """The records of a partition from an offset on, in order."""
 
 
 class Throttle(Protocol):
-    """How fast the input may be read."""
+    """Limits how fast the input is read."""
 
     def pause(self, events: int, size: int) -> float:
-        """Seconds to wait before more is read, where so many events of so many bytes were."""
+        """Seconds to wait before reading on, after this many events of `size` bytes."""
 
 
 class NoThrottle:
-    """As fast as it goes."""
+    """No limit."""
 
     def pause(self, events: int, size: int) -> float:
         """See `Throttle`."""
@@ -80,17 +87,18 @@ class NoThrottle:
 
 @dataclass(frozen=True)
 class RunBounds:
-    """The course of a run: from where to where, how fast, and who keeps account.
+    """The bounds of a run, its speed and its account.
 
     Attributes:
-        first: by partition, where one begins of which nothing is committed; the log's start where
-            there is none.
-        ends: by partition, the first offset that is not read any more; no end where there is none.
+        first: by partition, where to begin without a committed offset; by default the log's start.
+        ends: by partition, the first offset that is not read; no end for partitions left out.
         emit: what is published, in place of the setting.
-        selection: of the records.
-        history: what is read before the log, and in place of it.
-        open_partitions: asks the group which partitions are not over yet.
-        topic_id: that the input must have; empty where it is not known.
+        selection: which records are processed.
+        ledger: keeps the account.
+        throttle: limits the speed.
+        history: records to read before the log, and instead of its beginning.
+        open_partitions: asks the group which partitions are not finished. Raises brokers' errors.
+        topic_id: the id that the input must have; empty if unknown.
     """
 
     first: Mapping[int, int] = field(default_factory=dict)
@@ -105,3 +113,53 @@ class RunBounds:
 
 
 ENDLESS = RunBounds()
+
+
+class Ending:
+    """Ends a bounded run when the group has finished all partitions, in whatever process.
+
+    Args:
+        bounds: of the run.
+        assignment: what this process holds.
+        end: ends this process in order.
+        surroundings: clock, threads, and the end of the process after a failure.
+    """
+
+    def __init__(
+        self,
+        bounds: RunBounds,
+        assignment: Assignment,
+        end: Callable[[], None],
+        surroundings: Surroundings,
+    ) -> None:
+        self._bounds = bounds
+        self._assignment = assignment
+        self._end = end
+        self._threads = surroundings.threads
+        self._clock = surroundings.clock
+        self._die = surroundings.die
+
+    async def watch(self) -> None:
+        """Wait for the end of the run, then end this process. A process without work stays: it may
+        be given another one's partitions.
+        """
+        try:
+            while not (self._is_idle() and await self._is_over()):
+                seconds = ASK_SECONDS if self._is_idle() else IDLE_SECONDS
+                await self._threads.beside(lambda s=seconds: self._clock.sleep(s))  # type: ignore[misc]
+        except Exception as cause:
+            self._die(cause)
+        self._end()
+
+    def _is_idle(self) -> bool:
+        held = list(self._assignment.positions)
+        is_taken_over = self._assignment.is_flowing
+        return is_taken_over and all(self._bounds.ledger.is_over(partition) for partition in held)
+
+    async def _is_over(self) -> bool:
+        try:
+            return not await self._threads.beside(self._bounds.open_partitions)
+        except Exception as cause:
+            if not isinstance(cause, Crash) and not passes(cause):
+                raise
+            return False  # asked again

@@ -1,22 +1,20 @@
-"""A commit in doubt is settled, not died of: it is found out whether it happened, and the worker
-goes on from there.
+"""A commit in doubt is decided: the worker finds out whether it happened, and resumes from there.
 
-A commit is in doubt when an answer did not come or leaves it open: a coordinator moved, a broker
-was killed or froze, too few replicas were there. Sending it again could do everything twice; going
-on without it could lose it. So:
+A commit is in doubt when no answer came, or when the answer leaves it open: a coordinator moved, a
+broker was killed or froze, too few replicas were in sync. Sending the commit again could do
+everything twice; continuing without it could lose it. So:
 
-1. *Suspend*: nothing more is handed over, or sent. What was processed and not committed is
+1. *Suspend*: nothing more is handed over or sent. What was processed and not committed is
    forgotten with the caches.
 2. *Decide*: a new client takes over the same transactional id (`TransactionalProducer.decide`).
-   What was open is aborted, what was about to be committed is committed, and the former client is
-   fenced, wherever it still hangs.
-3. *Take over again*, as after a rebalance: the group's committed offsets and the changelog say what
-   happened, and rows, caches and cursors are brought to that (`worker.stream.takeover`).
+   The broker then aborts an open transaction, completes one that was about to be committed, and
+   fences the former client.
+3. *Take over again*, as after a rebalance (`worker.stream.takeover`): the group's committed offsets
+   and the changelog say what happened, and rows, caches and cursors are set accordingly.
 
-It ends the process only where something is refused for good, or where the cluster does not tell
-within COVERSUMM_STALL_TIMEOUT_MS although brokers answer. A rebalance that comes meanwhile goes
-first: its takeover does the same, and the next transaction is begun by a client that has decided
-the one before.
+The process ends only if the decision is refused permanently, or if brokers answer and still leave
+it open for COVERSUMM_STALL_TIMEOUT_MS. A rebalance goes first: its takeover does the same, and the
+next transaction is begun by a client that has decided the one before.
 """
 
 from collections.abc import Mapping
@@ -31,17 +29,17 @@ from worker.stream.surroundings import Surroundings
 from worker.stream.takeover import Takeover
 
 PAUSE_SECONDS = 0.5
-"""Between two questions to a cluster that does not tell."""
+"""Pause between two attempts to decide a transaction."""
 
 
 class Settlement:
-    """Settles commits in doubt, one at a time; meanwhile nothing is begun.
+    """Settles commits in doubt, one at a time; no commit begins during that time.
 
     Args:
-        settings: how long a cluster may leave it open.
-        assignment: is suspended meanwhile.
-        producer: has the transaction decided.
-        takeover: brings everything to what was committed.
+        settings: limit how long a cluster may leave commits open.
+        assignment: suspended until the commit is decided.
+        producer: decides the transaction.
+        takeover: takes the partitions over again.
         contact: while no broker answers, no time counts.
         surroundings: clock and threads.
     """
@@ -62,13 +60,13 @@ class Settlement:
         self._contact = contact
         self._clock = surroundings.clock
         self._threads = surroundings.threads
-        self._since: float | None = None  # the first doubt after the last commit that was none
+        self._since: float | None = None  # the first doubt after the last answered commit
         self._settled_at = 0.0
         self._membership: Membership | None = None  # under which the last doubt was settled
 
     def commit_begins(self) -> None:
-        """A commit begins: the limit counts neither the time without one nor the doubts of a
-        membership that is over.
+        """The limit counts neither the time since the last doubt was settled nor doubts of a past
+        membership.
         """
         if self._since is None:
             return
@@ -77,19 +75,18 @@ class Settlement:
         else:
             self._since += self._clock.monotonic() - self._settled_at
 
-    def nothing_open(self) -> None:
-        """A commit was answered: the cluster tells."""
+    def commit_answered(self) -> None:
+        """The last commit was no doubt: the limit begins again with the next doubt."""
         self._since = None
 
     async def settle(self, doubt: InDoubt, next_offsets: Mapping[int, int]) -> bool:
-        """Find out whether a commit happened, and go on from there; whether it did, as far as that
-        is known here.
+        """Decide a commit and take over again; True if the commit is known to have happened.
 
         Args:
-            doubt: why it is not known.
-            next_offsets: by partition, what it would have committed.
+            doubt: why it is in doubt.
+            next_offsets: by partition, the offset it would have committed.
 
-        Raises Crash, which is the end of the process.
+        Raises Crash, which ends the process.
         """
         self._assignment.suspend(str(doubt))
         if isinstance(doubt, TooSlow):
@@ -97,7 +94,7 @@ class Settlement:
         self._check_limit(doubt)
         if not await self._decide() or isinstance(doubt, Overtaken):
             self._since = None
-            return False  # what was committed is found out by the next assignment's takeover
+            return False  # the takeover of the next assignment finds out what was committed
         happened = False
 
         def found(starts: Mapping[int, int]) -> None:
@@ -112,7 +109,7 @@ class Settlement:
         return happened
 
     async def _decide(self) -> bool:
-        """Whether it was decided before the group took the partitions back. Raises Crash."""
+        """False if the group took the partitions back before the decision."""
         while self._assignment.is_lasting:
             try:
                 await self._threads.beside(self._producer.decide)
@@ -124,8 +121,8 @@ class Settlement:
         return False
 
     def _check_limit(self, cause: Crash) -> None:
-        """Raise Crash where brokers answer, and have left open for too long what became
-        of commits.
+        """Raise Crash if brokers answer, and commits have been in doubt for longer than the
+        limit.
         """
         now = self._clock.monotonic()
         silence = self._contact.silence()

@@ -48,27 +48,24 @@ def die(cause: BaseException, told: Callable[[str], str] = str) -> NoReturn:
 
 
 class LeavingFirst:
-    """The end of a process that leaves its group first where it is refused: it would be refused
-    again, and nobody else could have its partitions until its session is over. A crash ends at
-    once, for its successor takes its place.
-
-    Attributes:
-        leave: leaves the group, and returns within a bound; by default the process is no member
-            yet.
+    """Ends a process that is refused after it left its group: a restart would be refused again, and
+    its partitions would wait for the end of its session. A crash ends at once: the restarted
+    process takes its place in the group.
 
     Args:
         die: ends the process.
+        leave: leaves the group if the process is a member, and returns within a bound.
     """
 
-    def __init__(self, die: Callable[[BaseException], NoReturn]) -> None:
+    def __init__(self, die: Callable[[BaseException], NoReturn], leave: Callable[[], None]) -> None:
         self._die = die
-        self.leave: Callable[[], None] = lambda: None
+        self._leave = leave
 
     def __call__(self, cause: BaseException) -> NoReturn:
         """End with this cause."""
         if isinstance(cause, SetupError):
             with suppress(Exception):
-                self.leave()
+                self._leave()
         self._die(cause)
 
 

@@ -49,9 +49,6 @@ PAUSE_SECONDS = 1.0
 class Takeover:
     """Takes over what the group assigns, and lets go of it.
 
-    Attributes:
-        seek: step 5; whoever reads the input sets it.
-
     Args:
         assignment: what the worker holds; this object begins and ends it.
         logs: input and changelog.
@@ -59,6 +56,7 @@ class Takeover:
         processor: continues from the restored state.
         group: what the group's state was made with.
         decide_open: step 0. Raises Unanswered.
+        seek: step 5, after a doubt; after a rebalance Faust does it.
         on_restore: called with rows read and changelog offsets to go.
         surroundings: clock, threads, and the end of the process, for whatever fails.
         ledger: is told of what is taken over, in a bounded run.
@@ -72,6 +70,7 @@ class Takeover:
         processor: ProcessorThread,
         group: GroupFingerprint,
         decide_open: Callable[[], None],
+        seek: Callable[[], Awaitable[None]],
         on_restore: Callable[[int, int], None],
         surroundings: Surroundings,
         ledger: Ledger = NO_LEDGER,
@@ -90,7 +89,7 @@ class Takeover:
         self._threads = surroundings.threads
         self._die = surroundings.die
         self._ledger = ledger
-        self.seek: Callable[[], Awaitable[None]] | None = None
+        self._seek = seek
         self._running: Any = None  # the takeover under way
         self._reader: ChangelogReader | None = None
         self._follower: Joinable | None = None
@@ -142,8 +141,7 @@ class Takeover:
         await self.run(actives, standbys)
         if self._assignment.is_lasting and self._assignment.positions.keys() == actives:
             found(self._assignment.positions)
-            assert self.seek is not None
-            await self.seek()
+            await self._seek()
 
     async def fetch_starts(self) -> dict[int, Start]:
         """Where the assigned partitions of the input are read from: the first step.
@@ -154,7 +152,7 @@ class Takeover:
         starts = (
             await self._threads.beside(lambda: self._input.starts(partitions)) if partitions else {}
         )
-        self._assignment.starts = starts
+        self._assignment.found(starts)
         return starts
 
     async def _take_over(self, actives: set[int], standbys: set[int]) -> None:
@@ -300,9 +298,7 @@ class Takeover:
 
         await self._processor.run(check)
         self._ledger.begin(starts)
-        self._assignment.positions = {
-            partition: start.offset for partition, start in starts.items()
-        }
+        self._assignment.restored(starts)
         if self._assignment.doubt is None:
             self._assignment.progress.made()  # else only a commit is
 

@@ -2,79 +2,16 @@
 of its group.
 """
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from typing import Any
 
 from worker.errors import SetupError
+from worker.peers import PeerUnreachable, ask
 from worker.state.listing import LONGEST_PAGE, EntitySearch, ListedEntity, Page, merged, read_page
 from worker.storage.snapshot import some_databases, stored_partition
-
-TIMEOUT_SECONDS = 30.0
-
-LARGEST_ANSWER = 64 * 2**20
-
-
-class _Stays(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the addresses of a group's workers come from whoever joined it."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """The redirect is the answer."""
-
-
-_opener = urllib.request.build_opener(_Stays)
-
-
-class WorkerAnswer(NamedTuple):
-    """The status of an answer and its body, a JSON object; an empty one where it is none."""
-
-    status: int
-    body: dict[str, Any]
-
-    @property
-    def error(self) -> str:
-        """Why there is not what was asked for, in the worker's words."""
-        return str(self.body.get("error") or self.body.get("reason") or f"status {self.status}")
-
-
-class WorkerUnreachable(Exception):
-    """Nobody answers, or nobody who speaks HTTP and JSON; the message says why."""
-
-
-def ask(
-    url: str,
-    path: str,
-    query: dict[str, str | int | None] | None = None,
-    timeout: float = TIMEOUT_SECONDS,
-) -> WorkerAnswer:
-    """Ask for a page; None in the query leaves a parameter out. Raises WorkerUnreachable."""
-    given = {name: value for name, value in (query or {}).items() if value is not None}
-    address = f"{url.rstrip('/')}{path}{'?' if given else ''}{urlencode(given)}"
-    if not address.startswith(("http://", "https://")):
-        raise WorkerUnreachable(f"{url} is not a URL")
-    try:
-        with _opener.open(address, timeout=timeout) as response:
-            return WorkerAnswer(response.status, _object(response.read(LARGEST_ANSWER)))
-    except urllib.error.HTTPError as refusal:
-        with refusal:
-            return WorkerAnswer(refusal.code, _object(refusal.read(2**16)))
-    except (OSError, ValueError) as cause:
-        raise WorkerUnreachable(str(getattr(cause, "reason", cause))) from cause
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
 
 PATH = "/entities"
 
@@ -126,16 +63,17 @@ class ServedEntities:
     def _ask_all(self, search: EntitySearch, limit: int) -> Iterator[Page]:
         try:
             answer = ask(self._first, PATH, _query(search, limit))
-        except WorkerUnreachable as why:
+        except PeerUnreachable as why:
             raise SetupError(
                 f"no worker answers at {self._first} ({why}): name one by --url, or a data directory by --data-dir"
             ) from why
         if answer.status != 200:
             raise SetupError(f"the worker at {self._first} answers {answer.status}: {answer.error}")
-        yield _page(answer.body)
+        first = answer.fields
+        yield _page(first)
         if self._others is None:
-            self.partitions = list(answer.body["partitions"])
-            self._others = dict(answer.body["others"])
+            self.partitions = list(first["partitions"])
+            self._others = dict(first["others"])
         for url, partitions in list(self._others.items()):
             if body := self._ask_other(url, partitions, search, limit):
                 yield _page(body)
@@ -150,12 +88,13 @@ class ServedEntities:
         """
         try:
             answer = ask(url, PATH, _query(search, limit))
-        except WorkerUnreachable as why:
+        except PeerUnreachable as why:
             reason = str(why)
         else:
-            if answer.status == 200 and set(answer.body["partitions"]) == set(partitions):
+            body = answer.fields
+            if answer.status == 200 and set(body["partitions"]) == set(partitions):
                 self.partitions = sorted({*self.partitions, *partitions})
-                return answer.body
+                return body
             reason = (
                 answer.error if answer.status != 200 else "another worker has this address here"
             )

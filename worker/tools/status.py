@@ -15,8 +15,8 @@ from worker.kafka.clients import SILENT, KafkaClients
 from worker.kafka.group import STABLE, UNKNOWN, GroupMember, WorkerGroup, committed_now, read_group
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import Topics, changelog_topic
+from worker.peers import PeerAnswer, PeerUnreachable, ask
 from worker.settings import Settings
-from worker.tools.entities import WorkerAnswer, WorkerUnreachable, ask
 
 PAGE_SECONDS = 5.0
 """How long a worker may take to answer."""
@@ -104,7 +104,7 @@ def group_status(settings: Settings) -> GroupStatus:
 
 def combined(
     group: WorkerGroup,
-    pages: Iterable[WorkerAnswer | str],
+    pages: Iterable[PeerAnswer | str],
     offsets: dict[int, tuple[int | None, int, int]],
     topic: str,
     changelog: str,
@@ -172,12 +172,12 @@ def reachable_url(member: GroupMember) -> str | None:
     )
 
 
-def _pages(members: list[GroupMember]) -> list[WorkerAnswer | str]:
+def _pages(members: list[GroupMember]) -> list[PeerAnswer | str]:
     with ThreadPoolExecutor(min(AT_ONCE, len(members) or 1)) as pool:
         return list(pool.map(_page, members))
 
 
-def _page(member: GroupMember) -> WorkerAnswer | str:
+def _page(member: GroupMember) -> PeerAnswer | str:
     """The worker's own page, or why there is none. A page of another worker, at the same address
     elsewhere, is none.
     """
@@ -188,20 +188,20 @@ def _page(member: GroupMember) -> WorkerAnswer | str:
         answer = ask(url, "/status", timeout=PAGE_SECONDS)
         if answer.status == 404:  # of a version that has no such page
             answer = ask(url, "/readyz", timeout=PAGE_SECONDS)
-    except WorkerUnreachable as why:
+    except PeerUnreachable as why:
         return f"no answer from here: {why}"
-    if not isinstance(answer.body.get("ready"), bool):
+    if not isinstance(answer.fields.get("ready"), bool):
         return f"no answer from here: no worker speaks at {url}"
-    if answer.body.get("member_id") not in (None, member.member_id):
+    if answer.fields.get("member_id") not in (None, member.member_id):
         return "no answer from here: another worker has this address here; set COVERSUMM_WEB_ADVERTISED_URL"
     return answer
 
 
-def _body(page: WorkerAnswer | str) -> dict[str, Any]:
-    return {} if isinstance(page, str) else page.body
+def _body(page: PeerAnswer | str) -> dict[str, Any]:
+    return {} if isinstance(page, str) else page.fields
 
 
-def _name(member: GroupMember, page: WorkerAnswer | str) -> str:
+def _name(member: GroupMember, page: PeerAnswer | str) -> str:
     """Its instance id where it answers, else its address; with the host where that says more."""
     if known := _body(page).get("instance_id"):
         return str(known)

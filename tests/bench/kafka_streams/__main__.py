@@ -2,7 +2,7 @@
 longer? `make bench-streams`.
 
     python -m tests.bench.kafka_streams [--rounds 3] [--contenders NAME ...] [--standbys N ...]
-    [--out FILE]
+        [--out FILE]
 
 A turn is one contender, three instances over six partitions on three brokers with replication 3 and
 a session of 6 s, under a steady load of `--rate` events a second; one fault follows the other, each
@@ -11,10 +11,10 @@ in the span of each fault, and the instances that ended without being told to. E
 every contender a turn without standbys under all faults, and one with a standby of each partition
 under the faults of instances. Contenders:
 
-    worker            settings as they come: session 10 s, no standbys unless said streams
-    Kafka Streams, exactly_once_v2; session 10 s, static members: as those run it who restart it
-    often streams-defaults  Kafka Streams, exactly_once_v2 and nothing else: session 45 s, dynamic
-    members
+    worker            settings as they come: session 10 s, no standbys unless said
+    streams           Kafka Streams, exactly_once_v2; session 10 s, static members: as those run it
+                      who restart it often
+    streams-defaults  Kafka Streams, exactly_once_v2 and nothing else: session 45 s, dynamic members
 
 The last one waits out its session at each fault of an instance: it has one turn alone, in the first
 round. On two cores a round of the other two takes nine minutes without standbys, and three more

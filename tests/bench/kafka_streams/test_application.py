@@ -24,6 +24,8 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.topics import Message, read_topic
 
+pytestmark = pytest.mark.long
+
 MISSING = missing_tools()
 SESSION = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "1000"}
 

@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.bench.kafka_streams.comparison import FAULTS, faults_of, rows, turns
 from tests.bench.kafka_streams.contenders import CONTENDERS, DEFAULTS, STREAMS, WORKER
 from tests.bench.kafka_streams.faults import INSTANCES
 from tests.bench.kafka_streams.table import RESULTS, TITLES, streams_table
 from tests.bench.machine import machine
+
+pytestmark = pytest.mark.long
 
 FAULT = next(iter(INSTANCES))
 

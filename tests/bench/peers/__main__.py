@@ -2,16 +2,18 @@
 bench-peers`.
 
     python -m tests.bench.peers [--rounds 3] [--contenders NAME ...] [--sizes N ...] [--events N]
-    [--out FILE]
+        [--out FILE]
 
 Reviews of one sentence with its vector (384 numbers) for entities that have 10, 100, 1,000 or
 10,000 sentences already, k = 20:
 
     worker    settings as they come: exact summaries, exactly once; an event where a summary changes
     trivial   Kafka Streams, exactly_once_v2: keeps each review in RocksDB, an event for each; the
-    least such a service can do brute     the same, and for each event all of the entity's vectors
-    read and ranked; an event where a summary changes faust     Faust as its documentation has it:
-    keeps each review, an event for each; loses or repeats events when it ends
+              least such a service can do
+    brute     the same, and for each event all of the entity's vectors read and ranked; an event
+              where a summary changes
+    faust     Faust as its documentation has it: keeps each review, an event for each; loses or
+              repeats events when it ends
 
 What `trivial` and `faust` publish are few bytes; a summary has 20 sentences. None of the peers
 knows edits, deletions, versions, dead letters or bounds of memory. Rates are by the broker's clock,

@@ -2,22 +2,23 @@
 bench-worker`.
 
     python -m tests.bench.worker [--against COMMIT] [--rounds N] [--events N] [--only PART ...]
-    [--data FILE]
+        [--data FILE]
                                  [--compiled FOLDER] [--out FILE]
 
 Measured, one worker, embeddings in the events (384 numbers, base64), k = 20:
 
     synthetic, real, zipf   events/s over a backlog, from the first commit to the last; seconds of
-    processing and committing and
-                            processor time of an event; and where ours spends it
-    restore                 rows/s of a changelog of rows of 1 KB into an empty data directory hot
-    one entity of 100,000 sentences and 1,000 events/s: from the broker's receipt of an event to
-    that
-                            of its change
+                            processing and committing and processor time of an event; and where ours
+                            spends it
+    restore                 rows/s of a changelog of rows of 1 KB into an empty data directory
+    hot                     one entity of 100,000 sentences and 1,000 events/s: from the broker's
+                            receipt of an event to that of its change
     half                    the same times, of the synthetic workload at half the events/s that were
-    measured cold                    the first event, after a restart, of an entity with 100,000
-    sentences: until its change can be read start                   on an empty state, from the
-    process's start to ready; without an engine and with the default one
+                            measured
+    cold                    the first event, after a restart, of an entity with 100,000 sentences:
+                            until its change can be read
+    start                   on an empty state, from the process's start to ready; without an engine
+                            and with the default one
 
 Backlogs and restores are worked off in turns with the worker of another commit, for ratios within
 one run: machines differ by two, and one machine from hour to hour. `real` takes the reviews of the

@@ -36,6 +36,8 @@ from worker.coversumm import (
     no_points,
 )
 
+pytestmark = pytest.mark.long
+
 
 @settings(max_examples=200, deadline=None)
 @given(scripts(), st.sampled_from(list(PRINTED)), ALPHAS, CAPACITIES)

@@ -29,6 +29,8 @@ from worker.coversumm import (
 )
 from worker.coversumm.index.sgtree import SGTree
 
+pytestmark = pytest.mark.long
+
 
 @settings(max_examples=150, deadline=None)
 @given(scripts(), ALPHAS, CAPACITIES)

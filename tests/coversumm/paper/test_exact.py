@@ -27,6 +27,8 @@ from worker.coversumm import (
     no_points,
 )
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("name", EXACT)
 @settings(max_examples=150, deadline=None)

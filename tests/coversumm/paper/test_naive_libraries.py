@@ -22,6 +22,8 @@ from worker.coversumm import (
     no_points,
 )
 
+pytestmark = pytest.mark.long
+
 
 @settings(max_examples=60, deadline=None)
 @given(script=scripts())

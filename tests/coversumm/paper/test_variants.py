@@ -28,6 +28,8 @@ from worker.coversumm import (
     no_points,
 )
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("name", [*NAMES, "naive-faiss", HNSW])
 def test_all_deleted_is_as_never_added(name: str) -> None:

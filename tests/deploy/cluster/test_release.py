@@ -157,6 +157,12 @@ def test_the_way_back_from_a_bad_image_needs_no_deletion_by_hand(release: Releas
     assert release.claims() == claims
 
 
+def has_seen_its_change(release: Release) -> bool:
+    """Whether the controller has acted on the last change of the StatefulSet."""
+    (found,) = release.plane.get(release.namespace, "statefulsets")
+    return bool(found["status"].get("observedGeneration") == found["metadata"]["generation"])
+
+
 @pytest.mark.parametrize(("policy", "recovers"), [("Parallel", True), ("OrderedReady", False)])
 def test_it_is_the_policy_of_the_chart_that_finds_the_way_back(
     empty: Release, policy: str, recovers: bool
@@ -180,5 +186,5 @@ def test_it_is_the_policy_of_the_chart_that_finds_the_way_back(
     if recovers:
         empty.wait_until_all_ready()
     else:
-        time.sleep(10)
+        wait_for(lambda: has_seen_its_change(empty), lambda: "the controller has not looked")
         assert is_stuck(empty, PODS[-1])

@@ -109,6 +109,7 @@ class Rig:
         self.consumer = Consumer(
             transport, self._take, self._nothing, self._nothing, loop=asyncio.get_running_loop()
         )
+        self.reader: Any = self.consumer._reader
 
     async def _take(self, message: Any) -> None:
         self.batches.append(message.value)
@@ -146,7 +147,7 @@ class Rig:
 
     async def poll(self) -> MicroBatch | None:
         """One turn of the fetch loop."""
-        return await self.consumer._next_micro_batch()
+        return await self.reader.next()
 
 
 def offsets(batch: MicroBatch | None, tp: TP = A) -> list[int]:
@@ -315,7 +316,7 @@ async def test_nothing_is_handed_over_that_was_fetched_before_a_doubt(app: Any, 
 async def test_a_doubt_while_lingering_drops_the_fetch(app: Any) -> None:
     rig = Rig(app, {A: [*range(5)], B: []})
     await rig.join({0: 0})
-    rig.consumer._linger_seconds = 0.001
+    rig.reader._linger_seconds = 0.001
 
     async def doubt() -> None:
         async def later() -> None:
@@ -325,7 +326,7 @@ async def test_a_doubt_while_lingering_drops_the_fetch(app: Any) -> None:
 
     rig.thread.after = doubt
     assert await rig.poll() is None
-    rig.consumer._linger_seconds = 0
+    rig.reader._linger_seconds = 0
     assert offsets(await rig.poll()) == [2, 3, 4]
 
 
@@ -393,7 +394,7 @@ async def test_lingering_merges_a_second_fetch_into_a_micro_batch_that_is_not_fu
 ) -> None:
     rig = Rig(app, {A: [0, 1], B: []})
     await rig.join({0: 0, 1: 0})
-    rig.consumer._linger_seconds = 0.001
+    rig.reader._linger_seconds = 0.001
 
     async def arrive() -> None:
         rig.thread.logs = {A: [0, 1, 2], B: [4]}
@@ -409,7 +410,7 @@ async def test_lingering_merges_a_second_fetch_into_a_micro_batch_that_is_not_fu
 async def test_a_jump_between_two_merged_fetches_is_read_again_too(app: Any) -> None:
     rig = Rig(app, {A: [*range(5)], B: []})
     await rig.join({0: 0})
-    rig.consumer._linger_seconds = 0.001
+    rig.reader._linger_seconds = 0.001
 
     async def run_ahead() -> None:
         rig.thread.logs = {A: [*range(9)], B: []}
@@ -417,7 +418,7 @@ async def test_a_jump_between_two_merged_fetches_is_read_again_too(app: Any) -> 
 
     rig.thread.after = run_ahead
     first = await rig.poll()
-    rig.consumer._linger_seconds = 0
+    rig.reader._linger_seconds = 0
     assert (offsets(first), offsets(await rig.poll())) == ([0, 1, 2, 3, 4], [5, 6, 7, 8])
 
 
@@ -439,7 +440,7 @@ async def test_gaps_at_the_head_and_between_merged_fetches_do_not_wait_for_each_
     log = {A: [1, 2, 4, 5, 7, 8]}
     rig = Rig(app, log, Few(log))
     await rig.join({0: 0})
-    rig.consumer._linger_seconds = 1e-6
+    rig.reader._linger_seconds = 1e-6
     found = [offset for _ in range(30) for offset in offsets(await rig.poll())]
     assert found == log[A]
 
@@ -448,7 +449,7 @@ async def test_gaps_at_the_head_and_between_merged_fetches_do_not_wait_for_each_
 async def test_a_second_fetch_that_overlaps_the_first_repeats_nothing(app: Any) -> None:
     rig = Rig(app, {A: [*range(9)], B: []})
     await rig.join({0: 0})
-    rig.consumer._linger_seconds = 0.001
+    rig.reader._linger_seconds = 0.001
 
     async def go_back() -> None:
         rig.thread.positions[A] = 4
@@ -461,7 +462,7 @@ async def test_a_second_fetch_that_overlaps_the_first_repeats_nothing(app: Any) 
 async def test_a_rebalance_while_lingering_drops_the_fetch(app: Any) -> None:
     rig = Rig(app, {A: [*range(5)], B: []})
     await rig.join({0: 0})
-    rig.consumer._linger_seconds = 0.001
+    rig.reader._linger_seconds = 0.001
 
     async def rebalance() -> None:
         async def later() -> None:
@@ -472,7 +473,7 @@ async def test_a_rebalance_while_lingering_drops_the_fetch(app: Any) -> None:
 
     rig.thread.after = rebalance
     assert await rig.poll() is None
-    rig.consumer._linger_seconds = 0
+    rig.reader._linger_seconds = 0
     assert offsets(await rig.poll()) == [2, 3, 4]
 
 
@@ -480,7 +481,7 @@ async def test_a_rebalance_while_lingering_drops_the_fetch(app: Any) -> None:
 async def test_a_full_micro_batch_does_not_linger(app: Any) -> None:
     rig = Rig(app, {A: [*range(25)], B: []})
     await rig.join({0: 0})
-    rig.consumer._linger_seconds = 2 * PATIENCE_SECONDS
+    rig.reader._linger_seconds = 2 * PATIENCE_SECONDS
     assert offsets(await asyncio.wait_for(rig.poll(), PATIENCE_SECONDS)) == [*range(10)]
 
 
@@ -491,7 +492,7 @@ class Busy:
         self._rig, self._looks = rig, looks
 
     def commit_started(self, batch: MicroBatch) -> bool:
-        assert batch is self._rig.consumer._handed_over
+        assert batch is self._rig.reader._previous
         self._looks -= 1
         return self._looks < 0
 
@@ -503,8 +504,8 @@ async def test_while_the_one_before_is_processed_a_micro_batch_takes_along_what_
 ) -> None:
     rig = Rig(app, {A: [0], B: []})
     await rig.join({0: 0})
-    rig.consumer._handed_over = await rig.poll()
-    rig.consumer._delivery, rig.consumer._linger_seconds = Busy(rig, 4), linger
+    await rig.poll()
+    rig.reader._delivery, rig.reader._linger_seconds = Busy(rig, 4), linger
 
     async def arrive() -> None:
         rig.thread.logs[A].append(len(rig.thread.logs[A]))
@@ -518,8 +519,8 @@ async def test_while_the_one_before_is_processed_a_micro_batch_takes_along_what_
 async def test_it_waits_no_longer_when_it_is_full_or_the_tenure_is_another(app: Any) -> None:
     rig = Rig(app, {A: [0], B: []})
     await rig.join({0: 0})
-    rig.consumer._handed_over = await rig.poll()
-    rig.consumer._delivery = Busy(rig, 10**9)
+    await rig.poll()
+    rig.reader._delivery = Busy(rig, 10**9)
     rig.thread.logs[A] = [*range(30)]
     assert offsets(await asyncio.wait_for(rig.poll(), PATIENCE_SECONDS)) == [*range(1, 11)]
     await rig.revoke()
@@ -532,8 +533,8 @@ async def test_it_waits_no_longer_than_a_micro_batch_may_take(app: Any) -> None:
     """A queue that lost what it held would be waited for without end."""
     rig = Rig(app, {A: [0], B: []})
     await rig.join({0: 0})
-    rig.consumer._handed_over = await rig.poll()
-    rig.consumer._delivery, rig.consumer._batch_seconds = Busy(rig, 10**9), 0.1
+    await rig.poll()
+    rig.reader._delivery, rig.reader._batch_seconds = Busy(rig, 10**9), 0.1
     rig.thread.logs[A] = [0, 1]
     assert offsets(await asyncio.wait_for(rig.poll(), PATIENCE_SECONDS)) == [1]
 
@@ -729,7 +730,7 @@ def test_every_record_from_the_committed_offset_on_once_and_in_order(
 
     async def live() -> dict[int, list[int]]:
         rig = Rig(app, log, Adversary(log))
-        rig.consumer._linger_seconds = linger
+        rig.reader._linger_seconds = linger
         life = Life(rig, dict(starts))
         await life.come_back()
         for turn in turns:

@@ -1,5 +1,6 @@
 """The page: one file, well formed, with everything in it; and hostile texts are texts."""
 
+import json
 import re
 from base64 import b64encode
 from hashlib import sha256
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.harness.browser import Browser
 from tests.view.timeline.steps import steps_of
 from worker.view.timeline import page
-from worker.view.timeline.markup import VOID, element, text
+from worker.view.timeline.markup import VOID, data, element, text
 
 HOSTILE = (
     '</style></script><script>alert(1)</script><img src=x onerror=alert(1)>"\' onmouseover="alert(1)" &lt; &amp;lt; '
@@ -52,6 +54,12 @@ class Read(HTMLParser):
         ]
 
 
+def charted(html):
+    """The chart's data in a page."""
+    (found,) = re.findall(r'<script type="application/json" id="history">(.*?)</script>', html)
+    return json.loads(found)
+
+
 STEPS = steps_of(
     {"a#0": "It was lovely.", "b#0": "Near the park."},
     {"b#0": "Near the park.", "c#0": "Quiet."},
@@ -63,7 +71,8 @@ STEPS = steps_of(
 
 
 def test_everything_is_in_it():
-    read = Read(page("stay", "summaries", STEPS))
+    html = page("stay", "summaries", STEPS)
+    read, chart = Read(html), charted(html)
     words = " ".join(read.words)
     for wanted in (
         "stay",
@@ -74,11 +83,13 @@ def test_everything_is_in_it():
         "The entity is forgotten",
     ):
         assert wanted in words
-    assert len(read.all("i", "step")) == 4
-    assert len(read.all("div", "row")) == 4
-    assert [a["data-last"] for a in read.all("i", "bar") if "data-last" in a] == ["3", "3", "2"]
+    assert len(chart["steps"]) == 4
+    assert len(chart["sentences"]) == 4
+    spans = [span for one in chart["sentences"] for span in one["spans"]]
+    assert [last for _, last, *_ in spans] == [None, 2, 2, 1]
+    assert all(start and end for _, _, start, end in spans)
     assert [a["id"] for a in read.all("li") if "id" in a] == [f"change-{i}" for i in range(1, 5)]
-    assert {a["class"].split()[1] for a in read.all("i", "bar")} == {"r3", "r2", "r-none"}
+    assert {one["shade"] for one in chart["sentences"]} == {"r3", "r2", "r-none"}
     assert "Not all changes are here" not in words
 
 
@@ -153,20 +164,28 @@ def test_text_is_only_text(value):
     Read(element("p", shown, title=value))
 
 
+@given(st.text())
+def test_data_stays_in_its_element(value):
+    (inside,) = re.findall(r"<script[^>]*>(.*)</script>", data([value]), re.DOTALL)
+    assert "<" not in inside
+    assert json.loads(inside) == [value]
+
+
 def test_changes_that_are_missing_are_told():
     _, second = steps_of({"a#0": "A.", "b#0": "B."}, {"b#0": "B."})
     html = page("e", "t", [second._replace(before=None, incomplete=True)])
     assert "Not all changes are here" in html
     read = Read(html)
-    assert len(read.all("i", "from-before")) == 1
+    assert charted(html)["sentences"][0]["spans"] == [[0, None, False, True]]
     assert "its text is not known here" in " ".join(read.words)
 
 
 @pytest.mark.parametrize("summaries", [[{"a#0": "A."}], [None], [{}], [{"a#0": "A."}, {}, None]])
 def test_however_little_there_is(summaries):
-    read = Read(page("e", "t", steps_of(*summaries)))
-    assert len(read.all("i", "step")) == len(summaries)
-    assert read.all("figure")[0]["data-axis"] == "steps"
+    html = page("e", "t", steps_of(*summaries))
+    read, chart = Read(html), charted(html)
+    assert len(chart["steps"]) == len(summaries)
+    assert chart["axes"]["time"] is None
     assert not read.all("input", None)[0].get("name"), "no axis to choose"
 
 
@@ -181,5 +200,43 @@ def test_shades_of_ratings(ratings, shades):
         dict.fromkeys(ids, "A."),
         ratings={one: float(rating) for one, rating in zip(ids, ratings, strict=True)},
     )
-    bars = Read(page("e", "t", steps)).all("i", "bar")
-    assert [a["class"].split()[1] for a in bars] == list(shades)
+    chart = charted(page("e", "t", steps))
+    assert [one["shade"] for one in chart["sentences"]] == list(shades)
+
+
+@pytest.mark.chromium
+def test_the_chart_in_a_browser(tmp_path):
+    """Drawn from the data alone, on a desktop and a phone; stepped through by keys; hostile texts
+    run nothing.
+    """
+    hostile = steps_of(
+        {"a#0": HOSTILE, "b#0": "Near."},
+        {"b#0": "Near.", "c#0": "Quiet."},
+        None,
+        {"c#0": "Again."},
+        entity=HOSTILE,
+        occurred_at=["2026-11-01T00:00:00Z", "2026-11-03T00:00:00Z", None, "2026-11-09T00:00:00Z"],
+        ratings={"a#0": 4.0},
+    )
+    path = tmp_path / "history.html"
+    path.write_text(page(HOSTILE, "summaries", hostile), encoding="utf-8")
+    with Browser(tmp_path) as browser:
+        for width in (1280, 390):
+            tab = browser.open(path.as_uri(), width)
+            count = "document.querySelectorAll('.chart .{}').length"
+            found = [tab.evaluate(count.format(one)) for one in ("step", "row", "bar", "still")]
+            assert found == [4, 4, 4, 1]
+            assert tab.text("#which") == "change 4 of 4"
+            tab.click("#back")
+            tab.evaluate(
+                "document.querySelector('.plot').dispatchEvent("
+                "new KeyboardEvent('keydown', {key: 'ArrowLeft', bubbles: true}))"
+            )
+            assert tab.text("#which") == "change 2 of 4"
+            assert tab.evaluate(count.format("row.came")) == 1
+            assert tab.evaluate(count.format("row.left")) == 1
+            texts = tab.evaluate("[...document.querySelectorAll('.row q')].map((q) => q.innerText)")
+            assert texts == ["Again.", "Quiet.", "Near.", HOSTILE]
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+            assert (tab.complaints, tab.requested) == ([], [path.as_uri()])
+            tab.close()

@@ -1,17 +1,21 @@
-// An entity's last changes, the oldest first, and what they tell of its sentences.
+// An entity's last changes, the oldest first, and what follows from them for its sentences.
+
+import { moment } from "./dom.js";
 
 const MOST_KEPT = 400;
+const MOST_ROWS = 60; // of the chart
+const LAST = 96; // percent of the axis at which the last change is drawn
 
-/** Changes read from the history, and those that came live while it was read: each once, in their order. */
+/** Changes read from the history and those that came live during the reading: each once, in order. */
 export function joined(read, live) {
   const last = read.findLast((one) => !one.tombstone)?.sequence ?? -1;
   return [...read, ...live.filter((one) => one.isLive && one.sequence > last)];
 }
 
-/** Whether there are more than need be kept: then they are read anew. */
+/** Whether there are too many to keep; the history is then read again. */
 export const areTooMany = (changes) => changes.length > MOST_KEPT;
 
-/** A body that was just published, as the history would tell it; texts that left are of the summary and the changes before it. */
+/** A new `summary.changed` as a change of the history, with the texts of removed sentences from the summary and changes before. */
 export function asChange(body, sentences, changes) {
   const texts = (shown) => new Map(shown.map((one) => [one.sentence_id, one.text]));
   const pick = (ids, from) => Object.fromEntries(ids.map((one) => [one, from.get(one) ?? null]));
@@ -23,7 +27,7 @@ export function asChange(body, sentences, changes) {
   };
 }
 
-/** The same of the end of an entity. */
+/** The deletion of an entity as a change of the history. */
 export const asTombstone = () => ({
   isLive: true, tombstone: true, sequence: null, occurred_at: null, published_at: now(),
   cause: null, added: [], removed: [], added_texts: {}, removed_texts: {},
@@ -31,7 +35,7 @@ export const asTombstone = () => ({
 
 const now = () => new Date().toISOString();
 
-/** By id, the change with which each sentence came into the summary and did not leave it since. */
+/** By id, the change that brought each sentence that is still in the summary. */
 export function cameWith(changes) {
   const came = new Map();
   for (const change of changes) {
@@ -42,10 +46,44 @@ export function cameWith(changes) {
   return came;
 }
 
-/** The date of a sentence's review: known where that review itself brought the sentence, with this text, into the summary. */
+/** The date of a sentence's review; null unless that review brought the sentence, with this text, into the summary. */
 export function dateOf(sentence, changes) {
   const own = changes.findLast((change) =>
     change.cause?.type === "review.upserted" && change.cause.review_id === sentence.review_id &&
     change.occurred_at && change.added_texts[sentence.sentence_id] === sentence.text);
   return own?.occurred_at ?? null;
 }
+
+/** The changes as `timeline` draws them, with the present sentences first, in their order; null without a sentence. */
+export function charted(changes, sentences) {
+  const last = Math.max(changes.length - 1, 0);
+  const known = new Map();
+  const of = (id, text) => {
+    if (!known.has(id)) known.set(id, { id, text: text ?? id, spans: [], since: null });
+    return known.get(id);
+  };
+  const ends = (life, step) => {
+    life.spans.push([life.since ?? 0, step, life.since !== null, true]);
+    life.since = null;
+  };
+  const shown = () => [...known.values()].filter((life) => life.since !== null);
+  const steps = changes.map((change, step) => {
+    const left = change.tombstone ? shown() : change.removed.map((id) => of(id, change.removed_texts[id]));
+    left.forEach((life) => ends(life, step));
+    for (const id of change.added) of(id, change.added_texts[id]).since = step;
+    return { came: change.added.length, left: left.length, isEnd: change.tombstone };
+  });
+  const now = sentences.map((one) => {
+    const life = of(one.sentence_id, one.text);
+    const since = life.since ?? (life.spans.length ? last : 0);
+    return Object.assign(life, { text: one.text, rating: one.rating, isShown: true, shade: "now", spans: [...life.spans, [since, null, life.since !== null, true]] });
+  });
+  const gone = [...known.values()].filter((life) => !life.isShown && life.spans.length);
+  const rows = [...now, ...gone.reverse()].slice(0, MOST_ROWS);
+  if (!changes.length || !rows.length) return null;
+  const at = changes.map((_, step) => (LAST * step) / Math.max(last, 1));
+  const dates = [...new Map([[0, when(changes[0])], [last, when(changes[last])]])];
+  return { steps, sentences: rows, axes: { time: null, steps: { at, ticks: dates.map(([step, date]) => [at[step], date]) } } };
+}
+
+const when = (change) => moment(change.occurred_at ?? change.published_at, false) || `offset ${change.sequence ?? change.offset}`;

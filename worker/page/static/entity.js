@@ -1,8 +1,9 @@
 // One entity: its summary or short view, how it came about, and each change as it happens.
 
-import { areTooMany, asChange, asTombstone, cameWith, dateOf, joined } from "./changes.js";
-import { ask, el, follow, foreign, many, moment, number, ofEntity, tellState } from "./dom.js";
+import { areTooMany, asChange, asTombstone, cameWith, charted, dateOf, joined } from "./changes.js";
+import { el, foreign, many, moment, number } from "./dom.js";
 import { timeline } from "./timeline.js";
+import { ask, follow, ofEntity, showState } from "./server.js";
 
 const CHANGES_SHOWN = 50;
 const SHORT_EVERY_MS = 5000; // a short view reads all of the entity, so it is asked for now and then
@@ -60,7 +61,7 @@ class Entity {
   }
 
   setState(name, why) {
-    tellState(this.state, name, why);
+    showState(this.state, name, why);
     if (name === "waiting" && !why && !this.isAsking) this.loadSummary(); // it may be had, or says why not
   }
 
@@ -167,7 +168,8 @@ class Entity {
     const came = cameWith(this.changes);
     this.sentences.replaceChildren(...(shown?.sentences ?? []).map((one) => this.sentence(one, came.get(one.sentence_id))));
     if (shown && !shown.sentences.length) this.sentences.append(el("li", { className: "note", textContent: "no sentence" }));
-    this.picture.replaceChildren(...[timeline(this.changes, this.summary?.sentences ?? [], this.picture.clientWidth)].filter(Boolean));
+    const chart = charted(this.changes, this.summary?.sentences ?? []);
+    this.picture.replaceChildren(...(chart ? [timeline(chart)] : []));
     this.list.replaceChildren(...this.changes.slice(-CHANGES_SHOWN).reverse().map(line));
     this.fresh = new Set();
   }

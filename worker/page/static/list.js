@@ -1,6 +1,7 @@
 // The entities: searched and browsed page by page, of all workers of the group.
 
-import { ask, el, foreign, many, number } from "./dom.js";
+import { el, foreign, many, number } from "./dom.js";
+import { ask } from "./server.js";
 
 const LIMIT = 50;
 const AGAIN_MS = 5000; // where there is no entity yet, or no answer

@@ -1,9 +1,10 @@
 // The page's addresses: "#/" for what changes now, "#/entity/ID" for one entity.
 
-import { ask, number } from "./dom.js";
+import { number } from "./dom.js";
 import { entity } from "./entity.js";
 import { mark, search } from "./list.js";
 import { recent } from "./recent.js";
+import { ask } from "./server.js";
 
 const TYPING_MS = 250;
 const ENTITY = "#/entity/";

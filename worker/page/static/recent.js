@@ -1,7 +1,8 @@
 // What changes at this worker, as it happens.
 
-import { el, follow, foreign, many, number, tellState } from "./dom.js";
+import { el, foreign, many, number } from "./dom.js";
 import { changed } from "./list.js";
+import { follow, showState } from "./server.js";
 
 const SHOWN = 30;
 
@@ -14,7 +15,7 @@ export function recent(shown) {
   shown.replaceChildren(el("h1", { textContent: "Changing now" }), el("p", { className: "facts" }, state, count), note, list);
   let total = 0;
   return follow("/page/changes", {
-    state: (name, why) => tellState(state, name, why),
+    state: (name, why) => showState(state, name, why),
     changes: (news) => {
       total += news.count;
       note.hidden = true;

@@ -1,69 +1,68 @@
-// An entity's last changes as a picture: a line for each sentence, a bar from the change it came with to the one it left with.
+// The chart of a summary's history: a strip of what came and left at each change, and a row for each sentence with a bar for
+// each time it was in the summary. The live page draws it, and the file that `history --html` writes.
 
-import { moment, svg } from "./dom.js";
+import { el, foreign } from "./dom.js";
 
-const [NARROWEST, WIDEST] = [320, 960];
-const LABEL = 0.34; // of the width
-const CHARACTER = 6.2;
-const ROW = 20;
-const HEAD = 24;
-const MOST_ROWS = 60;
+const END = 100; // percent, where the bar of a present sentence ends
+const SHADES = 5;
+const MOST_NARROW = 4; // labels of the axis on a narrow screen
 
-/** The picture of changes (the oldest first) and the sentences of now, in so many pixels; null where there is nothing to draw. */
-export function timeline(changes, sentences, room) {
-  const width = Math.min(Math.max(room, NARROWEST), WIDEST);
-  const label = Math.round(LABEL * width);
-  const rows = lives(changes, sentences).slice(0, MOST_ROWS);
-  if (!changes.length || !rows.length) return null;
-  const height = HEAD + rows.length * ROW + 6;
-  const x = (step) => label + ((width - label - 12) * step) / changes.length;
-  const picture = svg("svg", { class: "timeline", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Which sentences were in the summary, change by change" });
-  for (const [step, text, anchor] of [[0, when(changes[0]), "start"], [changes.length, "now", "end"]]) {
-    const name = svg("text", { class: "axis", x: x(step), y: 15, "text-anchor": anchor });
-    name.textContent = text;
-    picture.append(svg("line", { class: "grid", x1: x(step), x2: x(step), y1: HEAD - 4, y2: height - 4 }), name);
-  }
-  rows.forEach((row, at) => picture.append(...line(row, HEAD + at * ROW, x, Math.floor(label / CHARACTER) - 2)));
-  return picture;
+/**
+ * The chart as an element.
+ *
+ * steps      of each change the numbers `came` and `left`, and `isEnd` where the summary is empty after it
+ * sentences  `text`, `id`, `rating`, `shade` (a class), and `spans`: [first step, last step or null, is the start known, is the end known]
+ * axes       `time` (null without a clock) and `steps`: `at`, the percentage of each step, and `ticks` of [percentage, label]
+ * scale      the lowest and the highest rating, null without ratings
+ */
+export function timeline({ steps, sentences, axes, scale = null }) {
+  const { at: byStep } = axes.steps;
+  const { at: byTime } = axes.time ?? axes.steps;
+  const ends = (first, last) => ({ a: byTime[first], b: byTime[last] ?? END, sa: byStep[first], sb: byStep[last] ?? END });
+  const ticks = Object.entries(axes).flatMap(([name, axis]) => (axis?.ticks ?? []).map(([at, label], i, { length }) => ({ name, at, label, isSpare: length > MOST_NARROW && i % 2 === 1 })));
+  const most = Math.max(1, ...steps.flatMap((one) => [one.came, one.left]));
+  const marks = steps.map((one, i) =>
+    placed("step" + (one.isEnd ? " end" : ""), { ...ends(i), up: one.came / most, down: one.left / most }));
+  const labels = ticks.map(({ name, at, label, isSpare }) =>
+    placed(`tick ${name}${at < 1 ? " first" : at > 90 ? " last" : ""}${isSpare ? " spare" : ""}`, { at }, label));
+  const lines = ticks.map(({ name, at }) => placed(`line ${name}`, { at }));
+  const head = el("div", { className: "head", ariaHidden: "true" },
+    el("span", { className: "label" }, "came", el("b", { textContent: "left" })), el("span", { className: "track" }, ...marks, ...labels));
+  const rows = sentences.map((one) => el("div", { className: "row", role: "listitem" },
+    label(one), el("span", { className: "track" }, ...one.spans.map((span) => bar(span, one.shade ?? "r-none", ends)))));
+  const plot = el("div", { className: "plot", tabIndex: 0, role: "group", ariaLabel: "Timeline of sentences" }, head,
+    el("div", { className: "rows", role: "list" }, ...rows),
+    el("div", { className: "grid", ariaHidden: "true" }, el("i", { className: "cursor" }), ...lines));
+  const chart = el("figure", { className: "chart" },
+    el("figcaption", {}, "When each sentence was in the summary", ...(scale ? [legend(scale)] : [])), plot);
+  chart.dataset.axis = axes.time ? "time" : "steps";
+  return chart;
 }
 
-function line(row, y, x, characters) {
-  const label = svg("text", { x: 8, y: y + 14 });
-  label.textContent = row.text.length > characters ? `${[...row.text].slice(0, characters - 1).join("")}…` : row.text;
-  const title = svg("title");
-  title.textContent = row.text;
-  label.append(title);
-  const bars = row.spans.map(([from, to]) =>
-    svg("rect", { class: row.isShown && to === row.last ? "bar now" : "bar", x: x(from), y: y + 4, width: Math.max(x(to) - x(from), 3), height: ROW - 9, rx: 3 }));
-  return [label, ...bars];
+/** An element whose custom properties the style sheet reads. */
+function placed(className, places, text = "") {
+  const element = el("i", { className, textContent: text });
+  for (const [name, value] of Object.entries(places)) element.style.setProperty(`--${name}`, value);
+  return element;
 }
 
-/** Of each sentence the spans of steps in which it was in the summary; those of now first, in their order. */
-function lives(changes, sentences) {
-  const known = new Map();
-  const end = changes.length;
-  const of = (id, text) => {
-    if (!known.has(id)) known.set(id, { id, text: text ?? id, spans: [], since: null, last: end });
-    return known.get(id);
-  };
-  const ends = (life, step) => {
-    life.spans.push([life.since ?? 0, step]);
-    life.since = null;
-  };
-  changes.forEach((change, step) => {
-    for (const id of change.removed) ends(of(id, change.removed_texts[id]), step);
-    if (change.tombstone) for (const life of known.values()) if (life.since !== null) ends(life, step);
-    for (const id of change.added) of(id, change.added_texts[id]).since = step;
-  });
-  const now = sentences.map((one) => {
-    const life = of(one.sentence_id, one.text);
-    life.text = one.text;
-    life.isShown = true;
-    life.spans.push([life.since ?? (life.spans.length ? end : 0), end]);
-    return life;
-  });
-  const gone = [...known.values()].filter((life) => !life.isShown && life.spans.length);
-  return [...now, ...gone.reverse()];
+function bar([first, last, isStartKnown, isEndKnown], shade, ends) {
+  const kinds = ["bar", shade, isStartKnown || "from-before", isEndKnown || "gone-unseen", last !== null || "still"];
+  const element = placed(kinds.filter((one) => one !== true).join(" "), ends(first, last ?? undefined));
+  Object.assign(element.dataset, { first: first + 1, ...(last === null ? {} : { last: last + 1 }) });
+  return element;
 }
 
-const when = (change) => moment(change.occurred_at ?? change.published_at, false) || `offset ${change.sequence ?? change.offset}`;
+function label(sentence) {
+  const spoken = sentence.spans.map(([first, last]) => `from change ${first + 1} ${last === null ? "on" : `to ${last + 1}`}`).join(", ");
+  return el("span", { className: "label", title: sentence.text },
+    ...(typeof sentence.rating === "number" ? [el("b", { className: "rating", textContent: sentence.rating })] : []),
+    el("q", {}, foreign(sentence.text)), el("small", {}, foreign(sentence.id)), el("span", { className: "hidden", textContent: `, ${spoken}` }));
+}
+
+function legend([lowest, highest]) {
+  const shades = [...Array(SHADES).keys()].map((shade) => el("i", { className: `r${shade}` }));
+  return lowest === highest
+    ? el("span", { className: "legend" }, shades[SHADES - 1], ` rated ${highest}`)
+    : el("span", { className: "legend" }, `rated ${lowest} `, ...shades, ` ${highest}`);
+}

@@ -24,9 +24,9 @@ from worker.state import TABLE_NAME
 from worker.stream.assignment import Assignment
 from worker.stream.faust import FAUST_LOG
 from worker.stream.faust.consumer import GuardedConsumer, GuardedTransport
-from worker.stream.faust.ending import Ending
 from worker.stream.faust.table import CommittedTable
 from worker.stream.journal import DeadLetterLog, Journal
+from worker.stream.run_bounds import Ending
 from worker.stream.status import WorkerStatus
 from worker.stream.tracing import Tracing
 from worker.stream.watchdog import ContactWatch, IdleClient, Watchdog
@@ -213,7 +213,6 @@ def faust_app(worker: StreamWorker) -> CoverSummApp:
         app.ending = Ending(
             worker.bounds,
             worker.assignment,
-            worker.bounds.open_partitions,
             lambda: app.end(),
             surroundings,
         )

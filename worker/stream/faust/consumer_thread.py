@@ -1,5 +1,8 @@
-"""The thread in which Faust's aiokafka consumer lives, made to end when it has to and to ride
-through the brokers' faults.
+"""The thread in which Faust's aiokafka consumer lives, and the client it talks to brokers with.
+
+aiokafka waits for any answer as long as for the slowest one, so a silent broker would cost the
+worker its membership. Here each kind of request has its own time, joining a group ends with its
+coordinator, and the thread ends whether brokers answer or not.
 """
 
 import asyncio
@@ -27,6 +30,7 @@ from aiokafka.protocol.group import (
     SyncGroupRequest,
 )
 from aiokafka.protocol.types import Int32, Schema, String
+from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 
 from worker.errors import Fenced
@@ -34,14 +38,30 @@ from worker.kafka.errors import group_refused
 from worker.settings import Settings
 from worker.stream.faust import FAUST_LOG
 
+log = logging.getLogger(__name__)
+
 REQUEST_SECONDS: Final = 3.0
+"""Longest wait for an answer, other than to a fetch or a join."""
 FETCH_SECONDS: Final = 10.0
+"""Longest wait for the records of a fetch."""
 JOIN_MARGIN_SECONDS: Final = 5.0
-"""The group waits for its members for the rebalance timeout, and then answers."""
+"""Extra wait after the rebalance timeout, at which the group answers its members."""
+FETCH_MAX_WAIT_MS = 100
+"""How long a broker may hold a fetch that finds nothing. Faust's 1.5 s would hold back the next
+fetch from all partitions of that broker."""
+FETCH_MAX_BYTES = 16 * 2**20
+"""Bytes of one fetch from one broker: they must arrive within `FETCH_SECONDS` on a slow link."""
+GOODBYE_SECONDS = 5.0
+"""Longest wait for the consumer to stop."""
+LEAVING_SECONDS = 2.0
+"""Longest wait for the answer to a worker that leaves its group."""
+ENDING_SECONDS = 0.1
+"""Pause after a coordination error: aiokafka retries until it is stopped, and the worker ends."""
+PROBE_BYTES = 2**20
+"""Bytes of a fetch that asks whether a partition is empty."""
+READ_COMMITTED = 1
 FENCED_INSTANCE_ID: Final = 82
-"""Kafka's code, which aiokafka does not know: another member joined under this instance
-id later.
-"""
+"""Kafka's error code, unknown to aiokafka: another member joined later under this instance id."""
 
 
 class HeartbeatResponse_v3(HeartbeatResponse_v1):
@@ -51,8 +71,8 @@ class HeartbeatResponse_v3(HeartbeatResponse_v1):
 
 
 class HeartbeatRequest_v3(RequestStruct):
-    """A static member's: with its instance id. Without, a broker could not tell who was replaced
-    from who was forgotten.
+    """A heartbeat with the instance id: without it a broker cannot tell a static member that was
+    replaced from one that was forgotten.
     """
 
     API_KEY = HeartbeatRequest.API_KEY
@@ -67,7 +87,7 @@ class HeartbeatRequest_v3(RequestStruct):
 
 
 class StaticHeartbeat(Request[HeartbeatRequest_v3]):
-    """aiokafka's heartbeat, which knows versions 0 and 1 alone, in version 3."""
+    """aiokafka's heartbeat in version 3; aiokafka itself knows versions 0 and 1."""
 
     API_KEY = HeartbeatRequest.API_KEY
 
@@ -80,7 +100,7 @@ class StaticHeartbeat(Request[HeartbeatRequest_v3]):
 
 
 class GroupClient(AIOKafkaClient):
-    """The client of a member of a consumer group; made by `as_group_client`."""
+    """The client of a member of a consumer group; `as_group_client` makes it."""
 
     group_id: str
     instance_id: str | None
@@ -91,9 +111,7 @@ class GroupClient(AIOKafkaClient):
     async def send(
         self, node_id: int, request: Request[Any], *, group: int = ConnectionGroup.DEFAULT
     ) -> Any:
-        """The broker's answer to a request; KafkaError where none comes in the time that its kind
-        is given.
-        """
+        """The broker's answer. Raises KafkaError if none arrives within the time of its kind."""
         connection = await self._get_conn(node_id, group=group)
         if connection is None:
             raise NodeNotReadyError(f"node {node_id} cannot be reached")
@@ -115,7 +133,7 @@ class GroupClient(AIOKafkaClient):
         return answer
 
     async def _join(self, node_id: int, connection: Any, request: Request[Any]) -> Any:
-        """Wait for the group, as long as its coordinator is there."""
+        """Wait for the group as long as its coordinator is there."""
         watch = asyncio.ensure_future(self._watch_coordinator(node_id, connection))
         try:
             return await _sent(connection, request, self.join_seconds)
@@ -123,11 +141,11 @@ class GroupClient(AIOKafkaClient):
             watch.cancel()
 
     async def _watch_coordinator(self, node_id: int, waiting: Any) -> None:
-        """Break the connection on which a request waits when its node does not answer, or is no
+        """Close the connection on which a request waits when its node does not answer, or is no
         longer the coordinator.
 
-        It is asked over another connection: on one and the same a broker answers one request after
-        another.
+        The node is asked over another connection: a broker answers the requests of one connection
+        one after another.
         """
         while await self._is_coordinator(node_id):
             await asyncio.sleep(REQUEST_SECONDS)
@@ -145,8 +163,8 @@ class GroupClient(AIOKafkaClient):
     async def _get_conn(
         self, node_id: int, *, group: int = ConnectionGroup.DEFAULT, **_: Any
     ) -> Any:
-        """aiokafka's own, with a lock for each connection: one that is not made must not keep
-        others from being made.
+        """aiokafka's own, with one lock per connection: one that cannot be made must not block the
+        others.
         """
         self._get_conn_lock_value = self.connection_locks[node_id, group]
         return await super()._get_conn(node_id, group=group)
@@ -159,15 +177,15 @@ def as_group_client(
     rebalance_seconds: float,
     on_fenced: Callable[[], None],
 ) -> None:
-    """Make a consumer's client, which has not begun yet, a `GroupClient`: aiokafka makes its client
-    itself.
+    """Turn a consumer's client that has not started into a `GroupClient`: aiokafka creates its
+    client itself.
 
     Args:
         client: of the consumer.
         group_id: the consumer group.
-        instance_id: of a static member; None: it is none.
+        instance_id: of a static member, or None.
         rebalance_seconds: how long the group waits for its members.
-        on_fenced: called when another member has the instance id now.
+        on_fenced: called when another member has the instance id.
     """
     client.__class__ = GroupClient
     client.group_id, client.instance_id = group_id, instance_id
@@ -178,9 +196,7 @@ def as_group_client(
 
 
 def _sent(connection: Any, request: Request[Any], seconds: float) -> Any:
-    """Send it; to be awaited for its answer. Raises TimeoutError there when none came in
-    this time.
-    """
+    """The answer, to be awaited; TimeoutError if none arrives in time."""
     usual, connection._request_timeout = connection._request_timeout, seconds
     try:
         return connection.send(request)
@@ -188,42 +204,50 @@ def _sent(connection: Any, request: Request[Any], seconds: float) -> Any:
         connection._request_timeout = usual
 
 
-log = logging.getLogger(__name__)
+async def is_empty(client: Any, tp: TopicPartition, position: int, end: int) -> bool:
+    """Whether a partition has no record from `position` on, though its stable part reaches `end`.
 
-# How long the broker may hold a fetch that finds nothing.
-FETCH_MAX_WAIT_MS = 100
-# From one broker in one fetch: what has to arrive within `group_client.FETCH_SECONDS`, over a slow
-# line too.
-FETCH_MAX_BYTES = 16 * 2**20
-# For leaving the group: a courtesy, which a broker that does not answer cannot take.
-GOODBYE_SECONDS = 5.0
-# For the answer to a worker that leaves because it is refused.
-LEAVING_SECONDS = 2.0
-# Between two errors that are none of interest any more, for the worker ends.
-ENDING_SECONDS = 0.1
+    It is fetched alone: beside others an answer may have had no room for it. A broker returns at
+    least one batch, however large. Without an answer the partition does not count as empty.
+    """
+    node = client.cluster.leader_for_partition(tp)
+    if node is None or node < 0:
+        return False
+    partitions = [(tp.partition, position, PROBE_BYTES)]
+    request = FetchRequest(
+        FETCH_MAX_WAIT_MS, 0, PROBE_BYTES, READ_COMMITTED, [(tp.topic, partitions)]
+    )
+    try:
+        answer = await client.send(node, request)
+    # The node is away or no longer the leader: the next question goes to the new one.
+    except KafkaError as cause:
+        log.debug("not known whether %s is empty from %d on: %r", tp, position, cause)
+        return False
+    for _topic, partitions in answer.topics:
+        for _partition, error, _highwater, stable, *_others, records in partitions:
+            return bool(error == 0 and stable >= end and not records)
+    return False
 
 
 class ConsumerThread(driver.AIOKafkaConsumerThread):
-    """Faust's consumer thread, reading committed records only, with a client that knows a silent
-    broker from a slow answer.
-    """
+    """Faust's consumer thread, which reads committed records only, with a `GroupClient`."""
 
     logger = FAUST_LOG
 
     async def on_start(self) -> None:
-        """Start; from here on, what the group's coordination cannot go on after ends the process.
+        """Start. A coordination error that aiokafka cannot recover from then ends the process.
 
-        aiokafka keeps it for whoever asks, and coordinates nothing until then. Faust does not ask:
-        the worker would stand still.
+        aiokafka stores such an error until it is asked for records, and coordinates nothing until
+        then. Faust does not ask: the worker would stand still.
         """
         await super().on_start()
         self._ensure_consumer()._coordinator._push_error_to_user = self._end_with
 
     def leave_group(self) -> None:
-        """Leave the group at once, also as a static member, whose place the group would keep; from
-        another thread.
+        """Leave the group at once, from another thread; also as a static member, whose place the
+        group would keep.
 
-        Returns without an answer after `LEAVING_SECONDS`. Raises what brokers answer.
+        Returns without an answer after `LEAVING_SECONDS`. Raises a broker's error.
         """
         coordinator = self._ensure_consumer()._coordinator
         leaving = coordinator._send_req(
@@ -237,17 +261,16 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             cause = group_refused(worker.settings.app_id)
         if not self.app.should_stop:
             worker.surroundings.die(cause)
-        # not at once again: aiokafka goes on trying until it is stopped
         await asyncio.sleep(ENDING_SECONDS)
 
     async def on_thread_stop(self) -> None:
-        """End, whether a broker answers or not. As a static member this worker stays in the group
-        until its session is over.
+        """End, whether a broker answers or not. A static member stays in the group until its
+        session ends.
 
-        aiokafka waits for whatever is under way for as long as for any other answer, and where a
-        fetch has just failed, its end is a cancellation that would end this thread without a word
-        to whoever waits for it. Nothing is lost either way: offsets are committed with what was
-        made of them, and a member that says nothing more is expected by the group.
+        aiokafka waits for requests in flight as long as for any other answer. If a fetch has just
+        failed, its end is a cancellation, which would end this thread without a word to its
+        callers. Nothing is lost either way: offsets are committed with their results, and the group
+        notices a silent member.
         """
         leaving = asyncio.ensure_future(super().on_thread_stop())
         await asyncio.wait({leaving}, timeout=GOODBYE_SECONDS)
@@ -260,15 +283,12 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             await asyncio.wait({asyncio.ensure_future(self._consumer._client.close())}, timeout=1.0)
 
     def _create_worker_consumer(self, transport: Any) -> Any:
-        self.consumer.in_transaction = (
-            True  # the only switch Faust has for isolation_level=read_committed
-        )
+        # Faust's only switch for isolation_level=read_committed.
+        self.consumer.in_transaction = True
         try:
             consumer = super()._create_worker_consumer(transport)
         finally:
             self.consumer.in_transaction = False
-        # Faust says 1.5 s: a partition without news would hold back the next fetch of its
-        # neighbours for so long.
         consumer._fetch_max_wait_ms = FETCH_MAX_WAIT_MS
         consumer._fetch_max_bytes = FETCH_MAX_BYTES
         settings = transport.worker.settings
@@ -283,8 +303,8 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 
 
 def fenced(settings: Settings) -> Fenced:
-    """What a worker ends with whose place in the group another one took under its name."""
+    """The error of a worker whose place in the group another worker took under its name."""
     return Fenced(
-        f"another worker has this instance id: it took the place of {settings.instance_id} in the group {settings.app_id}; "
-        "give each worker its own COVERSUMM_INSTANCE_ID"
+        f"another worker has this instance id: it took the place of {settings.instance_id} in the "
+        f"group {settings.app_id}; give each worker its own COVERSUMM_INSTANCE_ID"
     )

@@ -1,26 +1,40 @@
-"""HTML from texts that nobody vouches for: whatever is put in comes out as text."""
+"""HTML from untrusted texts: everything that is put in is shown as text."""
 
 from html import escape
 from typing import NewType
 
+import msgspec
+
 Html = NewType("Html", str)
-"""Markup of ours, with nothing of anybody else in it that is not escaped."""
+"""Markup in which every foreign text is escaped."""
 
 VOID = frozenset({"input", "meta"})
 
 
 def text(value: object) -> Html:
-    """The value as text. Characters that are no text (control characters) are shown as such."""
-    shown = "".join(
+    """The value as text, escaped and `printable`."""
+    return Html(escape(printable(str(value))))
+
+
+def printable(value: str) -> str:
+    """The value with a replacement character for each control and format character."""
+    return "".join(
         one if one.isprintable() or one in _ALLOWED else "\N{REPLACEMENT CHARACTER}"
-        for one in str(value)
+        for one in value
     )
-    return Html(escape(shown))
+
+
+def data(value: object, **attributes: object) -> Html:
+    """A value as JSON in an element that no browser executes; without `<`, so that no text of it
+    can end the element.
+    """
+    encoded = msgspec.json.encode(value).decode().replace("<", "\\u003c")
+    return element("script", Html(encoded), type_="application/json", **attributes)
 
 
 def element(name: str, /, *content: Html, **attributes: object) -> Html:
-    """An element. An attribute's `_` is `-`, one at its end is dropped; True: without a value;
-    None, False: no attribute.
+    """An element. In the names of attributes `_` stands for `-`, and at the end for nothing. True
+    means an attribute without a value, None and False mean no attribute.
     """
     given = "".join(
         _attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()
@@ -30,12 +44,11 @@ def element(name: str, /, *content: Html, **attributes: object) -> Html:
 
 
 def foreign(value: object) -> Html:
-    """Somebody's words or id, whose direction of writing ends where they do."""
+    """A foreign text; its writing direction does not affect what is around it."""
     return element("bdi", text(value))
 
 
-# Emoji are joined by the one, and scripts shaped by the others; no other format characters are let
-# through.
+# These join emoji and shape scripts; all other format characters are replaced.
 _ALLOWED = "\n\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 
 

@@ -1,9 +1,10 @@
-// The look at one change: which sentences were in the summary then, and what it changed. Whatever is shown is on the page already;
-// it is copied as nodes and as text, never as markup.
-"use strict";
-(() => {
+// Draws the chart and lets a reader step through the changes: the sentences in the summary at one change, and what it changed.
+// Texts are copied as nodes or set as text, never as markup.
+{
   const by = (id) => document.getElementById(id);
-  const chart = by("chart"), plot = by("plot"), slider = by("at"), card = by("card"), only = by("only");
+  const chart = timeline(JSON.parse(by("history").textContent));
+  by("chart").replaceChildren(chart);
+  const plot = chart.querySelector(".plot"), slider = by("at"), card = by("card"), only = by("only");
   const steps = [...plot.querySelectorAll(".step")];
   const rows = [...plot.querySelectorAll(".row")].map((row) => ({
     row,
@@ -108,4 +109,4 @@
   chart.classList.add("live");
   by("controls").hidden = card.hidden = false;
   select(count);
-})();
+}

@@ -1,9 +1,11 @@
-"""The page: what it is about, the timeline, and each change in words."""
+"""The page: facts of the entity, the chart, and each change in words."""
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from itertools import chain
 
 from worker.published.history import HistoryStep
@@ -11,8 +13,11 @@ from worker.view.timeline.axis import step_axis, time_axis, times
 from worker.view.timeline.chart import chart
 from worker.view.timeline.details import details
 from worker.view.timeline.lives import sentences_of
-from worker.view.timeline.markup import Html, element, foreign, text
+from worker.view.timeline.markup import Html, data, element, foreign, text
 
+_MODULE = re.compile("^import .*\n|^export ", re.MULTILINE)
+"""What makes modules of the scripts: one script needs neither."""
+_NO_SCRIPT = "The chart needs JavaScript; the changes below do not."
 _CLOCKS = {"occurred": "by the time of the events", "published": "by the time of publication"}
 _GAPS = (
     "Not all changes are here: compaction keeps the last one of an entity for certain, no other, and a limit in number or time "
@@ -29,15 +34,14 @@ def page(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> str:
         steps: at least one, the newest last.
     """
     clock = times(steps)
-    by_step = step_axis(len(steps))
-    by_time = by_step if clock is None else time_axis(clock[1])
-    sentences = sentences_of(steps)
+    by_time = None if clock is None else time_axis(clock[1])
     content = element(
         "main",
         _header(entity_id, source, steps),
         _notes(steps),
         _controls(len(steps), None if clock is None else _CLOCKS[clock[0]]),
-        chart(steps, sentences, by_time, by_step, has_clock=clock is not None),
+        element("div", element("noscript", text(_NO_SCRIPT)), id_="chart"),
+        data(chart(steps, sentences_of(steps), by_time, step_axis(len(steps))), id_="history"),
         element("section", class_="card", id_="card", aria_live="polite", hidden=True),
         element(
             "section", element("h2", text("All changes")), details(steps), class_="all", id_="all"
@@ -47,14 +51,16 @@ def page(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> str:
 
 
 def _document(entity_id: str, content: Html) -> Html:
-    style, script = (
-        Html(files(__package__).joinpath(name).read_text("utf-8"))
-        for name in ("page.css", "page.js")
-    )
+    page, shared = files(__package__), files("worker.page").joinpath("static")
+    style = Html("".join(_read(one) for one in (shared / "timeline.css", page / "page.css")))
+    modules = "".join(_read(shared / name) for name in ("dom.js", "timeline.js"))
+    script = Html(f'"use strict";\n{_MODULE.sub("", modules)}{_read(page / "page.js")}')
     digest = b64encode(sha256(script.encode()).digest()).decode()
-    # Whatever might slip through as markup: no other script runs, and nothing is loaded from
-    # anywhere.
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    # Only this script runs, and nothing is loaded, whatever text might slip through as markup.
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -65,6 +71,10 @@ def _document(entity_id: str, content: Html) -> Html:
         element("style", style),
     )
     return element("html", head, element("body", content, element("script", script)), lang="en")
+
+
+def _read(file: Traversable) -> str:
+    return file.read_text("utf-8")
 
 
 def _header(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> Html:

@@ -6,15 +6,23 @@ same exact keys, ties by id, so that where two differ it is the algorithm and no
 drift and lambda are float64.
 
     module            name                 searches everything          a new sentence joins R if
-    exact brute_force       brute-force          at every step                -
-    always naive_cover_tree  naive-cover-tree     at every step                -
-    always knn_range         coversumm-knn-range  drift >= lambda/2, R full    within the radius r
-    under assumptions reservoir         coversumm-reservoir  the same, in one traversal   within the
-    radius r         the same lazy              coversumm-lazy       the same, inserting late
-    within the radius r         the same random_admission  coversumm-random     as coversumm-lazy
-    a coin says so              no decay             coversumm-decay      as coversumm-lazy
-    drift <= c1 exp(-c2 t)      no exact             exact                when nothing proves the
-    set  within the radius           always
+                      exact
+    brute_force       brute-force          at every step                -
+                      always
+    naive_cover_tree  naive-cover-tree     at every step                -
+                      always
+    knn_range         coversumm-knn-range  drift >= lambda/2, R full    within the radius r
+                      under assumptions
+    reservoir         coversumm-reservoir  the same, in one traversal   within the radius r
+                      the same
+    lazy              coversumm-lazy       the same, inserting late     within the radius r
+                      the same
+    random_admission  coversumm-random     as coversumm-lazy            a coin says so
+                      no
+    decay             coversumm-decay      as coversumm-lazy            drift <= c1 exp(-c2 t)
+                      no
+    exact             exact                when nothing proves the set  within the radius
+                      always
 
 Lines are those of the paper's algorithms as printed, comments counted: Algorithm 1 (CoverSumm) is
 in `coversumm`, Algorithm 2 (ReservoirSearch) in `worker.coversumm.index.sgtree_search`, Algorithm 3

@@ -16,10 +16,8 @@ from tests.harness.stream import End, die
 from worker.errors import Crash, SetupError
 from worker.kafka.group import Membership
 from worker.stream.assignment import Assignment
-from worker.stream.faust import ending
-from worker.stream.faust.ending import Ending
 from worker.stream.journal import Journal
-from worker.stream.run_bounds import NoLedger, RunBounds
+from worker.stream.run_bounds import ASK_SECONDS, IDLE_SECONDS, Ending, NoLedger, RunBounds
 from worker.stream.surroundings import Surroundings
 
 
@@ -47,9 +45,12 @@ class Rig:
         self.ends = 0
         surroundings = Surroundings(clients=None, databases=None, clock=self.clock, die=die)  # type: ignore[arg-type]
         self.ending = Ending(
-            RunBounds(ends={0: 5, 1: 5}, ledger=self.ledger),
+            RunBounds(
+                ends={0: 5, 1: 5},
+                ledger=self.ledger,
+                open_partitions=self._open_partitions,
+            ),
             self.assignment,
-            self._open_partitions,
             self._end,
             surroundings,
         )
@@ -96,7 +97,7 @@ def test_it_ends_once_all_is_done_here_and_the_group_has_nothing_open() -> None:
     rig.clock.at = [(3.0, lambda: rig.ledger.over.add(1))]
     rig.watch()
     assert rig.ends == 1
-    assert rig.asked == [pytest.approx(3.0, abs=2 * ending.PAUSE_SECONDS)]
+    assert rig.asked == [pytest.approx(3.0, abs=2 * IDLE_SECONDS)]
 
 
 def test_nobody_is_asked_before_a_takeover_is_done() -> None:
@@ -107,7 +108,7 @@ def test_nobody_is_asked_before_a_takeover_is_done() -> None:
     rig.assignment.positions = {0: 5}
     rig.clock.at = [(2.0, rig.assignment.flow)]
     rig.watch()
-    assert rig.asked == [pytest.approx(2.0, abs=2 * ending.PAUSE_SECONDS)]
+    assert rig.asked == [pytest.approx(2.0, abs=2 * IDLE_SECONDS)]
 
 
 def test_who_is_done_stays_while_others_are_not_and_asks_now_and_then() -> None:
@@ -116,7 +117,7 @@ def test_who_is_done_stays_while_others_are_not_and_asks_now_and_then() -> None:
     rig.ledger.over = {0}
     rig.watch()
     assert rig.asked == pytest.approx([0, 1, 2, 3], abs=0.1)
-    assert ending.ASKING_SECONDS == 1.0
+    assert ASK_SECONDS == 1.0
 
 
 def test_a_process_without_partitions_takes_over_another_s() -> None:

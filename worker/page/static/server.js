@@ -1,0 +1,83 @@
+// Questions to the worker, and its streams of events.
+
+const AGAIN_MS = 1500;
+
+/** The JSON answer of the worker. Throws an Error with the worker's message; `status` is 0 if it does not answer. */
+export async function ask(path) {
+  let answer;
+  try {
+    answer = await fetch(path);
+  } catch {
+    throw Object.assign(new Error("the worker does not answer"), { status: 0 });
+  }
+  const body = await answer.json().catch(() => ({}));
+  if (!answer.ok) {
+    throw Object.assign(new Error(body.error ?? body.reason ?? `status ${answer.status}`), { status: answer.status });
+  }
+  return body;
+}
+
+/** The address of a resource of an entity. */
+export const ofEntity = (id, what) =>
+  id === "." || id === ".." // browsers remove these from paths
+    ? `/page/entities//${what}${what.includes("?") ? "&" : "?"}id=${id}`
+    : `/page/entities/${encodeURIComponent(id)}/${what}`;
+
+/** The worker's reason for refusing a stream of events; empty if it does not refuse. */
+async function whyNot(path) {
+  const question = new AbortController();
+  try {
+    const answer = await fetch(path, { signal: question.signal });
+    return answer.ok ? "" : (await answer.json()).error ?? `status ${answer.status}`;
+  } catch {
+    return "the worker does not answer";
+  } finally {
+    question.abort();
+  }
+}
+
+/** Show the state of a stream in its element. */
+export function showState(element, name, why = "") {
+  element.className = `state ${name}`;
+  element.textContent = name === "live" ? "live" : `no connection, trying again${why && `: ${why}`}`;
+}
+
+/**
+ * Follow a stream of events and reopen it whenever it ends. `on` has a handler for each event, and `state` for "live" and
+ * "waiting", the latter once more with the reason. Returns a function that closes the stream.
+ * The stream is closed while the page is hidden, because a browser opens at most six connections to a worker.
+ */
+export function follow(path, on) {
+  let source, again;
+  let isOver = false;
+  const close = () => {
+    clearTimeout(again);
+    source?.close();
+  };
+  const open = () => {
+    source = new EventSource(path);
+    for (const [name, take] of Object.entries(on)) {
+      if (name !== "state") source.addEventListener(name, (event) => take(JSON.parse(event.data)));
+    }
+    source.addEventListener("hello", () => on.state("live"));
+    source.onerror = async () => {
+      const ended = source;
+      on.state("waiting");
+      close(); // EventSource never retries after a refusal
+      again = setTimeout(open, AGAIN_MS);
+      const why = await whyNot(path);
+      if (why && source === ended && !isOver) on.state("waiting", why);
+    };
+  };
+  const look = () => {
+    close();
+    if (!document.hidden) open();
+  };
+  document.addEventListener("visibilitychange", look);
+  look();
+  return () => {
+    isOver = true;
+    document.removeEventListener("visibilitychange", look);
+    close();
+  };
+}

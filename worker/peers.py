@@ -1,0 +1,184 @@
+"""HTTP client for other workers, for the live page (`Peers`) and for commands (`ask`).
+
+Addresses come from the members of the group, so answers are bounded, and only `ask_owner` follows redirects.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode, urljoin
+
+import msgspec
+from aiohttp import (
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    TCPConnector,
+)
+from yarl import URL
+
+ANSWER_SECONDS: Final = 25.0
+"""Longer than a worker needs to answer that it is busy."""
+COMMAND_SECONDS: Final = 30.0
+PAGE_SECONDS: Final = 3.0
+CONNECT_SECONDS: Final = 2.0
+QUIET_SECONDS: Final = 20.0
+"""Longest silence of a stream, which sends a line every few seconds, before it counts as ended."""
+NO_WORKER: Final = "the server at this address is no worker"
+LARGEST_ANSWER: Final = 64 * 2**20
+MOST_REDIRECTS: Final = 10
+
+
+class PeerUnreachable(Exception):
+    """A worker does not answer, or a server that is no worker; the message says why."""
+
+
+class PeerAnswer(NamedTuple):
+    """An answer of another worker.
+
+    Attributes:
+        status: of HTTP.
+        body: as it was received.
+        location: new address of a redirect, else None.
+    """
+
+    status: int
+    body: bytes
+    location: str | None = None
+
+    def json(self) -> Any:
+        """The body. Raises PeerUnreachable where it is no JSON."""
+        try:
+            return msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise PeerUnreachable(NO_WORKER) from error
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The body; empty where it is no JSON object."""
+        try:
+            value = self.json()
+        except PeerUnreachable:
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def error(self) -> str:
+        """Why the worker refused, in its own words."""
+        body = self.fields
+        return str(body.get("error") or body.get("reason") or f"status {self.status}")
+
+
+class Peers:
+    """Asks other workers from an event loop; `close` it at the end.
+
+    With `is_command` it uses the proxies that the environment names.
+    """
+
+    def __init__(self, *, is_command: bool = False) -> None:
+        self._is_command = is_command
+        self._session: ClientSession | None = None
+
+    async def ask(
+        self,
+        url: str,
+        seconds: float = ANSWER_SECONDS,
+        connect_seconds: float | None = CONNECT_SECONDS,
+    ) -> PeerAnswer:
+        """The answer at an address. Raises PeerUnreachable."""
+        timeout = ClientTimeout(total=seconds, sock_connect=connect_seconds)
+        try:
+            async with self._get(url, timeout) as answer:
+                is_redirect = 300 <= answer.status < 400
+                location = answer.headers.get("Location") if is_redirect else None
+                return PeerAnswer(answer.status, await _bounded(answer), location)
+        except (ClientError, TimeoutError, OSError, ValueError) as error:
+            raise PeerUnreachable(_reason(error)) from error
+
+    @asynccontextmanager
+    async def frames(self, url: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The events of a stream as they come. Raises PeerUnreachable where there is none."""
+        timeout = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=QUIET_SECONDS)
+        try:
+            async with self._get(url, timeout) as answer:
+                if answer.status != 200 or answer.content_type != "text/event-stream":
+                    raise PeerUnreachable(f"it answers {answer.status}")
+                yield _pieces(answer)
+        except (ClientError, TimeoutError, OSError, ValueError) as error:
+            raise PeerUnreachable(_reason(error)) from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _get(self, url: str, timeout: ClientTimeout) -> Any:
+        if not url.startswith(("http://", "https://")):
+            raise PeerUnreachable(f"{url} is not a URL")
+        if self._session is None:
+            # No limit of connections: streams would keep all of them, and questions wait for ever.
+            self._session = ClientSession(
+                connector=TCPConnector(limit=0),
+                cookie_jar=DummyCookieJar(),
+                trust_env=self._is_command,
+            )
+        return self._session.get(URL(url, encoded=True), timeout=timeout, allow_redirects=False)
+
+
+def ask(
+    url: str,
+    path: str,
+    query: Mapping[str, str | int | None] | None = None,
+    timeout: float = COMMAND_SECONDS,
+) -> PeerAnswer:
+    """The answer of a worker, for a command; blocks. Leaves out parameters that are None.
+
+    Raises PeerUnreachable.
+    """
+    given = {name: value for name, value in (query or {}).items() if value is not None}
+    address = f"{url.rstrip('/')}{path}{'?' if given else ''}{urlencode(given)}"
+    return asyncio.run(_ask_once(address, timeout))
+
+
+def ask_owner(url: str, path: str) -> PeerAnswer:
+    """The answer of the worker that owns the entity: follows redirects. Raises PeerUnreachable."""
+    address = f"{url.rstrip('/')}{path}"
+    for _ in range(MOST_REDIRECTS):
+        answer = asyncio.run(_ask_once(address, COMMAND_SECONDS))
+        if answer.location is None:
+            return answer
+        address = urljoin(address, answer.location)
+    raise PeerUnreachable(f"more than {MOST_REDIRECTS} redirects")
+
+
+async def _ask_once(address: str, seconds: float) -> PeerAnswer:
+    peers = Peers(is_command=True)
+    try:
+        return await peers.ask(address, seconds, connect_seconds=None)
+    finally:
+        await peers.close()
+
+
+async def _bounded(answer: ClientResponse) -> bytes:
+    body = bytearray()
+    async for piece in answer.content.iter_any():
+        body += piece
+        if len(body) > LARGEST_ANSWER:
+            raise PeerUnreachable(f"its answer is larger than {LARGEST_ANSWER >> 20} MiB")
+    return bytes(body)
+
+
+async def _pieces(answer: ClientResponse) -> AsyncIterator[bytes]:
+    """Ends when the other worker does or is gone: the browser connects again in both cases."""
+    try:
+        async for piece in answer.content.iter_any():
+            yield piece
+    except (ClientError, TimeoutError, OSError):
+        return
+
+
+def _reason(error: BaseException) -> str:
+    return "it does not answer in time" if isinstance(error, TimeoutError) else str(error)
