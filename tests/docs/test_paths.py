@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_layout import FLOOR
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")])
 PATHS = re.compile(r"`((?:worker|tests|docs|deploy|schemas)/[\w./-]+|\w+\.md)`")
@@ -23,6 +25,18 @@ def test_every_path_exists(page: Path) -> None:
         ROOT / "worker" / p for p in ROOMS.findall(text)
     }
     assert [path for path in named if not path.exists()] == []
+
+
+def test_every_folder_and_module_is_in_the_lists() -> None:
+    names = {path.stem for path in (ROOT / "worker").iterdir()} - {"__init__", "__main__"}
+    rooms = {name for name in names if name in {room.removeprefix("worker.") for room in FLOOR}}
+    listed = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\n## Style")[0]
+    (tree,) = re.findall(
+        r"^```\n(.*?)^```", (ROOT / "docs" / "architecture.md").read_text("utf-8"), re.M | re.S
+    )
+    assert len(rooms) > 20
+    assert [room for room in sorted(rooms) if f"`{room}`" not in listed] == []
+    assert [room for room in sorted(rooms) if not re.search(rf"\b{room}(/|\.py)", tree)] == []
 
 
 def test_paths_are_found() -> None:
