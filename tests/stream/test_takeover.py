@@ -330,8 +330,8 @@ async def test_that_a_takeover_begins_again_is_told_once(
     rig.begin_failures = [Unanswered("no broker")] * 5
     await rig.recovered({0})
     assert [
-        one.getMessage() for one in caplog.records if "taking over again" in one.getMessage()
-    ] == ["taking over again, because brokers do not answer as they should: no broker"]
+        one.getMessage() for one in caplog.records if "retrying the takeover" in one.getMessage()
+    ] == ["retrying the takeover after an error of the brokers: no broker"]
 
 
 @pytest.mark.asyncio

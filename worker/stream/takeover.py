@@ -1,25 +1,22 @@
-"""Takeover: from partitions that the group has assigned to partitions that are processed, in this
-order.
+"""Takeover: from partitions that the group has assigned to partitions that are processed.
 
-0. What this worker itself left open, when a rebalance came upon a commit in doubt, is decided.
-1. The group's committed offsets, which waits until the predecessor's transaction is decided; then
-   the ids of the topics.
-2. The changelog's end as an uncommitted reader sees it: everything below it belongs to a
+0. Decide what this worker itself left open when a rebalance interrupted a commit in doubt.
+1. Ask for the group's committed offsets, which waits until the predecessor's transaction is
+   decided; then for the ids of the topics.
+2. Ask for the changelog's end as an uncommitted reader sees it: everything below it belongs to a
    transaction that is decided soon.
-3. The restore with a committed reader until its position passes that end, and on to where the log
-   ends by then, until nothing more comes: so it never ends amid the rows of a transaction, not even
-   of one by whoever has the partitions next.
-4. The restored state is held against the input it is to be continued from and the output it was
-   published to, and the settings against the group's.
-5. The seek of the input to the offsets of step 1 (`GuardedConsumer.perform_seek`), by Faust, after
-   `Takeover.run` returns.
+3. Restore with a committed reader until its position passes that end, and on to the log's new end
+   until nothing more arrives. So a restore never ends amid the rows of a transaction, not even one
+   of the partition's next owner.
+4. Check that the restored state fits the input it continues from, the output it was published to,
+   and the group's settings.
+5. Seek the input to the offsets of step 1 (`GuardedConsumer.perform_seek`). Faust does this after
+   `Takeover.run`.
 
 A rebalance may come at any moment: `let_go` waits until nothing of the former assignment is under
-way, and the assignment's epoch keeps whatever is late from writing. Brokers may be away or hand
-over what they lead: then it all begins again, over new connections, until it is done or the
-watchdog finds that it takes too long.
-
-A commit in doubt ends in the same steps, without the group (`again`).
+way, and the assignment's epoch keeps late work from writing. Brokers may be away or move partition
+leaders: then all steps begin again over new connections, until they succeed or the watchdog ends
+the process. A commit in doubt ends in the same steps, without the group (`again`).
 """
 
 import logging
@@ -43,23 +40,23 @@ from worker.stream.surroundings import Joinable, ProcessorThread, Surroundings
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 1.0
-"""Before a takeover begins again that brokers did not answer."""
+"""Pause before a takeover begins again after a retriable error."""
 
 
 class Takeover:
-    """Takes over what the group assigns, and lets go of it.
+    """Takes over the partitions that the group assigns, and lets go of them.
 
     Args:
-        assignment: what the worker holds; this object begins and ends it.
+        assignment: begun and ended here.
         logs: input and changelog.
-        gate: where restored rows go.
+        gate: stores restored rows.
         processor: continues from the restored state.
-        group: what the group's state was made with.
+        group: the fingerprint of the group's state.
         decide_open: step 0. Raises Unanswered.
-        seek: step 5, after a doubt; after a rebalance Faust does it.
+        seek: step 5, after a doubt.
         on_restore: called with rows read and changelog offsets to go.
-        surroundings: clock, threads, and the end of the process, for whatever fails.
-        ledger: is told of what is taken over, in a bounded run.
+        surroundings: clock, threads, and the end of the process after a failure.
+        ledger: keeps the account of a bounded run.
     """
 
     def __init__(
@@ -96,13 +93,10 @@ class Takeover:
         self._leaving = False
 
     # -- the end of an assignment
-    # --------------------------------------------------------------------------------------
 
     async def let_go(self) -> None:
-        """End the assignment: when this returns nothing of it reads, writes or is remembered."""
-        self._leaving = (
-            True  # a reader that a takeover opens from here on stops before its first row
-        )
+        """End the assignment: after this nothing of it reads, writes or is cached."""
+        self._leaving = True  # a reader opened from here on stops before its first row
         if self._reader is not None:
             self._reader.stop()
         if self._running is not None:
@@ -116,21 +110,20 @@ class Takeover:
         await self._processor.run(lambda processor: processor.forget(processed))
 
     # -- the beginning of the next
-    # ---------------------------------------------------------------------------------------
 
     async def run(self, actives: set[int], standbys: set[int]) -> None:
-        """Take over `actives`, and follow the changelog of `standbys`. Raises nothing: what fails
+        """Take over `actives`, and follow the changelog of `standbys`. Raises nothing: a failure
         ends the process.
         """
         self._running = self._threads.task("takeover", lambda: self._take_over(actives, standbys))
         await self._threads.ended(self._running)
 
     async def again(self, found: Callable[[Mapping[int, int]], None]) -> None:
-        """Take over what is held already, as if the group had just assigned it: nothing that is
-        cached of it can be trusted.
+        """Take over the held partitions as if the group had just assigned them: no cache of them
+        can be trusted.
 
-        `found` is told by partition where the input is read on. A rebalance that comes meanwhile
-        goes first.
+        `found` is called with the next source offset of each partition, unless a rebalance goes
+        first.
         """
         roles = dict(self._assignment.roles)
         actives, standbys = (
@@ -144,9 +137,9 @@ class Takeover:
             await self._seek()
 
     async def fetch_starts(self) -> dict[int, Start]:
-        """Where the assigned partitions of the input are read from: the first step.
+        """Step 1: where the assigned partitions of the input are read from.
 
-        Raises SetupError when a committed offset lies outside the log.
+        Raises SetupError if a committed offset lies outside the log.
         """
         partitions = sorted(self._assignment.inputs)
         starts = (
@@ -156,23 +149,19 @@ class Takeover:
         return starts
 
     async def _take_over(self, actives: set[int], standbys: set[int]) -> None:
-        level = logging.INFO  # once; that brokers are away for long is for the contact to say
+        level = logging.INFO  # once: a long outage is reported by the contact
         try:
-            while (cause := await self._what_passes(actives, standbys - actives)) is not None:
-                log.log(
-                    level,
-                    "taking over again, because brokers do not answer as they should: %s",
-                    cause,
-                )
+            while (cause := await self._retriable_error(actives, standbys - actives)) is not None:
+                log.log(level, "retrying the takeover after an error of the brokers: %s", cause)
                 level = logging.DEBUG
                 await self._threads.beside(lambda: self._clock.sleep(PAUSE_SECONDS))
-                if not self._may_go_on():
+                if not self._may_continue():
                     return
         except BaseException as cause:
             self._die(cause)
 
-    async def _what_passes(self, actives: set[int], standbys: set[int]) -> Exception | None:
-        """All steps once; the error where brokers did not answer, and they are to be done again."""
+    async def _retriable_error(self, actives: set[int], standbys: set[int]) -> Exception | None:
+        """Do all steps once; a retriable error of the brokers is returned."""
         try:
             await self._attempt(actives, standbys)
         except Exception as cause:
@@ -187,7 +176,7 @@ class Takeover:
         starts = await self.fetch_starts()
         await self._threads.beside(self._topic_ids.read)
         if starts.keys() != actives:
-            return  # the next assignment is there already, and its own takeover follows
+            return  # the next assignment is there, and its own takeover follows
         self._assignment.begin(actives, standbys)
         complete = await self._threads.beside(lambda: self._restore(epoch, sorted(actives)))
         if not complete:
@@ -196,17 +185,14 @@ class Takeover:
         if standbys and epoch == self._assignment.epoch:
             self._follow(epoch, sorted(standbys))
 
-    def _may_go_on(self) -> bool:
-        """Whether the assignment that this takeover is of has not ended."""
+    def _may_continue(self) -> bool:
+        """Whether this takeover's assignment has not ended."""
         return self._assignment.is_lasting and not self._leaving
 
     # -- the changelog
-    # -----------------------------------------------------------------------------------------------------
 
     def _restore(self, epoch: int, partitions: list[int]) -> bool:
-        """Bring the rows up to the changelog's end; whether that was not cut short by a
-        rebalance.
-        """
+        """Steps 2 and 3; False if a rebalance interrupted them."""
         started = self._clock.monotonic()
         if not partitions:
             return True
@@ -218,7 +204,7 @@ class Takeover:
             self._assignment.progress.made()
             self._on_restore(rows, remaining)
             if not self._assignment.is_lasting:
-                reader.stop()  # after a doubt the group waits for it
+                reader.stop()  # after a doubt the group waits for this
 
         while (
             reader.restore({p: bounds[p].end for p in partitions}, on_progress)
@@ -230,8 +216,8 @@ class Takeover:
         return epoch == self._assignment.epoch and self._reader is reader and not reader.stopped
 
     def _follow(self, epoch: int, partitions: list[int]) -> None:
-        """Start a standby's thread. All of its work is in there: the event loop and active
-        partitions wait for none of it.
+        """Start a standby's thread, which does all of its work: neither the event loop nor active
+        partitions wait for it.
         """
 
         def follow() -> None:
@@ -245,10 +231,8 @@ class Takeover:
         self._follower = self._threads.start("standby", follow)
 
     def _standby_reader(self, epoch: int, partitions: list[int]) -> ChangelogReader | None:
-        """A reader from where the local rows end; None where the assignment ended before brokers
-        answered.
-        """
-        while self._may_go_on():
+        """A reader from the end of the local rows on; None if the assignment ended first."""
+        while self._may_continue():
             try:
                 bounds = self._changelog.bounds(partitions)
             except Exception as cause:
@@ -257,7 +241,7 @@ class Takeover:
                 log.debug("asking for the bounds of standbys again: %s", cause)
                 self._clock.sleep(PAUSE_SECONDS)
                 continue
-            if not self._may_go_on():
+            if not self._may_continue():
                 break
             starts = {p: self._gate.restore_start(p, bounds[p]) for p in partitions}
             return self._open_reader(Role.STANDBY, epoch, starts)
@@ -273,18 +257,16 @@ class Takeover:
         return reader
 
     # -- state and input
-    # ---------------------------------------------------------------------------------------------------
 
     async def begin_processing(self, starts: Mapping[int, Start]) -> None:
-        """Hold the restored state against the input and the group; from here on micro-batches count
-        from `starts`.
+        """Step 4; from here on micro-batches count from `starts`.
 
-        Raises SetupError where they do not fit.
+        Raises SetupError if state, input, output and settings do not fit.
         """
 
         def check(processor: Processor) -> None:
             topic_id = self._topic_ids.known(self._input.topic)
-            processor.forget(starts)  # what was known of them is of before the restore
+            processor.forget(starts)  # caches are from before the restore
             for partition, start in starts.items():
                 self._check_topic(processor, partition, topic_id)
                 self._check_state(processor, partition, start, topic_id)
@@ -300,21 +282,21 @@ class Takeover:
         self._ledger.begin(starts)
         self._assignment.restored(starts)
         if self._assignment.doubt is None:
-            self._assignment.progress.made()  # else only a commit is
+            self._assignment.progress.made()  # after a doubt only a commit is progress
 
     def _check_topic(self, processor: Processor, partition: int, topic_id: str) -> None:
-        """Offsets of one topic say nothing about another of its name, however long its log is."""
+        """Offsets of one topic mean nothing in another topic of the same name."""
         stored = processor.topic_id(partition)
         if stored and topic_id and stored != topic_id:
             raise SetupError(
-                f"the state of {self._input.topic}-{partition} was made from the topic with the id {stored}, which now has "
-                f"the id {topic_id}: it was deleted and created again, and its records would pass for applied ones; start over "
-                "with `coversumm-worker reset`"
+                f"the state of {self._input.topic}-{partition} was made from the topic with the id "
+                f"{stored}, which now has the id {topic_id}: it was deleted and created again, and "
+                "its records would pass for applied ones; start over with `coversumm-worker reset`"
             )
 
     def _check_output(self, processor: Processor, partitions: Iterable[int]) -> None:
-        """A topic created again lacks the summaries that do not change again; another name is the
-        operator's decision.
+        """An output topic created again lacks the summaries that do not change again; another name
+        is the operator's decision.
         """
         if self._output is None:
             return
@@ -328,16 +310,17 @@ class Takeover:
                 stored is not None and stored.topic_id and topic_id and stored.topic_id != topic_id
             ):
                 raise SetupError(
-                    f"the summaries of partition {partition} were published to the output topic {self._output} with the id "
-                    f"{stored.topic_id}, which now has the id {topic_id}: it was deleted and created again, and summaries that "
-                    "do not change again would be missing from it; publish all of them again with `coversumm-worker reset`, or "
-                    "name another COVERSUMM_OUTPUT_TOPIC to publish only what changes from here on"
+                    f"the summaries of partition {partition} were published to the output topic "
+                    f"{self._output} with the id {stored.topic_id}, which now has the id {topic_id}: "
+                    "it was deleted and created again, and would lack summaries that do not change "
+                    "again; publish all of them again with `coversumm-worker reset`, or set another "
+                    "COVERSUMM_OUTPUT_TOPIC to publish only changes from here on"
                 )
             processor.publishes_to(partition, topic_id)
         if before:
             log.warning(
-                "summaries were published to %s before, and are published to %s from here on, which gets only those that change; "
-                "for all of them start over with `coversumm-worker reset`, or %s",
+                "summaries were published to %s before; from here on only those that change are "
+                "published to %s; for all of them start over with `coversumm-worker reset`, or %s",
                 ", ".join(sorted(before)),
                 self._output,
                 NEW_EPOCH,
@@ -346,24 +329,25 @@ class Takeover:
     def _check_state(
         self, processor: Processor, partition: int, start: Start, topic_id: str
     ) -> None:
-        """Offsets may lie behind the state (rewound: ignored), never before it: rows or records
-        would be missing.
+        """Offsets may lie below the applied ones (rewound: those records are ignored), never
+        beyond: rows or records would be missing.
         """
         applied = processor.check_partition(partition)
         if applied is None and not start.committed:
             return
         if applied is None or applied < start.offset:
             raise SetupError(
-                f"{self._input.topic}-{partition} is to be read from offset {start.offset}, but the state ends at "
-                f"{applied or 0}: records or rows of the changelog {self._changelog.topic} are gone, or offsets were moved "
-                "forward; put the offsets back, or start over with `coversumm-worker reset`"
+                f"{self._input.topic}-{partition} would be read from offset {start.offset}, but the "
+                f"state ends at {applied or 0}: records or rows of the changelog "
+                f"{self._changelog.topic} are gone, or offsets were moved forward; put the offsets "
+                "back, or start over with `coversumm-worker reset`"
             )
-        # The end was seen before the restore. In the topic that the state was made from, a state
-        # beyond it is another worker's, which took over while this one was paused: this assignment
-        # is past, and the broker refuses its commits.
+        # The topic's end was read before the restore. State of the same topic beyond that end was
+        # made by another worker that took over while this one was paused: this assignment is past,
+        # and the broker refuses its commits.
         if applied > start.end and not (topic_id and processor.topic_id(partition) == topic_id):
             raise SetupError(
-                f"the state of {self._input.topic}-{partition} ends at offset {applied}, the topic at {start.end}: it was "
-                "deleted and created again, and its records would pass for applied ones; start over with "
-                "`coversumm-worker reset`"
+                f"the state of {self._input.topic}-{partition} ends at offset {applied}, the topic at "
+                f"{start.end}: it was deleted and created again, and its records would pass for "
+                "applied ones; start over with `coversumm-worker reset`"
             )

@@ -1,8 +1,7 @@
-"""Faust's table, as far as this worker lets it be one: it tells of rebalances and recoveries, and
-opens and closes databases.
+"""Faust's table, reduced to what this worker uses: Faust declares the changelog, assigns its
+partitions beside the input's, and reports rebalances and recoveries.
 
-Faust declares the changelog and assigns its partitions beside the input's. What it would restore
-and write itself is `worker.stream.takeover` and `worker.stream.gate`.
+`worker.stream.takeover` restores and `worker.stream.gate` writes.
 """
 
 from typing import Any
@@ -19,7 +18,7 @@ from worker.stream.takeover import Takeover
 
 
 class PartitionStore(Store):
-    """Faust's store of one database for each partition; the databases are the worker's own."""
+    """Faust's store with one database per partition; the databases are the worker's own."""
 
     logger = FAUST_LOG
 
@@ -51,16 +50,12 @@ class PartitionStore(Store):
 
 
 class CommittedTable(Table):
-    """A Faust table whose rows are committed by a Kafka transaction and restored by a takeover."""
+    """A Faust table whose rows a Kafka transaction commits and a takeover restores."""
 
     logger = FAUST_LOG
 
     def __init__(
-        self,
-        *args: Any,
-        takeover: Takeover,
-        surroundings: Surroundings,
-        **kwargs: Any,
+        self, *args: Any, takeover: Takeover, surroundings: Surroundings, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self._takeover = takeover
@@ -94,8 +89,8 @@ class CommittedTable(Table):
         await super().on_stop()
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
-        """Take over (Faust awaits this before it resumes the input, and swallows what it raises: so
-        nothing may).
+        """Take over. Faust awaits this before it resumes the input, and swallows exceptions: so
+        none may be raised.
         """
         await self._takeover.run(
             {tp.partition for tp in active_tps}, {tp.partition for tp in standby_tps}
@@ -103,7 +98,7 @@ class CommittedTable(Table):
         await super().on_recovery_completed(active_tps, standby_tps)
 
     def apply_changelog_batch(self, batch: Any) -> None:
-        """Faust reads no changelog here; if it ever did, its rows would not be committed ones."""
+        """End the process if there are rows: Faust's would not be committed ones."""
         if batch:
             self._surroundings.die(
                 Crash("Faust delivered changelog rows although the table restores itself")
