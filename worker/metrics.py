@@ -1,8 +1,6 @@
-"""The Prometheus metrics: one registry per worker, filled from the stats of committed
-micro-batches.
+"""The Prometheus metrics of a worker.
 
-Counters and histograms grow as batches are committed; what is only true at this moment (lag,
-readiness) is looked up when the page is asked for (`Metrics.page`).
+Counters and histograms count committed micro-batches; gauges are read when the page is requested.
 """
 
 from __future__ import annotations
@@ -57,19 +55,19 @@ M = TypeVar("M", bound=MetricWrapperBase)
 
 
 class GaugeSource(Protocol):
-    """What a running worker knows of this moment."""
+    """The current state of a running worker."""
 
     def ready(self) -> tuple[bool, str]:
-        """Whether it processes its partitions, and in words why not."""
+        """Whether it processes its partitions, and the reason."""
 
     def partitions(self) -> tuple[int, int]:
-        """How many partitions it processes, and how many the input topic has."""
+        """Number of partitions it processes, and of the input topic."""
 
     def lag(self) -> dict[int, int | None]:
-        """By partition: records that are not committed yet; None where unknown."""
+        """By partition, records that are not committed yet; None where unknown."""
 
     def undecided(self) -> dict[int, int]:
-        """By partition: records behind an open transaction of an upstream producer."""
+        """By partition, records behind an open transaction of an upstream producer."""
 
     def broker_silent_seconds(self) -> dict[str, float]:
         """By client, seconds since it last heard of a broker."""
@@ -79,7 +77,7 @@ class GaugeSource(Protocol):
 
 
 class Family(NamedTuple):
-    """A metric family: everything Prometheus knows under one name."""
+    """A metric family of Prometheus."""
 
     name: str
     kind: str
@@ -97,9 +95,6 @@ class Metrics:
         self._make_work_metrics()
         self._make_moment_metrics()
         ProcessCollector(registry=self.registry)
-
-    # -- what there is
-    # -------------------------------------------------------------------------------------------
 
     def _make_event_metrics(self) -> None:
         self._events = self._add(
@@ -151,7 +146,8 @@ class Metrics:
         self._lookups = self._add(
             Counter,
             "vector_store_lookups_total",
-            "Distinct new texts of micro-batches that were looked up in the vector store: hit, or miss and embedded",
+            "Distinct new texts of micro-batches that were looked up in the vector store: hit, "
+            "or miss and embedded",
             "result",
         )
         for result in _LOOKUPS:
@@ -171,7 +167,8 @@ class Metrics:
         self._doubts = self._add(
             Counter,
             "commits_in_doubt_total",
-            "Commits without an answer that could be relied on, by what was found out: committed, or not and repeated",
+            "Commits without an answer that could be relied on, by what was found out: "
+            "committed, or not and repeated",
             "outcome",
         )
         for outcome in _OUTCOMES:
@@ -220,7 +217,8 @@ class Metrics:
         self._broker_silent = self._add(
             Gauge,
             "broker_silent_seconds",
-            "Seconds since a client of the worker last heard of any broker: admin, consumer, producer",
+            "Seconds since a client of the worker last heard of any broker: admin, consumer, "
+            "producer",
             "client",
         )
         self._rocksdb_bytes = self._add(
@@ -236,11 +234,8 @@ class Metrics:
         self.families.append(Family(full_name, kind.__name__.lower(), labels, help))
         return kind(full_name, help, labels, registry=self.registry, **options)
 
-    # -- what happened
-    # -------------------------------------------------------------------------------------------
-
     def observe_batch(self, stats: Stats) -> None:
-        """A micro-batch was committed."""
+        """Count a committed micro-batch."""
         for (type_, outcome), count in stats.outcomes.items():
             self._events.labels(type_, outcome).inc(count)
         for reason, count in stats.dead_letters().items():
@@ -267,32 +262,29 @@ class Metrics:
         self._cache_entities.set(stats.cached_entities)
 
     def observe_commit(self, seconds: float) -> None:
-        """A micro-batch's transaction and its local rows took so long."""
+        """Count a commit and its duration, local rows included."""
         self._commit_seconds.observe(seconds)
 
     def observe_doubt(self, committed: bool) -> None:
-        """A commit was in doubt; whether it had happened."""
+        """Count a commit in doubt that had happened, or had not and was repeated."""
         self._doubts.labels("committed" if committed else "repeated").inc()
 
     def observe_limit(self, limit: Limit) -> None:
-        """A limit was hit outside of a micro-batch's processing."""
+        """Count a limit that was hit outside of the processing of a micro-batch."""
         self._limits.labels(limit.value).inc()
 
     def observe_restore(self, rows: int, remaining: int) -> None:
-        """A restore has read so many rows and has so many offsets to go."""
+        """Set the progress of a restore: rows read, offsets remaining."""
         self._restored.set(rows)
         self._to_restore.set(remaining)
-
-    # -- the page
-    # ------------------------------------------------------------------------------------------------
 
     def page(self, moment: GaugeSource) -> bytes:
         """All metrics in Prometheus' text format."""
         self._ready.set(moment.ready()[0])
-        processed, all_of_them = moment.partitions()
+        processed, all_partitions = moment.partitions()
         self._partitions.set(processed)
-        self._input_partitions.set(all_of_them)
-        self._lag.clear()  # a partition that moved on must not keep its last lag
+        self._input_partitions.set(all_partitions)
+        self._lag.clear()  # a partition that moved away must not keep its last lag
         for partition, records in moment.lag().items():
             if records is not None:
                 self._lag.labels(str(partition)).set(records)

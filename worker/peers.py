@@ -1,6 +1,7 @@
 """HTTP client for other workers, for the live page (`Peers`) and for commands (`ask`).
 
-Addresses come from the members of the group, so answers are bounded, and only `ask_owner` follows redirects.
+Addresses come from the members of the group, so answers are bounded, and only `ask_owner`
+follows redirects.
 """
 
 import asyncio

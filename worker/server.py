@@ -1,12 +1,10 @@
-"""What the worker's web server demands of a request before any page sees it, and what its
-connections may take.
+"""Checks and limits of the worker's web server, before any page handles a request.
 
-Host           only names that are this worker's: a foreign web page could else read a worker on
-loopback or an internal address
-               by letting its own name resolve to that address (DNS rebinding)
-query          UTF-8
-connections    at most so many; each has so long for the head of its next request
-errors         a line a minute, however many requests are bad
+Host         only known names: a foreign web page could otherwise read a worker on an internal
+             address by resolving its own name to that address (DNS rebinding)
+query        UTF-8
+connections  limited in number, and in time to send a request
+errors       one log line a minute
 """
 
 from __future__ import annotations
@@ -29,17 +27,11 @@ from worker.settings import Settings
 from worker.stream.journal import OnceAMinute
 
 HEAD_SECONDS: Final = 30.0
-"""Seconds a connection may be without a request, or take for the head of one. A stream of events is
-a request.
-"""
+"""Time a connection may be idle or take to send a request head. A stream of events is a request."""
 MOST_CONNECTIONS: Final = 512
-"""Open at once: handles that databases and Kafka clients need are not used up. Further ones are
-closed.
-"""
+"""Connections open at once, to leave file handles for databases and Kafka clients."""
 LARGEST_LINE: Final = 40 * 2**10
-"""Bytes of a request line: an id has up to 4 KiB, 12 KiB percent-encoded, and a query may name
-three.
-"""
+"""Bytes of a request line: an id has up to 12 KiB percent-encoded, and a query may have three."""
 LARGEST_HEADER: Final = 8 * 2**10
 MOST_HEADERS: Final = 64
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+?)\.?(?::[0-9]{1,5})?", re.ASCII)
@@ -50,20 +42,20 @@ log = logging.getLogger(__name__)
 
 
 def allowed_hosts(settings: Settings) -> frozenset[str]:
-    """The names under which this worker is asked, besides IP addresses and localhost."""
+    """Accepted names of this worker's host, besides IP addresses and localhost."""
     advertised = urlsplit(settings.web_advertised_url).hostname or ""
     return frozenset({advertised, *(settings.web_allowed_hosts or "").split(",")} - {""})
 
 
 def error(status: int, message: str) -> web.Response:
-    """What went wrong, for whoever asks."""
+    """An error as JSON."""
     return web.json_response({"error": message}, status=status)
 
 
 def known_host(hosts: Collection[str]) -> Middleware:
     """Refuse requests for hosts that are neither IP addresses, localhost, nor among `hosts`.
 
-    A request without a host is no browser's (HTTP/1.0), and is answered.
+    A request without a host (HTTP/1.0) does not come from a browser and is answered.
     """
     known = {"localhost", *(host.lower().rstrip(".") for host in hosts)}
     refusals = OnceAMinute()
@@ -76,14 +68,16 @@ def known_host(hosts: Collection[str]) -> Middleware:
         shown = ascii(header[:_MOST_SHOWN])
         if count := refusals.count():
             log.warning(
-                "refused %d HTTP requests for other hosts, the last for %s: COVERSUMM_WEB_ALLOWED_HOSTS names those "
+                "refused %d HTTP requests for other hosts, the last for %s: "
+                "COVERSUMM_WEB_ALLOWED_HOSTS names those "
                 "under which this worker may be asked",
                 count,
                 shown,
             )
         return error(
             421,
-            f"the host {shown} is none of this worker's: add it to COVERSUMM_WEB_ALLOWED_HOSTS if it is",
+            f"the host {shown} is none of this worker's: add it to COVERSUMM_WEB_ALLOWED_HOSTS "
+            "if it is",
         )
 
     return check
@@ -103,9 +97,7 @@ def _is_known(header: str, known: Collection[str]) -> bool:
 
 @web.middleware
 async def utf8_query(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a query that is not UTF-8: aiohttp would replace bytes of it, or hand on lone
-    surrogates.
-    """
+    """Refuse a query that is not UTF-8; aiohttp would replace bytes or pass on lone surrogates."""
     try:
         unquote_to_bytes(request.rel_url.raw_query_string).decode()
     except UnicodeError:
@@ -114,16 +106,14 @@ async def utf8_query(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 class RequestErrors(logging.Filter):
-    """aiohttp's errors in one line a minute: of a bad request what is wrong, of one that failed
-    here where, too.
-    """
+    """Merges aiohttp's errors into one line a minute, with a traceback if the error is ours."""
 
     def __init__(self, clock: Clock = time) -> None:
         super().__init__()
         self._bad, self._failed = OnceAMinute(clock), OnceAMinute(clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is told; the record becomes the line."""
+        """Whether to log the record, which is rewritten as the line."""
         if record.levelno < logging.ERROR:
             return True
         cause = record.exc_info[1] if record.exc_info else None
@@ -144,7 +134,7 @@ class RequestErrors(logging.Filter):
 
 
 class _Server(web.Server):
-    """aiohttp's, with a limit of connections."""
+    """aiohttp's server with a limit of connections."""
 
     def __init__(self, handler: Any, **arguments: Any) -> None:
         super().__init__(handler, **arguments)
@@ -163,10 +153,9 @@ class _Server(web.Server):
 
 
 class Runner(web.AppRunner):
-    """aiohttp's, with the limits above.
+    """aiohttp's runner with the limits above.
 
-    `keepalive_timeout` counts from the connection, or from the last answer, until the head of a
-    request is complete.
+    `keepalive_timeout` lasts from the connection or the last answer to the end of a request head.
     """
 
     __slots__ = ()

@@ -1,8 +1,8 @@
-"""One span for each micro-batch that is processed and committed, by OpenTelemetry's SDK.
+"""One OpenTelemetry span for each micro-batch that is processed and committed.
 
-It is linked to the contexts that producers sent with its records, and its own goes out with each
-`summary.changed`: both as `traceparent`, by W3C's Trace Context. What else there is to set is read
-by the SDK from its own variables (OTEL_...).
+The span links to the contexts in the `traceparent` headers of its records, and each
+`summary.changed` carries the span's own context (W3C Trace Context). The SDK reads its settings
+from its own variables (OTEL_...).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from worker.stream.tracing import Contexts, Span
 
 TRACEPARENT: Final = "traceparent"
 CLOSE_SECONDS: Final = 2.0
-"""For the last spans at the end: a collector that does not answer holds up no restart."""
+"""Time to send the last spans, so that an unreachable collector does not delay a restart."""
 _propagator = TraceContextTextMapPropagator()
 
 
 def exported(settings: Settings) -> SpanTracing:
-    """Spans that are sent to the collector that the environment names, in the background."""
+    """Spans sent in the background to the collector that the environment names."""
     return SpanTracing(settings, BatchSpanProcessor(OTLPSpanExporter()))
 
 
 class SpanTracing:
-    """Spans that a processor of the SDK gets; see `worker.stream.tracing.Tracing`."""
+    """Spans for a processor of the SDK; see `worker.stream.tracing.Tracing`."""
 
     def __init__(self, settings: Settings, processor: SpanProcessor) -> None:
         own = {
@@ -77,16 +77,14 @@ class SpanTracing:
 
     @contextmanager
     def micro_batch(self) -> Iterator[Span]:
-        """See `Tracing`. A trace of its own: it has as many causes as records, and links
-        say which.
-        """
+        """See `Tracing`. A new trace, linked to the traces of its records."""
         span = self._tracer.start_span(
             self._name, Context(), SpanKind.CONSUMER, attributes=self._attributes
         )
         try:
             yield _MicroBatchSpan(span, self._output_topic, self._max_links)
         except BaseException as cause:
-            # its words may be an event's
+            # the message of the error may contain an event's text
             span.set_status(Status(StatusCode.ERROR, type(cause).__name__))
             raise
         finally:
@@ -147,9 +145,7 @@ class _MicroBatchSpan:
                 message.headers.append(header)
 
     def _link(self, records: Sequence[Record], contexts: Contexts) -> None:
-        """Each context once, as many as a span may have. Without attributes: they would be most of
-        what a trace costs.
-        """
+        """Link each context once, up to the limit; without attributes, which would cost most."""
         linked: set[bytes] = set()
         for record in records:
             sent = contexts.get((record.partition, record.offset))
@@ -164,6 +160,6 @@ class _MicroBatchSpan:
 
 
 def _read(traceparent: bytes) -> SpanContext:
-    """The context in a header; an invalid one where it is none."""
+    """The context in a header; an invalid one if the header has none."""
     carrier = {TRACEPARENT: traceparent.decode("latin-1")}
     return trace.get_current_span(_propagator.extract(carrier, Context())).get_span_context()

@@ -1,6 +1,4 @@
-"""OpenTelemetry traces, an extra: on where the standard variables name a collector, and not even
-imported elsewhere.
-"""
+"""OpenTelemetry traces, an extra; imported only if the standard variables name a collector."""
 
 from worker.errors import SetupError
 from worker.settings import Settings, traces_endpoint, traces_protocol
@@ -10,7 +8,7 @@ PROTOCOL = "http/protobuf"
 
 
 def open_tracing(settings: Settings) -> Tracing:
-    """What the environment asks for. Raises SetupError where it cannot be had."""
+    """Tracing as the environment sets it. Raises SetupError where that is impossible."""
     endpoint = traces_endpoint()
     if endpoint is None:
         return NO_TRACING

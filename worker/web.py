@@ -1,24 +1,20 @@
 """The worker's web server: health, readiness, metrics and summaries.
 
-Faust's own server, on the worker's event loop, read-only and with none of Faust's pages: an answer
-of `/healthz` proves that the loop lives, and the watchdog ends a worker that stands still. The port
-is taken before the worker joins its group.
+Faust's own server on the worker's event loop, read-only and without Faust's pages. The port is
+bound before the worker joins its group. An answer of `/healthz` proves that the event loop runs.
 
-    /healthz                  200 while the event loop answers /readyz                   200 when
-    the worker processes its partitions, else 503; the reason in words /metrics
-    Prometheus /status                   200 what the worker is, whether it is ready, what it holds,
-    and who holds the rest /entities                 200 those of this worker's partitions, a page
-    at a time: prefix, contains, after, limit;
-                              503 while not ready
-    /entities/ID/summary      200 the summary as of the last commit, 404 unknown, 307 to the worker
-    that owns it,
-                              503 while not ready or nobody is known to own it; ID percent-encoded.
-                              With view=short its short view: sentences, words, threshold. The ids
-                              `.` and `..`, which clients take out of a path:
-                              /entities//summary?id=..
+/healthz               200 while the event loop runs
+/readyz                200 if the worker processes its partitions, else 503 with the reason
+/metrics               Prometheus
+/status                200: identity, readiness, partitions, and the owners of the others
+/entities              200: entities of this worker, by page: prefix, contains, after, limit;
+                       503 if not ready
+/entities/ID/summary   200: the summary as of the last commit; 404: unknown; 307: at the owner;
+                       503: not ready, or no known owner. ID is percent-encoded. view=short is the
+                       short view: sentences, words, threshold. Clients remove the ids `.` and `..`
+                       from paths: /entities//summary?id=..
 
-Any method but GET and HEAD is 405, a request with a body 413: there is nothing to be sent here.
-What else is asked of a request, of its host above all: `worker.server`.
+Methods other than GET and HEAD get 405, requests with a body 413. `worker.server` checks the host.
 """
 
 from __future__ import annotations
@@ -48,12 +44,10 @@ from worker.stream.queries import NotHere
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
 DOTS: Final = (".", "..")
-"""Ids that no client leaves in a path, percent-encoded or not."""
+"""Ids that clients remove from a path, percent-encoded or not."""
 ANSWER_SECONDS: Final = 20
 PAGE_SECONDS: Final = 0.05
-"""How long a page of entities is looked for: it takes from the stream what both need of one
-processor.
-"""
+"""Time to search for a page of entities; the search shares one processor with the stream."""
 METHODS: Final = ("GET", "HEAD")
 _INDEX: Final = (
     "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/status\n/entities\n/entities/ID/summary\n"
@@ -61,40 +55,34 @@ _INDEX: Final = (
 
 
 class LiveWorker(GaugeSource, Protocol):
-    """What the pages ask of a running worker."""
+    """The running worker, as the pages need it."""
 
     def stall(self) -> str | None:
-        """What keeps it from its work at this moment."""
+        """What it is waiting for; None where it is not."""
 
     def owner_of(self, entity_id: str) -> tuple[bool, str | None]:
-        """Whether the entity is here, and the URL of the worker that has it."""
+        """Whether this worker owns the entity, else the URL of the owner."""
 
     async def summary(self, entity_id: str) -> SummaryView | None:
-        """The summary of an entity that is here, as of the last commit. Raises NotHere where it is
-        going away.
-        """
+        """The entity's summary as of the last commit. Raises NotHere while its partition leaves."""
 
     async def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
-        """The short view of an entity that is here, as of the last commit. Raises NotHere where it
-        is going away.
-        """
+        """The entity's short view as of the last commit. Raises NotHere like `summary`."""
 
     async def entities(
         self, partitions: list[int], search: EntitySearch, limit: int, seconds: float
     ) -> Page:
-        """The next entities of partitions that are here, looked for so many seconds at most. Raises
-        NotHere.
-        """
+        """The next entities of own partitions; searches for at most `seconds`. Raises NotHere."""
 
     def others(self) -> dict[str, list[int]]:
-        """By URL the partitions that are not here."""
+        """Partitions of the other workers, by URL."""
 
     def describe(self) -> dict[str, Any]:
-        """What it is, whether it is ready, and what it holds, as JSON."""
+        """Identity, readiness and partitions, as JSON."""
 
 
 class WorkerWeb(Web):  # type: ignore[misc]
-    """Faust's web server on a socket that is bound already, without Faust's pages."""
+    """Faust's web server on a bound socket, without Faust's pages."""
 
     logger = FAUST_LOG
 
@@ -117,35 +105,32 @@ def install_web(
     index: bool = True,
     hosts: Collection[str] = (),
 ) -> Pages:
-    """Serve the worker's pages on the app's `web_bind` and `web_port`; without `index` its root is
-    somebody else's.
+    """Serve the worker's pages on the app's `web_bind` and `web_port`.
 
-    `hosts`: the names under which it may be asked, besides IP addresses and localhost.
+    Args:
+        index: whether to serve the root.
+        hosts: accepted names of this host besides IP addresses and localhost.
 
     Raises:
-        SetupError: the address cannot be listened on.
+        SetupError: the address is not available.
     """
     app.web = WorkerWeb(app, bind(app.conf.web_bind, app.conf.web_port))
     return add_pages(app.web.web_app, worker, metrics, index=index, hosts=hosts)
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise SetupError where the web server could not listen: asked before anything is taken
-    over.
-    """
+    """Raise SetupError if the web server could not listen there."""
     bind(host, port).close()
 
 
 def free_port(host: str) -> int:
-    """A port that nobody listens on. Raises SetupError where the address is none of this
-    machine's.
-    """
+    """A free port. Raises SetupError where the address does not belong to this machine."""
     with bind(host, 0) as listener:
         return int(listener.getsockname()[1])
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises SetupError where there can be none."""
+    """A listening socket. Raises SetupError where the address is not available."""
     try:
         (family, kind, protocol, _, address), *_ = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -161,7 +146,8 @@ def bind(host: str, port: int) -> socket.socket:
             raise
     except OSError as cause:
         raise SetupError(
-            f"the web server cannot listen on {host}:{port} ({cause.strerror or cause}): set COVERSUMM_WEB_PORT or "
+            f"the web server cannot listen on {host}:{port} ({cause.strerror or cause}): set "
+            "COVERSUMM_WEB_PORT or "
             "COVERSUMM_WEB_BIND to an address that is free on this machine"
         ) from cause
     return listener
@@ -191,7 +177,7 @@ def add_pages(
 
 @web.middleware
 async def read_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse what would change or send something; its body is not read."""
+    """Refuse other methods, and bodies without reading them."""
     if request.method not in METHODS:
         refusal = error(405, "only GET and HEAD are answered here")
         refusal.headers["Allow"] = ", ".join(METHODS)
@@ -211,7 +197,7 @@ class Pages:
         self._metrics = metrics
 
     async def index(self, _request: web.Request) -> web.Response:
-        """What there is."""
+        """The addresses."""
         return web.Response(text=_INDEX)
 
     async def healthz(self, _request: web.Request) -> web.Response:
@@ -224,16 +210,16 @@ class Pages:
         return web.json_response({"ready": ready, "reason": reason}, status=200 if ready else 503)
 
     async def metrics(self, _request: web.Request) -> web.Response:
-        """For Prometheus."""
+        """Metrics for Prometheus."""
         page = self._metrics.page(self._worker)
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})
 
     async def status(self, _request: web.Request) -> web.Response:
-        """What the worker is and holds; for `coversumm-worker status`."""
+        """The worker's state, for `coversumm-worker status`."""
         return web.json_response(self._worker.describe())
 
     async def entities(self, request: web.Request) -> web.Response:
-        """A page of the entities that are here, where to go on, and who has the others."""
+        """A page of this worker's entities, where to continue, and the owners of the others."""
         try:
             search, limit = _search(request.query)
         except ValueError as wrong:
@@ -254,7 +240,7 @@ class Pages:
         return json_answer(body)
 
     async def summary(self, request: web.Request) -> web.Response:
-        """An entity's summary or its short view, or where to ask for it."""
+        """An entity's summary or short view, or a redirect to the owner."""
         try:
             entity_id = id_between(request, PREFIX, SUFFIX)
         except UnicodeError:
@@ -262,7 +248,7 @@ class Pages:
         return await self.summary_of(entity_id, request)
 
     async def summary_of(self, entity_id: str, request: web.Request) -> web.Response:
-        """The same of this entity; of the request the query alone counts."""
+        """The summary of this entity; uses only the query of the request."""
         try:
             extent = _extent(request.query)
         except ValueError as wrong:
@@ -294,8 +280,7 @@ class Pages:
 
 
 def id_between(request: web.Request, prefix: str, suffix: str) -> str:
-    """The id in a path, exactly as it was percent-encoded: the router's own decoding keeps some
-    sequences.
+    """The id in a path, decoded here because the router leaves some sequences encoded.
 
     Raises UnicodeError where it is not UTF-8.
     """
@@ -304,9 +289,7 @@ def id_between(request: web.Request, prefix: str, suffix: str) -> str:
 
 
 def path_of(entity_id: str, prefix: str, suffix: str, query: str = "") -> str:
-    """The path and query that name an entity: as `id_between` reads them, whatever clients make of
-    dots in a path.
-    """
+    """The path and query of an entity, as `id_between` reads them; safe for ids of dots."""
     if entity_id in DOTS:
         names = "&".join(part for part in query.split("&") if part and not part.startswith("id="))
         return f"{prefix}{suffix}?id={entity_id}" + (f"&{names}" if names else "")
@@ -314,9 +297,7 @@ def path_of(entity_id: str, prefix: str, suffix: str, query: str = "") -> str:
 
 
 def _search(query: Mapping[str, str]) -> tuple[EntitySearch, int]:
-    """What is asked for, and how many at most. Raises ValueError with a message for the one who
-    asks.
-    """
+    """The search and the limit. Raises ValueError with a message for the client."""
     limit = query.get("limit", "100")
     if not (re.fullmatch("[0-9]{1,9}", limit) and 1 <= int(limit) <= LONGEST_PAGE):
         raise ValueError(f"limit is a number from 1 to {LONGEST_PAGE}")
@@ -326,9 +307,7 @@ def _search(query: Mapping[str, str]) -> tuple[EntitySearch, int]:
 
 
 def _extent(query: Mapping[str, str]) -> Extent | None:
-    """How far a short view is to go; None where the summary is asked for. Raises ValueError with a
-    message.
-    """
+    """The extent of a short view; None for a summary. Raises ValueError with a message."""
     view = query.get("view", "set")
     if view not in ("set", "short"):
         raise ValueError("view is set or short")

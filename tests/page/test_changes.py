@@ -191,7 +191,7 @@ def test_who_may_not_look_on_is_told_why(tab: Tab, monkeypatch: pytest.MonkeyPat
     for path in ("#/entity/y", "#/"):
         tab.evaluate(f"location.hash = '{path}'")
         tab.wait(
-            "document.querySelector('.state').textContent.endsWith(': 0 pages look on already: close one')"
+            "document.querySelector('.state').textContent.endsWith(': 0 pages are open already: close one')"
         )
     monkeypatch.undo()
     tab.wait("document.querySelector('.state').textContent === 'live'")

@@ -76,7 +76,7 @@ async def test_not_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     await begun(readings, 1)
     taken += [asyncio.ensure_future(readings.read("b", before)) for before in (1, 2)]
     await asyncio.sleep(0)
-    with pytest.raises(NoHistory, match="too many histories"):
+    with pytest.raises(NoHistory, match="too many requests"):
         await readings.read("b", 3)
     readings.go_on.release(3)
     assert [(await one).looked_at for one in taken] == [1, 2, 3]

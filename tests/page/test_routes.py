@@ -343,7 +343,7 @@ def test_more_pages_than_may_look_on_are_told_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(watchers, "MOST_WATCHERS", 0)
     monkeypatch.setattr("worker.page.routes.MOST_WATCHERS", 0)
     for status, _, body in get(Site(), "/page/changes", "/page/entities/x/changes"):
-        assert (status, body["error"]) == (503, "0 pages look on already: close one")
+        assert (status, body["error"]) == (503, "0 pages are open already: close one")
 
 
 def test_who_asks_for_a_stream_and_takes_none_of_it_looks_on_no_longer(

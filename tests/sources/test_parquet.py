@@ -315,7 +315,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path, content, monkeypatch):
     path.write_bytes(content[:-30])
     assert refused(path).startswith(" cannot be read (")
     path.write_bytes(gzip.compress(content))
-    assert refused(path).startswith(" is a Parquet file, compressed as a whole: unpack it first")
+    assert refused(path).startswith(" is a Parquet file, compressed as one: unpack it first")
     path.write_bytes(content)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     assert (

@@ -102,7 +102,7 @@ def change(texts, added=(), removed=(), before=BEFORE, **facts):
         ),
         (
             change({}, [], ["a#0", "b#0"], cause="entity.deleted", review=None),
-            "deleted as a whole: nothing is left to summarize",
+            "entity deleted: nothing is left to summarize",
             [],
             ["gone", "gone"],
         ),

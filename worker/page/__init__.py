@@ -1,16 +1,11 @@
-"""The live page: entities, their summaries as they change and how they came about, in a browser;
-read-only.
+"""The live page: entities, their summaries as they change, and their history; read-only.
 
-routes     the addresses, and what each answers
-files      the page itself: HTML, style and script, and the policy they are served under
-others     what other workers answer, asked for by this one: a browser need not reach them
-watchers   who looks on, and what they are told of changes
-streams    a change after the other to one browser (server-sent events)
+routes     the addresses, and the files of the page with their security policy
+watchers   open pages that follow changes, and the streams of events to them
 history    an entity's last changes, from the end of the output topic
 
-Everything is bounded: pages of entities by their number and time, a history by the messages it
-looks at, and what is kept for a browser that reads slowly is one frame. Nothing is done for changes
-while nobody looks on.
+Everything is bounded: pages of entities by number and time, a history by the messages it reads, and
+the buffer for a slow browser by one frame. Without an open page nothing is done for changes.
 """
 
 from worker.page.routes import install_page

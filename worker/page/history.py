@@ -1,8 +1,6 @@
-"""An entity's last changes, from the end of its partition of the output topic, so many messages at
-a time.
+"""An entity's last changes, from the end of its partition of the output topic.
 
-The topic tells what was published, whoever had the partition then. A look is bounded: older changes
-are found by the next one.
+A request reads a bounded number of messages; the next request continues with older ones.
 """
 
 import asyncio
@@ -19,23 +17,22 @@ from worker.published.published import publication
 from worker.stream.surroundings import InOrder
 
 LOOKED_AT: Final = 3000
-"""Messages of the partition, of any entity."""
+"""Messages of the partition that one request reads, of any entity."""
 MOST_CHANGES: Final = 100
 MOST_WAITING: Final = 100
 
 
 class NoHistory(Exception):
-    """The output topic cannot be read; the message says why."""
+    """The output topic is unreadable; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeHistory:
-    """Changes in their order, the newest last.
+    """Changes, the newest last.
 
     Attributes:
-        changes: those found.
-        before: ask with it for older ones; None where the topic has no older messages.
-        looked_at: messages, of any entity.
+        before: where to continue with older ones; None where the topic has no older messages.
+        looked_at: messages read, of any entity.
     """
 
     changes: list[PublishedChange]
@@ -44,13 +41,9 @@ class ChangeHistory:
 
 
 class RecentHistory:
-    """Reads histories, one after the other, in a thread of its own.
+    """Reads histories in `thread`, one after the other.
 
-    Args:
-        clients: make the consumer.
-        topic: where changes are published.
-        group: of the worker; its offsets are neither read nor changed.
-        thread: where it reads.
+    It neither reads nor changes the offsets of `group`.
     """
 
     def __init__(self, clients: Clients, topic: str, group: str, thread: InOrder) -> None:
@@ -61,15 +54,15 @@ class RecentHistory:
         self._waiting: dict[tuple[str, int | None], asyncio.Future[ChangeHistory]] = {}
 
     async def read(self, entity_id: str, before: int | None) -> ChangeHistory:
-        """The entity's changes among the last messages below the offset `before` (None: at the
-        end). Raises NoHistory.
+        """The entity's changes among the last messages before an offset (None: the end of the
+        partition). Raises NoHistory.
 
-        Who asks for what others wait for already gets theirs: it begins after all of them asked.
+        Equal requests that wait share one answer.
         """
         asked = entity_id, before
         if asked not in self._waiting:
             if len(self._waiting) >= MOST_WAITING:
-                raise NoHistory("too many histories are asked for at once")
+                raise NoHistory("too many requests for histories at once")
 
             def work() -> ChangeHistory:
                 self._waiting.pop(asked, None)

@@ -1,14 +1,14 @@
-"""The page's addresses. All answers but the files and the streams are JSON; an error is `{"error":
-"..."}`.
+"""The page's addresses. All answers but files and streams are JSON, errors `{"error": "..."}`.
 
-/                              the page /page/status                   as /status /page/entities
-as /entities, of all workers: prefix, contains, after, limit; `missing` says who does not answer
-/page/entities/ID/summary      as /entities/ID/summary, whichever worker has the entity: view,
-sentences, words, threshold /page/entities/ID/history      its last changes: before
-/page/entities/ID/changes      its changes from now on, as they are published /page/changes
-what changes at this worker from now on, in short
+/                          the page
+/page/status               as /status
+/page/entities             as /entities, of all workers; `missing` lists workers that do not answer
+/page/entities/ID/summary  as /entities/ID/summary, from the worker that has the entity
+/page/entities/ID/history  its last changes: before
+/page/entities/ID/changes  a stream of its changes as they are published
+/page/changes              a stream of the changes at this worker, in short
 
-The ids `.` and `..` stand in the query, as for `worker.web`.
+The ids `.` and `..` go into the query, as for `worker.web`.
 """
 
 import asyncio
@@ -40,8 +40,10 @@ from worker.web import (
 )
 
 POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
+    "'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "trusted-types 'none'"
 )
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
@@ -60,7 +62,7 @@ _KINDS: Final = {
 
 
 def add_files(application: web.Application) -> None:
-    """Serve the page at the root and what it consists of below /page, each file read once."""
+    """Serve the page at the root and its files below /page. Files are read once."""
     for file in files(__package__).joinpath("static").iterdir():
         kind = _KINDS[PurePath(file.name).suffix]
         path = "/" if kind == "text/html" else f"/page/{file.name}"
@@ -90,7 +92,7 @@ RELAYED: Final = (200, 400, 404, 503)
 MOST_SHOWN: Final = 500
 """Characters of another worker's message."""
 HERE: Final = "here"
-"""In the query of a stream: not to be passed on, because another worker passes it on already."""
+"""In the query of a stream that another worker relays: this worker must not relay it again."""
 
 
 def install_page(
@@ -100,7 +102,7 @@ def install_page(
     feed: ChangeFeed,
     history: RecentHistory,
 ) -> None:
-    """Add the page to the worker's web server, whose other pages are `pages`."""
+    """Add the page to the worker's web server beside its other pages."""
     watchers, others = Watchers(feed), Peers()
     routes = Routes(worker, pages, watchers, others, history)
     add_files(application)
@@ -141,7 +143,7 @@ class Routes:
         self._passed_on = 0
 
     async def entities(self, request: web.Request) -> web.Response:
-        """A page of all entities, those of the other workers asked for at the same time."""
+        """A page of all entities; the other workers are asked concurrently."""
         own = await self._pages.entities(request)
         if own.status != 200:
             return own
@@ -157,12 +159,12 @@ class Routes:
                 missing.append({"url": url, "partitions": partitions, "why": answer})
             else:
                 pages.append(answer)
-        # The length of a page was checked by the own answer.
+        # This worker's own answer has checked the limit.
         page = merged(pages, int(request.query.get("limit", "100")))
         return json_answer({**asdict(page), "missing": missing})
 
     async def _page_of(self, url: str) -> Page | str:
-        """Another worker's page, or why there is none."""
+        """Another worker's page, or the reason why there is none."""
         try:
             answer = await self._others.ask(url, PAGE_SECONDS)
             body = answer.json()
@@ -173,7 +175,7 @@ class Routes:
             return NO_WORKER
 
     async def summary(self, request: web.Request) -> web.Response:
-        """The entity's summary from whichever worker has it."""
+        """The entity's summary from the worker that has it."""
         try:
             entity_id = id_between(request, ENTITY, SUFFIX)
         except UnicodeError:
@@ -208,11 +210,11 @@ class Routes:
             )
 
     async def changes(self, request: web.Request) -> web.StreamResponse:
-        """What changes at this worker."""
-        return await self._look_on(request, None, lambda: True)
+        """A stream of the changes at this worker."""
+        return await self._follow(request, None, lambda: True)
 
     async def changes_of(self, request: web.Request) -> web.StreamResponse:
-        """The entity's changes, from whichever worker has it."""
+        """A stream of the entity's changes from the worker that has it."""
         try:
             entity_id = id_between(request, ENTITY, _STREAM)
         except UnicodeError:
@@ -223,7 +225,7 @@ class Routes:
             return _too_many()
         is_here, url = self._worker.owner_of(entity_id)
         if is_here:
-            return await self._look_on(
+            return await self._follow(
                 request, entity_id.encode(), lambda: self._worker.owner_of(entity_id)[0]
             )
         if url is None or HERE in request.query:
@@ -238,7 +240,7 @@ class Routes:
         finally:
             self._passed_on -= 1
 
-    async def _look_on(
+    async def _follow(
         self, request: web.Request, key: bytes | None, is_here: Callable[[], bool]
     ) -> web.StreamResponse:
         try:
@@ -249,7 +251,7 @@ class Routes:
 
 
 async def _after_hello(frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """What the other worker says after its greeting, which is said here."""
+    """The stream of another worker without its first frame, which this worker has sent."""
     seen = b""
     async for piece in frames:
         if len(seen) < len(HELLO):
@@ -260,7 +262,7 @@ async def _after_hello(frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _page(body: Any) -> Page:
-    """Of a worker. Raises msgspec.ValidationError."""
+    """Raises msgspec.ValidationError."""
     return msgspec.convert(body, Page)
 
 
@@ -270,7 +272,7 @@ def _bytes(response: web.Response) -> bytes:
 
 
 def _relayed(answer: PeerAnswer) -> web.Response:
-    """What another worker may answer, as the JSON that it says it is."""
+    """An answer of another worker; 503 if no worker gives such answers."""
     try:
         answer.json()
     except PeerUnreachable as why:
@@ -287,4 +289,4 @@ def _relayed(answer: PeerAnswer) -> web.Response:
 
 
 def _too_many() -> web.Response:
-    return error(503, f"{MOST_WATCHERS} pages look on already: close one")
+    return error(503, f"{MOST_WATCHERS} pages are open already: close one")

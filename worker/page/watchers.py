@@ -1,8 +1,8 @@
-"""Who looks on, and what they are told: twice a second at most, the same bytes for all who watch
-the same.
+"""Open pages that follow changes, and the streams of events to them.
 
-A watcher has room for one frame. Who has not taken the last one when the next comes loses it, and
-is told so with the one after: a browser that reads slowly skips, and nothing grows.
+All pages that follow the same get the same bytes, at most twice a second. A watcher buffers one
+frame. If the browser has not taken it when the next one comes, the frame is dropped and the browser
+is notified: a slow browser skips frames, and no buffer grows.
 """
 
 import asyncio
@@ -20,20 +20,18 @@ from worker.stream.feed import ChangeFeed
 MOST_WATCHERS: Final = 200
 BEAT_SECONDS: Final = 0.5
 FRAMES_A_SECOND: Final = 100
-"""To all together, so that what they cost does not grow with their number: a hundred are told once
-a second.
-"""
+"""To all watchers together, so that the cost does not grow with their number."""
 SHOWN_CHARACTERS: Final = 240
-"""Of a sentence in the list of what changed lately."""
+"""Of a sentence in the list of recent changes."""
 SKIPPED: Final = b"event: skipped\ndata: {}\n\n"
 
 
 class TooManyWatchers(Exception):
-    """As many look on as may."""
+    """There are `MOST_WATCHERS` already."""
 
 
 class Watcher:
-    """One browser that looks on: at an entity by its key, or, without one, at everything."""
+    """One browser that follows an entity by its key, or everything if the key is None."""
 
     def __init__(self, key: bytes | None) -> None:
         self.key = key
@@ -43,18 +41,18 @@ class Watcher:
         self._news = asyncio.Event()
 
     def offer(self, frame: bytes) -> None:
-        """The next frame; it takes the place of one that was not taken."""
+        """Buffer the next frame in place of one that was not taken."""
         self._has_skipped = self._has_skipped or self._frame is not None
         self._frame = frame
         self._news.set()
 
     def end(self) -> None:
-        """There will be no more."""
+        """No more frames will come."""
         self._is_over = True
         self._news.set()
 
     async def next(self, seconds: float) -> bytes | None:
-        """The next frame; empty where none came for so long, None where there will be no more."""
+        """The next frame; empty after a timeout, None at the end."""
         try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -69,7 +67,7 @@ class Watcher:
 
 
 class Watchers:
-    """All who look on; of the event loop alone, but for the feed."""
+    """All watchers; not thread-safe."""
 
     def __init__(self, feed: ChangeFeed) -> None:
         self._feed = feed
@@ -81,26 +79,26 @@ class Watchers:
 
     @contextmanager
     def one_more(self, key: bytes | None) -> Iterator[Watcher]:
-        """It looks on until the end of the block. Raises TooManyWatchers."""
+        """A watcher until the end of the block. Raises TooManyWatchers."""
         if len(self._all) >= MOST_WATCHERS:
             raise TooManyWatchers
         watcher = Watcher(key)
         self._all.add(watcher)
-        self._look_on()
+        self._subscribe()
         if self._beating is None:
             self._beating = asyncio.get_running_loop().create_task(self._beat())
         try:
             yield watcher
         finally:
             self._all.discard(watcher)
-            self._look_on()
+            self._subscribe()
 
     def close(self) -> None:
-        """The worker stops."""
+        """End all streams."""
         for watcher in self._all:
             watcher.end()
 
-    def _look_on(self) -> None:
+    def _subscribe(self) -> None:
         keys = {watcher.key for watcher in self._all} - {None}
         self._feed.look_on([key for key in keys if key is not None] if self._all else None)
 
@@ -108,11 +106,11 @@ class Watchers:
         try:
             while self._all:
                 await asyncio.sleep(max(BEAT_SECONDS, len(self._all) / FRAMES_A_SECOND))
-                self._tell()
+                self._offer_frames()
         finally:
             self._beating = None
 
-    def _tell(self) -> None:
+    def _offer_frames(self) -> None:
         lately = self._feed.take()
         is_wanted = lately.changes and any(watcher.key is None for watcher in self._all)
         everything = _overview(lately.changes, lately.last) if is_wanted else None
@@ -126,7 +124,7 @@ class Watchers:
 
 
 def _overview(count: int, messages: Iterable[Message]) -> bytes:
-    """How many summaries changed, and the last of them in short."""
+    """The number of changes, and the last ones in short."""
     body = {"count": count, "changes": [_in_short(message) for message in messages]}
     return _frame("changes", msgspec.json.encode(body))
 
@@ -151,24 +149,20 @@ def _in_short(message: Message) -> dict[str, object]:
 
 
 def _of_one(count: int, messages: list[Message]) -> bytes:
-    """The changes of one entity as they were published, the last ones of them; a
-    tombstone is null.
-    """
+    """The last changes of one entity as they were published; a tombstone is null."""
     skipped = SKIPPED if count > len(messages) else b""
     return skipped + b"".join(_frame("change", message.value or b"null") for message in messages)
 
 
 def _frame(event: str, data: bytes) -> bytes:
-    """JSON has no line breaks."""
+    # data is JSON and has no line breaks
     return b"event: %b\ndata: %b\n\n" % (event.encode(), data)
 
 
 QUIET_SECONDS: Final = 5.0
-"""After so long without a change a line goes out that says nothing: a browser that is gone is found
-out about.
-"""
+"""Time without a change after which an empty line is sent, to detect a browser that is gone."""
 SLOW_SECONDS: Final = 10.0
-"""Who does not take a frame for so long is dropped; it comes again by itself."""
+"""Time to take a frame before a browser is disconnected; it reconnects."""
 _HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
@@ -180,7 +174,7 @@ _QUIET: Final = b":\n\n"
 
 
 async def stream(request: web.Request, frames: AsyncIterator[bytes]) -> web.StreamResponse:
-    """Send frames as they come, until there are no more or the browser takes them no longer."""
+    """Send frames until their end, or until the browser stops reading."""
     response = web.StreamResponse(headers=_HEADERS)
     await response.prepare(request)
     if request.method == "HEAD":
@@ -196,13 +190,13 @@ async def stream(request: web.Request, frames: AsyncIterator[bytes]) -> web.Stre
 
 
 def _drop(request: web.Request) -> None:
-    """What it has not taken is thrown away with the connection."""
+    """Close the connection without sending what is buffered."""
     if request.transport is not None:
         request.transport.abort()
 
 
 async def watched(watcher: Watcher, is_here: Callable[[], bool]) -> AsyncIterator[bytes]:
-    """What a watcher is told, until its entity goes to another worker."""
+    """The frames of a watcher, until its entity moves to another worker."""
     while is_here():
         frame = await watcher.next(QUIET_SECONDS)
         if frame is None:

@@ -26,7 +26,7 @@ def names_file(value: str) -> bool:
     """Whether a value names a file: it has a slash or a known ending (also followed by .gz). All
     other values name topics.
 
-    >>> names_file("./reviews"), names_file("epoch-2.jsonl.gz"), names_file("marketplace.review-summaries.v1")
+    >>> names_file("./reviews"), names_file("epoch-2.jsonl.gz"), names_file("summaries.v1")
     (True, True, False)
     """
     return "/" in value or value.removesuffix(".gz").endswith(_ENDINGS)

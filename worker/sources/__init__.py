@@ -1,14 +1,10 @@
-"""Files of reviews and events: JSON lines, CSV and TSV, plain or packed, Parquet, or standard
-input.
+"""Files of reviews and events: JSON lines, CSV, TSV, Parquet, or standard input.
 
-`paths` finds files, `packing` unpacks them and `formats` tells what they are, both by their first
-bytes; `opened` puts these together. `tables` takes CSV apart, `parquet` Parquet (`vectors` its
-vectors), `columns` maps names to fields. `source` gives a file's records (`entries`), `several`
-those of many; `checks` holds them against the contract, `spool` keeps standard input, `batches`
-cuts records into pieces that take a given time.
-
-`archive` reads the archive of a topic, whose records keep their coordinates: `archive_pieces` of
-files in `archive_parquet` and `archive_lines`.
+opened    finds, opens and unpacks files; `formats` recognizes them by their first bytes
+columns   splits CSV and maps columns to fields; `parquet` reads Parquet
+source    the records of one file or several, checked and in batches
+archive   the archive of a topic, whose records keep their coordinates: `archive_pieces` of files in
+          `archive_parquet` and `archive_lines`
 """
 
 from worker.sources.archive import Archive, is_archive

@@ -21,8 +21,7 @@ T = TypeVar("T")
 
 
 class Archive:
-    """The records of one topic in files, however they are spread over these: Parquet, JSON lines,
-    CSV or TSV, mixed.
+    """The records of one topic in any number of files: Parquet, JSON lines, CSV or TSV.
 
     Columns (members) `topic`, `partition` and `offset` must be there; `timestamp` (milliseconds, or
     a timestamp) and `key` may. `value` is the record's value, bytes or text; without it the row is
@@ -30,13 +29,13 @@ class Archive:
     """
 
     def __init__(self, paths: Iterable[str], fields: Mapping[str, str] = NO_FIELDS) -> None:
-        """Find out what is where: of Parquet from its statistics, all else is read once.
+        """Locate the records: by the statistics of Parquet; all other files are read once.
 
-        `fields` names columns by field of a review. Raises SetupError where a file cannot be
-        read, is no archive, or is of another topic.
+        `fields` has columns by field. Raises SetupError where a file is unreadable, no archive, or
+        of another topic.
         """
         self.left_out: dict[str, LeftOut] = {}
-        """By field, what of bare reviews was left out so far."""
+        """By field, what was left out of bare reviews so far."""
         self._topic = Topic()
         self._sources = [_source(path, fields, self._topic, self.left_out) for path in paths]
         self._pieces: dict[int, list[Piece]] = {}
@@ -52,17 +51,14 @@ class Archive:
         return self._topic.name
 
     def partitions(self) -> dict[int, range]:
-        """By partition, from its first offset to the one after its last; a topic that goes on does
-        so at `stop`.
-        """
+        """By partition, its offsets; a topic that continues the archive does so at `stop`."""
         return {
             partition: range(pieces[0].first, max(piece.last for piece in pieces) + 1)
             for partition, pieces in sorted(self._pieces.items())
         }
 
     def gaps(self, partition: int) -> Iterator[range]:
-        """Offsets between a partition's first and last that no file has, in order: compaction
-        leaves some, a lost file too.
+        """Missing offsets of a partition, in order: gaps of compaction or of a lost file.
 
         Raises SetupError.
         """
@@ -77,9 +73,7 @@ class Archive:
             expected = max(expected or 0, run.stop)
 
     def faults(self) -> Iterator[Faulty]:
-        """The rows that are in no partition, because they have no coordinates, or are no rows.
-        Raises SetupError.
-        """
+        """The rows without coordinates, and broken rows. Raises SetupError."""
         return (fault for source in self._sources for fault in source.faults())
 
     def read(self, partition: int, start: int = 0) -> Iterator[Archived]:
@@ -99,15 +93,14 @@ class Archive:
                 last = offset, piece, found
             elif not (isinstance(found, Record) and found == last[2]):
                 raise SetupError(
-                    f"offset {offset} of partition {partition} is in {last[1].source.name} and in {piece.source.name}, and "
+                    f"offset {offset} of partition {partition} is in {last[1].source.name} and "
+                    f"in {piece.source.name}, and "
                     "they are not the same record: one of the two is not of this topic"
                 )
 
 
 def is_archive(path: str) -> bool:
-    """Whether a file is an archive of a topic, by its columns or its first line. Raises
-    SetupError.
-    """
+    """Whether a file is an archive, by its columns or its first lines. Raises SetupError."""
     return _source(path, NO_FIELDS, Topic(), {}).is_archived()
 
 
@@ -124,9 +117,7 @@ def _source(
 def _merged(
     pieces: Iterable[Piece], opened: Callable[[Piece], Iterator[tuple[int, T]]]
 ) -> Iterator[tuple[int, Piece, T]]:
-    """What pieces, in order of their first offsets, give in ascending order; each is opened when
-    its first offset has come.
-    """
+    """Merge pieces by offset. Each is opened when its first offset is next."""
     waiting = deque(enumerate(pieces))
     heads: list[tuple[int, int, Piece, T, Iterator[tuple[int, T]]]] = []
 

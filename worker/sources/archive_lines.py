@@ -1,4 +1,4 @@
-"""A file of an archive in JSON lines, or CSV or TSV with a header: a record is a line, or a row."""
+"""A file of an archive in JSON lines, CSV or TSV; a record per line or row."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ _Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class _Line(Struct):
-    """A record as a line of JSON; `ts` and `payload` are what kcat calls its timestamp
-    and value.
-    """
+    """A record as a line of JSON; kcat calls timestamp and value `ts` and `payload`."""
 
     topic: str
     partition: _Number
@@ -60,7 +58,7 @@ _line = msgspec.json.Decoder(_Line).decode
 
 
 class _Found(NamedTuple):
-    """A record, the line (from 1) that it is in, and what of a bare review was left out."""
+    """A record, its line (from 1), and what was left out of a bare review."""
 
     record: Record
     line: int
@@ -195,7 +193,7 @@ class ArchivedLines:
                     yield Faulty(row.line, BAD_ROW, str(error), self.name)
 
     def _of_cells(self, number: int, cells: dict[str, str]) -> _Found:
-        """An empty cell is no key, and no value."""
+        """An empty cell means no key, or no value."""
         partition, offset = _whole(cells, PARTITION), _whole(cells, OFFSET)
         moment = milliseconds(cells.get(TIMESTAMP))
         key = cells.get(KEY, "").encode() or None
@@ -216,7 +214,7 @@ def _whole(cells: Mapping[str, str], name: str) -> int:
 
 
 def _bytes(raw: Raw | UnsetType) -> bytes | None:
-    """A text's UTF-8, None of null; anything else as it is written."""
+    """UTF-8 of a text, None for null; other values as written."""
     data = b"null" if raw is UNSET else bytes(raw)
     if data == b"null":
         return None

@@ -1,4 +1,4 @@
-"""A file of an archive in Parquet: a record is a row."""
+"""A file of an archive in Parquet; a record per row."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _AS_BYTES: Final = frozenset({KEY, VALUE, VECTORS})
 
 
 class _Coordinates(NamedTuple):
-    """Of a row group's rows: partition and offset, int64 (N,); -1 for none."""
+    """Partitions and offsets of a row group's rows, int64 (N,); -1 for none."""
 
     partitions: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
     def rows_of(self, partition: int, start: int = 0) -> NDArray[np.int64]:
-        """The numbers of the partition's rows from the offset `start` on."""
+        """Row numbers of the partition from offset `start` on."""
         return np.flatnonzero((self.partitions == partition) & (self.offsets >= max(start, 0)))
 
 
@@ -60,7 +60,7 @@ class ArchivedParquet:
         self._left_out = left_out
         self._members = {fields.get(field, field) for field in MEMBERS} | {"created_at"}
         self._faulty: list[tuple[int, int]] = []
-        """The row groups that have rows without coordinates, and how many rows come before each."""
+        """Row groups with rows without coordinates, and the number of rows before each."""
 
     def is_archived(self) -> bool:
         """See `Source`."""
@@ -68,9 +68,7 @@ class ArchivedParquet:
             return set(COORDINATES) <= set(table.columns)
 
     def pieces(self) -> Iterator[Piece]:
-        """See `Source`. By the statistics of a row group if these say all, else by its two columns
-        of numbers.
-        """
+        """See `Source`. Uses a row group's statistics if they suffice, else its two columns."""
         with self._table() as table:
             self._check(table)
             begin = 0
@@ -104,7 +102,8 @@ class ArchivedParquet:
                 return
             if offsets.min() < piece.first or offsets.max() > piece.last:
                 raise SetupError(
-                    f"{self.name} has other offsets in its row group {piece.group} than its statistics say: write it anew"
+                    f"{self.name} has other offsets in its row group {piece.group} than its "
+                    "statistics say: write it again"
                 )
             batches = _chosen(table, piece.group, self._columns(table), rows)
             if np.any(np.diff(offsets) < 0):
@@ -148,7 +147,7 @@ class ArchivedParquet:
             yield file.table()
 
     def _check(self, table: ParquetTable) -> None:
-        """Raise SetupError where columns are missing, or of types that they cannot be of."""
+        """Raise SetupError if columns are missing or have wrong types."""
         check_coordinates(table.columns, self.name)
         if VALUE not in table.columns:
             check_columns(table.columns, self._fields, self.name, MEMBERS)
@@ -170,7 +169,7 @@ class ArchivedParquet:
                 )
 
     def _check_topic(self, table: ParquetTable, group: int) -> None:
-        with table.told():
+        with table.translating_errors():
             names = (
                 _names(_statistics(table, group, TOPIC))
                 or _column(table, group, TOPIC).unique().to_pylist()
@@ -184,7 +183,7 @@ class ArchivedParquet:
             self._topic.check(text, self.name)
 
     def _known(self, table: ParquetTable, group: int, begin: int) -> list[Piece]:
-        """The row group's one piece, if its statistics say so."""
+        """The row group's piece, if its statistics suffice."""
         partition, offset = (_statistics(table, group, name) for name in (PARTITION, OFFSET))
         if not (_says_all(partition) and _says_all(offset)):
             return []
@@ -203,9 +202,7 @@ class ArchivedParquet:
 
 
 def _statistics(table: ParquetTable, group: int, name: str) -> Any:
-    """Of a column; None where there are none, or of another type, which the library does not
-    survive.
-    """
+    """Statistics of a column; None if missing, or of another type, which crashes the library."""
     schema, metadata = table.file.schema, table.file.metadata.row_group(group)
     place = next(place for place in range(len(schema)) if schema.column(place).path == name)
     chunk = metadata.column(place)
@@ -213,7 +210,7 @@ def _statistics(table: ParquetTable, group: int, name: str) -> Any:
 
 
 def _names(statistics: Any) -> list[str | bytes]:
-    """The one value of a column of text, if its statistics say so."""
+    """The only value of a text column, if its statistics show it."""
     if statistics is None or not statistics.has_min_max:
         return []
     known = {statistics.min, statistics.max}
@@ -230,14 +227,14 @@ def _says_all(statistics: Any) -> bool:
 
 
 def _column(table: ParquetTable, group: int, name: str) -> Any:
-    with table.told():
+    with table.translating_errors():
         column = table.file.read_row_group(group, [name], use_threads=False).column(0)
-    table.check_whole(table.rows_of(group) - len(column))
+    table.check_row_count(table.rows_of(group) - len(column))
     return column
 
 
 def _coordinates(table: ParquetTable, group: int) -> _Coordinates:
-    with table.told():
+    with table.translating_errors():
         numbers = (
             _column(table, group, name).cast("int64").fill_null(-1).to_numpy()
             for name in (PARTITION, OFFSET)
@@ -248,7 +245,7 @@ def _coordinates(table: ParquetTable, group: int) -> _Coordinates:
 def _chosen(
     table: ParquetTable, group: int, columns: Collection[str], rows: NDArray[np.int64]
 ) -> Iterator[Any]:
-    """Batches of some rows of a row group, by their numbers in it, ascending."""
+    """Batches of some rows of a row group, by ascending row numbers."""
     begin = 0
     for batch in table.batches(columns, [group]):
         low, high = np.searchsorted(rows, [begin, begin + batch.num_rows])
@@ -260,7 +257,7 @@ def _chosen(
 
 
 def _with_bytes(table: ParquetTable, batch: Any) -> Any:
-    """Key and value as bytes, whatever is in them; the timestamp as milliseconds."""
+    """Key and value as bytes, the timestamp as milliseconds."""
     types = table.arrow.types
     for place, field in enumerate(batch.schema):
         column = batch.column(place)

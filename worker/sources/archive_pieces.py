@@ -1,6 +1,4 @@
-"""What the files of a topic's archive are made of, whatever their format: pieces, each of one
-partition.
-"""
+"""The pieces of an archive's files, independent of the format; each is of one partition."""
 
 from __future__ import annotations
 
@@ -20,34 +18,32 @@ from worker.sources.columns import Faulty
 TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
 TIMESTAMP, KEY, VALUE = "timestamp", "key", "value"
 COORDINATES: Final = (TOPIC, PARTITION, OFFSET)
-"""What a file must have to be of an archive."""
+"""Columns that a file of an archive must have."""
 MOST_SORTED_BYTES: Final = 2**28
-"""Of a piece that is not in order of offsets, the most that is put in order in memory."""
+"""Largest piece that is sorted in memory."""
 NO_TIMESTAMP: Final = -1
 MOST_DIGITS: Final = 20
-"""Of a whole number as text, its sign included: longer ones are not parsed."""
+"""Most characters of a number as text; longer ones are not parsed."""
 
 Archived: TypeAlias = Record | Faulty
-"""What is at an offset."""
+"""The content of an offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Records of one partition that are read together: a row group's or a file's, offsets `first`
-    to `last`.
-    """
+    """Records of one partition, in a row group or a file, with offsets `first` to `last`."""
 
     source: ArchiveFile
     partition: int
     first: int
     last: int
     group: int = 0
-    """Of the row groups of Parquet."""
+    """Row group of Parquet."""
     begin: int = 0
     """Rows of the file before this row group."""
 
     def runs(self) -> Iterator[range]:
-        """Its offsets, in order, neighbours put together."""
+        """Its offsets as ascending ranges."""
         offsets = np.unique(self.source.offsets(self))
         ends = np.flatnonzero(np.diff(offsets) > 1) + 1
         for run in np.split(offsets, ends):
@@ -63,22 +59,20 @@ class ArchiveFile(Protocol):
         """Whether its columns, or one of its first lines, are those of an archive."""
 
     def pieces(self) -> Iterator[Piece]:
-        """What it holds. Raises SetupError where that is no archive, or of another topic."""
+        """Its pieces. Raises SetupError if it is no archive or of another topic."""
 
     def faults(self) -> Iterator[Faulty]:
-        """The rows that have no coordinates, or are none."""
+        """Rows without coordinates, and broken rows."""
 
     def offsets(self, piece: Piece) -> NDArray[np.int64]:
-        """Those of a piece, as they lie."""
+        """The offsets of a piece, unsorted."""
 
     def records(self, piece: Piece, start: int) -> Iterator[tuple[int, Archived]]:
-        """A piece's records with their offsets, those from `start` on, in order of offsets."""
+        """A piece's records from offset `start` on, sorted, with their offsets."""
 
 
 def check_sortable(name: str, held: int) -> None:
-    """Raise SetupError where `held` bytes that are not in order are too many to put in order
-    in memory.
-    """
+    """Raise SetupError if `held` bytes are too many to sort in memory."""
     if held > MOST_SORTED_BYTES:
         raise SetupError(
             f"{name} is not in order of offsets, and too large to put it in order in memory "
@@ -93,24 +87,23 @@ def check_coordinates(columns: Collection[str], name: str) -> None:
 
 
 class Topic:
-    """The topic that all files of an archive are of."""
+    """The one topic of an archive."""
 
     name = ""
 
     def check(self, name: str, file: str) -> None:
-        """Raise SetupError where `file` has records of another topic than what was seen
-        before.
-        """
+        """Raise SetupError if `file` has records of another topic than the files before."""
         self.name = self.name or name
         if name != self.name:
             raise SetupError(
-                f"{file} has records of the topic {name}, before it came {self.name}: name the files of one topic"
+                f"{file} has records of the topic {name}, before it came {self.name}: name the "
+                "files of one topic"
             )
 
 
 def milliseconds(value: int | str | None) -> int:
-    """Since 1970, of a number of them, also as text, or a date; NO_TIMESTAMP of nothing. Raises
-    ValueError.
+    """Milliseconds since 1970 from such a number (also as text) or a date; NO_TIMESTAMP if empty.
+    Raises ValueError.
 
     >>> milliseconds("1551708306000"), milliseconds("2019-03-04T14:05:06Z")
     (1551708306000, 1551708306000)

@@ -1,6 +1,4 @@
-"""Which columns (or members of JSON objects) stand for which fields of a bare review: `--fields
-entity_id=asin,...`.
-"""
+"""The columns or JSON members of a bare review (`--fields entity_id=asin,...`), and rows of CSV."""
 
 from __future__ import annotations
 
@@ -17,16 +15,14 @@ from worker.events.bare import FIELDS, Reading, read_review
 CELLS: Final = ("entity_id", "review_id", "text", "rating", "language", "occurred_at")
 """The fields that a cell of a table can hold."""
 MEMBERS: Final = (*FIELDS, "type", "review_version", "sentence_ids", "reason")
-"""The fields that a nested column of Parquet can hold, as well as a member of JSON: also those of
-events.
-"""
+"""The fields that a column of Parquet or a member of JSON can hold, including those of events."""
 _NEEDED: Final = ("entity_id", "review_id", "text")
 _MOST_SHOWN: Final = 20
 
 
 def parse_fields(given: Iterable[str]) -> dict[str, str]:
-    """The column's name by field, of texts like `entity_id=asin,text=body`. Raises ValueError,
-    whose text names the fault.
+    """Columns by field, from texts like `entity_id=asin,text=body`. Raises ValueError with a
+    message.
 
     >>> parse_fields(["entity_id=asin,review_id=id", "text=review body"])
     {'entity_id': 'asin', 'review_id': 'id', 'text': 'review body'}
@@ -49,9 +45,7 @@ def parse_fields(given: Iterable[str]) -> dict[str, str]:
 
 
 def review_of(cells: Mapping[str, str], fields: Mapping[str, str]) -> Reading:
-    """The review of a table's row. An empty cell is a member that is not there, but an empty text
-    is an empty text.
-    """
+    """The review in a row of a table. An empty cell is a missing member, except for the text."""
     of_field = {field: cells.get(fields.get(field, field), "") for field in CELLS}
     if "occurred_at" not in fields and not of_field["occurred_at"]:
         of_field["occurred_at"] = cells.get("created_at", "")
@@ -61,11 +55,10 @@ def review_of(cells: Mapping[str, str], fields: Mapping[str, str]) -> Reading:
 def check_columns(
     header: Sequence[str], fields: Mapping[str, str], file: str, held: Collection[str] = CELLS
 ) -> None:
-    """Raise SetupError unless the header has each column that was named, and what a review
-    cannot do without.
+    """Raise SetupError unless the header has all named columns and those that a review needs.
 
-    `held`: the fields that columns can hold; with `sentences` among them, these do for a text, and
-    with `type` an event's own.
+    `held` are the fields that columns can hold. A column for `sentences` replaces the text; one for
+    `type` means that rows are events.
     """
     listed = ", ".join(header[:_MOST_SHOWN]) + (", ..." if len(header) > _MOST_SHOWN else "")
     for field, column in fields.items():
@@ -78,15 +71,16 @@ def check_columns(
     if wanted and used.get("type") not in header:
         example = ",".join(f"{field}=COLUMN" for field in wanted)
         raise SetupError(
-            f"{file} looks like a table with the columns {listed}; say which is which: --fields {example}"
+            f"{file} looks like a table with the columns {listed}; say which is which: --fields "
+            f"{example}"
         )
     if twice := [name for name in used.values() if header.count(name) > 1]:
         raise SetupError(f"{file} has the column {twice[0]} twice: rename one")
 
 
 class Faulty(NamedTuple):
-    """A line (from 1) that holds no usable event: a reason, one line for people, and of an archive
-    the file it is in.
+    """A line (from 1) without a usable event, with a reason, a message and, in an archive, its
+    file.
     """
 
     line: int
@@ -96,13 +90,11 @@ class Faulty(NamedTuple):
 
 
 Entry: TypeAlias = Record | Faulty
-"""What a line holds. Where lines come from a pipe, None between them says that nothing more has
-come for now.
-"""
+"""The content of a line. Between lines of a pipe, None means that the pipe is silent."""
 
 
 def beginning_at(line: int, entries: Iterable[Entry | None]) -> Iterator[Entry | None]:
-    """The entries without those of lines (from 1) before `line`."""
+    """The entries from `line` (from 1) on."""
     for entry in entries:
         number = entry.offset + 1 if isinstance(entry, Record) else entry.line if entry else line
         if number >= line:
@@ -110,7 +102,7 @@ def beginning_at(line: int, entries: Iterable[Entry | None]) -> Iterator[Entry |
 
 
 MOST_CHARS: Final = 16 * 2**20
-"""Longest cell: a quote that is never closed swallows no more than this."""
+"""Longest cell, which bounds the effect of a quote that is never closed."""
 BAD_ROW: Final = "bad_row"
 _QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
 
@@ -150,7 +142,7 @@ def _fault(row: Row, width: int) -> str | None:
 
 
 def _csv(text: Iterable[str], delimiter: str) -> Iterator[Row | Faulty]:
-    csv.field_size_limit(MOST_CHARS)  # of the whole process: Python has none of a reader's own
+    csv.field_size_limit(MOST_CHARS)  # for the process: a reader has no limit of its own
     reader = csv.reader(text, delimiter=delimiter, strict=True)
     while True:
         line = reader.line_num + 1

@@ -1,6 +1,4 @@
-"""What a file is, by its first bytes, whatever its name: what can be read, and what is to be done
-about all other.
-"""
+"""Recognizes a file by its first bytes, and advises what to do with one that is unreadable."""
 
 from __future__ import annotations
 
@@ -17,18 +15,17 @@ from worker.errors import SetupError
 from worker.events.bare import FIELDS
 
 UNREADABLE: Final = (EOFError, zlib.error, lzma.LZMAError, OSError)
-"""What reading a packed file may raise: it ends early, is damaged, or its disk is."""
+"""Errors of a packed file that is cut or damaged, or of its disk."""
 BUFFER_BYTES: Final = 2**16
 ENDINGS: Final = (".gz", ".bz2", ".xz", ".zst")
-"""How packed files are usually called."""
+"""Usual endings of packed files."""
 _MAGIC_BYTES: Final = 6
 
 
 def unpacked(raw: io.BufferedReader, name: str) -> io.BufferedReader:
-    """What is in the stream: of one that is not packed, the stream itself.
+    """The unpacked stream; the stream itself if it is not packed.
 
-    Raises SetupError where it is packed with zstd and nothing here can unpack that;
-    UNREADABLE where it is damaged.
+    Raises SetupError where zstd is not available, UNREADABLE where the stream is damaged.
     """
     magic = raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
     stream: Any
@@ -46,7 +43,7 @@ def unpacked(raw: io.BufferedReader, name: str) -> io.BufferedReader:
 
 
 def _zstd(raw: io.BufferedReader, name: str) -> Any:
-    """No standard library of our Pythons knows zstd; the library that reads Parquet does."""
+    """Unpacks by pyarrow, because Python's standard library has no zstd."""
     try:
         import pyarrow
     except ImportError as error:
@@ -90,8 +87,8 @@ _DELIMITERS: Final = ",;\t|"
 
 
 class Format(NamedTuple):
-    """How to read a file, once it is unpacked: Parquet, or `skip` bytes of a byte order mark, then
-    text in `encoding`.
+    """How to read an unpacked file: Parquet, or text in `encoding` after `skip` bytes of byte
+    order mark.
     """
 
     kind: Literal["json", "table", "parquet"]
@@ -151,16 +148,14 @@ def _text_format(text: str, encoding: str, skip: int, file: str, mapped: Collect
         return Format("json", encoding, skip)
     if _is_header(first, file, mapped):
         return Format("table", encoding, skip, max(_DELIMITERS, key=first.count))
-    # those before it are told as bad, one by one
+    # the lines before it are reported as bad, one by one
     if any(line.startswith("{") for line in lines[:5]):
         return Format("json", encoding, skip)
     raise _unreadable(file, "plain text", _LINES_WANTED)
 
 
 def _is_header(line: str, file: str, mapped: Collection[str]) -> bool:
-    """Whether the first line of a file names columns: it must have several, and the file's name or
-    ours say so.
-    """
+    """Whether the first line names several columns, by the file's name or by ours."""
     if not any(delimiter in line for delimiter in _DELIMITERS):
         return False
     for ending in ENDINGS:

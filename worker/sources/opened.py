@@ -1,4 +1,4 @@
-"""A file, or standard input, opened and unpacked, and what it is."""
+"""Finds, opens, unpacks and recognizes files and standard input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from worker.sources.parquet import ParquetTable
 
 STDIN: Final = "-"
 PATIENCE_SECONDS: Final = 0.2
-"""How long a pipe may be silent before what has come counts as all for now."""
+"""Silence of a pipe after which the lines so far are processed."""
 
 
 def check_stdin() -> None:
@@ -43,14 +43,10 @@ class Closing:
 
 
 class OpenedFile(Closing):
-    """`with` opens the file and finds out what it is; then it gives lines of text, or a Parquet
-    table.
-    """
+    """A file with lines of text or a Parquet table. `with` opens and recognizes it."""
 
     def __init__(self, path: str, name: str, mapped: Collection[str] = ()) -> None:
-        """`name` is shown in messages; `mapped`: the names of fields that columns were
-        named for.
-        """
+        """`name` is shown in messages; `mapped` are the fields that have a column."""
         self._path = path
         self._name = name
         self._mapped = mapped
@@ -59,9 +55,7 @@ class OpenedFile(Closing):
         self.format: Format
 
     def __enter__(self) -> OpenedFile:
-        """Raises SetupError where the file cannot be opened, or is nothing that can be read
-        here.
-        """
+        """Raises SetupError where the file cannot be opened or has an unknown format."""
         with ExitStack() as opened:
             try:
                 self._raw = cast(io.BufferedReader, opened.enter_context(self._open()))
@@ -75,7 +69,7 @@ class OpenedFile(Closing):
 
     @property
     def size(self) -> int | None:
-        """Bytes of the file, None where that is not known."""
+        """Bytes of the file; None where it is unknown."""
         return (
             Path(self._path).stat().st_size
             if self._path != STDIN and Path(self._path).is_file()
@@ -88,9 +82,7 @@ class OpenedFile(Closing):
         return self._raw.tell() if self._raw.seekable() else 0
 
     def lines(self) -> Iterator[bytes | None]:
-        """The lines in UTF-8, without a byte order mark, once; None where a pipe is silent for a
-        moment.
-        """
+        """The lines as UTF-8 without a byte order mark; None while a pipe is silent."""
         self._stream.read(self.format.skip)
         if self.format.encoding != "utf-8":
             text = io.TextIOWrapper(self._stream, self.format.encoding, newline="\n")
@@ -104,7 +96,8 @@ class OpenedFile(Closing):
         """The Parquet table. Raises SetupError where it cannot be read."""
         if self._stream is not self._raw:
             raise SetupError(
-                f"{self._name} is a Parquet file, compressed as a whole: unpack it first (its columns are compressed within)"
+                f"{self._name} is a Parquet file, compressed as one: unpack it first (its "
+                "columns are compressed within)"
             )
         if not self._raw.seekable():
             raise SetupError(f"{self._name} is Parquet, which is read from its end: name the file")
@@ -113,13 +106,13 @@ class OpenedFile(Closing):
     def _open(self) -> BinaryIO:
         if self._path == STDIN:
             check_stdin()
-            # Not sys.stdin: what that has in its buffer cannot be told.
+            # not sys.stdin, whose buffer would hide bytes from select
             return open(0, "rb", BUFFER_BYTES, closefd=False)
         return Path(self._path).open("rb", BUFFER_BYTES)
 
 
 def _arriving(pipe: io.BufferedReader) -> Iterator[bytes | None]:
-    """Lines as they come; None each time that nothing has come for a moment."""
+    """Lines as they come; None each time the pipe is silent."""
     pending: list[bytes] = []
     while data := pipe.read1():
         *whole, rest = data.split(b"\n")
@@ -139,10 +132,11 @@ def _readable(pipe: IO[bytes]) -> bool:
 
 
 _OTHERS: Final = """
-    .7z .avsc .cfg .conf .crc .doc .docx .gif .html .ini .ipynb .jar .jpeg .jpg .lock .log .md .md5 .ods .odt .part .pdf .pickle
-    .pkl .png .ppt .pptx .py .rar .rst .rtf .sh .sha1 .sha256 .sql .svg .tar .tex .tgz .tmp .toml .xls .xlsx .xml .yaml .yml .zip
+    .7z .avsc .cfg .conf .crc .doc .docx .gif .html .ini .ipynb .jar .jpeg .jpg .lock .log .md
+    .md5 .ods .odt .part .pdf .pickle .pkl .png .ppt .pptx .py .rar .rst .rtf .sh .sha1 .sha256
+    .sql .svg .tar .tex .tgz .tmp .toml .xls .xlsx .xml .yaml .yml .zip
 """
-"""Endings of files that lie beside reviews, and are none."""
+"""Endings of other files that often lie beside reviews."""
 _OTHER_ENDINGS: Final = frozenset(_OTHERS.split())
 _OTHER_NAMES: Final = frozenset(
     {"changelog", "license", "makefile", "notice", "readme", "sha256sums"}
@@ -150,7 +144,7 @@ _OTHER_NAMES: Final = frozenset(
 
 
 class FoundFiles(NamedTuple):
-    """Files in the order they are to be read, and those of folders that were passed over."""
+    """Files in reading order, and those that were skipped in folders."""
 
     paths: list[str]
     skipped: list[str]
@@ -159,18 +153,18 @@ class FoundFiles(NamedTuple):
 def find_files(named: Iterable[str]) -> FoundFiles:
     """The files that names, patterns (`*`, `?`, `[...]`, `**`) and folders stand for.
 
-    A pattern's and a folder's files are in order of their paths, those of inner folders too. Passed
-    over in folders is what is hidden (`.name`, `_name`), behind a link to a folder, or obviously
-    something else by its name.
+    The files of a pattern or folder are sorted by path, inner folders included. In folders it skips
+    hidden files (`.name`, `_name`), links to folders, and files whose names show that they are no
+    reviews.
 
-    Raises SetupError where a name stands for no file, or two names for one.
+    Raises SetupError if a name stands for no file, or two names for the same one.
     """
     paths: list[str] = []
     skipped: list[str] = []
     for name in named:
         found = list(_files(name, skipped))
         if not found:
-            raise SetupError(f"there are no files of reviews in {name}{_told(skipped)}")
+            raise SetupError(f"there are no files of reviews in {name}{_skipped_note(skipped)}")
         paths.extend(found)
     _check_once(paths)
     return FoundFiles(paths, skipped)
@@ -183,7 +177,7 @@ def _files(name: str, skipped: list[str]) -> Iterator[str]:
         yield from _of_folder(name, skipped)
     elif matched := glob.glob(name, recursive=True):
         for path in sorted(matched, key=_parts):
-            # A folder that ** matches is there for the files in it, which it matches too.
+            # ** also matches the files in a folder that it matches
             if not Path(path).is_dir():
                 yield path
             elif not name.endswith("**"):
@@ -221,7 +215,7 @@ def _is_other(name: str) -> bool:
 
 
 def _check_once(paths: list[str]) -> None:
-    """Raise SetupError where a file is among them twice: its reviews would be read twice."""
+    """Raise SetupError if a file is among them twice."""
     seen: dict[str, str] = {}
     for path in paths:
         real = path if path == STDIN else os.path.realpath(path)
@@ -231,5 +225,5 @@ def _check_once(paths: list[str]) -> None:
         seen[real] = path
 
 
-def _told(skipped: list[str]) -> str:
-    return f" (passed over by their names: {', '.join(skipped[:5])})" if skipped else ""
+def _skipped_note(skipped: list[str]) -> str:
+    return f" (skipped because of their names: {', '.join(skipped[:5])})" if skipped else ""

@@ -1,7 +1,7 @@
-"""Parquet, read in bounded memory: rows as JSON would have them.
+"""Parquet, read in bounded memory, as rows of JSON values.
 
-A null is a member that is not there. Timestamps and dates become RFC 3339, decimals numbers, bytes
-text, and vectors of float32 (lists or bytes) bytes, which JSON carries in base64.
+Nulls are left out. Timestamps and dates become RFC 3339, decimals numbers, bytes text, and vectors
+of float32 (lists or bytes) bytes, which JSON carries in base64.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from worker.errors import SetupError
 
 VECTORS: Final = "embedding"
-"""What a column or member of vectors is called."""
+"""Name of a column or member with vectors."""
 
 
 def packed(arrow: Any, array: Any, name: str) -> Any:
@@ -62,30 +62,28 @@ def _bytes(arrow: Any, array: Any, numbers: Any) -> Any:
 
 
 def _offsets(array: Any) -> NDArray[np.int64]:
-    """Where each list begins and the last one ends, in `array.flatten()`."""
+    """Start of each list and end of the last one, in `array.flatten()`."""
     lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 PIECE_BYTES: Final = 2**20
-"""Of rows that are Python objects at a time, about."""
+"""Approximate size of the rows held as Python objects."""
 MOST_ROWS: Final = 4096
 _BUFFER_BYTES: Final = 2**18
-"""Read at a time of a column: without it, a column of a row group is read whole."""
+"""Read size of a column; without it, a row group's column is read at once."""
 _AS_BYTES: Final = frozenset({VECTORS})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Row: TypeAlias = dict[str, Any]
 Turn: TypeAlias = Callable[[Any], Any]
-"""What makes a value, which is not null, one of JSON."""
+"""Converts a value that is not null to JSON."""
 
 
 class ParquetTable:
     """An open Parquet file."""
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
-        """`name` is shown in messages. Raises SetupError where the file, or what reads it,
-        is missing or broken.
-        """
+        """`name` is shown in messages. Raises SetupError: broken file, no pyarrow."""
         try:
             import pyarrow.parquet
         except ImportError as error:
@@ -94,7 +92,7 @@ class ParquetTable:
             ) from error
         self.arrow = pyarrow
         self._name = name
-        with self.told():
+        with self.translating_errors():
             self.file = pyarrow.parquet.ParquetFile(
                 stream, buffer_size=_BUFFER_BYTES, pre_buffer=False
             )
@@ -136,29 +134,29 @@ class ParquetTable:
             map(self.rows_of, range(self.file.num_row_groups) if groups is None else groups)
         )
         while True:
-            with self.told():
+            with self.translating_errors():
                 batch = next(batches, None)
                 if batch is None:
                     break
                 batch = self._plain(batch)
             missing -= batch.num_rows
             yield batch
-        self.check_whole(missing)
+        self.check_row_count(missing)
 
     def rows_of(self, group: int) -> int:
-        """How many rows a row group has."""
+        """Number of rows of a row group."""
         return int(self.file.metadata.row_group(group).num_rows)
 
-    def check_whole(self, missing: int) -> None:
-        """Raise SetupError where rows are missing, or too many."""
+    def check_row_count(self, missing: int) -> None:
+        """Raise SetupError if rows are missing or too many."""
         if missing:
             raise SetupError(
                 f"{self._name} cannot be read (its columns have not as many rows as it says)"
             )
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """What goes wrong in the library is one line of ours."""
+    def translating_errors(self) -> Iterator[None]:
+        """Turn errors of the library into a SetupError."""
         try:
             yield
         except (self.arrow.ArrowException, OSError, UnicodeDecodeError) as cause:
@@ -174,7 +172,7 @@ class ParquetTable:
         return max(1, min(MOST_ROWS, PIECE_BYTES // max(size, 1)))
 
     def _plain(self, batch: Any) -> Any:
-        """Without dictionaries, all moments in one unit, and vectors in bytes."""
+        """Without dictionaries, with all times in one unit and vectors as bytes."""
         types = self.arrow.types
         for place, field in enumerate(batch.schema):
             given, type_ = batch.column(place), field.type
@@ -214,9 +212,7 @@ def _rows(batch: Any, turns: list[Turn | None]) -> list[Row]:
 
 
 def _turn(arrow: Any, type_: Any, name: str, as_bytes: Collection[str]) -> Turn | None:
-    """What is to be done to values of a type, in a column or member called `name`; None for
-    nothing.
-    """
+    """The conversion of a type's values in a column or member; None if none is needed."""
     types = arrow.types
     if types.is_timestamp(type_):
         return _moment
@@ -242,7 +238,7 @@ def _turn(arrow: Any, type_: Any, name: str, as_bytes: Collection[str]) -> Turn 
 
 
 def _moment(microseconds: int) -> str | int:
-    """RFC 3339; a moment outside the calendar stays a number, which means no date."""
+    """RFC 3339; a time outside the calendar stays a number, which means no date."""
     try:
         moment = _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:
@@ -255,12 +251,12 @@ def _number(value: Decimal) -> int | float:
 
 
 def _unless_nan(value: float) -> float | None:
-    """Tables write NaN for what is missing."""
+    """Tables write NaN for a missing value."""
     return None if math.isnan(value) else value
 
 
 def _vector(numbers: list[float]) -> bytes | list[float]:
-    """Little-endian float32; a list with a null in it stays one, for `decode` to judge."""
+    """Little-endian float32; a list with a null stays a list, which `decode` judges."""
     try:
         values = array("f", numbers)
     except TypeError:

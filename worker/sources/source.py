@@ -36,8 +36,8 @@ NO_FIELDS: Final[Mapping[str, str]] = {}
 
 @dataclass(slots=True)
 class LeftOut:
-    """A field of bare reviews whose values had no sure meaning: how often, and where first (line
-    from 1, file of an archive).
+    """A field of bare reviews whose values had no clear meaning: the number, and the first one with
+    its line (from 1) and, in an archive, its file.
     """
 
     first_line: int
@@ -49,19 +49,24 @@ class LeftOut:
 def count_left_out(
     counts: dict[str, LeftOut], left_out: Mapping[str, Any], line: int, file: str = ""
 ) -> None:
-    """Count what was left out of one review, which is in `line`."""
+    """Count the fields that were left out of a review."""
     for field, value in left_out.items():
         counts.setdefault(field, LeftOut(line, value, first_file=file)).count += 1
 
 
 class ReviewFile(Closing):
-    """A file of events or bare reviews: JSON lines, CSV or TSV, plain or packed, or Parquet; `with`
-    finds out which.
+    """A file of events or bare reviews: JSON lines, CSV or TSV, plain or packed, or Parquet. `with`
+    opens and recognizes it.
 
-    Iteration, once, gives a record for each line that is not blank: the base name as topic,
-    partition 0, the line's number from 0 (blank lines counted; of a row of CSV its first line; of
-    Parquet the row) as offset, no timestamp. Rows that are none are Faulty, and None says that a
-    pipe has been silent for a moment.
+    It can be iterated once and yields a record for each line that is not blank. The topic is the
+    base name, the partition 0, the offset the number of the line from 0 (with blank lines; the
+    first line of a CSV row, or the Parquet row). There is no timestamp. Broken rows are Faulty.
+    None means that a pipe has been silent for a moment.
+
+    Attributes:
+        lines: read so far, with blank ones; of CSV the first lines of rows.
+        height: lines read so far, with those within CSV rows.
+        left_out: by field, what was left out of bare reviews so far.
     """
 
     def __init__(
@@ -71,31 +76,25 @@ class ReviewFile(Closing):
         name: str | None = None,
         begin: int = 0,
     ) -> None:
-        """`fields` names columns or members by field; `name` is shown instead of the path; numbers
-        begin after `begin`.
+        """`fields` has columns or members by field; messages show `name` instead of the path;
+        `begin` is added to line numbers.
         """
         self._name = name or ("standard input" if path == STDIN else path)
         self._file = OpenedFile(path, self._name, fields)
         self._fields = fields
         self._begin = begin
         self._parquet: ParquetTable | None = None
-        # A name that is not UTF-8 could stand in no message.
+        # messages need valid UTF-8
         self.topic = (
             "stdin"
             if self._name == "standard input"
             else os.fsencode(Path(path).name).decode(errors="replace")
         )
-        self.lines = 0
-        """Lines read so far, blank ones too; of CSV its rows' first lines."""
-        self.height = 0
-        """Lines read so far, those within the rows of CSV too."""
+        self.lines = self.height = 0
         self.left_out: dict[str, LeftOut] = {}
-        """By field, what of bare reviews was left out so far."""
 
     def __enter__(self) -> ReviewFile:
-        """Raises SetupError where the file cannot be opened, or is nothing that can be read
-        here.
-        """
+        """Raises SetupError where the file cannot be opened or has an unknown format."""
         with ExitStack() as opened:
             opened.enter_context(self._file)
             if self._file.format.kind == "parquet":
@@ -106,7 +105,7 @@ class ReviewFile(Closing):
 
     @property
     def unit(self) -> str:
-        """What its lines are called."""
+        """ "lines" or "rows"."""
         return "lines" if self._file.format.kind == "json" else "rows"
 
     @property
@@ -218,7 +217,7 @@ class ReviewFiles(Closing):
         self.topic = self._current.topic
         """Of the first file."""
         self.unit = "lines"
-        """What its lines are called."""
+        """"lines" or "rows"."""
         self.size: int | None = None
         """Bytes of all files, None where that is not known."""
         self.left_out: dict[str, LeftOut] = {}
@@ -249,20 +248,18 @@ class ReviewFiles(Closing):
         return self._read_bytes + self._current.position
 
     def where(self, line: int) -> str:
-        """For people: a line (from 1, counted over all files)."""
+        """A line (from 1, counted over all files) in words."""
         return self.place(line) if self._by_name else f"line {line}"
 
     def place(self, line: int) -> str:
-        """The same for `--from-line`: a number, or FILE:LINE where there are several files."""
+        """A line for `--from-line`: a number, or FILE:LINE if there are several files."""
         if not self._by_name:
             return str(line)
         number = bisect_right(self._begins, line - 1) - 1
         return f"{self._paths[number]}:{line - self._begins[number]}"
 
     def __iter__(self) -> Iterator[Entry | None]:
-        """Raises SetupError where a file cannot be read to its end, or the first one ends
-        before `first_line`.
-        """
+        """Raises SetupError if a file is unreadable or the first one ends too early."""
         self._current.left_out = self.left_out
         yield from beginning_at(self._first_line, self._current)
         for place in range(1, len(self._paths)):
@@ -281,7 +278,8 @@ class ReviewFiles(Closing):
     def _check_begin(self) -> None:
         if len(self._begins) == 1 and self._current.lines < self._first_line - 1:
             raise SetupError(
-                f"--from-line {self.place(self._first_line)}: there are only {self._current.lines:,} {self._current.unit}"
+                f"--from-line {self.place(self._first_line)}: there are only "
+                f"{self._current.lines:,} {self._current.unit}"
             )
 
     def _file(self, place: int, begin: int = 0) -> ReviewFile:
@@ -291,9 +289,7 @@ class ReviewFiles(Closing):
         return ReviewFile(path, self._fields, begin=begin)
 
     def _look(self, place: int) -> tuple[str, int | None]:
-        """Of a file whose turn comes later: what its lines are called, and its bytes, if it can be
-        read twice.
-        """
+        """Unit and size of a later file, if it can be read twice."""
         if not Path(self._stdin if self._paths[place] == STDIN else self._paths[place]).is_file():
             return "lines", None
         with self._file(place) as file:
@@ -304,9 +300,7 @@ class ReviewFiles(Closing):
 TARGET_SECONDS = 0.4
 FIRST_BYTES = 4096
 LEAST_BYTES = 10240
-"""Of text, some 160 sentences: an engine that is given fewer at a time takes up to twice as long
-for each.
-"""
+"""Some 160 sentences; with smaller batches an engine takes up to twice as long per sentence."""
 MOST_GROWTH = 2.0
 MOST_RECORDS = 2000
 
@@ -316,11 +310,10 @@ def timely(
     seconds: float = TARGET_SECONDS,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[list[Entry]]:
-    """The entries in batches, none of them empty or with None in it; one takes its reader about
-    `seconds`.
+    """The entries in batches that each take the consumer about `seconds`; never empty.
 
-    What a batch of so many bytes took says how many the next one has: at most twice as many, and
-    LEAST_BYTES on the slowest processor. A batch ends early where nothing more has come for now.
+    The size of a batch follows from the time of the one before: at most twice its bytes, at least
+    LEAST_BYTES. A batch ends early when a pipe is silent.
     """
     size: float = FIRST_BYTES
     batch: list[Entry] = []
@@ -344,10 +337,9 @@ _TOLERATED = {Reason.WRONG_DIMENSION, Reason.WRONG_MODEL, Reason.NO_EMBEDDING}
 
 
 def judged(entries: Iterable[Entry | None], limits: Limits) -> Iterator[Entry]:
-    """The entries, those records Faulty that no worker could use.
+    """The entries, with Faulty for records that every worker would reject.
 
-    What depends on the worker's model (dimension, model's name, whether it embeds) is the worker's
-    to judge.
+    Errors that depend on the worker's model (dimension, name, embedding) are left to the worker.
     """
     for entry in entries:
         if isinstance(entry, Record):
@@ -361,9 +353,7 @@ def judged(entries: Iterable[Entry | None], limits: Limits) -> Iterator[Entry]:
 
 @contextmanager
 def spooled() -> Iterator[str]:
-    """The path of a copy of all of standard input. Raises SetupError where it cannot be read
-    or kept.
-    """
+    """The path of a temporary copy of standard input. Raises SetupError."""
     check_stdin()
     with tempfile.NamedTemporaryFile(prefix="coversumm-stdin-") as copy:
         try:
@@ -372,6 +362,7 @@ def spooled() -> Iterator[str]:
             copy.flush()
         except OSError as error:
             raise SetupError(
-                f"standard input cannot be kept in {tempfile.gettempdir()} ({error.strerror}): TMPDIR may name another directory"
+                f"standard input cannot be kept in {tempfile.gettempdir()} ({error.strerror}): "
+                "TMPDIR may name another directory"
             ) from error
         yield copy.name

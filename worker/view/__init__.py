@@ -1,9 +1,8 @@
-"""Summaries as they change, for people at a terminal: what `demo` and `watch` show.
+"""Summaries on a terminal as they change (`demo` and `watch`), and as a page (`timeline`).
 
-    bodies of `summary.changed` -> Board (what is known) -> lines of a screen -> LiveScreen
+    published bodies -> Board -> lines of a screen -> LiveScreen
 
-Everything but the last is pure: times come in as numbers, lines go out as texts. `timeline` is one
-summary's history as a page for a browser.
+Everything but LiveScreen is pure: the caller passes the time.
 """
 
 from worker.view.board import Board, Entity, EntityNames, Focus, Gone, ShownChange

@@ -1,6 +1,4 @@
-"""One entity's summary in full: what is new stands out, what left is struck through for a moment,
-each with its reason beside.
-"""
+"""One entity's summary in full, with the sentences that just came or left and the reasons."""
 
 from __future__ import annotations
 
@@ -34,24 +32,15 @@ def card(
 ) -> list[Text]:
     """The card in at most `height` lines of at most `width` cells.
 
-    Sentences are shown in full as long as there is room; what does not fit is cut from the last one
-    on, after all else.
-
-    Args:
-        console: for wrapping.
-        entity: whose card.
-        names: of entity and reviews.
-        width: in cells.
-        height: in lines.
-        now: by the board's clock.
-        doomed: reviews whose sentences are marked: they are about to go.
+    If there is not enough room, the last sentences are cut. `now` is a time of the board's clock,
+    `doomed` are reviews that are about to be deleted; their sentences are marked.
     """
     kept = [_sentence(console, entity, one, width, now, doomed) for one in entity.sentences]
     room = height - 1 - sum(map(len, kept))
     reason = _fitting([_reason(console, entity, names, width, now, doomed)], room, width)
     blocks = _gone(console, entity, width, now)
     gone = _fitting(blocks, room - len(reason), width)
-    if blocks and reason and not gone:  # better a shorter reason than none of those that left
+    if blocks and reason and not gone:  # shorten the reason to show one that left
         reason = [_shortened(reason, width)]
         gone = _fitting(blocks, room - 1, width)
     rest = height - 1 - len(reason) - len(gone)
@@ -60,7 +49,7 @@ def card(
 
 
 def summary_lines(console: Console, entity: Entity, names: EntityNames, width: int) -> list[Text]:
-    """Title and sentences for keeps: in full, nothing marked."""
+    """Title and complete sentences, without marks."""
     blocks = (
         hanging(console, _gutter(one.rank), Text(one_line(one.text)), width)
         for one in entity.sentences
@@ -138,7 +127,7 @@ def _beside(text: Text, reason: str) -> Text:
 
 
 def _fitting(blocks: list[Block], room: int, width: int) -> list[Text]:
-    """As many whole blocks as there is room for, but of the first one at least a line."""
+    """As many complete blocks as fit, but at least a line of the first one."""
     lines: list[Text] = []
     for block in blocks:
         if len(lines) + len(block) > room:
@@ -148,12 +137,12 @@ def _fitting(blocks: list[Block], room: int, width: int) -> list[Text]:
 
 
 def _shortened(block: Block, width: int) -> Text:
-    """One line of several."""
+    """The first line, with an ellipsis if there are more."""
     return block[0] if len(block) == 1 else end_with_ellipsis(block[0], width)
 
 
 def _cut_at_end(blocks: list[Block], width: int, room: int) -> list[Text]:
-    """The sentences in so many lines, the last one cut where it must be."""
+    """The sentences in at most `room` lines."""
     lines = [line for block in blocks for line in block]
     if len(lines) <= room:
         return lines

@@ -1,9 +1,7 @@
-"""Why a summary changed, in plain words: what a `summary.changed` and the one before it prove, and
-no more.
+"""Why a summary changed, in plain words, as far as a change and the summary before it prove it.
 
-With `COVERSUMM_EMIT=coalesced` a change is the sum of several events, and its cause the last of
-them. What is said here holds then, too, but for the "pushed out" and "moved up" of sentences that
-an earlier one of them took down or brought.
+With `COVERSUMM_EMIT=coalesced` a change is the sum of several events, and its cause is the last
+one. Then "pushed out" and "moved up" may also be the effect of an earlier one.
 """
 
 from __future__ import annotations
@@ -14,20 +12,7 @@ from typing import Final
 from worker.events import SummarySentence
 from worker.view.board import EntityNames, ShownChange
 
-_MONTHS: Final = (
-    "Jan",
-    "Feb",
-    "Mar",
-    "Apr",
-    "May",
-    "Jun",
-    "Jul",
-    "Aug",
-    "Sep",
-    "Oct",
-    "Nov",
-    "Dec",
-)  # not the locale's
+_MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905
 
 
 def headline(change: ShownChange, names: EntityNames) -> str:
@@ -41,7 +26,7 @@ def headline(change: ShownChange, names: EntityNames) -> str:
             left = f"single sentences were taken down: {len(change.removed_ids)} left the summary"
             return left + _moved_up(change)
         case "entity.deleted":
-            return "deleted as a whole: nothing is left to summarize"
+            return "entity deleted: nothing is left to summarize"
         case other:
             return f"{other} changed the summary"
 
@@ -82,7 +67,10 @@ def _after_upsert(change: ShownChange, review: str) -> str:
 def _after_deletion(change: ShownChange, review: str) -> str:
     gone = sum(_is_of_cause(change, one) for one in change.removed_ids)
     if not gone:
-        return f"{review} was taken down, which shifted the average: another sentence is closer to it now"
+        return (
+            f"{review} was taken down, which shifted the average: "
+            "another sentence is closer to it now"
+        )
     what = "its sentence is gone" if gone == 1 else "its sentences are gone"
     return f"{review} was taken down: {what}" + _moved_up(change)
 

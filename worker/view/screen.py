@@ -1,6 +1,4 @@
-"""A whole screen: head, one entity's card, the others small, the latest changes where there is
-room.
-"""
+"""A screen: head, one entity's card, rows of the others, and the latest changes if they fit."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ _COUNT_WIDTH: Final = 7
 
 
 def entity_row(entity: Entity, names: EntityNames, name_width: int, width: int, now: float) -> Text:
-    """Name, reviews and first sentence; it stands out while the change is fresh."""
+    """Name, reviews and first sentence; bold while the change is fresh."""
     is_fresh = now - entity.changed_at < FRESH_SECONDS
     name = cut(Text(names.entity(entity.entity_id), style="cyan"), name_width)
     count = "deleted" if entity.is_deleted else f"{entity.review_count:,}"
@@ -39,15 +37,13 @@ def entity_row(entity: Entity, names: EntityNames, name_width: int, width: int, 
 
 
 def reason_row(entity: Entity, names: EntityNames, name_width: int, width: int) -> Text:
-    """Why it changed last, below the sentence of its row."""
+    """Why it changed last."""
     reason = "" if entity.latest is None else headline(entity.latest, names)
     return cut(Text(" " * (name_width + _COUNT_WIDTH + 5) + reason, style="dim"), width)
 
 
 def change_row(change: ShownChange, names: EntityNames, width: int) -> Text:
-    """Name, first sentence that came and first that left; what came takes up to the half where
-    something left, too.
-    """
+    """Name, first sentence that came and first that left, each at most half of the line."""
     line = Text(f"  {names.entity(change.entity_id)} ", style="cyan")
     if change.added:
         come = Text(f"+ {one_line(change.added[0].text)} ", style="green")
@@ -61,18 +57,18 @@ NAME_WIDTH: Final = 24
 OTHERS: Final = 7
 _SMALLEST_CARD: Final = 9
 _TALL: Final = 40
-"""From so many lines on, the others have two each, and the latest changes are below."""
+"""Height from which the others have two lines each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What is around the entities.
+    """The frame of a screen.
 
-    Args:
-        head: lines above.
-        label: stands in the rule between the card and the others.
-        others: lines kept for the others; 0: the card has it all.
-        doomed: reviews whose sentences are marked: they are about to go.
+    Attributes:
+        head: lines at the top.
+        label: of the rule between the card and the others.
+        others: lines for the others; 0: the card takes all.
+        doomed: see `card`.
     """
 
     head: Sequence[Text]
@@ -90,16 +86,10 @@ def screen(
     frame: Frame,
     now: float,
 ) -> list[Text]:
-    """The lines, no more than the console's height and none wider than it.
+    """The lines of the screen, within the console's size.
 
-    Args:
-        console: its size.
-        board: what is known.
-        order: the entities to show small, the first ones where not all fit.
-        focus: the entity whose card is shown; None: none.
-        names: of entities and reviews.
-        frame: what is around.
-        now: by the board's clock.
+    `order` has the entities to show as rows, the most important first; `focus` is the entity of the
+    card.
     """
     width, height = console.size
     head = [cut(line, width) for line in frame.head][:height]
@@ -116,7 +106,7 @@ def screen(
 
 
 class _Plan:
-    """How many lines are for what. It depends on sizes alone, so that nothing jumps."""
+    """The lines of each part. They depend only on sizes, so that nothing jumps."""
 
     def __init__(self, room: int, others: int, k: int) -> None:
         self.lines_each = 2 if room >= _TALL else 1
@@ -130,7 +120,7 @@ class _Plan:
 
 
 def _blank_to(lines: list[Text], height: int) -> list[Text]:
-    """The lines and empty ones, `height` together: what is below stays where it is."""
+    """The lines, padded with empty ones to `height`."""
     return [*lines, *[Text()] * (height - len(lines))]
 
 
@@ -155,7 +145,7 @@ def _others(
 
 
 def _latest(board: Board, names: EntityNames, width: int, room: int) -> list[Text]:
-    """The newest changes, the newest first, under a rule of their own."""
+    """The newest changes under a rule, the newest first."""
     if room < 2:
         return []
     newest = list(board.latest)[-(room - 1) :][::-1]
@@ -169,17 +159,13 @@ _FRAME_SECONDS: Final = 0.1
 
 
 def can_redraw(console: Console) -> bool:
-    """Whether lines can be drawn over: not in a pipe or file, even if colours are wanted there, nor
-    on a dumb terminal.
-    """
+    """Whether lines can be overwritten: not in a pipe, a file or a dumb terminal."""
     return console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
 
 
 class LiveScreen:
-    """The terminal's other screen, so that nothing of what was there is lost and nothing stays; a
-    context manager.
-
-    Drawn by whoever calls `update`, in that thread, so that nothing changes while it is looked at.
+    """The terminal's alternate screen; a context manager. It is drawn in the thread that calls
+    `update`.
     """
 
     def __init__(self, console: Console, draw: Callable[[float], Sequence[Text]]) -> None:
@@ -210,9 +196,7 @@ class LiveScreen:
 
 
 def change_lines(change: ShownChange, names: EntityNames) -> list[str]:
-    """What happened to which entity, then a line for each sentence that left (`-`) or
-    came (`+`).
-    """
+    """A headline, then a line for each sentence that left (`-`) or came (`+`)."""
     return [
         f"{names.entity(change.entity_id)}: {headline(change, names)}",
         *(f"  - {one_line(one.text)}" for one in change.removed),

@@ -1,4 +1,4 @@
-"""Texts of other people in lines whose width is known."""
+"""Foreign texts in terminal lines of known width."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from rich.text import Text
 
 
 def one_line(text: str) -> str:
-    """The text in one line, as every terminal shows it in the same width.
+    """The text in one line that has the same width on every terminal.
 
-    Without control characters, which terminals obey, and without emoji and combining characters,
-    about whose width they disagree: a line that is longer than it was thought to be breaks the
-    picture.
+    Control characters are removed, and emoji and combining characters, whose width differs between
+    terminals: a line of unexpected width would break the screen.
     """
     composed = unicodedata.normalize("NFC", text)
     return " ".join("".join(char if _has_sure_width(char) else " " for char in composed).split())
@@ -29,7 +28,7 @@ def _has_sure_width(char: str) -> bool:
 
 
 def cut(line: Text, width: int) -> Text:
-    """The line, ending in `…` where it was longer than `width` cells."""
+    """The line, cut with `…` if it is longer than `width` cells."""
     if width < 1:
         return Text()
     line = line.copy()
@@ -38,7 +37,7 @@ def cut(line: Text, width: int) -> Text:
 
 
 def end_with_ellipsis(line: Text, width: int) -> Text:
-    """The line, ending in `…` whatever its length, in `width` cells at most."""
+    """The line in at most `width` cells, always ending in `…`."""
     if width < 1:
         return Text()
     line = line.copy()
@@ -48,9 +47,7 @@ def end_with_ellipsis(line: Text, width: int) -> Text:
 
 
 def hanging(console: Console, first: Text, text: Text, width: int) -> list[Text]:
-    """`text` behind `first`, wrapped to `width` cells; further lines are indented to where it
-    began.
-    """
+    """`text` after `first`, wrapped to `width` cells with a hanging indent."""
     indent = first.cell_len
     wrapped = text.wrap(console, max(width - indent, 1), overflow="fold")
     starts = [first, *[Text(" " * indent)] * (len(wrapped) - 1)]
@@ -61,9 +58,7 @@ def hanging(console: Console, first: Text, text: Text, width: int) -> list[Text]
 
 
 def between(left: Text, right: Text, width: int) -> Text:
-    """One line with `right` at its end. Where both do not fit, `left` has at least the
-    half of it.
-    """
+    """One line with `right` at its end. If both do not fit, `left` has at least half of it."""
     left = cut(left, max(width - right.cell_len - 1, width // 2))
     right = cut(right, width - left.cell_len - 1)
     return Text.assemble(left, " " * (width - left.cell_len - right.cell_len), right)
@@ -74,9 +69,7 @@ _ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def ending_signals() -> Iterator[None]:
-    """The first of them raises KeyboardInterrupt, which cleans up; that takes seconds, and further
-    ones do not disturb it.
-    """
+    """Raise KeyboardInterrupt at the first such signal; ignore further ones during the cleanup."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         for number in _ENDING_SIGNALS:

@@ -90,7 +90,7 @@ def test_everything_is_in_it():
     assert all(start and end for _, _, start, end in spans)
     assert [a["id"] for a in read.all("li") if "id" in a] == [f"change-{i}" for i in range(1, 5)]
     assert {one["shade"] for one in chart["sentences"]} == {"r3", "r2", "r-none"}
-    assert "Not all changes are here" not in words
+    assert "Some changes are missing" not in words
 
 
 def test_it_needs_nothing_else():
@@ -174,7 +174,7 @@ def test_data_stays_in_its_element(value):
 def test_changes_that_are_missing_are_told():
     _, second = steps_of({"a#0": "A.", "b#0": "B."}, {"b#0": "B."})
     html = page("e", "t", [second._replace(before=None, incomplete=True)])
-    assert "Not all changes are here" in html
+    assert "Some changes are missing" in html
     read = Read(html)
     assert charted(html)["sentences"][0]["spans"] == [[0, None, False, True]]
     assert "its text is not known here" in " ".join(read.words)

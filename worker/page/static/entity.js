@@ -1,4 +1,4 @@
-// One entity: its summary or short view, how it came about, and each change as it happens.
+// One entity: its summary or short view, its history, and its changes as they happen.
 
 import { areTooMany, asChange, asTombstone, cameWith, charted, dateOf, joined } from "./changes.js";
 import { el, foreign, many, moment, number } from "./dom.js";
@@ -6,10 +6,10 @@ import { timeline } from "./timeline.js";
 import { ask, follow, ofEntity, showState } from "./server.js";
 
 const CHANGES_SHOWN = 50;
-const SHORT_EVERY_MS = 5000; // a short view reads all of the entity, so it is asked for now and then
+const SHORT_EVERY_MS = 5000; // a short view reads the complete entity, so it is requested rarely
 const HISTORY_EVERY_MS = 10000; // a history reads thousands of messages
 
-/** Show it in the element; returns what ends it. */
+/** Show the entity in the element; returns a function that ends it. */
 export function entity(id, shown) {
   const page = new Entity(id, shown);
   return () => page.end();
@@ -25,7 +25,7 @@ class Entity {
     this.before = null;
     this.isOver = false;
     this.taken = 0; // changes that came live
-    this.isKnown = false; // how it came about
+    this.isKnown = false; // the history
     this.isAsking = false; // for the summary
     this.fresh = new Set();
     this.state = el("span", { className: "state", role: "status", textContent: "connecting" });
@@ -48,7 +48,7 @@ class Entity {
     this.close = follow(ofEntity(id, "changes"), {
       state: (name, why) => this.setState(name, why),
       hello: () => this.load(),
-      skipped: () => this.loadHistoryLater(HISTORY_EVERY_MS), // the last changes come with it, the summary among them
+      skipped: () => this.loadHistoryLater(HISTORY_EVERY_MS), // the last changes follow, with the summary
       change: (body) => this.take(body),
     });
   }
@@ -62,7 +62,7 @@ class Entity {
 
   setState(name, why) {
     showState(this.state, name, why);
-    if (name === "waiting" && !why && !this.isAsking) this.loadSummary(); // it may be had, or says why not
+    if (name === "waiting" && !why && !this.isAsking) this.loadSummary(); // shows the summary, or why there is none
   }
 
   choose(view) {
@@ -74,7 +74,7 @@ class Entity {
 
   load() {
     this.loadSummary();
-    if (this.isKnown) this.loadHistoryLater(Math.random() * HISTORY_EVERY_MS); // so may all who looked on at a worker that is back
+    if (this.isKnown) this.loadHistoryLater(Math.random() * HISTORY_EVERY_MS); // all pages of a restarted worker reconnect at once
     else this.loadHistory(null);
     if (this.view === "short") this.loadShort();
   }
@@ -91,7 +91,7 @@ class Entity {
     this.isAsking = true;
     try {
       const summary = await ask(ofEntity(this.id, "summary"));
-      if (this.isOver || taken !== this.taken) return; // what came meanwhile is newer
+      if (this.isOver || taken !== this.taken) return; // a change that came since is newer
       this.summary = summary;
       this.setProblem("");
     } catch (error) {
@@ -129,7 +129,7 @@ class Entity {
       this.note.textContent = this.changes.length ? "" : `no change of it among the last ${number(found.looked_at)} that were published in its partition`;
     } catch (error) {
       if (this.isOver) return;
-      this.note.textContent = `its history is not to be had: ${error.message}`;
+      this.note.textContent = `its history is not available: ${error.message}`;
     }
     this.older.disabled = false;
     this.older.hidden = this.before === null;

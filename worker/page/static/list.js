@@ -1,11 +1,11 @@
-// The entities: searched and browsed page by page, of all workers of the group.
+// The entities of all workers of the group, searched and browsed page by page.
 
 import { el, foreign, many, number } from "./dom.js";
 import { ask } from "./server.js";
 
 const LIMIT = 50;
-const AGAIN_MS = 5000; // where there is no entity yet, or no answer
-const MOST_ASKED = 40; // a worker looks for a moment only, so a rare id takes several pages
+const AGAIN_MS = 5000; // without an entity or an answer
+const MOST_ASKED = 40; // a worker searches only briefly, so a rare id takes several requests
 
 const found = document.querySelector("#found");
 const told = document.querySelector("#told");
@@ -13,7 +13,7 @@ const more = document.querySelector("#more");
 
 let run = 0;
 let wanted = "";
-let isWhole = false; // all that there are, shown
+let isComplete = false; // all entities are shown
 let again;
 let after = null;
 let searched = 0;
@@ -28,13 +28,13 @@ export async function search(contains) {
   await go(contains);
 }
 
-/** An entity that changed: it is shown with its new numbers, and a new one is too where all are shown. */
+/** Update the numbers of an entity that changed; add a new one if all entities are shown. */
 export function changed(change) {
   if (change.deleted) return;
   const now = line({ entity_id: change.entity_id, sentences: change.sentence_count, reviews: change.review_count });
   const shown = [...found.children].find((one) => one.firstChild.dataset.id === change.entity_id);
   if (shown) shown.querySelector("small").replaceWith(now.querySelector("small"));
-  else if (isWhole && found.children.length < LIMIT && change.entity_id.includes(wanted)) {
+  else if (isComplete && found.children.length < LIMIT && change.entity_id.includes(wanted)) {
     found.append(now);
     say("");
   }
@@ -51,7 +51,7 @@ export function mark(id) {
 async function go(contains, isAgain = false) {
   const mine = ++run;
   clearTimeout(again);
-  isWhole = false;
+  isComplete = false;
   if (!isAgain) {
     more.hidden = true;
     say("searching …");
@@ -70,9 +70,9 @@ async function go(contains, isAgain = false) {
       ({ after, missing } = page);
       if (after === null) break;
     }
-    isWhole = after === null && !missing.length;
+    isComplete = after === null && !missing.length;
     tell(missing);
-    if (isWhole && !found.children.length && !contains) later(contains);
+    if (isComplete && !found.children.length && !contains) later(contains);
   } catch (error) {
     if (mine !== run) return;
     say(error.message);
@@ -90,7 +90,7 @@ function later(contains) {
   }, AGAIN_MS);
 }
 
-/** Said aloud where it is something else than before. */
+/** Sets the text only if it differs, because screen readers announce it. */
 function say(text) {
   if (told.textContent !== text) told.textContent = text;
 }

@@ -43,10 +43,10 @@ async function find() {
 async function introduce() {
   const worker = document.querySelector("#worker");
   try {
-    const told = await ask("/page/status");
-    const held = Object.keys(told.lag).length;
-    worker.textContent = `${told.instance_id} · epoch ${told.epoch} · ${number(held)} of ${number(told.partition_count)} partitions`;
-    if (!told.ready) worker.textContent += ` · ${told.reason}`;
+    const status = await ask("/page/status");
+    const held = Object.keys(status.lag).length;
+    worker.textContent = `${status.instance_id} · epoch ${status.epoch} · ${number(held)} of ${number(status.partition_count)} partitions`;
+    if (!status.ready) worker.textContent += ` · ${status.reason}`;
   } catch (error) {
     worker.textContent = error.message;
   }

@@ -1,4 +1,4 @@
-// What changes at this worker, as it happens.
+// Changes at this worker, as they happen.
 
 import { el, foreign, many, number } from "./dom.js";
 import { changed } from "./list.js";
@@ -6,7 +6,7 @@ import { follow, showState } from "./server.js";
 
 const SHOWN = 30;
 
-/** Show it in the element; returns what ends it. */
+/** Show them in the element; returns a function that ends it. */
 export function recent(shown) {
   const state = el("span", { className: "state", role: "status", textContent: "connecting" });
   const count = el("span");

@@ -1,10 +1,9 @@
-"""The history of one entity's summary as a page: one HTML file that needs nothing beside it.
+"""The history of one entity's summary as one self-contained HTML file.
 
-    steps (`worker.published.history`) -> lives (when each sentence was in the summary), axis (where
-    times lie) -> page
+    steps (`worker.published.history`) -> lives, axis -> chart (data for timeline.js) -> page
 
-Everything is pure. The page has all of its content without JavaScript, which adds the look at one
-change; and what it shows of reviews is text, never markup.
+Everything is pure. Without JavaScript the page shows all changes in words, but no chart. Texts of
+reviews are text, never markup.
 """
 
 from worker.view.timeline.page import page

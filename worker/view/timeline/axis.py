@@ -1,4 +1,4 @@
-"""Where times, and the numbers of changes, lie on a line; in percent of its length."""
+"""Positions of changes on an axis, by time or by number, in percent of its length."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ from worker.published.history import HistoryStep
 
 MOST_TICKS: Final = 7
 ROOM: Final = 96.0
-"""Where the last change lies: behind it is room for what is still there."""
+"""Position of the last change; bars of present sentences continue beyond it."""
 _SECOND: Final = 1000
 _HOUR: Final = 3600 * _SECOND
 _DAY: Final = 24 * _HOUR
@@ -27,26 +27,27 @@ Clock = Literal["occurred", "published"]
 
 
 class Tick(NamedTuple):
-    """A mark on an axis."""
+    """A labelled position."""
 
     at: float
     label: str
 
 
 class Axis(NamedTuple):
-    """Positions of the steps, ascending, and marks between them."""
+    """Positions of the steps, ascending, and ticks."""
 
     at: list[float]
     ticks: list[Tick]
 
 
 def times(steps: Sequence[HistoryStep]) -> tuple[Clock, list[int]] | None:
-    """Milliseconds since 1970 of each step, ascending, and by which clock; None where no clock
-    tells them apart.
+    """The clock and the time of each step (milliseconds since 1970, ascending); None where neither
+    clock tells the steps apart.
 
-    By that of the events where most have a time, for a replay publishes years in minutes; else by
-    that of the publication. A step without a time, or with an earlier one than the step before it,
-    has that of the one before.
+    The clock is that of the events if most have a time, because a replay publishes years in
+    The clock is that of the events if most have a time, because a replay publishes years in
+    minutes; else that of publication. A step without a time, or with an earlier time than the step
+    gets the time of the step before.
     """
     publications = [step.publication for step in steps]
     occurred = [one.occurred_ms for one in publications]
@@ -65,7 +66,7 @@ def times(steps: Sequence[HistoryStep]) -> tuple[Clock, list[int]] | None:
 
 
 def time_axis(moments: Sequence[int]) -> Axis:
-    """Of ascending milliseconds since 1970, not all of them the same."""
+    """The axis of ascending times (milliseconds since 1970) that are not all equal."""
     first, length = moments[0], moments[-1] - moments[0]
     marks = [tick for tick in _calendar(first, moments[-1]) if first <= tick[0] <= moments[-1]]
     return Axis(
@@ -75,7 +76,7 @@ def time_axis(moments: Sequence[int]) -> Axis:
 
 
 def step_axis(count: int) -> Axis:
-    """Of so many steps, one as far from the next as any other."""
+    """The axis of equidistant steps."""
     distances = (even * 10**power for power in count_from(0) for even in (1, 2, 5))
     distance = next(one for one in distances if (count - 1) / one <= MOST_TICKS)
     at = [_rounded(ROOM * i / max(count - 1, 1)) for i in range(count)]
@@ -92,9 +93,7 @@ def _ascending(moments: Sequence[int | None], first: int) -> list[int]:
 
 
 def _calendar(first: int, last: int) -> list[tuple[int, str]]:
-    """Even moments about these, with their labels: in seconds to weeks, else in months
-    and years.
-    """
+    """Round times within the range, with labels."""
     for distance in _EVEN:
         if (last - first) / distance <= MOST_TICKS:
             form = (

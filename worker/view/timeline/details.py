@@ -1,4 +1,4 @@
-"""Each change in words: when, why, and the sentences that came and went."""
+"""Each change in words: when, why, and the sentences that came and left."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ _UNKNOWN = "its text is not known here"
 
 
 def details(steps: Sequence[HistoryStep]) -> Html:
-    """A list of them, the oldest first."""
+    """All steps as a list, the oldest first."""
     return element("ol", *(_item(number, step) for number, step in enumerate(steps, start=1)))
 
 
@@ -30,8 +30,8 @@ def _item(number: int, step: HistoryStep) -> Html:
 
 def _headline(step: HistoryStep) -> Html:
     change = change_of(step)
-    told = "The entity is forgotten: a tombstone" if change is None else headline(change, _NAMES)
-    return foreign(told[:1].upper() + told[1:])
+    words = "The entity is forgotten: a tombstone" if change is None else headline(change, _NAMES)
+    return foreign(words[:1].upper() + words[1:])
 
 
 def _about(step: HistoryStep) -> Iterator[Html]:

@@ -9,29 +9,31 @@ from worker.published.history import HistoryStep
 
 
 class Life(NamedTuple):
-    """A sentence in the summary, from one step to another; by their positions."""
+    """A time that a sentence was in the summary, by step numbers.
+
+    Attributes:
+        last: the step with which it left; None: it is still there.
+        is_start_known: it came with `first`, not with a missing step.
+        is_end_known: it left with `last`, not with a missing step.
+    """
 
     first: int
     last: int | None
-    """The step it left by; None: it is still there."""
     is_start_known: bool
-    """Whether it came by the first step, and not by one that is not here."""
     is_end_known: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceLife:
-    """A sentence of some summary; one whose text was edited is another."""
+    """A sentence of some summary. An edited sentence is another one."""
 
     latest: SummarySentence
-    """As it was in the last summary that had it."""
+    """In the last summary that had it."""
     lives: list[Life] = field(default_factory=list)
 
 
 def sentences_of(steps: Sequence[HistoryStep]) -> list[SentenceLife]:
-    """All sentences of some steps: those of the last summary by rank, then the others, the one that
-    left last first.
-    """
+    """All sentences of the steps: the last summary by rank, then the others, last left first."""
     found: dict[tuple[str, str], SentenceLife] = {}
     begun: dict[tuple[str, str], tuple[int, bool]] = {}
     for i, step in enumerate(steps):

@@ -30,8 +30,8 @@
     }
     chart.style.setProperty("--ca", place(steps[at - 1], "--a"));
     chart.style.setProperty("--csa", place(steps[at - 1], "--sa"));
-    const told = by(`change-${at}`);
-    card.replaceChildren(...[...told.children].map((one) => one.cloneNode(true)));
+    const change = by(`change-${at}`);
+    card.replaceChildren(...[...change.children].map((one) => one.cloneNode(true)));
   }
 
   function look(number) {

@@ -20,8 +20,9 @@ _MODULE = re.compile("^import .*\n|^export ", re.MULTILINE)
 _NO_SCRIPT = "The chart needs JavaScript; the changes below do not."
 _CLOCKS = {"occurred": "by the time of the events", "published": "by the time of publication"}
 _GAPS = (
-    "Not all changes are here: compaction keeps the last one of an entity for certain, no other, and a limit in number or time "
-    "leaves out more. A bar that is hatched at an end came or left by a change that is not here."
+    "Some changes are missing: only the last change of an entity is sure to survive compaction, "
+    "and limits of number or time leave out more. A hatched end of a bar means that the change "
+    "with which the sentence came or left is missing."
 )
 
 
@@ -29,8 +30,7 @@ def page(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> str:
     """The history of a summary as one HTML file.
 
     Args:
-        entity_id: whose.
-        source: the topic or file it is from.
+        source: the topic or file of the history.
         steps: at least one, the newest last.
     """
     clock = times(steps)
@@ -87,7 +87,6 @@ def _header(entity_id: str, source: str, steps: Sequence[HistoryStep]) -> Html:
 
 
 def _facts(source: str, steps: Sequence[HistoryStep]) -> Iterator[tuple[Html, ...]]:
-    """Each a name and what it is."""
     latest = next(
         (step.publication.body for step in reversed(steps) if step.publication.body), None
     )
@@ -115,7 +114,7 @@ def _notes(steps: Sequence[HistoryStep]) -> Html:
 
 
 def _controls(count: int, clock: str | None) -> Html:
-    """Of the timeline; they are shown where JavaScript makes them work."""
+    """The controls of the chart, hidden until JavaScript runs."""
     axes = element(
         "fieldset",
         element("legend", text("Axis"), class_="hidden"),
