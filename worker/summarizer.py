@@ -1,6 +1,4 @@
-"""Summaries of reviews without Kafka, for a notebook or a program: what the worker does with its
-events, kept in memory.
-"""
+"""Summaries of reviews without Kafka, in memory, for a notebook or a program."""
 
 from __future__ import annotations
 
@@ -24,17 +22,15 @@ from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
 
 BLOCK = 200
-"""Reviews that are embedded together; an interrupted call has taken in a whole number of blocks."""
+"""Reviews embedded together; an interrupted call has processed a number of complete blocks."""
 
 
 class ReviewError(ValueError):
-    """Reviews that cannot be used. The message names the first one, and what is wrong with it."""
+    """Some reviews cannot be used. The message names the first one and what is wrong."""
 
 
 class Skipped(NamedTuple):
-    """A review that was left out: its position in what `add` was given, from 0, and what is wrong
-    with it.
-    """
+    """A review that was left out: its position in the input of `add`, from 0, and the reason."""
 
     position: int
     reason: str
@@ -50,7 +46,8 @@ class Summarizer:
     >>> stays = Summarizer(k=2)
     >>> changes = stays.add([
     ...     {"entity_id": "hut", "review_id": "r1", "text": "Very quiet place. The host was kind."},
-    ...     {"entity_id": "hut", "review_id": "r2", "text": "A quiet, peaceful place. No parking!", "rating": 4},
+    ...     {"entity_id": "hut", "review_id": "r2", "rating": 4,
+    ...      "text": "A quiet, peaceful place. No parking!"},
     ... ])
     >>> [change.added for change in changes]
     [['r1#0', 'r1#1'], ['r2#0']]
@@ -72,16 +69,15 @@ class Summarizer:
         threads: int | None = None,
         cache_dir: Path | None = None,
     ) -> None:
-        """No review yet; the embedder is loaded.
+        """Loads the embedder.
 
         Args:
             k: sentences of a full summary.
             distinct: show sentences with identical vectors once.
-            embedder: what COVERSUMM_EMBEDDER may be, or an engine of your own.
-            dimension: of the embeddings that the reviews bring where the embedder is `none`; an
-                engine brings its own.
-            threads: that embed; by default one for each core.
-            cache_dir: where models of the hub are kept; by default where Hugging Face keeps them.
+            embedder: a value of COVERSUMM_EMBEDDER, or an engine of your own.
+            dimension: of the reviews' embeddings, only for the embedder `none`.
+            threads: for embedding; by default one per core.
+            cache_dir: for models of the hub; by default that of Hugging Face.
 
         Raises:
             EngineError: the embedder cannot be loaded; the message says in one line what to do.
@@ -93,8 +89,7 @@ class Summarizer:
             else embedder
         )
         settings = _settings(k, dimension, distinct=distinct, embeds=engine is not None)
-        self.skipped: list[Skipped] = []
-        """Reviews that `add` left out, in order."""
+        self.skipped: list[Skipped] = []  # left out by `add`, in order
         self._config = processor_config(settings, 1, engine)
         self._processor = ProcessorInMemory(self._config, engine)
         self._next = 0  # offset of the next review
@@ -103,22 +98,18 @@ class Summarizer:
     def add(
         self, reviews: Iterable[Mapping[str, object]], *, skip_bad: bool = False
     ) -> list[SummaryChanged]:
-        """Take in reviews, in order; returns each change of a summary, as the worker publishes
-        them.
+        """Add reviews in order; returns each change of a summary, as the worker publishes it.
 
         A review has `entity_id`, `review_id` and `text`, and may have `rating`, `language` and
-        `occurred_at`; one with the ids of an earlier one replaces it. In place of `text` it may
-        bring `sentences`, each a string or `{"text": ..., "embedding": ...}`. Ids may be numbers,
-        and dates may be written in other ways than RFC 3339; a date or rating without a sure
-        meaning is left out, with a warning. What has a `type` is an event of the contract in
-        `schemas/`, deletions included.
+        `occurred_at`; it replaces an earlier one with the same ids. Instead of `text` it may have
+        `sentences`, each a string or `{"text": ..., "embedding": ...}`. Ids may be numbers, and
+        dates need not be RFC 3339; a date or rating without a sure meaning is left out with a
+        warning. An item with a `type` is an event of the contract in `schemas/`, deletions
+        included.
 
-        With `skip_bad` those that cannot be used are left out, and listed in `skipped`.
-
-        Raises:
-            ReviewError: some cannot be used. Found before any was taken in, but for an entity that
-            is full and a
-                sentence that the engine has no vector for: then all others are in.
+        With `skip_bad` reviews that cannot be used are left out and listed in `skipped`. Otherwise
+        ReviewError is raised before any is added, except for an entity that is full and a sentence
+        for which the engine has no vector: then all others are added.
         """
         first = self._next
         records, bad = self._records(reviews)
@@ -146,16 +137,16 @@ class Summarizer:
         return changes
 
     def remove(self, entity_id: str, review_id: str) -> list[SummaryChanged]:
-        """Take a review down; returns the change of the summary, if there is one. An unknown review
-        changes nothing.
+        """Remove a review; returns the change of the summary, if any. An unknown review changes
+        nothing.
         """
         return self.add(
             [{"type": "review.deleted", "entity_id": entity_id, "review_id": review_id}]
         )
 
     def summary(self, entity_id: str) -> SummaryView:
-        """An entity's summary now: its `sentences` in rank order, with counts. Raises KeyError for
-        an unknown entity.
+        """An entity's summary now: `sentences` in rank order, and counts. KeyError for an unknown
+        entity.
         """
         view = self._processor.summary(entity_id)
         if view is None:
@@ -170,17 +161,16 @@ class Summarizer:
         words: int | None = None,
         threshold: float = THRESHOLD,
     ) -> ShortView:
-        """What a reader gets of an entity now: `sentences` nearest first, past what nearly says the
-        same again.
+        """An entity's short view now: the nearest `sentences`, without near-copies.
 
         Args:
             entity_id: of which entity.
-            sentences: at most so many, 10 by default; with `words` as many as fit.
-            words: together at most so many; a sentence that does not fit is passed over.
-            threshold: a sentence whose cosine to one before it is above this is passed over.
+            sentences: at most this many, by default 10; with `words` as many as fit.
+            words: at most this many in all; a sentence that does not fit is skipped.
+            threshold: a sentence whose cosine to an earlier one is above this is skipped.
 
         Raises:
-            KeyError: nothing is known of the entity.
+            KeyError: the entity is unknown.
             ValueError: an argument is out of range.
         """
         view = self._processor.short_view(entity_id, Extent(sentences, words, threshold))
@@ -189,14 +179,14 @@ class Summarizer:
         return view
 
     def entities(self) -> list[str]:
-        """The ids of all entities of which anything is known, in the order in which they came."""
+        """The ids of all known entities, in order of their first review."""
         return [name for name in self._entities if self._processor.knows(name)]
 
     def _records(
         self, reviews: Iterable[Mapping[str, object]]
     ) -> tuple[list[Record], list[Skipped]]:
-        """The reviews as records of Kafka, and those that JSON has no words for. Warns of values
-        without a sure meaning.
+        """The reviews as records, and those that JSON cannot express. Warns of values without a
+        sure meaning.
         """
         records: list[Record] = []
         bad: list[Skipped] = []
@@ -234,7 +224,7 @@ class Summarizer:
         return records, bad
 
     def _refused(self, records: Sequence[Record]) -> list[Skipped]:
-        """Those of the records that hold no valid event."""
+        """The records without a valid event."""
         checked = zip(records, decode(records, self._config.limits), strict=True)
         return [
             Skipped(record.offset - self._next, one.reason, one.detail)
@@ -244,7 +234,7 @@ class Summarizer:
 
 
 def _settings(k: int, dimension: int | None, *, distinct: bool, embeds: bool) -> Settings:
-    """The worker's defaults, but for what is given. Raises ValueError."""
+    """The worker's defaults with these values. Raises ValueError."""
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
     settings = Settings(k=k, distinct=distinct, embedder="onnx" if embeds else "none")
@@ -252,7 +242,8 @@ def _settings(k: int, dimension: int | None, *, distinct: bool, embeds: bool) ->
         return settings
     if embeds or dimension < 1:
         raise ValueError(
-            f"dimension {dimension}: it is for the embedder `none` alone (an engine brings its own), and at least 1"
+            f"dimension {dimension}: it is for the embedder `none` alone (an engine brings its "
+            "own), and at least 1"
         )
     return replace(settings, dimension=dimension)
 

@@ -1,25 +1,22 @@
-"""The algorithm: exact incremental CentroidRank for one entity (CoverSumm, TMLR 2024), NumPy alone.
+"""The algorithm: exact incremental CentroidRank for one entity (CoverSumm, TMLR 2024), on NumPy
+alone.
 
-interface     CoverSumm, for a notebook: ids and embeddings in, ranked sentences out
-core          EntityCore, the entry of the worker: steps of fixed-point vectors in, rankings out
-single        one step at a time
-bulk          many steps as one matrix product
-state         one entity, and what both paths do with it: search its reservoir, refill it
-reservoir     the sentences near the last refill's centroid, identical vectors as one row
+interface     CoverSumm, for notebooks: ids and embeddings in, ranked sentences out
+core          EntityCore, for the worker: steps of fixed-point vectors in, rankings out
+single, bulk  one step at a time; many steps as one matrix product
+state         one entity: how both paths search its reservoir and refill it
+reservoir     the sentences near the centroid of the last refill, identical vectors as one row
 knn           the k nearest in the reservoir
-certificate   when the nearest in the reservoir are proved to be the nearest of all
-gap           when nothing can have changed since the last evaluation
-kernel        the inner loops of a step, compiled where there was a C compiler, else in NumPy
-index         what a refill asks: flat, sgtree, graphgrove
+certificate   when these are proved to be the nearest of all, and when nothing can have changed
+kernel        the inner loops of a step: compiled if there was a C compiler, else NumPy (portable)
+index         what a refill searches: flat, sgtree or graphgrove
 fixed_point   embeddings as int16, and the bound below which float64 computes keys exactly
-points        what goes in: batches of sentences, steps
-ranking       what comes out
-short_view    past near-copies down the whole ranking, on demand
-oracle        the definition, by brute force
-paper         the paper's algorithms as printed, to compare with
+matrix        arrays that grow
+points        input: batches of sentences, steps
+ranking       output, and the definition by brute force
+short_view    the ranking without near-copies, on demand
 
-docs/algorithm.md has the notation, the theorem and its proof, and the paper's algorithms beside
-these.
+docs/algorithm.md has the notation, the theorem, its proof and the paper's algorithms.
 """
 
 from worker.coversumm.core import EntityCore

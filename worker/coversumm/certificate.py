@@ -1,9 +1,9 @@
 """Squared distances in float64 with a stated slack, and what they prove.
 
 Keys are exact; distances to a centroid are not. With u = 2^-53, q the largest |x|^2 and D the
-dimension, the computed `d(x, mu)^2 = key/n + |mu|^2` is off by less than (D+10)uq, the drift's
-square by less than 4(D+8)uq. An error on this side costs a refill, on the other a wrong summary:
-bounds are rounded away from the proof. docs/algorithm.md, Lemmas 2 to 5, has the proofs.
+dimension, the computed `d(x, mu)^2 = key/n + |mu|^2` is off by less than (D+10)uq, the squared
+drift by less than 4(D+8)uq. An error to one side costs a refill, to the other a wrong summary, so
+bounds are rounded away from the proof. Proofs: docs/algorithm.md, Lemmas 2 to 5.
 """
 
 from dataclasses import dataclass
@@ -16,19 +16,17 @@ ROOTS = 1 - 2.0**-50  # pays for the rounding of square roots and their sums
 
 
 def slack(dimension: int, max_squared_norm: float) -> float:
-    """The most by which a computed squared distance can be wrong; four times this for
-    the drift's.
-    """
+    """The largest error of a computed squared distance; four times this for a squared drift."""
     return (dimension + 16) * 2.0**-52 * max_squared_norm
 
 
 def upper(distance_squared: float, error: float) -> float:
-    """A distance not below the true one, whose square is `distance_squared` but for `error`."""
+    """A distance not below the true one, whose square is `distance_squared` within `error`."""
     return sqrt(max(distance_squared, 0.0) + error)
 
 
 def lower(distance_squared: float, error: float) -> float:
-    """A distance not above the true one, whose square is `distance_squared` but for `error`."""
+    """A distance not above the true one, whose square is `distance_squared` within `error`."""
     return sqrt(max(distance_squared - error, 0.0)) * ROOTS
 
 
@@ -47,7 +45,7 @@ def proved(
 ) -> NDArray[np.bool_]:
     """The reservoir certificate (Lemma 4) after each of some steps: `d_k + drift < radius`.
 
-    `kth_distance` and `drift` are upper bounds, `radius` is a lower one.
+    `kth_distance` and `drift` are upper bounds, `radius` is a lower bound.
     """
     return kth_distance + drift < radius * ROOTS
 
@@ -58,17 +56,17 @@ def is_candidate(
     drift: NDArray[np.float64],
     error: float,
 ) -> NDArray[np.bool_]:
-    """Whether a sentence can be among the k nearest once the centroid has drifted so far: `d <= d_k
-    + 2*drift` (Lemma 6).
+    """Whether a sentence can be among the k nearest after this drift: `d <= d_k + 2*drift` (Lemma
+    6).
 
-    `distance_squared` is d^2 but for `error`; `kth_distance` and `drift` are upper bounds.
+    `distance_squared` is d^2 within `error`; `kth_distance` and `drift` are upper bounds.
     """
     return distance_squared <= ((kth_distance + 2.0 * drift) / ROOTS) ** 2 + error
 
 
 @dataclass(slots=True)
 class Gap:
-    """The distances left and right of the gap, seen from the centroid of the last evaluation."""
+    """The distances on both sides of the gap, from the centroid of the last evaluation."""
 
     centroid: NDArray[np.float64]
     centroid_squared: float
@@ -76,13 +74,11 @@ class Gap:
     limit: float  # a lower bound of the distance of every sentence that is not in the ranking
 
     def narrow(self, facts: list[tuple[float, float, float]], error: float) -> None:
-        """Take note of sentences added since, of each `(|x|^2, anything, x.centroid)`."""
+        """Lower the limit for sentences added since, each `(|x|^2, unused, x.centroid)`."""
         nearest = min([squared_norm - 2.0 * product for squared_norm, _, product in facts])
         self.limit = min(self.limit, lower(nearest + self.centroid_squared, error))
 
     def proves(self, squared_way: float, error: float) -> bool:
-        """Whether the set is still the one last evaluated, the centroid having moved by the root of
-        `squared_way`.
-        """
+        """Whether the set is still the last one after the centroid moved sqrt(`squared_way`)."""
         drift = upper(squared_way, error)
         return 2.0 * drift < (self.limit - self.kth_distance) * ROOTS

@@ -13,13 +13,13 @@ from worker.coversumm.state import Counters, EntityState
 
 
 class EntityCore:
-    """The k sentences nearest to the centroid of an entity's live sentences (paper: CoverSumm;
-    exact here).
+    """The k sentences nearest to the centroid of an entity's live sentences (paper: CoverSumm).
 
-    The result is a function of the *set* of live sentences: not of their order, of how steps are
-    grouped into calls, nor of when the object was made. An UnknownSentence or DuplicateSentence
-    means that the caller's state is broken: throw the object away. EntityFull leaves it as it was
-    before the step; so does VectorError, or as it was some steps before in a call of many.
+    The result is a function of the *set* of live sentences. It does not depend on their order, on
+    how steps are grouped into calls, or on when the object was created. UnknownSentence and
+    DuplicateSentence mean that the caller's state is broken: discard the object. EntityFull and
+    VectorError leave the object as it was before the failing step, or, in a call with many steps,
+    some steps earlier.
 
     >>> core = EntityCore(k=2, dimension=2, index=FlatIndex(2))
     >>> good, great, bad = quantize([[4, 3], [4, 4], [-1, 0]])
@@ -28,7 +28,7 @@ class EntityCore:
     >>> core.apply([Step(nothing, one(b"r1#0", good)), Step(nothing, one(b"r2#0", great))])
     [Ranking(n=1, ids=(b'r1#0',)), Ranking(n=2, ids=(b'r1#0', b'r2#0'))]
 
-    The third sentence is the farthest from the centroid, the set stays:
+    The third sentence is the farthest from the centroid, so the set does not change:
 
     >>> core.apply([Step(nothing, one(b"r3#0", bad))])
     [None]
@@ -39,7 +39,7 @@ class EntityCore:
     def __init__(
         self, k: int, dimension: int, index: Index, *, distinct: bool = False, scale: int = SCALE
     ) -> None:
-        """An entity without any sentence; `index` must be empty (see `load`).
+        """An entity without sentences; `index` must be empty (see `load`).
 
         With `distinct` a vector is shown once, under the lowest id of its copies. `scale` is the
         unit of distances. Raises ValueError if k or dimension is below 1.
@@ -52,10 +52,10 @@ class EntityCore:
     def load(
         cls, k: int, dimension: int, index: Index, *, distinct: bool = False, scale: int = SCALE
     ) -> "EntityCore":
-        """An entity with the sentences in `index`: count, sum and reservoir come from two passes
-        over it.
+        """An entity with the sentences in `index`, which is read twice: for count and sum, then the
+        reservoir.
 
-        Raises EntityFull if they are too many, ValueError like the constructor.
+        Raises EntityFull if there are too many sentences, and ValueError like the constructor.
         """
         core = cls(k, dimension, index, distinct=distinct, scale=scale)
         state = core._state
@@ -67,11 +67,12 @@ class EntityCore:
         return core
 
     def apply(self, steps: Sequence[Step]) -> list[Ranking | None]:
-        """Apply steps in order; after each, its ranking if the set of ids changed or a member was
-        added in it, else None.
+        """Apply steps in order; for each its ranking if the set of ids changed or a member was
+        added, or None.
 
-        One step or a thousand: the results are the same to the bit. Raises VectorError, EntityFull,
-        UnknownSentence or DuplicateSentence; see the class for what the object is worth then.
+        The results are the same to the bit for any grouping of steps into calls. Raises
+        VectorError, EntityFull, UnknownSentence or DuplicateSentence; see the class for the state
+        after an error.
         """
         state = self._state
         if len(steps) < MIN_STEPS:
@@ -79,7 +80,7 @@ class EntityCore:
         return apply_steps(state, steps)
 
     def ranking(self) -> Ranking:
-        """The summary now."""
+        """The current summary."""
         state = self._state
         neighbors, centroid_squared = state.knn(), state.centroid_squared()
         if neighbors is None or not state.proves(neighbors, centroid_squared):
@@ -87,9 +88,7 @@ class EntityCore:
         return state.ranking(neighbors, centroid_squared)
 
     def look(self) -> Ranking | None:
-        """The summary now, by the reservoir alone; None where only the index has it. Changes
-        nothing, counters included.
-        """
+        """The current summary by the reservoir alone, or None; changes no state and no counter."""
         state = self._state
         if state.reservoir.exhausted:
             return None
@@ -101,7 +100,7 @@ class EntityCore:
 
     @property
     def n(self) -> int:
-        """Live sentences."""
+        """Number of live sentences."""
         return self._state.n
 
     @property
@@ -111,12 +110,12 @@ class EntityCore:
 
     @property
     def reservoir_size(self) -> int:
-        """Distinct vectors in the reservoir."""
+        """Number of distinct vectors in the reservoir."""
         return len(self._state.reservoir)
 
     @property
     def memory_bytes(self) -> int:
-        """Roughly what this object and its index hold in memory."""
+        """Approximate memory of this object and its index, in bytes."""
         state = self._state
         return (
             state.reservoir.memory_bytes + state.index.memory_bytes + 6 * state.total.nbytes + 2000

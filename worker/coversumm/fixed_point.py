@@ -1,9 +1,8 @@
-"""Fixed point: embeddings as int16, so that sums, keys and their order are exact whatever order
-they are computed in.
+"""Fixed point: embeddings as int16, so that sums and keys are exact in any order of computation.
 
 Sentences are ranked by the integer `key(x) = n*|x|^2 - 2*x.S`, S being the sum of the n live
 vectors. Every partial sum of a key is an integer of at most 3*n*q, q being the largest |x|^2: below
-2^53 float64 is exact in whatever order BLAS adds. Proof: docs/algorithm.md, Lemma 1.
+2^53 float64 is exact in any order in which BLAS adds. Proof: docs/algorithm.md, Lemma 1.
 """
 
 import math
@@ -13,25 +12,23 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class CoreError(ValueError):
-    """Base of every refusal of the core."""
+    """Base class of the core's errors."""
 
 
 class VectorError(CoreError):
-    """A vector that cannot be used: wrong shape or type, zero, or not finite."""
+    """A vector has the wrong shape or type, is zero, or is not finite."""
 
 
 class EntityFull(CoreError):
-    """One more sentence and float64 could no longer hold every key exactly (see
-    `fixed_point.exact`).
-    """
+    """With one more sentence float64 might not hold every key exactly (see `exact`)."""
 
 
 class UnknownSentence(CoreError):
-    """A sentence to remove that is not live, at least not with this vector."""
+    """A sentence to remove is not live, or not with this vector."""
 
 
 class DuplicateSentence(CoreError):
-    """A sentence to add whose id is live already."""
+    """The id of a sentence to add is live already."""
 
 
 SCALE = 32767
@@ -44,10 +41,9 @@ def exact(n: int, max_squared_norm: float) -> bool:
 
 
 def max_sentences(dimension: int, scale: int = SCALE) -> int:
-    """The largest n for which `exact` holds whatever the live sentences are (2.8 million at 384
-    dimensions).
+    """The largest n for which `exact` holds for any live sentences (2.8 million at 384 dimensions).
 
-    Rounding moves a coordinate by at most a half (and a hair, which the added 1 pays for), so a
+    Rounding moves a coordinate by at most a half (and a hair, which the added 1 covers), so a
     quantized vector is no longer than `scale + sqrt(dimension)/2`.
     """
     max_norm = scale + (math.isqrt(dimension) + 1) // 2 + 1
@@ -77,8 +73,8 @@ def quantize(embeddings: ArrayLike, scale: int = SCALE) -> NDArray[np.int16]:
 def quantize_rows(
     embeddings: ArrayLike, scale: int = SCALE
 ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
-    """Like `quantize`, but rows that are zero or not finite become zeros: (int16 (m, D), the mask
-    (m,) of such rows).
+    """`quantize` with zeros for rows that are zero or not finite: (int16 (m, D), mask (m,) of these
+    rows).
     """
     v = _matrix(embeddings)
     largest = np.abs(v).max(axis=1, initial=0.0)
@@ -107,8 +103,8 @@ def _matrix(embeddings: ArrayLike) -> NDArray[np.float64]:
 def _squared_norms(v: NDArray[np.float64]) -> NDArray[np.float64]:
     """Squared norms (m,), added in one fixed order by folding halves.
 
-    A library's own sum depends on the processor's vector width; one unit in the last place of the
-    norm could turn a rounding, and then two machines would store two vectors for one embedding.
+    A library's own sum depends on the processor's vector width. One unit in the last place of the
+    norm could change a rounding, and two machines would store two vectors for one embedding.
     """
     squares = v * v
     while (width := squares.shape[1]) > 1:

@@ -1,6 +1,4 @@
-"""CoverSumm for a notebook: sentences by their ids, embeddings as any array of numbers; exact after
-every call.
-"""
+"""CoverSumm for a notebook: ids and arrays of embeddings, exact after every call."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,9 +18,7 @@ from worker.coversumm.points import Points, Step, no_points
 
 
 class RankedSentence(NamedTuple):
-    """A sentence of a summary: its id, its distance to the centroid (of normalised vectors, six
-    decimals), and its support, which is how many live sentences have this very vector.
-    """
+    """A sentence of a summary: distance to the centroid, and live sentences with its vector."""
 
     id: str
     distance: float
@@ -30,13 +26,12 @@ class RankedSentence(NamedTuple):
 
 
 class CoverSumm:
-    """The k sentences nearest to the centroid of all that were added and not removed (CoverSumm,
-    TMLR 2024; exact here).
+    """The k sentences nearest to the centroid of all live ones (CoverSumm, TMLR 2024; exact here).
 
-    Of a vector the direction counts alone: it is normalised, and kept as 16-bit integers. Then sums
-    are exact, a summary depends on *which* sentences are live and on nothing else, and each call
-    leaves what a search of all of them would find. Equal distances are ranked by the UTF-8 bytes of
-    the ids. A call that raises has changed nothing.
+    Only the direction of a vector counts: it is normalised and kept as 16-bit integers. Sums are
+    therefore exact, a summary depends only on *which* sentences are live, and each call leaves what
+    a search of all of them would find. Equal distances are ranked by the UTF-8 bytes of the ids. A
+    call that raises has changed nothing.
 
     >>> core = CoverSumm(k=2, dimension=2)
     >>> core.add("quiet", [9, 1])
@@ -48,8 +43,8 @@ class CoverSumm:
     RankedSentence(id='calm', distance=0.036731, support=1)
     RankedSentence(id='silent', distance=0.108326, support=1)
 
-    The next one is farther from the centroid than both, so the set stays; a member that goes makes
-    room for another:
+    The next one is farther from the centroid than both, so the set does not change. Removing a
+    member makes room for another sentence:
 
     >>> core.add("dead", [9, -1])
     False
@@ -75,17 +70,15 @@ class CoverSumm:
         changed.
 
         Raises:
-            VectorError: of another dimension, zero, not finite, or no numbers. DuplicateSentence:
-            the id is live already. EntityFull: millions of sentences; one more, and sums would not
-            be exact (see `max_sentences`).
+            VectorError: wrong dimension, zero, not finite, or not numbers.
+            DuplicateSentence: the id is live already.
+            EntityFull: sums would not be exact with so many millions of sentences.
         """
         return self.add_many([id], _row(id, vector))
 
     def add_many(self, ids: Sequence[str], vectors: ArrayLike) -> bool:
-        """Add sentences at once; `vectors` (len(ids), dimension). Returns whether the set of the
-        summary's ids changed.
-
-        Raises what `add` raises, and names the sentence.
+        """Add sentences; `vectors` (len(ids), dimension). Returns and raises like `add`, naming the
+        sentence.
         """
         names = _encoded(ids)
         matrix = self._matrix(vectors, ids)
@@ -98,17 +91,13 @@ class CoverSumm:
         return self._apply(Step(no_points(self._dimension), Points(names, fixed_point)))
 
     def remove(self, id: str) -> bool:
-        """Remove a sentence, as if it had never been added. Returns whether the set of the
-        summary's ids changed.
-
-        Raises UnknownSentence where the id is not live.
+        """Remove a sentence. Returns whether the set changed; raises UnknownSentence if the id is
+        not live.
         """
         return self.remove_many([id])
 
     def remove_many(self, ids: Sequence[str]) -> bool:
-        """Remove sentences at once. Returns whether the set of the summary's ids changed. Raises
-        what `remove` raises.
-        """
+        """Remove sentences at once. Returns and raises like `remove`."""
         names = _encoded(ids)
         if twice := _repeated(names):
             raise UnknownSentence(f"sentence {twice.decode()!r} is to be removed twice")
@@ -120,9 +109,7 @@ class CoverSumm:
         return self._apply(Step(self._index.points(names), no_points(self._dimension)))
 
     def summary(self) -> list[RankedSentence]:
-        """The k live sentences nearest to their centroid, nearest first; all of them where fewer
-        are live.
-        """
+        """The k live sentences nearest to their centroid, nearest first; all if fewer are live."""
         ranking = self._core.ranking()
         ranked = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
         return [
@@ -145,8 +132,8 @@ class CoverSumm:
         return ranking is not None
 
     def _matrix(self, vectors: ArrayLike, ids: Sequence[str]) -> NDArray[np.float64]:
-        """The vectors in float64. Raises VectorError where they are not a row of `dimension`
-        numbers for each id.
+        """The vectors in float64. Raises VectorError unless there is one of `dimension` numbers per
+        id.
         """
         try:
             matrix = np.asarray(vectors, dtype=np.float64)
@@ -160,7 +147,8 @@ class CoverSumm:
             )
         if matrix.shape[1] != self._dimension:
             raise VectorError(
-                f"sentence {ids[0]!r}: its vector has {matrix.shape[1]} numbers, this CoverSumm takes {self._dimension}"
+                f"sentence {ids[0]!r}: its vector has {matrix.shape[1]} numbers, "
+                f"this CoverSumm takes {self._dimension}"
             )
         return matrix
 
@@ -170,12 +158,12 @@ class CoverSumm:
         for id_, name in zip(ids, names, strict=True):
             if name in self._index:
                 raise DuplicateSentence(
-                    f"sentence {id_!r} is live already: remove it first, or give the new one another id"
+                    f"sentence {id_!r} is live already: remove it first, "
+                    "or give the new one another id"
                 )
 
 
 def _row(id_: str, vector: ArrayLike) -> NDArray[np.float64]:
-    """One vector as a matrix of one row."""
     try:
         row = np.asarray(vector, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -188,9 +176,7 @@ def _row(id_: str, vector: ArrayLike) -> NDArray[np.float64]:
 
 
 def _encoded(ids: Sequence[str]) -> list[bytes]:
-    """The ids in UTF-8. Raises TypeError for a string in place of a list, and for an id that is
-    none.
-    """
+    """The ids in UTF-8. Raises TypeError for a string as `ids` and for an id that is no string."""
     if isinstance(ids, str):
         raise TypeError(f"ids are a list of strings, not the string {ids!r}")
     for id_ in ids:
@@ -200,7 +186,6 @@ def _encoded(ids: Sequence[str]) -> list[bytes]:
 
 
 def _repeated(names: Sequence[bytes]) -> bytes | None:
-    """A name that is there more than once, if any."""
     seen: set[bytes] = set()
     for name in names:
         if name in seen:

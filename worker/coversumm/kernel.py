@@ -1,10 +1,9 @@
-"""The inner loops of a step: compiled where there was a C compiler (`compiled.c`), else in NumPy.
-What they return is the same.
+"""The inner loops of a step, compiled (`compiled.c`) or in NumPy (`portable`), with the same
+results.
 
 A step works on a handful of vectors, for which NumPy's calls cost more than their arithmetic.
-Products of fixed-point coordinates are exact in float64 in whatever order they are added
-(docs/algorithm.md, Lemma 1); what is not exact, `drift`, is used with a slack that holds for every
-order.
+Products of fixed-point coordinates are exact in float64 in any order of addition
+(docs/algorithm.md, Lemma 1). `drift` is not exact, and its slack holds for every order.
 """
 
 from worker.coversumm.portable import MICRO, Measured

@@ -1,8 +1,7 @@
-"""knn(R, mu): the k sentences of the reservoir nearest to a centroid, ties by the bytes of their
-ids (Algorithm 1, line 23).
+"""knn(R, mu): the k sentences of the reservoir nearest to a centroid (Algorithm 1, line 23).
 
-Rows are distinct vectors; each stands for its copies, of which a ranking shows at most k (or one,
-with `distinct`).
+Ties are ordered by the bytes of the ids. A row is a distinct vector; a ranking shows at most k of
+its copies, or one with `distinct`.
 """
 
 from collections.abc import Sequence
@@ -16,15 +15,12 @@ from worker.coversumm.reservoir import Reservoir
 
 
 class Neighbors(NamedTuple):
-    """The nearest, in rank order."""
+    """The nearest sentences in rank order."""
 
     ids: list[bytes]
     rows: list[int]  # the reservoir's row of each
     keys: list[float]
-    next_key: float
-    """Of the nearest sentence in the reservoir that is not among them; infinite if there
-    is none.
-    """
+    next_key: float  # of the nearest other sentence in the reservoir, or infinity
 
 
 def knn(
@@ -52,7 +48,7 @@ def knn(
 def _knn_of_equals(
     reservoir: Reservoir, keys: NDArray[np.float64], k: int, distinct: bool
 ) -> Neighbors:
-    """The same where keys are equal: all rows up to the k-th key are looked at, ties and all."""
+    """`knn` with equal keys: takes all rows up to the k-th key, ties included."""
     order = keys.argsort()
     weights = [1] * len(order) if distinct else reservoir.counts
     rows, values = order.tolist(), keys[order].tolist()
@@ -75,9 +71,9 @@ def expand(
     """Turn distinct vectors in key order into at most k sentences: (ids, the row of each, the key
     of each).
 
-    `rows` ascend by `keys`, and no row whose key equals the last one's is missing.
-    `lowest_ids[row]` are the lowest ids of a vector's copies, ascending, at least min(k, copies) of
-    them (with `distinct`: one). Equal keys are merged by the bytes of the ids.
+    `rows` ascend by `keys` and include every row with the last key. `lowest_ids[row]` are the
+    lowest ids of a vector's copies, ascending, at least min(k, copies) of them (with `distinct`:
+    one). Equal keys are merged by the bytes of the ids.
     """
     take = 1 if distinct else k
     if len(set(keys)) < len(keys):

@@ -1,25 +1,22 @@
-"""Arrays that grow at the end: a matrix of vectors, or the numbers that go with them, a number a
-row.
-"""
+"""Arrays that grow at the end: matrices of vectors, and arrays with one number per row."""
 
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-FIRST = 8  # rows there is room for as soon as there is one
-FEW = 1024  # up to so many rows, room for a quarter more is made, so that a cache of entities holds rows and not room
+FIRST = 8  # rows of room made for the first row
+FEW = 1024  # rows up to which room grows by a quarter, so that cached entities hold little room
 
 Number = TypeVar("Number", bound=np.generic)
 
 
 class GrowingArray(Generic[Number]):
-    """Rows of `width` numbers, (n, width), or numbers, (n,), in one block of memory with room for
-    more.
+    """Rows of `width` numbers, (n, width), or numbers, (n,), in one block of memory with spare
+    room.
 
-    `rows` is a view of those that there are; any change of their number makes another one, so do
-    not keep it. Values are changed through it. Appending costs amortised constant time a row,
-    because room grows by a share of itself when none is left.
+    `rows` is a view that every change of length replaces, so do not keep it; values can be changed
+    through it. Room grows by a share of itself, so appending takes amortised constant time per row.
 
     >>> vectors = GrowingArray(np.int16, 2)
     >>> vectors.append(np.array([[1, 2], [3, 4], [5, 6]]))
@@ -31,15 +28,12 @@ class GrowingArray(Generic[Number]):
     __slots__ = ("_room", "rows")
 
     def __init__(self, dtype: type[Number], width: int | None = None) -> None:
-        """No rows, and no room for any."""
         self._room: NDArray[Number] = np.empty(0 if width is None else (0, width), dtype)
         self.rows = self._room
 
     @classmethod
     def of(cls, rows: NDArray[Number]) -> "GrowingArray[Number]":
-        """These rows, taken over as they lie in memory if they are contiguous: nobody else may
-        change them then.
-        """
+        """Take over these rows, without a copy if contiguous; the caller must not change them."""
         array = cls(rows.dtype.type)
         array._room = array.rows = np.ascontiguousarray(rows)
         return array
@@ -49,7 +43,7 @@ class GrowingArray(Generic[Number]):
 
     @property
     def nbytes(self) -> int:
-        """What it takes in memory, room for more included."""
+        """Bytes in memory, spare room included."""
         return self._room.nbytes
 
     def append(self, rows: NDArray[Number]) -> None:
@@ -70,7 +64,7 @@ class GrowingArray(Generic[Number]):
         self.rows = self._room[: end + 1]
 
     def extend(self, count: int) -> None:
-        """Add `count` rows of whatever the memory holds, for the caller to fill."""
+        """Add `count` uninitialized rows for the caller to fill."""
         end = len(self.rows) + count
         if end > len(self._room):
             self._make_room(end)
@@ -84,17 +78,17 @@ class GrowingArray(Generic[Number]):
         self._room = room
 
     def remove(self, row: int) -> None:
-        """Take a row out; the last one moves to its place."""
+        """Remove a row; the last one takes its place."""
         rows = self.rows
         rows[row] = rows[-1]
         self.rows = rows[:-1]
 
     def keep(self, chosen: NDArray[np.int64]) -> None:
-        """Keep the chosen rows alone, in this order, and give up the room of the others."""
+        """Keep only the chosen rows, in this order, and release the spare room."""
         self._room = self.rows = self.rows[chosen]
 
     def clear(self) -> None:
-        """Take all rows out; keep the room of a few, give up that of many."""
+        """Remove all rows; keep a small block of memory, release a large one."""
         if len(self._room) > 8 * FIRST:
             self._room = np.empty((0, *self._room.shape[1:]), self._room.dtype)
         self.rows = self._room[:0]

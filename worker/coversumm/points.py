@@ -1,4 +1,4 @@
-"""What goes in: batches of sentences, and steps, the effect of one event on one entity."""
+"""Input: batches of sentences, and steps, the effect of one event on one entity."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,8 +10,8 @@ from worker.coversumm.fixed_point import VectorError
 
 
 class Points(NamedTuple):
-    """A batch of sentences: ids in UTF-8 (ties go by their bytes; unique among the live ones),
-    vectors (m, D) int16, one after the other in memory.
+    """A batch of sentences: ids in UTF-8, unique among live ones, and contiguous vectors (m, D)
+    int16.
 
     >>> Points([b"r1#0", b"r1#1"], np.array([[1, 2], [3, 4]], np.int16)).vectors.shape
     (2, 2)
@@ -22,8 +22,8 @@ class Points(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The effect of one event: what it removes (live before it), then what it adds. An edit does
-    both with one id.
+    """The effect of one event: removed sentences, live before it, then added ones. An edit does
+    both.
 
     >>> before, after = np.array([[1, 2]], np.int16), np.array([[3, 4]], np.int16)
     >>> edit = Step(removed=Points([b"r1#0"], before), added=Points([b"r1#0"], after))
@@ -43,9 +43,8 @@ def check(points: Points, dimension: int) -> None:
     ids, vectors = points
     if vectors.shape != (len(ids), dimension) or vectors.dtype != np.int16:
         raise VectorError(
-            f"vectors must be int16 ({len(ids)}, {dimension}), not {vectors.dtype} {vectors.shape}: quantize them first"
+            f"vectors must be int16 ({len(ids)}, {dimension}), not {vectors.dtype} "
+            f"{vectors.shape}: quantize them first"
         )
     if not vectors.flags.c_contiguous:
-        raise VectorError(
-            "vectors must lie in memory one after the other: numpy.ascontiguousarray brings them there"
-        )
+        raise VectorError("vectors must be contiguous in memory: use numpy.ascontiguousarray")

@@ -1,4 +1,4 @@
-"""The inner loops of a step in NumPy, for where they were not compiled."""
+"""The inner loops of a step in NumPy, used where they were not compiled."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -11,27 +11,25 @@ MICRO = 10**6
 
 
 class Measured(NamedTuple):
-    """What distances are computed from."""
+    """The input of a distance computation."""
 
     keys: list[float]
     n: int
     total: NDArray[np.float64]  # S
-    centroid_squared: float  # |S/n|^2, summed in whatever order
+    centroid_squared: float  # |S/n|^2, summed in any order
 
 
 def products(
     vectors: NDArray[np.int16], anchor: NDArray[np.float64], centroid: NDArray[np.float64] | None
 ) -> list[tuple[float, float, float]]:
-    """`(|x|^2, x.anchor, x.centroid)` of each vector x of (m, D); the last is 0 without
-    a centroid.
-    """
+    """`(|x|^2, x.anchor, x.centroid)` of each vector x of (m, D); 0 last without a centroid."""
     x = vectors.astype(np.float64)
     others = np.zeros(len(x)) if centroid is None else x @ centroid
     return list(zip(np.vecdot(x, x).tolist(), (x @ anchor).tolist(), others.tolist(), strict=True))
 
 
 def add(total: NDArray[np.float64], vectors: NDArray[np.int16], sign: float) -> None:
-    """Add the vectors (m, D) to `total` (D,), or with sign -1 take them away."""
+    """Add the vectors (m, D) to `total` (D,), or subtract them if sign is -1."""
     for vector in vectors:
         total += sign * vector
 
@@ -54,10 +52,10 @@ def nearest(
     total: NDArray[np.float64],
     count: int,
 ) -> tuple[list[int], list[float]]:
-    """Of the rows (r, D) those with the lowest keys `n*|x|^2 - 2*x.total`, ascending, at most
-    `count`; and their keys.
+    """The rows of (r, D) with the lowest keys `n*|x|^2 - 2*x.total`, at most `count`, ascending;
+    their keys.
 
-    Among equal keys any of the rows may come first, or be the one that is left out.
+    Rows with equal keys may come in any order, and any of them may be left out.
     """
     keys = vectors @ total
     keys *= -2.0
@@ -67,12 +65,11 @@ def nearest(
 
 
 def distances(centroids: Sequence[Measured], scale: int) -> list[list[float | None]]:
-    """sqrt(key/n + |S/n|^2) / scale for each key, rounded to six decimals; None where float64 does
-    not decide how.
+    """sqrt(key/n + |S/n|^2) / scale of each key, to six decimals; None where float64 cannot decide.
 
     Keys ascend. With m = max|key|/n + |S/n|^2 the computed square is off by less than (D+8) * 2^-52
-    * m (compare `certificate`). Where that moves the root by less than 5e-4 of the sixth decimal,
-    and the root is farther than 1e-3 of it from a half, integers would round the same way.
+    * m (compare `certificate`). If that moves the root by less than 5e-4 of the sixth decimal, and
+    the root is farther than 1e-3 of it from a half, integers would round to the same value.
     """
     unit, facts = MICRO / scale, []
     for keys, n, total, centroid_squared in centroids:

@@ -1,6 +1,4 @@
-"""What comes out: the k sentences nearest to the centroid, in order, with distances exact to the
-last digit shown.
-"""
+"""Output: the k sentences nearest to the centroid, with distances exact to the last digit shown."""
 
 import math
 from collections import Counter
@@ -16,13 +14,12 @@ from worker.coversumm.kernel import MICRO, Measured
 
 
 def measured(keys: list[float], n: int, total: NDArray[np.float64]) -> Measured:
-    """With |S/n|^2 computed."""
+    """Input of a distance computation, with |S/n|^2 computed."""
     return Measured(keys, n, total, float(total @ total) / (n * n) if n else 0.0)
 
 
 class Ranking:
-    """A summary: `ids` in rank order, `support` (how many live sentences share the vector), `n`
-    (live sentences then).
+    """A summary: `ids` in rank order, `support` (live sentences per vector), `n` (live sentences).
 
     >>> import numpy as np
     >>> ranking = Ranking((b"r1#0",), (1,), n=2, keys=[0.0], total=np.array([6.0, 8.0]), scale=10)
@@ -42,8 +39,8 @@ class Ranking:
         scale: int,
         centroid_squared: float | None = None,
     ) -> None:
-        """`keys` (one an id) and `total` (S, kept, not copied) are what the distances are computed
-        from; |S/n|^2 may be known.
+        """Distances are computed from `keys` (one per id) and `total` (S, not copied); |S/n|^2 is
+        optional.
         """
         self.ids = ids
         self.support = support
@@ -57,9 +54,7 @@ class Ranking:
         self._distances: tuple[float, ...] | None = None
 
     def distances(self) -> tuple[float, ...]:
-        """Distances to the centroid in units of the normalised vectors, rounded to six decimals;
-        computed at the first call.
-        """
+        """Distances to the centroid in units of the normalised vectors, to six decimals; cached."""
         if self._distances is None:
             (self._distances,) = _distances([self._measured], self._scale)
         return self._distances
@@ -79,9 +74,7 @@ class Ranking:
 
 
 def measure(rankings: Sequence[Ranking]) -> list[tuple[float, ...]]:
-    """The distances of each of these rankings; of all that have none yet at once. They are of one
-    scale.
-    """
+    """The distances of each ranking, computed in one pass; all rankings have one scale."""
     new = [ranking for ranking in rankings if ranking._distances is None]
     if new:  # one pass for all: numpy's overhead is that of one
         scale = new[0]._scale
@@ -95,13 +88,14 @@ def measure(rankings: Sequence[Ranking]) -> list[tuple[float, ...]]:
 def distances(
     keys: list[float], n: int, total: NDArray[np.float64], scale: int
 ) -> tuple[float, ...]:
-    """The distances from total/n of the sentences of these keys, which ascend."""
+    """Distances from total/n of the sentences with these keys, which ascend."""
     return _distances([measured(keys, n, total)], scale)[0]
 
 
 def _distances(centroids: Sequence[Measured], scale: int) -> list[tuple[float, ...]]:
-    """sqrt((n*key + |S|^2) / (n^2 * scale^2)) for each key, rounded to six decimals, halves up:
-    exactly, in integers where float64 does not decide.
+    """sqrt((n*key + |S|^2) / (n^2 * scale^2)) of each key, rounded to six decimals, halves up.
+
+    Exact: computed in integers where float64 does not decide.
     """
     found = []
     for one, numbers in zip(centroids, kernel.distances(centroids, scale), strict=True):
@@ -125,7 +119,8 @@ def brute_force(
 ) -> Ranking:
     """The ranking of the live sentences {id: vector (D,) int16}, in O(n*D).
 
-    >>> live = {b"a": np.array([9, 0], np.int16), b"b": np.array([1, 0], np.int16), b"c": np.array([2, 0], np.int16)}
+    >>> vectors = np.array([[9, 0], [1, 0], [2, 0]], np.int16)
+    >>> live = dict(zip([b"a", b"b", b"c"], vectors, strict=True))
     >>> brute_force(live, k=2)  # the centroid is (4, 0)
     Ranking(n=3, ids=(b'c', b'b'))
     """

@@ -1,16 +1,14 @@
-"""The reservoir: exactly the live sentences with d(x, anchor) < radius, identical vectors as one
-row (paper: the set R).
+"""The reservoir: exactly the live sentences with d(x, anchor) < radius (paper: the set R).
 
-The anchor is a centroid S0/n0; the radius is an integer key: a sentence is inside iff n0*|x|^2 -
+The anchor is a centroid S0/n0. The radius is an integer key: a sentence is inside iff n0*|x|^2 -
 2*x.S0 < radius_key, an exact comparison. Without a radius (None) the reservoir holds every live
 sentence.
 
-A row keeps the number of its vector's copies and the lowest of their ids, a prefix of all of them
-in order. So a hundred thousand copies cost one row. Copies are found by a digest of 128 bits: with
-the vector's own bytes as a key a row would take twice the memory, and that decides how many
-entities a cache holds. When removals leave fewer ids than a ranking may need, the reservoir is
-`exhausted` and a refill is due. docs/algorithm.md, Lemma 3, has the proof that both invariants
-last.
+Identical vectors are one row, with the number of copies and the lowest of their ids, so a hundred
+thousand copies cost one row. A row is found by a 128-bit digest of its vector: the vector's own
+bytes as a key would double a row's memory, which limits how many entities a cache holds. If
+removals leave fewer ids than a ranking may need, the reservoir is `exhausted` and needs a refill.
+Proof that both invariants last: docs/algorithm.md, Lemma 3.
 """
 
 from bisect import bisect_left
@@ -27,13 +25,13 @@ from worker.coversumm.matrix import GrowingArray
 
 
 def digest(vector: NDArray[np.int16]) -> bytes:
-    """What stands for the bytes of a vector, (D,)."""
+    """A short key for a vector, (D,)."""
     return blake2b(vector.data, digest_size=16).digest()
 
 
 class Reservoir:
-    """Rows of distinct vectors around an anchor. `ids_needed`: how many ids of one vector a ranking
-    may show.
+    """Rows of distinct vectors around an anchor; a ranking shows up to `ids_needed` ids of a
+    vector.
     """
 
     def __init__(self, dimension: int, ids_needed: int) -> None:
@@ -66,7 +64,7 @@ class Reservoir:
 
     @property
     def memory_bytes(self) -> int:
-        """Roughly what it holds: matrices, and what Python needs around ids and vectors."""
+        """Approximate bytes of the matrices and of Python's objects for ids and vectors."""
         ids = self.live if self.live == len(self) else sum(map(len, self.lowest_ids))
         return self._vectors.nbytes + self._squared_norms.nbytes + len(self) * 260 + ids * 80
 
@@ -78,7 +76,7 @@ class Reservoir:
         return keys
 
     def insert(self, vector: NDArray[np.int16], squared_norm: float, id_: bytes) -> None:
-        """One more sentence, (D,): what `rows` and `add` do for many."""
+        """Add one sentence, (D,), as `rows` and `add` do for many."""
         key = digest(vector)
         row = self.row_of.get(key)
         if row is not None:
@@ -95,7 +93,7 @@ class Reservoir:
     def rows(
         self, vectors: NDArray[np.int16], squared_norms: Sequence[float] | NDArray[np.float64]
     ) -> list[int]:
-        """The row of each vector (m, D); new ones, without copies yet, for those that have none."""
+        """The row of each vector (m, D); a new vector gets a row without copies."""
         row_of, start = self.row_of, len(self.row_of)
         rows = [
             row_of.setdefault(key, len(row_of))
@@ -114,7 +112,7 @@ class Reservoir:
         return rows
 
     def add(self, row: int, id_: bytes) -> None:
-        """One more copy of a row's vector."""
+        """Add one copy of a row's vector."""
         ids, count = self.lowest_ids[row], self.counts[row]
         if not ids and not count:
             ids.append(id_)
@@ -129,14 +127,14 @@ class Reservoir:
         self.live += 1
 
     def add_new(self, rows: list[int], ids: list[bytes]) -> None:
-        """The first copy of each of these rows' vectors."""
+        """Add the first copy to each of these rows."""
         for row, id_ in zip(rows, ids, strict=True):
             self.lowest_ids[row] = [id_]
             self.counts[row] = 1
         self.live += len(rows)
 
     def remove(self, row: int, id_: bytes) -> None:
-        """One copy of a row's vector less; the row stays, empty perhaps, until it is dropped."""
+        """Remove one copy from a row; an empty row stays until it is dropped."""
         ids, count = self.lowest_ids[row], self.counts[row]
         at = bisect_left(ids, id_)
         if at < len(ids) and ids[at] == id_:
@@ -149,7 +147,7 @@ class Reservoir:
         self.live -= 1
 
     def drop(self, row: int) -> None:
-        """Forget a row without copies; the last row takes its place."""
+        """Delete a row without copies; the last row takes its place."""
         counts, lowest_ids, key = self.counts.pop(), self.lowest_ids.pop(), self._digests.pop()
         if row == len(self.counts):
             del self.row_of[key]
@@ -161,14 +159,14 @@ class Reservoir:
         self._squared_norms.remove(row)
 
     def drop_empty(self) -> None:
-        """Forget all rows without copies."""
+        """Delete all rows without copies."""
         if 0 in self.counts:
             for row in range(len(self) - 1, -1, -1):
                 if not self.counts[row]:
                     self.drop(row)
 
     def refill(self, found: Neighborhood, n: int, total: NDArray[np.float64]) -> None:
-        """Start over around the centroid total/n, with what an index found there."""
+        """Start over around the centroid total/n with the result of an index search."""
         self._vectors = GrowingArray.of(found.vectors)
         self._squared_norms = GrowingArray.of(
             np.einsum("ij,ij->i", found.vectors, found.vectors, dtype=np.float64)
@@ -181,10 +179,10 @@ class Reservoir:
         self.anchor_n, self.anchor_total, self.radius_key = n, total.copy(), found.radius_key
 
     def tighten(self, target: int, n: int, total: NDArray[np.float64]) -> None:
-        """Keep the `target` rows nearest to the anchor, equal keys together, without asking the
-        index.
+        """Keep only the `target` rows nearest to the anchor, equal keys together, without an index
+        search.
 
-        A reservoir that holds everything moves its anchor to the present centroid total/n first.
+        A reservoir that holds everything first moves its anchor to the present centroid total/n.
         """
         if self.radius_key is None:
             self.anchor_n, self.anchor_total = n, total.copy()

@@ -1,23 +1,21 @@
-"""The short view: down the ranking, nearest to the centroid first, and past what says nearly the
-same as something nearer.
+"""The short view: down the ranking, skipping what says nearly the same as something nearer.
 
-A sentence is chosen unless its cosine to one chosen before it is above a threshold; then that one
-stands for it. So every sentence of a view says something else, however many near-copies lie at the
-centre. It is a greedy walk down the whole ranking (the rule by which the paper makes its summaries,
-which takes TF-IDF for it), here without sorting or holding all of it:
+A sentence is chosen unless its cosine to one chosen before it is above a threshold; the chosen one
+then stands for it. So the sentences of a view differ, however many near-copies lie at the centre.
+It is the paper's greedy walk down the complete ranking (which uses TF-IDF), without sorting or
+holding all of it:
 
-- a pass over all sentences keeps the nearest `CANDIDATES` distinct vectors that nothing chosen
-  stands for. Identical vectors are one candidate, under the lowest id of its copies, so a hundred
-  thousand of them cost what one does;
-- the walk goes down these. Where they end before enough are chosen, the next pass leaves out what
-  is stood for by now.
+- a pass over all sentences keeps the nearest `CANDIDATES` distinct vectors that no chosen one
+  stands for. Identical vectors are one candidate, under the lowest id of its copies;
+- the walk goes down these. If they end before enough are chosen, the next pass excludes those
+  that have been covered since.
 
-Each pass chooses one at least, and in practice the first is enough. A last one counts what each
-stands for.
+Each pass chooses at least one sentence; in practice the first pass suffices. A last pass counts
+what each stands for.
 
-The view is the same whatever order sentences are read in, and on every machine: keys and dot
-products are exact integers in float64, and a cosine is `dot / sqrt(|x|^2 * |y|^2)`, three
-operations that IEEE 754 rounds once each.
+The view does not depend on the order of reading or on the machine: keys and dot products are exact
+integers in float64, and a cosine is `dot / sqrt(|x|^2 * |y|^2)`, three operations that IEEE 754
+rounds once each.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,34 +30,32 @@ from worker.coversumm.index.flat import FlatIndex
 from worker.coversumm.ranking import distances
 
 CANDIDATES = 2048
-KEPT_BYTES = 16 * 2**20
-"""Vectors of so many bytes are read once; of more, each pass reads them again."""
+KEPT_BYTES = (
+    16 * 2**20
+)  # bytes of vectors that are read once; larger entities are read in each pass
 
-Scan = Callable[[], Iterable[Block]]
-"""All live sentences; the vectors are quantized ones, so none is zero."""
+Scan = Callable[
+    [], Iterable[Block]
+]  # all live sentences; their vectors are quantized, so none is zero
 
 
 class Chosen(NamedTuple):
     """The sentences of a short view, nearest first."""
 
     ids: list[bytes]
-    distances: tuple[float, ...]
-    """To the centroid, as `Ranking.distances`."""
-    vectors: NDArray[np.int16]
-    """(m, D)."""
+    distances: tuple[float, ...]  # to the centroid, as `Ranking.distances`
+    vectors: NDArray[np.int16]  # (m, D)
 
 
 class StandsFor(NamedTuple):
-    """How many live sentences one stands for, itself included, and how many groups (reviews) these
-    are of.
-    """
+    """The live sentences one stands for, itself included, and their groups (reviews)."""
 
     sentences: int
     groups: int
 
 
 def kept(scan: Scan, most_bytes: int = KEPT_BYTES) -> Scan:
-    """The same sentences, read once where they are few enough to be kept."""
+    """`scan`, read only once if its vectors take at most `most_bytes`."""
     blocks: list[Block] | None = None
 
     def read() -> Iterator[Block]:
@@ -85,14 +81,10 @@ def kept(scan: Scan, most_bytes: int = KEPT_BYTES) -> Scan:
 def choose(
     scan: Scan, dimension: int, threshold: float, count: int, candidates: int = CANDIDATES
 ) -> Chosen:
-    """The first `count` sentences of the walk, or all there are to choose.
+    """The first `count` sentences of the walk, or all that can be chosen.
 
-    Args:
-        scan: all live sentences.
-        dimension: of their vectors.
-        threshold: a cosine above it makes a near-copy; at least 0, below 1.
-        count: of sentences, at most.
-        candidates: distinct vectors that a pass keeps.
+    `scan` reads all live sentences, vectors (D,) of `dimension`. A cosine above `threshold` (at
+    least 0, below 1) makes a near-copy. A pass keeps `candidates` distinct vectors.
     """
     n, total, _ = FlatIndex(dimension, scan).totals()
     ids: list[bytes] = []
@@ -115,14 +107,11 @@ def choose(
 def stands_for(
     scan: Scan, chosen: NDArray[np.int16], threshold: float, group_of: Callable[[bytes], bytes]
 ) -> list[StandsFor]:
-    """Of each chosen sentence, how many live ones it stands for: those that are nearer to it than
-    to any other chosen one (of equals, than to any before it), with a cosine above the threshold.
+    """How many live sentences each chosen one stands for: those nearest to it, with a cosine above
+    `threshold`. Of equally near chosen ones the first counts.
 
-    Args:
-        scan: all live sentences; those of one group are neighbours in it.
-        chosen: the vectors of the chosen ones (m, D), in order.
-        threshold: as for `choose`.
-        group_of: the group of a sentence id.
+    `scan` reads all live sentences, those of a group (`group_of` an id) adjacent; `chosen` is (m,
+    D).
     """
     sentences = np.zeros(len(chosen), np.int64)
     groups = [0] * len(chosen)
@@ -141,13 +130,11 @@ def stands_for(
 
 
 class _Nearest:
-    """The nearest distinct vectors of a pass, each with the lowest id of its copies, ordered by key
-    and id.
-    """
+    """The nearest distinct vectors of a pass, each under the lowest id of its copies."""
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._limit = np.inf  # a key: what is beyond has been cut
+        self._limit = np.inf  # a key; rows beyond it have been cut
         self._lowest: dict[bytes, tuple[float, bytes]] = {}  # by the vector's bytes
         self.was_cut = False
 
@@ -158,7 +145,7 @@ class _Nearest:
         chosen: NDArray[np.int16],
         threshold: float,
     ) -> None:
-        """Take in the block's rows up to the limit that nothing chosen stands for."""
+        """Take in the block's rows up to the limit that no chosen one stands for."""
         rows = np.flatnonzero(keys <= self._limit)
         if len(rows) and len(chosen):
             rows = rows[_cosines(block.vectors[rows], chosen).max(axis=1) <= threshold]
@@ -171,9 +158,7 @@ class _Nearest:
             self._cut()
 
     def _cut(self) -> None:
-        """Keep the nearest. A lower id of a vector that goes may come yet, and would bring it back
-        where it belongs.
-        """
+        """Keep the nearest. A dropped vector with a lower id read later comes back in its place."""
         if len(self._lowest) > self._room:
             nearest = sorted(self._lowest.items(), key=lambda item: item[1])[: self._room]
             self._lowest = dict(nearest)
@@ -191,9 +176,7 @@ class _Nearest:
 
 
 def _walk(vectors: NDArray[np.int16], threshold: float, count: int) -> list[int]:
-    """The rows that are chosen, at most `count`, of vectors in order of which none is stood for
-    yet.
-    """
+    """The chosen rows, at most `count`, of ordered vectors that no chosen one stands for."""
     chosen: list[int] = []
     is_left = np.ones(len(vectors), np.bool_)
     while len(chosen) < count and is_left.any():

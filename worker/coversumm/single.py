@@ -1,8 +1,7 @@
-"""One step at a time: what a worker mostly does, a micro-batch bringing an entity one event (paper,
-Algorithms 1 and 3).
+"""One step at a time, the usual case: a micro-batch has one event per entity (Algorithms 1 and 3).
 
-The cheapest proof first: the gap certificate costs O(D), the reservoir certificate one product with
-the reservoir, and only where both fail is the index asked.
+The cheapest proof comes first: the gap certificate costs O(D), the reservoir certificate one
+product with the reservoir. Only if both fail is the index searched.
 """
 
 import numpy as np
@@ -18,7 +17,7 @@ from worker.coversumm.state import EntityState
 
 
 def apply_step(state: EntityState, step: Step) -> Ranking | None:
-    """Apply one step; the ranking after it if its set changed or a member was added."""
+    """Apply one step; its ranking if the set changed or a member was added, or None."""
     removed, added = step
     check(removed, state.dimension)
     check(added, state.dimension)
@@ -51,21 +50,17 @@ def apply_step(state: EntityState, step: Step) -> Ranking | None:
 
 
 def _facts(state: EntityState, vectors: NDArray[np.int16]) -> list[tuple[float, float, float]]:
-    """Of each sentence x to be added `(|x|^2, x.S0, x.centroid)`: S0 is the anchor's, the centroid
-    the gap's.
-    """
+    """`(|x|^2, x.S0, x.centroid)` of each added x: S0 is the anchor's, the centroid the gap's."""
     return kernel.products(vectors, state.reservoir.anchor_total, _centroid(state))
 
 
 def _centroid(state: EntityState) -> NDArray[np.float64] | None:
-    """Of the last evaluation, where the gap certificate may hold."""
+    """Of the last evaluation; None without a gap certificate."""
     return None if state.gap is None else state.gap.centroid
 
 
 def _remove(state: EntityState, removed: Points) -> None:
-    """Subtract from the sum, and from the reservoir what is inside; a member removed forces an
-    evaluation.
-    """
+    """Subtract from sum and reservoir; a removed member forces an evaluation."""
     reservoir = state.reservoir
     kernel.add(state.total, removed.vectors, -1.0)
     for id_, vector in zip(removed.ids, removed.vectors, strict=True):
@@ -79,9 +74,7 @@ def _remove(state: EntityState, removed: Points) -> None:
 
 
 def _add(state: EntityState, added: Points, facts: list[tuple[float, float, float]]) -> None:
-    """Add to the sum, to the reservoir what is inside (Algorithm 1, line 20), and narrow
-    the gap.
-    """
+    """Add to sum and reservoir (Algorithm 1, line 20), and narrow the gap."""
     reservoir = state.reservoir
     kernel.add(state.total, added.vectors, 1.0)
     n, radius_key = reservoir.anchor_n, reservoir.radius_key
@@ -95,15 +88,13 @@ def _add(state: EntityState, added: Points, facts: list[tuple[float, float, floa
 
 
 def _unchanged(state: EntityState, squared_way: float) -> bool:
-    """Whether the gap certificate holds."""
     if state.gap is None or state.reservoir.exhausted or state.n == 0:
         return False
     return state.gap.proves(squared_way, 4 * state.slack)
 
 
 def _gap(state: EntityState, neighbors: Neighbors, centroid_squared: float) -> Gap | None:
-    """The gap of an evaluation; none where the next step alone is likely to move the centroid too
-    far.
+    """The gap of an evaluation; None if the next step alone is likely to move the centroid too far.
 
     A step moves it by about d_k / n, and half the gap is (next key - key) / (4 n d_k).
     """

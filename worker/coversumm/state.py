@@ -1,7 +1,6 @@
-"""One entity's state, and the two things both paths do with it: find the nearest in the reservoir,
-and refill it.
+"""One entity's state, and how both paths search its reservoir and refill it.
 
-`single` takes one step at a time, `bulk` many; both change this state only, and leave the same.
+`single` takes one step at a time, `bulk` many; both change only this state, in the same way.
 """
 
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from worker.coversumm.reservoir import Reservoir
 
 @dataclass(slots=True)
 class Counters:
-    """How the steps were decided, and what it took."""
+    """How steps were decided, and at what cost."""
 
     steps: int = 0
     proved_gap: int = 0  # the centroid had not drifted far enough for any change
@@ -32,8 +31,8 @@ class Counters:
     visited: int = 0  # live sentences at each refill, added up
 
     def add(self, now: "Counters", before: "Counters") -> None:
-        """Add what was counted between two moments. For every entity of every micro-batch, so it is
-        spelled out.
+        """Add what was counted between two copies. Spelled out: it runs for every entity of a
+        micro-batch.
         """
         self.steps += now.steps - before.steps
         self.proved_gap += now.proved_gap - before.proved_gap
@@ -43,7 +42,7 @@ class Counters:
         self.visited += now.visited - before.visited
 
     def copy(self) -> "Counters":
-        """As they are now."""
+        """A copy."""
         return Counters(
             self.steps,
             self.proved_gap,
@@ -66,9 +65,7 @@ class Ball(NamedTuple):
 
 
 class EntityState:
-    """Fields are read and written by `single` and `bulk`. S is held in float64, which is exact
-    below 2^53.
-    """
+    """The fields that `single` and `bulk` read and write. S is in float64, exact below 2^53."""
 
     def __init__(self, k: int, dimension: int, index: Index, *, distinct: bool, scale: int) -> None:
         self.k = k
@@ -89,36 +86,32 @@ class EntityState:
         self.gap: Gap | None = None
         self._ball: Ball | None = None
         self.stride = 128  # steps a bulk run tries at once
-        self.kth_distance = (
-            0.0  # d_k when last computed: tells where a bulk run is likely to need a refill
-        )
+        self.kth_distance = 0.0  # d_k when last computed: predicts the next refill of a bulk run
 
     # ---- limits
 
     @property
     def slack(self) -> float:
-        """How far a computed squared distance may be off."""
+        """The largest error of a computed squared distance."""
         return certificate.slack(self.dimension, self.max_squared_norm)
 
     def admit(self, n: int, max_squared_norm: float) -> None:
-        """Take note of the longest vector; raise EntityFull if keys of n sentences might not be
-        exact.
-        """
+        """Update the largest norm; raise EntityFull if keys of n sentences might not be exact."""
         largest = max(max_squared_norm, self.max_squared_norm)
         if not exact(n, largest):
             raise EntityFull(
-                f"{n} sentences with squared lengths up to {int(largest)}: keys would not be exact in float64"
+                f"{n} sentences with squared lengths up to {int(largest)}: "
+                "keys would not be exact in float64"
             )
         self.max_squared_norm = largest
         if not exact(self.reservoir.anchor_n, largest):
-            self.reservoir.exhausted = (
-                True  # the old anchor cannot be compared with exactly: move it
-            )
+            # comparisons with the old anchor would not be exact: move it
+            self.reservoir.exhausted = True
 
     # ---- searching the reservoir
 
     def knn(self) -> Neighbors | None:
-        """The nearest in the reservoir; None when it does not hold enough to tell."""
+        """The nearest in the reservoir, or None if it does not hold enough."""
         self.counters.evaluations += 1
         if self.reservoir.exhausted:
             return None
@@ -130,9 +123,7 @@ class EntityState:
         return float(self.total @ self.total) / (self.n * self.n) if self.n else 0.0
 
     def proves(self, neighbors: Neighbors, centroid_squared: float) -> bool:
-        """The reservoir certificate (Lemma 4): whether nothing outside can be as near as the last
-        of the neighbors.
-        """
+        """The reservoir certificate (Lemma 4): nothing outside is as near as the last neighbor."""
         if self.complete():
             return True
         distance_squared = neighbors.keys[-1] / self.n + centroid_squared
@@ -144,9 +135,7 @@ class EntityState:
         return self.reservoir.radius_key is None or self.reservoir.live == self.n
 
     def outside(self, centroid_squared: float) -> float:
-        """A lower bound of the distance from the centroid of every sentence left out of the
-        reservoir: radius - drift.
-        """
+        """A lower bound of the distance from the centroid to sentences outside: radius - drift."""
         if self.complete():
             return np.inf
         ball = self.ball()
@@ -156,7 +145,7 @@ class EntityState:
         return ball.radius - certificate.upper(drift_squared, 4 * ball.slack)
 
     def ball(self) -> Ball:
-        """The reservoir's ball in float64, computed once per anchor, radius and largest vector."""
+        """The reservoir's ball in float64, cached per anchor, radius and largest vector."""
         reservoir = self.reservoir
         assert reservoir.radius_key is not None
         made_of = (reservoir.anchor_n, reservoir.radius_key, self.max_squared_norm)
@@ -179,7 +168,7 @@ class EntityState:
     # ---- refilling
 
     def refill(self) -> Neighbors:
-        """Ask the index around the present centroid; the answer needs no certificate."""
+        """Search the index around the present centroid; its answer needs no certificate."""
         if self.n == 0:
             self.reservoir = Reservoir(self.dimension, self.reservoir.ids_needed)
             return Neighbors([], [], [], np.inf)
@@ -197,10 +186,10 @@ class EntityState:
         return neighbors
 
     def _adapt_target(self) -> None:
-        """Balance what refills cost against what a larger reservoir costs at every step.
+        """Balance the cost of refills against the cost of a larger reservoir at every step.
 
-        A refill visits n sentences once; the reservoir's rows are visited at each of the steps
-        until the next refill.
+        A refill visits n sentences once; each step until the next refill visits the reservoir's
+        rows.
         """
         refill = self.index.scan_cost * self.n
         steps = self.since_refill * self.target
@@ -210,14 +199,14 @@ class EntityState:
             self.target = max(self.target // 2, self.smallest_target)
 
     def trim(self) -> None:
-        """Tighten a reservoir that adds have swollen."""
+        """Tighten a reservoir that has grown through additions."""
         if len(self.reservoir) > 2 * self.target:
             self.reservoir.tighten(self.target, self.n, self.total)
 
     # ---- ranking
 
     def ranking(self, neighbors: Neighbors, centroid_squared: float) -> Ranking:
-        """The neighbors as what goes out."""
+        """The neighbors as output."""
         reservoir = self.reservoir
         if reservoir.live == len(reservoir):  # no copies: most often
             support = (1,) * len(neighbors.rows)
@@ -229,17 +218,13 @@ class EntityState:
     def ranking_if_changed(
         self, neighbors: Neighbors, added: Sequence[bytes], centroid_squared: float
     ) -> Ranking | None:
-        """The ranking of a step that added these ids, if it changed the set or a member is among
-        them.
-        """
+        """The ranking of a step that added these ids, if `note_ranked`."""
         if self.note_ranked(tuple(neighbors.ids), added):
             return self.ranking(neighbors, centroid_squared)
         return None
 
     def note_ranked(self, ids: tuple[bytes, ...], added: Sequence[bytes]) -> bool:
-        """Remember the ids now ranked; whether their set changed, order aside, or one of them was
-        added in this step.
-        """
+        """Store the ranked ids; whether their set changed or one was added in this step."""
         changed = False
         if ids != self.ranked_ids:
             members = frozenset(ids)

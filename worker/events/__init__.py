@@ -1,7 +1,7 @@
-"""Typed events and what becomes of them: codecs, rules, and the messages that the worker sends.
+"""Typed events: codecs, the contract's rules, and the messages that the worker sends.
 
-bytes -> codec -> body -> rules -> event        `decode`; `codecs/` knows formats, `rules.py` the
-contract summary -> codec -> message                     `messages.py`
+bytes -> codec -> body -> rules -> event     `decode`, `codec`, `rules`
+summary -> codec -> message                  `messages`
 """
 
 from worker.events.bare import read_line

@@ -1,8 +1,7 @@
-"""Lines of files: events as they are, bare reviews as unversioned `review.upserted` events.
+"""Lines of files: events unchanged, bare reviews as unversioned `review.upserted` events.
 
-A bare review is what people have in their files, so its forms are taken more liberally than those
-of an event: ids may be numbers, dates may be written in other ways than RFC 3339 (`dates.py`),
-ratings may be text. What cannot be read for sure is left out and named, never silently.
+A bare review may be written more freely than an event: ids may be numbers, dates need not be RFC
+3339 (`dates.py`), ratings may be text. A value without a sure meaning is dropped and reported.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ FIELDS: Final = (
     "sentences",
     "embedding_model",
     "occurred_at",
-)
-"""What a bare review may have; never a version."""
+)  # of a bare review; never a version
 
 _IDS: Final = ("entity_id", "review_id")
 _NO_FIELDS: Final[Mapping[str, str]] = {}
@@ -36,22 +34,18 @@ _NUMBER: Final = re.compile(
     r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?\s*", re.ASCII | re.IGNORECASE
 )
 _TOO_LARGE: Final = msgspec.Raw(b"1e999")
-"""In the place of a number that no float holds: `decode` rejects the event with `Number out of
-range`.
-"""
+"""Replaces a number that no float holds: `decode` rejects the event with `Number out of range`."""
 
 
 class ParsedLine(NamedTuple):
-    """What a line is on Kafka; key None where no entity_id can be read."""
+    """A line as key and value on Kafka; key None if no entity_id can be read."""
 
     key: bytes | None
     value: bytes
 
 
 class Reading(NamedTuple):
-    """A line as it is on Kafka, and what of a bare review's fields had no sure meaning and was left
-    out.
-    """
+    """A parsed line, and the values of a bare review that were dropped."""
 
     line: ParsedLine
     left_out: dict[str, Any]
@@ -60,18 +54,17 @@ class Reading(NamedTuple):
 def read_line(line: bytes) -> ParsedLine:
     """Key and value of one line of JSON, which is not blank; see `read_json`.
 
-    >>> read_line(b'{"entity_id": "B00X", "review_id": 81, "text": "Good.", "stars": 5}')
-    ParsedLine(key=b'B00X',
-    value=b'{"type":"review.upserted","entity_id":"B00X","review_id":"81","text":"Good."}')
+    >>> read_line(b'{"entity_id": "B00X", "review_id": 81, "text": "Good.", "stars": 5}').value
+    b'{"type":"review.upserted","entity_id":"B00X","review_id":"81","text":"Good."}'
     """
     return read_json(line).line
 
 
 def read_json(line: bytes, fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
-    """One line of JSON, which is not blank. Never raises.
+    """Parse one line of JSON, which is not blank. Never raises.
 
-    An object without `type` is a bare review (`read_review`). Every other line goes on unchanged,
-    broken ones too: `decode` says what is wrong with them.
+    An object without `type` is a bare review (`read_review`). Every other line stays unchanged,
+    broken ones too: `decode` reports what is wrong with them.
     """
     line = line.strip()
     try:
@@ -88,11 +81,10 @@ def read_json(line: bytes, fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
 
 
 def read_row(row: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
-    """A row whose columns may be nested, as the same object would be read from a line of JSON;
-    bytes are base64 there.
+    """A row, possibly with nested columns, read like the same object in JSON; bytes become base64.
 
-    Never raises for values that JSON knows: what cannot be encoded becomes a line without a key
-    that `decode` rejects.
+    Never raises for values that JSON knows: a row that cannot be encoded becomes a line without a
+    key that `decode` rejects.
     """
     if "type" not in row:
         return read_review(row, fields)
@@ -100,18 +92,18 @@ def read_row(row: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> 
 
 
 def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
-    """A bare review, its values as JSON has them; `fields` names the members that stand for some of
-    FIELDS.
+    """A bare review with JSON's values; `fields` maps names of FIELDS to the members to read
+    instead.
 
-    Known fields make the event. Ids that are numbers become text, ratings that are text numbers;
-    `occurred_at`, or else `created_at`, becomes RFC 3339. A rating or date without a sure meaning
-    is left out.
+    Ids that are numbers become text, ratings that are text become numbers; `occurred_at`, or else
+    `created_at`, becomes RFC 3339. A rating or date without a sure meaning is dropped.
 
     >>> review = {"asin": "B00X", "id": 81, "text": "Good.", "occurred_at": "03/04/2019"}
     >>> line, left_out = read_review(review, {"entity_id": "asin", "review_id": "id"})
-    >>> line.value, left_out
-    (b'{"type":"review.upserted","entity_id":"B00X","review_id":"81","text":"Good."}',
-    {'occurred_at': '03/04/2019'})
+    >>> line.value
+    b'{"type":"review.upserted","entity_id":"B00X","review_id":"81","text":"Good."}'
+    >>> left_out
+    {'occurred_at': '03/04/2019'}
     """
     found = {
         name: review[source] for name in FIELDS if (source := fields.get(name, name)) in review
@@ -135,9 +127,7 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
 
 
 def _members(line: bytes) -> dict[str, Any] | None:
-    """The members of an object, as it is written each that holds a number out of range; None where
-    more is wrong.
-    """
+    """The members of an object, numbers out of range unparsed; None if anything else is wrong."""
     members: dict[str, Any] = {}
     try:
         line.decode()
@@ -154,7 +144,7 @@ def _members(line: bytes) -> dict[str, Any] | None:
 
 
 def _line(event: Mapping[str, Any]) -> ParsedLine:
-    """As JSON. A lone surrogate stays an escape, which no decoder takes."""
+    """As JSON. A lone surrogate stays an escape, which no decoder accepts."""
     try:
         return ParsedLine(_key(event), msgspec.json.encode(event))
     except ValueError as error:
@@ -178,7 +168,7 @@ def _keep(
 
 
 def _id(value: object) -> object:
-    """A number as its text; anything else as it is, for `decode` to judge."""
+    """A number as text; other values unchanged, for `decode` to judge."""
     with suppress(ValueError):  # of more digits than Python writes
         return (
             str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

@@ -1,8 +1,8 @@
-"""Dates as people and exports write them, as RFC 3339: for bare reviews in files; events carry RFC
-3339 only.
+"""Dates as people and exports write them, as RFC 3339: for bare reviews; events carry only RFC
+3339.
 
-Only what has one meaning is read. `03/04/2019` is March in one country and April in another: it is
-not guessed. A time without a zone counts as UTC, a day without a time as its midnight.
+Only unambiguous dates are read: `03/04/2019` is March in one country and April in another. A time
+without a zone is UTC, a day without a time is its midnight.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MONTHS: Final = (
     "dec",
 )
 _MONTH: Final = (
-    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
-    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|"
+    r"aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
 )
 _WEEKDAY: Final = r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?\.?,? +)?"
 _DAY: Final = r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
@@ -42,7 +42,8 @@ _FORMS: Final = tuple(
     re.compile(pattern, re.IGNORECASE | re.ASCII)
     for pattern in (
         # 2019-03-04, 2019/3/4, either with a time
-        rf"{_YEAR}(?P<sep>[-/])(?P<number>[0-9]{{1,2}})(?P=sep)(?P<day>[0-9]{{1,2}})(?:(?:t| +){_TIME})?",
+        rf"{_YEAR}(?P<sep>[-/])(?P<number>[0-9]{{1,2}})(?P=sep)(?P<day>[0-9]{{1,2}})"
+        rf"(?:(?:t| +){_TIME})?",
         # March 4, 2019
         rf"{_WEEKDAY}{_MONTH} +{_DAY},? +{_YEAR}(?:,? +{_TIME})?",
         # 4 March 2019, 04-Mar-2019, and RFC 2822's Mon, 04 Mar 2019 14:05:06 +0000
@@ -59,11 +60,11 @@ _MILLISECONDS: Final = range(10**11, 10**13)
 
 
 def to_timestamp(value: object) -> str | None:
-    """The RFC 3339 timestamp that `value` means, None where it means none for sure.
+    """The RFC 3339 timestamp that `value` means, or None if it is ambiguous or none.
 
-    Taken are RFC 3339 (handed on as it is), ISO dates and times in their usual variants, English
-    dates with the month's name, dates of mail headers (RFC 2822), and numbers (also as text) of
-    seconds or milliseconds since 1970.
+    Accepted: RFC 3339 (unchanged), the usual variants of ISO dates and times, English dates with
+    the month's name, dates of mail headers (RFC 2822), and numbers (also as text) of seconds or
+    milliseconds since 1970.
 
     >>> to_timestamp("2019-03-04 14:05:06"), to_timestamp("March 4, 2019"), to_timestamp(1551708306)
     ('2019-03-04T14:05:06Z', '2019-03-04T00:00:00Z', '2019-03-04T14:05:06Z')
@@ -87,7 +88,7 @@ def to_timestamp(value: object) -> str | None:
 
 
 def _since_1970(number: int | float) -> str | None:
-    """Of seconds or milliseconds, to the millisecond."""
+    """From seconds or milliseconds, to the millisecond."""
     if _SECONDS.start <= number < _SECONDS.stop:
         milliseconds = round(number * 1000)
     elif _MILLISECONDS.start <= number < _MILLISECONDS.stop:
@@ -109,7 +110,8 @@ def _written(parts: dict[str, str | None]) -> str | None:
     fraction = f".{parts['fraction']}" if parts["fraction"] else ""
     text = (
         f"{parts['year']}-{month:02d}-{int(parts['day'] or 0):02d}"
-        f"T{int(parts['hour'] or 0):02d}:{parts['minute'] or '00'}:{parts['second'] or '00'}{fraction}{_zone(parts['zone'])}"
+        f"T{int(parts['hour'] or 0):02d}:{parts['minute'] or '00'}:{parts['second'] or '00'}"
+        f"{fraction}{_zone(parts['zone'])}"
     )
     return text if is_timestamp(text) else None
 
@@ -122,8 +124,8 @@ def _zone(zone: str | None) -> str:
 
 
 def milliseconds(timestamp: str) -> int:
-    """Milliseconds since 1970 of an RFC 3339 timestamp, rounded down; a leap second counts as the
-    one before it.
+    """Milliseconds since 1970 of an RFC 3339 timestamp, rounded down; a leap second is the one
+    before it.
 
     >>> milliseconds("1970-01-02T01:00:00.5+01:00")
     86400500

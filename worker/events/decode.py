@@ -1,9 +1,9 @@
 """Raw Kafka records to checked events: one call for a micro-batch, one result for each record.
 
-A record passes its size (`too_large`), the codec (`bad_json`, `unknown_type`, `bad_field`,
-`bad_vector`), its key (`no_key`, `key_mismatch`) and the rules, in this order. Bad input is a
-result, never an exception: the first check that fails names the reason. A result depends on the
-record's bytes and the limits alone, so a record read again after a crash has the same fate.
+Checks run in this order: size (`too_large`), codec (`bad_json`, `unknown_type`, `bad_field`,
+`bad_vector`), key (`no_key`, `key_mismatch`), rules. Bad input is a result, never an exception; the
+first failing check names the reason. A result depends only on the record's bytes and the limits, so
+a record read again after a crash has the same result.
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ def decode(
 
     >>> from worker.events import Limits, Record
     >>> limits = Limits(
-    ...     dimension=384, model=None, embeds=True, max_event_bytes=4_000_000, max_text_bytes=250_000, max_sentence_chars=2000,
-    ...     max_sentences_per_review=1000, max_sentences_per_deletion=10_000, max_sentences_per_entity=1_000_000,
+    ...     dimension=384, model=None, embeds=True, max_event_bytes=4_000_000,
+    ...     max_text_bytes=250_000, max_sentence_chars=2000, max_sentences_per_review=1000,
+    ...     max_sentences_per_deletion=10_000, max_sentences_per_entity=1_000_000,
     ... )
-    >>> value = b'{"type": "review.deleted", "entity_id": "B00X", "review_id": "r-81", "reason": "spam"}'
+    >>> value = (
+    ...     b'{"type": "review.deleted", "entity_id": "B00X", "review_id": "r-81",'
+    ...     b' "reason": "spam"}'
+    ... )
     >>> one = Record("reviews", partition=0, offset=7, timestamp_ms=0, key=b"B00X", value=value)
     >>> event, rejected = decode([one, one._replace(key=b"B00Y")], limits)
     >>> event.entity_id, event.review_id, event.reason

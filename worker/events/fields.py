@@ -1,6 +1,4 @@
-"""The fields that events share, as types: each with its constraints and what the JSON Schemas say
-about it.
-"""
+"""The types of fields that events share: constraints, and their text in the JSON Schemas."""
 
 from __future__ import annotations
 
@@ -11,13 +9,12 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 MAX_ID_CHARS: Final = 1024
-"""Longest entity or review id, in characters (up to 4 KiB of UTF-8). A summary of 20 sentences, all
-ids and texts as long as they may be and every character escaped, still fits into Kafka's default
-message size of 1 MiB.
+"""Longest entity or review id, in characters (up to 4 KiB of UTF-8). A summary of 20 sentences with
+the longest ids and texts, every character escaped, still fits into Kafka's default message size of
+1 MiB.
 """
 
-MAX_SENTENCE_ID_CHARS: Final = MAX_ID_CHARS + 20
-"""A review id, `#` and the digits of a position."""
+MAX_SENTENCE_ID_CHARS: Final = MAX_ID_CHARS + 20  # a review id, `#` and a position
 
 MAX_VERSION: Final = 2**63 - 1
 MAX_TIMESTAMP_CHARS: Final = 64
@@ -64,8 +61,9 @@ Version = Annotated[
     Meta(
         ge=0,
         le=MAX_VERSION,
-        description="Version of the review, written without a fraction. An upsert applies if greater than "
-        "the stored one, a deletion also if equal to the live one. Without, the order of arrival decides.",
+        description="Version of the review, written without a fraction. An upsert applies if "
+        "greater than the stored one, a deletion also if equal to the live one. Without, the order "
+        "of arrival decides.",
         examples=[3],
     ),
 ]
@@ -86,7 +84,8 @@ Numbers = Annotated[
 Float32Base64 = Annotated[
     bytes,
     Meta(
-        description="The vector as little-endian float32 in base64 with padding: a fifth of the bytes.",
+        description="The vector as little-endian float32 in base64 with padding: a fifth of the "
+        "bytes.",
         extra_json_schema={"pattern": BASE64_PATTERN},
     ),
 ]
@@ -109,7 +108,7 @@ def is_timestamp(text: str) -> bool:
 
 
 def is_day(timestamp: str) -> bool:
-    """Whether the day of a timestamp exists: the pattern lets days up to 31 pass in every month."""
+    """Whether the day of a timestamp exists: the pattern accepts days up to 31 in every month."""
     if timestamp[8:10] <= "28":
         return True
     year, month, day = int(timestamp[:4]), int(timestamp[5:7]), int(timestamp[8:10])

@@ -1,9 +1,7 @@
-"""What is read: Kafka records, the bodies that codecs make of their values, and the events that the
-rules make of those.
+"""Input: Kafka records, the bodies that codecs decode, and the events that the rules make of them.
 
-Bodies carry the constraints and descriptions of their fields as annotations; the published JSON
-Schemas are generated from them, so there is one definition of each field. Unknown fields are
-ignored. A deletion's body is the event.
+The published JSON Schemas are generated from the bodies' annotations, so each field is defined
+once. Unknown fields are ignored. A deletion's body is the event.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ from worker.events.fields import (
 
 
 class Record(NamedTuple):
-    """One Kafka record as consumed. For files: base name as topic, partition 0, line number from 0
-    as offset.
+    """A consumed Kafka record. For files: base name as topic, partition 0, line number from 0 as
+    offset.
     """
 
     topic: str
@@ -41,7 +39,7 @@ class Record(NamedTuple):
 
 
 class Head(Struct):
-    """What tells of a body in JSON which one it is, as it stands there."""
+    """The raw type of a JSON body."""
 
     type: Raw = Raw()
 
@@ -114,17 +112,14 @@ class EntityDeleted(Struct, tag_field="type", tag="entity.deleted", frozen=True)
 
 
 Body: TypeAlias = UpsertBody | ReviewDeleted | SentencesDeleted | EntityDeleted
-"""What a codec makes of a value: every field of the right type and form, nothing compared with the
-worker's limits.
-"""
+"""A decoded value, not yet compared with the worker's limits."""
 
 
 class GivenSentence(NamedTuple):
-    """A sentence given in the event, at its position (blank ones included, so that ordinals are
-    right).
+    """A sentence given in the event; blank ones are included, so that ordinals are right.
 
-    `vector`: int16 (D,), a row of a larger matrix (copy what outlives the batch); None: to be
-    embedded, or blank.
+    `vector`: int16 (D,), a row of a larger matrix (copy it to keep it); None: to be embedded, or
+    blank.
     """
 
     text: str
@@ -153,4 +148,4 @@ EVENT_TYPES: Final[dict[type[Event], str]] = {
     SentencesDeleted: "sentences.deleted",
     EntityDeleted: "entity.deleted",
 }
-"""The contract's name of each event class, as in `cause.type` and the metrics."""
+"""The contract's name of each event class, for `cause.type` and the metrics."""

@@ -1,8 +1,8 @@
-"""The JSON codec: bodies of events in, bodies of summary changes out, with faults in the words of
-the contract.
+"""The JSON codec: bodies of events in, bodies of summary changes out, errors in the contract's
+words.
 
-msgspec words a fault the same way for parsed bytes and for a converted mapping, so other codecs can
-use `unknown_type` and `wrong_field`.
+msgspec words an error the same way for parsed bytes and for a converted mapping, so other codecs
+can use `unknown_type` and `wrong_field`.
 """
 
 import re
@@ -22,9 +22,7 @@ _IN_EMBEDDING: Final = re.compile(r"sentences\[\d+\]\.embedding")
 
 
 def unknown_type(name: bytes) -> BadEvent:
-    """For a body whose type is not one of the contract's. `name` is the type as it was written,
-    empty where it is missing.
-    """
+    """The error for an unknown type; `name` is the type as written, empty if missing."""
     types = ", ".join(EVENT_TYPES.values())
     return BadEvent(
         Reason.UNKNOWN_TYPE, f"type: {shown(name)} is none of {types}" if name else "type: missing"
@@ -32,9 +30,7 @@ def unknown_type(name: bytes) -> BadEvent:
 
 
 def wrong_field(error: msgspec.DecodeError) -> BadEvent:
-    """What `error` says of one field of a body of a known type; in words of our own where msgspec's
-    would not do.
-    """
+    """The error for one field of a body of a known type, in the contract's words."""
     fault = _FAULT.fullmatch(str(error))
     assert fault is not None  # both parts may be missing
     message, path = fault[1].replace("`", ""), fault[2] or ""
@@ -51,9 +47,7 @@ def wrong_field(error: msgspec.DecodeError) -> BadEvent:
 
 CONTENT_TYPE: Final = b"application/json"
 MAX_DEPTH: Final = 256
-"""Deepest nesting of arrays and objects. A limit of our own: the interpreter's depends on who calls
-and on its version.
-"""
+"""Deepest nesting of arrays and objects. The interpreter's limit varies by caller and version."""
 
 _decode_body: Final = msgspec.json.Decoder(Body).decode
 _decode_head: Final = msgspec.json.Decoder(Head).decode
@@ -84,7 +78,7 @@ def encode(body: SummaryChanged) -> bytes:
 
 
 _NO_SENTENCES: Final = b'"sentences":[]'
-"""In a body whose strings are escaped this stands once: where its sentences are."""
+"""Occurs once in a body, since strings are escaped: where its sentences belong."""
 _HEAD: Final = len(b'{"rank":0')
 _TAIL: Final = len(b'0.0,"support":1}')
 _RANKS: Final = [b',{"rank":%d' % rank for rank in range(1000)]
@@ -92,18 +86,17 @@ _ALONE: Final = b',"support":1}'
 
 
 def quote(sentence_id: str, review_id: str, text: str, rating: float | None) -> bytes:
-    """What of a sentence is the same in every message it is in: the middle of its object."""
+    """The part of a sentence that is the same in every message: the middle of its object."""
     return _encode_body(SummarySentence(0, sentence_id, review_id, text, rating, 0.0, 1))[
         _HEAD:-_TAIL
     ]
 
 
 def encode_ranked(changes: Sequence[RankedChange]) -> list[bytes]:
-    """The values of many changes: the bytes that `encode` gives for bodies with these sentences in
-    them.
+    """The values of many changes: the bytes that `encode` gives for bodies with these sentences.
 
-    A set changes by a sentence or two. So what a message says of a sentence is encoded once, when
-    it comes into the set, and the numbers of all messages together.
+    A set changes by a sentence or two, so a sentence is encoded once, when it enters the set, and
+    the numbers of all messages together.
     """
     numbers = iter(_numbers([distance for change in changes for distance in change.distances]))
     values = []
@@ -143,7 +136,7 @@ _STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1, ord('"'): 
 
 
 def _depth(value: bytes) -> int:
-    """Deepest nesting of arrays and objects outside of strings, if `value` is JSON."""
+    """Deepest nesting of arrays and objects outside strings, if `value` is JSON."""
     if b"\\" in value:
         value = _ESCAPE.sub(b"", value)
     structure = _STRING.sub(b"", value.translate(None, _NO_STRUCTURE))
@@ -151,9 +144,7 @@ def _depth(value: bytes) -> int:
 
 
 def _diagnose(value: bytes, error: msgspec.DecodeError) -> BadEvent:
-    """Why `value` did not decode. `error` is the first fault, which may be a wrong field before bad
-    syntax.
-    """
+    """Why `value` did not decode. `error` may be a wrong field that comes before bad syntax."""
     try:
         _check_syntax(value)
     except msgspec.DecodeError as syntax:

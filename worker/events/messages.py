@@ -1,7 +1,7 @@
-"""What the worker sends: summary changes and tombstones (CloudEvents, binary mode), dead letters
-(`dlq.*` headers).
+"""Output: summary changes and tombstones (CloudEvents, binary mode), dead letters (`dlq.*`
+headers).
 
-Deterministic: the same state and record give the same bytes and headers. No wall clock.
+The same state and record give the same bytes and headers; the wall clock is not used.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from worker.events.summary import SUMMARY_CHANGED, RankedChange, SummaryChanged
 
 CE_SOURCE: Final = "coversumm-worker"
 TRUNCATED_BYTES: Final = 64 * 2**10
-"""What is left of a key or value that is too large for the dead letter topic."""
+"""Length of a key or value truncated for the dead-letter topic."""
 
 TRUNCATED_HEADERS: Final = ("dlq.truncated_bytes", "dlq.truncated_key_bytes")
-"""Headers of a dead letter that is not whole: how many bytes of its value or key were cut off."""
+"""Headers of a truncated dead letter: how many bytes of its value or key were cut off."""
 
 MAX_DETAIL_BYTES: Final = 1024
 
@@ -40,7 +40,7 @@ class Message(NamedTuple):
 
 
 def quote(sentence_id: str, review_id: str, text: str, rating: float | None) -> bytes:
-    """What every message says of a sentence of the set, whatever its rank; for `RankedChange`."""
+    """The part of a sentence that is the same in every message, for `RankedChange`."""
     return DEFAULT.quote(sentence_id, review_id, text, rating)
 
 
@@ -50,18 +50,15 @@ def summary_message(topic: str, partition: int, body: SummaryChanged, record: Re
 
 
 class SummaryDraft(NamedTuple):
-    """A summary change on its way to be a message."""
+    """A summary change and its cause, `record`, before encoding."""
 
     change: RankedChange
     partition: int
     record: Record
-    """Its cause."""
 
 
 def summary_messages(topic: str, drafts: Sequence[SummaryDraft]) -> list[Message]:
-    """The messages of many summary changes, each as `summary_message` makes it of the
-    whole body.
-    """
+    """The messages of many summary changes, as `summary_message` makes them."""
     values = DEFAULT.encode_ranked([draft.change for draft in drafts])
     return [
         _summary_message(topic, partition, change.body, value, record)
@@ -80,7 +77,7 @@ def _summary_message(
 def tombstone_message(
     topic: str, partition: int, entity_id: str, epoch: int, occurred_at: str | None, record: Record
 ) -> Message:
-    """The end of an entity: a null value, by which compaction forgets it. `record` is its cause."""
+    """The end of an entity: a null value, which compaction removes. `record` is its cause."""
     name = f"coversumm:{entity_id}:{epoch}:{record.offset}:tombstone"
     headers = _cloud_event(name, EVENT_TYPES[EntityDeleted], occurred_at, record)
     return Message(topic, partition, entity_id.encode(), None, headers)
@@ -89,12 +86,12 @@ def tombstone_message(
 def dead_letter_message(
     topic: str, record: Record, rejected: Rejected, worker_version: str, max_bytes: int
 ) -> Message:
-    """The original key and value, untouched, to the same partition, with headers that say why and
-    where from.
+    """The original key and value, untouched, to the same partition, with headers for reason and
+    origin.
 
-    `max_bytes` is the topic's largest message. Of a value that does not fit, its first 64 KiB are
-    kept, and `dlq.truncated_bytes` is the number of bytes cut off; a key is cut only if it alone
-    does not fit, in the same way (`dlq.truncated_key_bytes`).
+    `max_bytes` is the topic's largest message. A value that does not fit is cut to its first 64
+    KiB, and `dlq.truncated_bytes` is the number of bytes cut off; a key is cut the same way only if
+    it alone does not fit (`dlq.truncated_key_bytes`).
     """
     key, value = record.key, record.value
     headers = [
@@ -123,9 +120,7 @@ def dead_letter_message(
 
 
 def message_bytes(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:
-    """An upper bound of the message's size as brokers and librdkafka count it, overheads
-    included.
-    """
+    """An upper bound of the message's size for brokers and librdkafka, overhead included."""
     return (
         128
         + len(key or b"")
@@ -160,17 +155,19 @@ def _cloud_event(
 
 
 def _uuid5(name: str) -> bytes:
-    """UUIDv5 in the URL namespace: `uuid.uuid5` without its objects and its detour over strings, a
-    sixth of its time.
-    """
+    """UUIDv5 in the URL namespace, in a sixth of the time of `uuid.uuid5`."""
     digest = sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()
     digits = digest.hex()
     variant = "89ab"[digest[8] >> 4 & 3]
-    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}".encode()
+    first, last = (
+        f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}",
+        f"{digits[17:20]}-{digits[20:32]}",
+    )
+    return f"{first}-{variant}{last}".encode()
 
 
 def timestamp(milliseconds: int) -> str | None:
-    """RFC 3339 in UTC; None where Kafka has no timestamp (-1) or one beyond the year 9999."""
+    """RFC 3339 in UTC; None if Kafka has no timestamp (-1) or one beyond the year 9999."""
     if milliseconds < 0:
         return None
     try:

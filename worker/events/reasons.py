@@ -1,4 +1,4 @@
-"""Why a record is refused, or a valid event has no effect."""
+"""Why a record is rejected, or a valid event has no effect."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -10,7 +10,7 @@ class Reason(StrEnum):
     """Why a record became a dead letter."""
 
     BAD_JSON = "bad_json"
-    BAD_WIRE_FORMAT = "bad_wire_format"  # no record gets it yet: the contract has it for Avro, so that consumers know it
+    BAD_WIRE_FORMAT = "bad_wire_format"  # reserved for Avro in the contract, not used yet
     NO_KEY = "no_key"
     KEY_MISMATCH = "key_mismatch"
     UNKNOWN_TYPE = "unknown_type"
@@ -32,14 +32,13 @@ class Ignored(StrEnum):
     UNKNOWN_ENTITY = "unknown_entity"
     UNKNOWN_SENTENCE = "unknown_sentence"
     ALREADY_APPLIED = "already_applied"
-    NOT_SELECTED = "not_selected"  # by a replay of a part of the history; a worker takes everything
+    NOT_SELECTED = "not_selected"  # by a replay of part of the history
 
 
 class Rejected(NamedTuple):
     """A record that becomes a dead letter.
 
-    `detail` is one line for people and names the field; `limit` is the limit the record is beyond,
-    if that is the reason.
+    `detail` is one line for people and names the field; `limit` is the exceeded limit, if any.
     """
 
     reason: Reason
@@ -48,15 +47,13 @@ class Rejected(NamedTuple):
 
 
 class BadEvent(Exception):
-    """Raised by the first check that fails on a record; `decode` turns it into its result,
-    `rejected`.
-    """
+    """Raised by the first failing check of a record; `decode` returns its `rejected`."""
 
     def __init__(self, reason: Reason, detail: str, limit: Limit | None = None) -> None:
         self.rejected = Rejected(reason, detail, limit)
 
 
 def shown(raw: bytes) -> str:
-    """`raw` for a detail: readable, one line, cut."""
+    """`raw` for a detail: readable, one line, truncated."""
     text = ascii(raw.decode(errors="backslashreplace"))
     return text if len(text) <= 80 else f"{text[:80]}... ({len(raw)} bytes)"

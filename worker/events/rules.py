@@ -1,9 +1,9 @@
-"""The rules of the contract: a body whose fields are as declared becomes an event, or is refused for what it brings.
+"""The contract's rules: a decoded body becomes an event, or is rejected for its content.
 
-They know nothing of the format that a body was written in. The first rule that fails names the reason. For an upsert:
-`text_too_long` (of the whole text), `bad_field` (neither text nor sentences), `too_many_sentences`, `wrong_model`; then
-sentence by sentence `text_too_long`, `no_embedding`, `bad_vector` (no whole numbers), `wrong_dimension`; at last
-`bad_vector` (zero or not finite), when the vectors of all records are fixed point.
+Independent of the format. The first failing rule names the reason. For an upsert: `text_too_long`
+(the complete text), `bad_field` (neither text nor sentences), `too_many_sentences`, `wrong_model`;
+then for each sentence `text_too_long`, `no_embedding`, `bad_vector` (not float32 numbers),
+`wrong_dimension`; finally, once all vectors are fixed point, `bad_vector` (zero or not finite).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from worker.limits import Limit
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one event may bring, and an entity hold. Defaults are the settings' alone.
+    """What one event may contain, and an entity hold. Defaults are in the settings.
 
-    `model` is the name of the worker's embedding model (None: any is taken), `embeds` says whether an engine exists.
+    `model` names the worker's embedding model (None: any is accepted); `embeds`: an engine exists.
     """
 
     dimension: int
@@ -55,7 +55,7 @@ class UpsertDraft(NamedTuple):
 
 
 def check(body: Body, limits: Limits, pool: VectorPool) -> UpsertDraft | Event:
-    """The event that `body` is; of an upsert the draft, its vectors added to the pool. Raises BadEvent."""
+    """The event of `body`, for an upsert a draft with its vectors in the pool. Raises BadEvent."""
     if isinstance(body, UpsertBody):
         return UpsertDraft(body, _check_upsert(body, limits, pool))
     if (
@@ -64,14 +64,15 @@ def check(body: Body, limits: Limits, pool: VectorPool) -> UpsertDraft | Event:
     ):
         raise BadEvent(
             Reason.TOO_MANY_SENTENCES,
-            f"sentence_ids: {len(body.sentence_ids)}, at most {limits.max_sentences_per_deletion} are taken",
+            f"sentence_ids: {len(body.sentence_ids)}, "
+            f"at most {limits.max_sentences_per_deletion} are taken",
             Limit.SENTENCES_PER_DELETION,
         )
     return body
 
 
 def upserted(draft: UpsertDraft, fixed_point: FixedPoint) -> ReviewUpserted | Rejected:
-    """The event of `draft`, now that the pool is fixed point."""
+    """The event of `draft`, once the pool is fixed point."""
     body, rows = draft
     vectors, invalid = fixed_point
     if invalid and not invalid.isdisjoint(rows):
@@ -100,9 +101,10 @@ def upserted(draft: UpsertDraft, fixed_point: FixedPoint) -> ReviewUpserted | Re
 
 
 def _check_upsert(body: UpsertBody, limits: Limits, pool: VectorPool) -> list[int | None]:
-    """The pool's row of each given sentence's vector, None for one without; no rows where the text is to be split.
+    """The pool's row of each given sentence's vector, None without one; no rows if the text is to
+    be split.
 
-    The vectors of an upsert go to the pool together, when nothing more can be wrong with it.
+    The vectors go to the pool together, once nothing else can be wrong with the upsert.
     """
     text, items = body.text, body.sentences
     if text:
@@ -134,7 +136,7 @@ def _has_vector(item: SentenceBody | str) -> bool:
 
 
 def _check_sentence(i: int, item: SentenceBody | str, limits: Limits) -> Embedding | None:
-    """The item's embedding, None without one. A blank item will be dropped, its embedding too."""
+    """The item's embedding, or None. A blank item will be dropped with its embedding."""
     text, embedding = (item, None) if isinstance(item, str) else (item.text, item.embedding)
     if 4 * len(text) > limits.max_text_bytes:
         _check_text(text, f"sentences[{i}].text", limits)
@@ -150,8 +152,8 @@ def _check_sentence(i: int, item: SentenceBody | str, limits: Limits) -> Embeddi
     if len(text) > limits.max_sentence_chars:
         raise BadEvent(
             Reason.TEXT_TOO_LONG,
-            f"sentences[{i}].text: {len(text)} characters, one with an embedding of its own has at most "
-            f"{limits.max_sentence_chars}",
+            f"sentences[{i}].text: {len(text)} characters, one with an embedding of its own has at "
+            f"most {limits.max_sentence_chars}",
             Limit.SENTENCE_CHARS,
         )
     if not is_of_dimension(embedding, limits.dimension):
@@ -160,7 +162,7 @@ def _check_sentence(i: int, item: SentenceBody | str, limits: Limits) -> Embeddi
 
 
 def _check_text(text: str, where: str, limits: Limits) -> None:
-    # One character is at most four bytes, so most texts need no encoding to be known as short enough.
+    # A character has at most four bytes, so most texts need no encoding for this check.
     if (
         4 * len(text) > limits.max_text_bytes
         and (size := len(text.encode())) > limits.max_text_bytes
@@ -173,11 +175,10 @@ def _check_text(text: str, where: str, limits: Limits) -> None:
 
 
 CHUNK: Final = 128
-"""Rows quantized at a time: what a core's cache holds, four times as fast as all rows at once."""
+"""Rows quantized at a time, to fit a core's cache: four times as fast as all rows at once."""
 
 
-Embedding: TypeAlias = bytes | list[float]
-"""One vector as it was given: little-endian float32, or numbers."""
+Embedding: TypeAlias = bytes | list[float]  # little-endian float32, or numbers
 
 
 def is_of_dimension(embedding: Embedding, dimension: int) -> bool:
@@ -186,7 +187,7 @@ def is_of_dimension(embedding: Embedding, dimension: int) -> bool:
 
 
 def wrong_embedding(embedding: Embedding, dimension: int, where: str) -> BadEvent:
-    """What is wrong with one that is not of the dimension: `bad_vector` (no whole numbers) or `wrong_dimension`."""
+    """The error for a wrong length: `bad_vector` (not float32 numbers) or `wrong_dimension`."""
     length, rest = (
         divmod(len(embedding), 4) if isinstance(embedding, bytes) else (len(embedding), 0)
     )
@@ -200,26 +201,26 @@ def wrong_embedding(embedding: Embedding, dimension: int, where: str) -> BadEven
 
 
 class FixedPoint(NamedTuple):
-    """A pool's rows as int16 (D,), and the numbers of those that have no fixed point: zero, NaN or infinite."""
+    """A pool's rows as int16 (D,), and the numbers of those that are zero, NaN or infinite."""
 
     vectors: list[NDArray[np.int16]]
     invalid: frozenset[int]
 
 
 class VectorPool:
-    """Rows of a matrix in the making, all of one dimension."""
+    """Collects vectors of one dimension, to quantize them together."""
 
     def __init__(self, dimension: int) -> None:
         self._dimension = dimension
         self._rows: list[Embedding] = []
 
     def add(self, embedding: Embedding) -> int:
-        """The number of the row that `embedding` will be; its length has been checked."""
+        """Add an embedding of checked length; returns the number of its row."""
         self._rows.append(embedding)
         return len(self._rows) - 1
 
     def quantize(self) -> FixedPoint:
-        """All rows."""
+        """All rows in fixed point."""
         matrix = self._matrix()
         vectors: list[NDArray[np.int16]] = []
         invalid: list[int] = []

@@ -1,6 +1,4 @@
-"""What is published: the body of `summary.changed`. Constraints and descriptions are annotations,
-as in `inputs.py`.
-"""
+"""Output bodies: `summary.changed`, with constraints and descriptions as in `inputs.py`."""
 
 from __future__ import annotations
 
@@ -29,7 +27,8 @@ class SummarySentence(Struct, frozen=True):
         float,
         Meta(
             ge=0,
-            description="Euclidean distance to the centroid, of normalised vectors, rounded to six decimals.",
+            description="Euclidean distance to the centroid, of normalised vectors, rounded to six "
+            "decimals.",
         ),
     ]
     support: Annotated[
@@ -86,10 +85,8 @@ class SummaryChanged(Struct, tag_field="type", tag=SUMMARY_CHANGED, frozen=True)
 class RankedChange(NamedTuple):
     """A change whose sentences are not in its body yet."""
 
-    body: SummaryChanged
-    """Without sentences."""
-    quotes: Sequence[bytes]
-    """Of each sentence, by rank, what the codec's `quote` made of it."""
+    body: SummaryChanged  # without sentences
+    quotes: Sequence[bytes]  # by rank, from the codec's `quote`
     distances: Sequence[float]
     support: Sequence[int]
 

@@ -1,4 +1,4 @@
-"""What the processor's results depend on besides records and rows, and how the settings say it."""
+"""What the processor's results depend on besides records and rows, and its settings."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,11 +16,9 @@ from worker.text.splitting import SPLITTER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSelection:
-    """Records of these entities, from `since_ms` to before `until_ms` by `occurred_at`; None:
-    whatever it is.
+    """Records of these entities with `since_ms` <= `occurred_at` < `until_ms`; None: no limit.
 
-    An event that does not say when it occurred, and a record that holds no event, counts as of the
-    record's timestamp.
+    A record without an event, or without `occurred_at`, counts by its own timestamp.
     """
 
     entities: frozenset[bytes] | None = None
@@ -29,16 +27,16 @@ class RecordSelection:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether every record is selected."""
         return self.entities is None and not self.is_by_time
 
     @property
     def is_by_time(self) -> bool:
-        """Whether the events' own time counts."""
+        """Whether events are selected by their own time."""
         return self.since_ms is not None or self.until_ms is not None
 
     def has_entity(self, record: Record) -> bool:
-        """Whether the record is of one of the entities, by its key."""
+        """Whether the record's key is one of the entities."""
         return self.entities is None or record.key in self.entities
 
     def has_time(self, record: Record, event: Event | Rejected) -> bool:
@@ -49,7 +47,7 @@ class RecordSelection:
         )
 
     def is_late(self, record: Record) -> bool:
-        """Whether an event of the span arrived when the span was over."""
+        """Whether the record arrived after the end of the span."""
         return self.until_ms is not None and record.timestamp_ms >= self.until_ms
 
 
@@ -63,28 +61,26 @@ ALL = RecordSelection()
 
 
 VECTOR_OVERHEAD = 64
-"""What a stored sentence takes besides its vector and its text, in bytes: its numbers, its share of
-a row's key.
-"""
+"""Bytes of a stored sentence besides its vector and text: ordinals, and its share of a row key."""
 NO_MODEL = "none"
-"""Stands in the fingerprint for the model of a worker without an engine."""
+"""The model in the fingerprint of a worker without an engine."""
 
 Emit = Literal["every", "coalesced", "final", "none"]
-"""Of an entity's changes are published: each; the net one of each micro-batch; the last one, by
-`Processor.finish`; none.
+"""Which changes of an entity are published: each; the net change of each micro-batch; the last one,
+by `Processor.finish`; none.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """What a micro-batch of several records may come to; a single record always passes.
+    """Limits of a micro-batch of several records; a single record always passes.
 
-    A transaction has besides two rows for each partition, and at most `GARBAGE_ROWS` rows of
-    deleted entities.
+    The transaction also has two rows per partition, and at most `GARBAGE_ROWS` rows of deleted
+    entities.
     """
 
     sentences: int
-    """Sentences added, edited away or read with their vectors."""
+    """Sentences added, replaced, or read with their vectors."""
     transaction_records: int
     """Messages and rows."""
     transaction_bytes: int
@@ -93,7 +89,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorConfig:
-    """What the results depend on besides records and rows, and how much may be cached."""
+    """What the results depend on besides records and rows, and the size of the cache."""
 
     input_topic: str
     output_topic: str
@@ -103,23 +99,18 @@ class ProcessorConfig:
     distinct: bool
     emit: Emit
     min_changes: int
-    """Sentences that must differ from the set last published, with `every` and `coalesced`; 1: any.
-    As `emit` it is no part of the fingerprint: what is stored is the set last published, and is
-    right whatever is published next.
+    """Sentences that must differ from the set last published, with `every` and `coalesced`. Not
+    part of the fingerprint: the stored set is always the one last published, so the value may
+    change.
     """
-    limits: Limits
-    """Of one event and one entity; dimension and model too."""
+    limits: Limits  # of one event and one entity; includes dimension and model
     batch: BatchLimits
     cache_bytes: int
-    partitions: int
-    """Of the input topic."""
+    partitions: int  # of the input topic
     worker_version: str
-    max_message_bytes: int
-    """Largest message the dead-letter topic takes."""
-    index: str
-    """Of `worker.coversumm.index.NAMES`. Neither results nor rows depend on it."""
-    selection: RecordSelection = ALL
-    """Of the records: the others are left out."""
+    max_message_bytes: int  # the largest message the dead-letter topic accepts
+    index: str  # of `worker.coversumm.index.NAMES`; does not change results or rows
+    selection: RecordSelection = ALL  # other records are skipped
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -137,7 +128,7 @@ class ProcessorConfig:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the set last published may be behind the set."""
+        """Whether the set last published may differ from the current set."""
         return self.min_changes > 1 and self.emit in ("every", "coalesced")
 
 
@@ -148,9 +139,9 @@ def processor_config(
     emit: Emit | None = None,
     selection: RecordSelection = ALL,
 ) -> ProcessorConfig:
-    """The part of the settings that the processor depends on; `emit` goes before theirs.
+    """The processor's part of the settings; `emit` overrides theirs.
 
-    Raises SetupError where the vectors of one event may be too much for a transaction.
+    Raises SetupError if the vectors of one event may exceed a transaction.
     """
     limits = replace(event_limits(settings), embeds=engine is not None)
     if engine is not None:
@@ -183,16 +174,15 @@ def _check_largest_event(settings: Settings, dimension: int) -> None:
     )
     if largest > settings.transaction_bytes:
         raise SetupError(
-            f"COVERSUMM_MAX_SENTENCES_PER_REVIEW: {settings.max_sentences_per_review} sentences of dimension {dimension} with "
-            f"their texts may be {largest} bytes of rows, more than COVERSUMM_TRANSACTION_BYTES "
+            f"COVERSUMM_MAX_SENTENCES_PER_REVIEW: {settings.max_sentences_per_review} sentences of "
+            f"dimension {dimension} with their texts may be {largest} bytes of rows, more than "
+            "COVERSUMM_TRANSACTION_BYTES "
             f"({settings.transaction_bytes}): lower the one or raise the other"
         )
 
 
 def event_limits(settings: Settings) -> Limits:
-    """What the settings let one event bring and an entity hold; any model, and an engine of their
-    dimension.
-    """
+    """The settings' limits of one event and one entity, for any model and with an engine."""
     return Limits(
         dimension=settings.dimension,
         model=None,
@@ -207,7 +197,7 @@ def event_limits(settings: Settings) -> Limits:
 
 
 def batch_limits(settings: Settings) -> BatchLimits:
-    """What the settings let a micro-batch come to."""
+    """Limits of a micro-batch by the settings."""
     return BatchLimits(
         sentences=settings.batch_sentences,
         transaction_records=settings.transaction_records,
@@ -216,7 +206,7 @@ def batch_limits(settings: Settings) -> BatchLimits:
 
 
 def check_index(name: str) -> None:
-    """Raise SetupError unless the setting's index can be used here."""
+    """Raise SetupError unless the index of the settings can be used here."""
     try:
         index_class(name)
     except IndexUnavailable as error:

@@ -1,8 +1,7 @@
-"""Embedding: the distinct new texts of a whole micro-batch, in one call of the engine or in parts
-of a few seconds each.
+"""Embedding the distinct new texts of a micro-batch, in one call of the engine or in timed parts.
 
-A text whose vector is in the store is not new: it is looked up when its record is planned, so that
-it counts for nothing where a micro-batch is cut by how long embedding will take.
+A text whose vector is in the store is not new. It is looked up when its record is planned, so it
+does not count when a micro-batch is cut by the expected time of embedding.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,42 +19,37 @@ from worker.text.engine import EmbeddingEngine
 
 
 class VectorStore(Protocol):
-    """Quantized vectors by exact text, of one engine. It may forget any of them at any time, and
-    never gives another's.
+    """Quantized vectors of one engine by exact text; it may drop any of them at any time.
 
-    Nothing is raised: where it does not work it has no vectors, and takes none.
+    It never raises: a store that fails has no vectors and accepts none.
     """
 
     def find(self, texts: Sequence[str]) -> dict[str, NDArray[np.int16]]:
-        """The vectors (dimension,) of those texts that have one here."""
+        """The stored vectors (dimension,) of these texts."""
 
     def add(self, vectors: Mapping[str, NDArray[np.int16]]) -> None:
-        """Keep these, which the engine has just made."""
+        """Store vectors that the engine has just made."""
 
     @property
     def disk_bytes(self) -> int:
-        """What it takes on disk, as it was a short while ago."""
+        """Bytes on disk, as of a short while ago."""
 
 
 @dataclass(slots=True)
 class Embedder:
-    """The vectors of one micro-batch's texts; None for a text the engine has no usable
-    vector for.
-    """
+    """The vectors of one micro-batch's texts; None for a text without a usable vector."""
 
     engine: EmbeddingEngine | None
     pace: Pace
     store: VectorStore | None = None
     vectors: dict[str, NDArray[np.int16] | None] = field(default_factory=dict)
-    given: int = 0
-    """Texts that the engine was given."""
-    found: int = 0
-    """Texts whose vectors the store had."""
+    given: int = 0  # texts passed to the engine
+    found: int = 0  # texts found in the store
     seconds: float = 0.0
     _not_stored: set[str] = field(default_factory=set)
 
     def missing(self, texts: Sequence[str]) -> Sequence[str]:
-        """Those of the texts that the engine has still to be given."""
+        """The texts that still need the engine."""
         missing = [text for text in texts if text not in self.vectors]
         if self.store is None:
             return missing
@@ -67,7 +61,9 @@ class Embedder:
         return [text for text in missing if text not in self.vectors]
 
     def fill_in(self, plan: BatchPlan) -> dict[int, Rejected]:
-        """Give every planned sentence its vector; records for which that cannot be, by index."""
+        """Give every planned sentence its vector; returns the records that cannot have one, by
+        index.
+        """
         texts = [text for text in plan.unembedded if text not in self.vectors]
         if texts:
             self.vectors |= self._embed(texts)

@@ -1,4 +1,4 @@
-"""The entities of the held partitions: from memory, else from their rows."""
+"""The entities of the held partitions, from memory or from their rows."""
 
 from collections.abc import Iterable
 
@@ -12,9 +12,7 @@ from worker.state.entity import EntityRows, read_header
 
 
 class Entities:
-    """Finds and makes entities, and keeps them in a cache that follows what micro-batches do to
-    them.
-    """
+    """Finds and creates entities, and keeps them in a cache."""
 
     def __init__(self, config: ProcessorConfig, partitions: Partitions) -> None:
         """Raises IndexUnavailable."""
@@ -24,7 +22,7 @@ class Entities:
         self.cache = EntityCache(config.cache_bytes)
 
     def find(self, key: EntityKey) -> CachedEntity | None:
-        """The entity from memory or rows; None where it has no row."""
+        """The entity from memory or rows, or None if it has no row."""
         entity = self.cache.get(key)
         if entity is not None:
             return entity
@@ -40,9 +38,7 @@ class Entities:
         return entity
 
     def create(self, key: EntityKey, incarnation: int) -> CachedEntity:
-        """A new entity, without any row yet; `incarnation` is the source offset of the event that
-        creates it.
-        """
+        """A new entity without rows; `incarnation` is the offset of the event creating it."""
         return self._make(key, incarnation, is_new=True)
 
     def _make(self, key: EntityKey, incarnation: int, *, is_new: bool) -> CachedEntity:
@@ -59,9 +55,7 @@ class Entities:
         )
 
     def keep(self, changes: Iterable[EntityChanges]) -> None:
-        """These changes are the micro-batch's: keep the entities that came, drop those
-        that went.
-        """
+        """Accept these changes: cache created entities, drop deleted ones."""
         for one in changes:
             if one.end is not None:
                 self.cache.drop(one.key)
@@ -69,6 +63,6 @@ class Entities:
                 self.cache.put(one.key, one.entity)
 
     def discard(self, changes: Iterable[EntityChanges]) -> None:
-        """These changes are thrown away: the entities are read again from the committed rows."""
+        """Discard these changes: the entities are read again from the committed rows."""
         for one in changes:
             self.cache.drop(one.key)

@@ -1,7 +1,6 @@
-"""Entities in memory: what one event needs of its entity, kept between micro-batches as far as the
-cache's bytes go.
+"""Entities in memory, kept between micro-batches up to a number of bytes.
 
-All of it can be read from the stored rows again, so eviction and restarts change nothing but time.
+All of it can be read again from the stored rows, so eviction and restarts only cost time.
 """
 
 from collections import OrderedDict
@@ -16,14 +15,12 @@ from worker.state.errors import CorruptRow
 from worker.state.keys import describe, review_of
 from worker.state.rows import text_digest
 
-ENTITY_BYTES = 2500
-"""What an entity takes besides its core and its texts: objects, keys, dictionaries."""
-MEMBER_BYTES = 600
-"""What a member takes besides its text."""
+ENTITY_BYTES = 2500  # of an entity besides its core and texts: objects, keys, dictionaries
+MEMBER_BYTES = 600  # of a member besides its text
 
 
 class EntityKey(NamedTuple):
-    """Names an entity: its id is unique within its partition."""
+    """Identifies an entity: its id is unique within its partition."""
 
     partition: int
     entity_id: str
@@ -39,12 +36,11 @@ class SummaryMember:
     text: str
     rating: float | None
     digest: bytes
-    quote: bytes
-    """What messages say of it."""
+    quote: bytes  # the part that is the same in every message
 
     @property
     def memory_bytes(self) -> int:
-        """Roughly what it takes."""
+        """Approximate bytes in memory."""
         return MEMBER_BYTES + len(self.text) + len(self.quote)
 
     @classmethod
@@ -56,7 +52,7 @@ class SummaryMember:
 
 
 class CachedEntity:
-    """One incarnation of an entity. Changed only when a micro-batch is ranked, never while it is
+    """One incarnation of an entity. It changes only while a micro-batch is ranked, not while
     planned.
     """
 
@@ -88,16 +84,16 @@ class CachedEntity:
         self.rows = rows
         self.review_count = 0
         self.sentence_count = 0
-        self.sequence: int | None = None
-        """Source offset of the last published change."""
-        self.published: dict[bytes, bytes] = {}
+        self.sequence: int | None = None  # source offset of the last published change
+        self.published: dict[
+            bytes, bytes
+        ] = {}  # {sentence id: text digest}, last published, by rank
         """`{sentence id: text digest}` of the set last published, in rank order."""
         self.members: dict[bytes, SummaryMember] = {}
-        """Live sentences that are in the set, or were lately; stored rows have the others. Changed
-        by the methods below alone.
+        """Live sentences that are or recently were in the set; the others are in stored rows.
+        Changed only by the methods below.
         """
-        self.member_bytes = 0
-        """Roughly what the members take; more than a message with all of them."""
+        self.member_bytes = 0  # approximate; above the size of a message with all of them
         self.memory_bytes = 0
         self._core: EntityCore | None = None
         self._counted = Counters()
@@ -120,9 +116,7 @@ class CachedEntity:
         return self._core
 
     def member(self, identifier: bytes) -> SummaryMember:
-        """A live sentence of the set, as of the last micro-batch. Raises CorruptRow where it is not
-        stored.
-        """
+        """A live sentence as of the last micro-batch. Raises CorruptRow if it is not stored."""
         member = self.members.get(identifier)
         if member is None:
             member = SummaryMember.of(identifier, *self.rows.text_and_rating(identifier))
@@ -130,36 +124,36 @@ class CachedEntity:
         return member
 
     def keep_member(self, member: SummaryMember) -> None:
-        """Have a live sentence at hand, in place of what it was before."""
+        """Cache a live sentence, replacing its earlier form."""
         self.drop_member(member.id)
         self.members[member.id] = member
         self.member_bytes += member.memory_bytes
 
     def drop_member(self, identifier: bytes) -> None:
-        """Forget a sentence."""
+        """Drop a sentence."""
         member = self.members.pop(identifier, None)
         if member is not None:
             self.member_bytes -= member.memory_bytes
 
     def keep_members_only(self, members: Iterable[SummaryMember]) -> None:
-        """Forget all but these."""
+        """Drop all other sentences."""
         self.members = {member.id: member for member in members}
         self.member_bytes = sum([member.memory_bytes for member in self.members.values()])
 
     @property
     def is_loaded(self) -> bool:
-        """The core is in memory."""
+        """Whether the core is in memory."""
         return self._core is not None
 
     def count(self, counters: Counters) -> None:
-        """Add what the core has counted since the last call."""
+        """Add the core's counts since the last call."""
         if self._core is not None:
             now = self._core.counters
             counters.add(now, self._counted)
             self._counted = now.copy()
 
     def on_processed(self) -> None:
-        """What its rows tell is up to date: give up what only bridged the time until then."""
+        """The rows are up to date: release what bridged the time until then."""
         if self._index is not None:
             self._index.on_commit()
         core_bytes = self._core.memory_bytes if self._core is not None else 0
@@ -167,9 +161,7 @@ class CachedEntity:
 
 
 class EntityCache:
-    """The entities in memory, least recently used first; bounded between micro-batches, by
-    `on_processed`.
-    """
+    """An LRU cache of entities; the limit holds after `on_processed`."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -180,31 +172,31 @@ class EntityCache:
         return len(self._entities)
 
     def get(self, key: EntityKey) -> CachedEntity | None:
-        """The entity if it is in memory."""
+        """The entity if it is cached."""
         entity = self._entities.get(key)
         if entity is not None:
             self._entities.move_to_end(key)
         return entity
 
     def peek(self, key: EntityKey) -> CachedEntity | None:
-        """The entity if it is in memory, which is no use of it; from any thread."""
+        """The entity if it is cached, without marking it as used; from any thread."""
         return self._entities.get(key)
 
     def put(self, key: EntityKey, entity: CachedEntity) -> None:
-        """Keep an entity, in place of an earlier incarnation."""
+        """Cache an entity, replacing an earlier incarnation."""
         self.drop(key)
         self._entities[key] = entity
         self.memory_bytes += entity.memory_bytes
 
     def drop(self, key: EntityKey) -> None:
-        """Forget an entity."""
+        """Drop an entity."""
         entity = self._entities.pop(key, None)
         if entity is not None:
             self.memory_bytes -= entity.memory_bytes
 
     def on_processed(self, touched: Iterable[EntityKey]) -> int:
-        """The rows of these entities are written. Then evict until the limit holds, even the last
-        used one; how many.
+        """The rows of these entities are written: evict down to the limit, return the number
+        evicted.
         """
         for key in touched:
             entity = self._entities.get(key)

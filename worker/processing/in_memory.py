@@ -1,7 +1,6 @@
-"""Records in, what follows from them out, without Kafka: the worker's processor over rows in
-memory, for files and notebooks.
+"""The worker's processor over rows in memory, without Kafka: for files and notebooks.
 
-What comes out does not depend on how the records are cut into calls, unless changes are coalesced.
+The output does not depend on how records are cut into calls, unless changes are coalesced.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,9 +20,7 @@ PARTITION = 0
 
 
 class Refusal(NamedTuple):
-    """A record that no event could be made of: its offset, the reason code, and one line for
-    people.
-    """
+    """A record that became a dead letter: its offset, the reason code, and one line for people."""
 
     offset: int
     reason: str
@@ -31,15 +28,13 @@ class Refusal(NamedTuple):
 
     @classmethod
     def of(cls, dead_letter: Message) -> "Refusal":
-        """As the message for the dead-letter topic tells it."""
+        """From the headers of the dead letter."""
         headers = {name: value.decode() for name, value in dead_letter.headers}
         return cls(int(headers["dlq.source.offset"]), headers["dlq.reason"], headers["dlq.detail"])
 
 
 class ProcessorInMemory:
-    """The entities of one partition. The records' offsets must ascend, from one call to the next
-    too.
-    """
+    """The entities of one partition. Offsets must ascend, across calls too."""
 
     def __init__(
         self,
@@ -47,7 +42,7 @@ class ProcessorInMemory:
         engine: EmbeddingEngine | None,
         vectors: VectorStore | None = None,
     ) -> None:
-        """No entity yet. Raises IndexUnavailable."""
+        """Starts without entities. Raises IndexUnavailable."""
         self.config = config
         self._engine = engine
         self._vectors = vectors
@@ -55,10 +50,11 @@ class ProcessorInMemory:
         self._processor = self._begin()
 
     def process(self, records: Sequence[Record]) -> Iterator[ProcessedBatch]:
-        """What follows from these records, a micro-batch at a time, each one committed when it is
-        given.
+        """The results of these records, one micro-batch at a time, each committed when it is
+        yielded.
 
-        Never raises for bad input. An exception, Ctrl-C too, leaves the state of the last commit.
+        Never raises for bad input. After an exception, Ctrl-C included, the state is that of the
+        last commit.
         """
         while records:
             try:
@@ -72,17 +68,17 @@ class ProcessorInMemory:
             yield batch
 
     def summary(self, entity_id: str) -> SummaryView | None:
-        """The entity now, None where it is unknown."""
+        """The entity now, or None if it is unknown."""
         return self._processor.summary(PARTITION, entity_id)
 
     def short_view(self, entity_id: str, extent: Extent) -> ShortView | None:
-        """The entity's short view now, None where it is unknown."""
+        """The entity's short view now, or None if it is unknown."""
         return self._processor.summaries.short_view(
             self._rows, EntityKey(PARTITION, entity_id), extent
         )
 
     def knows(self, entity_id: str) -> bool:
-        """Whether there is such an entity."""
+        """Whether the entity exists."""
         return read_header(self._rows, entity_id.encode()) is not None
 
     def _begin(self) -> Processor:

@@ -1,6 +1,4 @@
-"""The held partitions: what their rows tell of them as a whole, read at the first look and kept up
-to date by micro-batches.
-"""
+"""The held partitions: the state of their rows, read once and then updated by micro-batches."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,24 +25,17 @@ from worker.state.store import Pending
 
 @dataclass(slots=True)
 class Partition:
-    """One partition as of the last micro-batch that was processed."""
+    """One partition as of the last processed micro-batch."""
 
-    rows: Overlay
-    """Committed ones, under those that are on their way to them."""
-    next_offset: int | None
-    """Everything below is in the rows; None for empty ones."""
-    topic_id: str
-    """Of the input topic that the rows are made from; empty where that is not known."""
-    output: Output | None
-    """Where its summaries are published; None where that is not known."""
+    rows: Overlay  # committed rows under those that are not committed yet
+    next_offset: int | None  # everything below is in the rows; None for empty ones
+    topic_id: str  # of the input topic that the rows are made from, or empty
+    output: Output | None  # where its summaries are published, if known
     has_fingerprint: bool
-    has_output: bool = True
-    """Whether the rows tell of this output."""
+    has_output: bool = True  # whether the rows contain this output
     has_garbage: bool = True  # until a look at the rows says otherwise
     finished: bytes | None = None
-    """The last entity of the chunk of `Processor.finish` that was processed last; None before and
-    after them.
-    """
+    """The last entity of the previous chunk of `Processor.finish`; None before and after them."""
 
 
 class Partitions:
@@ -57,9 +48,7 @@ class Partitions:
         self._partitions: dict[int, Partition] = {}
 
     def __getitem__(self, number: int) -> Partition:
-        """The partition, its rows looked at if they were not yet. Raises FingerprintMismatch,
-        IncompleteState, CorruptRow.
-        """
+        """The partition. Raises FingerprintMismatch, IncompleteState, CorruptRow."""
         partition = self._partitions.get(number)
         if partition is None:
             partition = self._partitions[number] = self._look_at(Overlay(self._rows(number)))
@@ -83,9 +72,7 @@ class Partitions:
         return next_offset is None or record.offset >= next_offset
 
     def on_processed(self, rows: Mapping[int, Changes], next_offsets: Mapping[int, int]) -> None:
-        """All records below these offsets are in the rows, as soon as these are stored: whoever
-        reads sees them from here on.
-        """
+        """Lay these rows over the stored ones; they contain all records below these offsets."""
         for number, changes in rows.items():
             partition = self[number]
             partition.rows.add(changes)
@@ -94,22 +81,20 @@ class Partitions:
             partition.finished = None
 
     def on_stored(self, rows: Mapping[int, Changes]) -> None:
-        """These rows are the committed ones; from any thread."""
+        """These rows are committed; from any thread."""
         for number, changes in rows.items():
             partition = self._partitions.get(number)
             if partition is not None:
                 partition.rows.remove(changes)
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Forget what is known of these partitions."""
+        """Drop the state of these partitions."""
         for number in numbers:
             self._partitions.pop(number, None)
 
 
 class RowWriter:
-    """Writes what a micro-batch changes as rows of each partition; whoever commits it brings them
-    to the databases.
-    """
+    """Turns the changes of a micro-batch into rows of each partition."""
 
     def __init__(self, config: ProcessorConfig, partitions: Partitions) -> None:
         self._config = config
@@ -118,14 +103,13 @@ class RowWriter:
     def write(
         self, changes: Sequence[EntityChanges], next_offsets: Mapping[int, int], load: Load
     ) -> dict[int, dict[bytes, bytes | None]]:
-        """By partition: changed rows, None for removed ones. Raises TooMuch, then with no partition
-        touched.
+        """By partition: changed rows, None for removed ones. Raises TooMuch, with no partition
+        changed.
         """
         rows: dict[int, dict[bytes, bytes | None]] = {number: {} for number in next_offsets}
         for number, pending in rows.items():
             if not self._partitions[number].has_fingerprint:
-                # The changelog's very first row: where the changelog lost its beginning, however
-                # little, it is missing.
+                # The changelog's first row: a changelog that lost its beginning lacks it.
                 put_fingerprint(pending, self._config.fingerprint)
             if not self._partitions[number].has_output and (
                 output := self._partitions[number].output

@@ -1,18 +1,11 @@
-"""Planning: what each event of a micro-batch does, by the contract's rules, before anything is
-embedded or ranked.
+"""Planning: what each event of a micro-batch does by the contract's rules, before any embedding.
 
-Reads stored rows and changes nothing outside the plan, so a plan can be thrown away and made again.
-Sentences may still lack their vectors; steps refer to them, and are turned into points once all are
-there.
+It reads stored rows and changes nothing outside the plan, so a plan can be discarded and made
+again. Sentences may still lack their vectors.
 
-Rules of versions: an event without one counts as the stored version + 1, a review's first as 1. An
-upsert applies if it is newer than what is stored, a deletion also if it is equal and the review is
-live. A deletion that comes before its review is remembered like any other, in an unknown entity
-too.
-
-A dead letter is a property of its record alone, whatever is stored. Two reasons differ, and come
-after versions: `entity_full`, and `bad_vector` where the engine has none for a text (what is not
-newer is never embedded).
+Versions: an event without one counts as the stored version + 1, a review's first as 1. An upsert
+applies if it is newer than what is stored, a deletion also if it is equal and the review is live. A
+deletion that comes before its review is remembered like any other, in an unknown entity too.
 """
 
 import sys
@@ -46,15 +39,12 @@ from worker.state.last_change import LastChange
 from worker.state.rows import Header
 from worker.text.splitting import cap_sentence, split_sentences
 
-Outcome = Ignored | Rejected | None
-"""What becomes of a record; None: it is applied."""
+Outcome = Ignored | Rejected | None  # of a record; None: it is applied
 
 
 @dataclass(slots=True)
 class PlannedStep:
-    """One event that touches live sentences, or deletes a review, and the entity's
-    counts after it.
-    """
+    """One event that changes live sentences or deletes a review, and the counts after it."""
 
     index: int  # of the record in the micro-batch
     event: Event
@@ -66,7 +56,7 @@ class PlannedStep:
 
 
 class EntityChanges:
-    """What the events of a micro-batch do to one incarnation of an entity."""
+    """The changes of a micro-batch to one incarnation of an entity."""
 
     __slots__ = (
         "_unread",
@@ -87,29 +77,22 @@ class EntityChanges:
     def __init__(self, key: EntityKey, entity: CachedEntity, *, is_new: bool) -> None:
         self.key = key
         self.entity = entity
-        self.is_new = is_new
-        """The entity has no stored rows."""
+        self.is_new = is_new  # the entity has no stored rows
         self.stored_header = Header(
             entity.review_count, entity.sentence_count, entity.rows.incarnation
         )
         self.stored_sequence = entity.sequence
         self.review_count = entity.review_count
         self.sentence_count = entity.sentence_count
-        self.reviews: dict[bytes, Review] = {}
-        """The reviews the events wrote, in their last state."""
+        self.reviews: dict[bytes, Review] = {}  # the written reviews in their last state
         self.steps: list[PlannedStep] = []
-        self.end: tuple[int, EntityDeleted] | None = None
-        """The event that deleted the entity, with its record's index."""
-        self.set_changes = 0
-        """How often its set changed."""
-        self.kept: LastChange | None = None
-        """The last change of a set that is not empty, where it is published later."""
+        self.end: tuple[int, EntityDeleted] | None = None  # its deletion, with the index
+        self.set_changes = 0  # how often its set changed
+        self.kept: LastChange | None = None  # a last, not empty set, published later
         self._unread: set[bytes] = set()
 
     def review(self, review_id: bytes) -> Review | None:
-        """The review as the events so far left it; vectors of stored ones come with
-        `live_sentences`.
-        """
+        """The review after the events so far; `live_sentences` loads vectors of a stored one."""
         review = self.reviews.get(review_id)
         if review is None and not self.is_new:
             review = self.entity.rows.review(review_id)
@@ -118,7 +101,7 @@ class EntityChanges:
         return review
 
     def live_sentences(self, review_id: bytes, review: Review | None) -> Sequence[Sentence]:
-        """The review's sentences with their vectors (or to be embedded in this micro-batch)."""
+        """The review's sentences with their vectors, or with vectors still to be embedded."""
         if review is None:
             return ()
         if review_id in self._unread:
@@ -134,9 +117,7 @@ class EntityChanges:
         removed: Sequence[Sentence],
         added: Sequence[Sentence],
     ) -> None:
-        """Take note of the reviews that an event wrote and of the sentences it removed
-        and added.
-        """
+        """Record the reviews that an event wrote and the sentences it removed and added."""
         self.reviews |= reviews
         self.sentence_count += len(added) - len(removed)
         # A deleted review may still be quoted by a summary that its last edit did not publish.
@@ -150,7 +131,7 @@ class EntityChanges:
 
 
 class BatchPlan:
-    """The events of one micro-batch, taken in by `take` one by one, in order."""
+    """The plan of one micro-batch; `take` adds its events in order."""
 
     def __init__(
         self,
@@ -159,24 +140,20 @@ class BatchPlan:
         create: Callable[[EntityKey, int], CachedEntity],
         missing: Callable[[Sequence[str]], Sequence[str]] = lambda texts: texts,
     ) -> None:
-        """`find` gives an entity with rows, `create` a new one whose incarnation is a source
-        offset; `missing` those of distinct texts that the engine has still to be given.
+        """`find` gives an entity with rows, `create` a new one by its source offset, `missing` the
+        distinct texts among the given ones that still need the engine.
         """
-        self.changes: list[EntityChanges] = []
-        """In the order of their first events; an entity deleted in between has several."""
-        self.unembedded: dict[str, list[tuple[int, Sentence]]] = {}
-        """The sentences without a vector by text, each with its record's index."""
-        self.new_characters = 0
-        """What the engine has still to be given, as `pace.characters` counts it."""
-        self.sentences = 0
-        """Sentences added, and stored ones read with their vectors: what the plan holds
-        in memory.
-        """
-        self.cut_sentences = 0
-        """Sentences that were longer than one may be, and are several now."""
+        self.changes: list[
+            EntityChanges
+        ] = []  # by first event; several for an entity deleted in between
+        self.unembedded: dict[
+            str, list[tuple[int, Sentence]]
+        ] = {}  # by text, with the record's index
+        self.new_characters = 0  # to embed, in units of `pace.characters`
+        self.sentences = 0  # added, or read with their vectors
+        self.cut_sentences = 0  # longer than the cap, so cut into several
         self._limits = limits
-        # Settings beyond what the core ranks exactly are refused; limits from anywhere else cannot
-        # pass here either.
+        # The settings are checked against the core's exact range; other limits are capped here.
         self._max_sentences = min(limits.max_sentences_per_entity, max_sentences(limits.dimension))
         self._find = find
         self._create = create
@@ -184,7 +161,7 @@ class BatchPlan:
         self._open: dict[EntityKey, EntityChanges | None] = {}
 
     def take(self, index: int, record: Record, event: Event) -> Outcome:
-        """Plan one event; what becomes of it."""
+        """Plan one event and return its outcome."""
         key = EntityKey(record.partition, event.entity_id)
         match event:
             case ReviewUpserted():
@@ -198,11 +175,10 @@ class BatchPlan:
             case _:
                 assert_never(event)
 
-    # -- entities
-    # --------------------------------------------------------------------------------------------
+    # ---- entities
 
     def _changes_of(self, key: EntityKey) -> EntityChanges | None:
-        """The entity's changes so far; None where it has no row at this point of the stream."""
+        """The entity's changes so far, or None if it has no row at this point."""
         if key in self._open:
             return self._open[key]
         entity = self._find(key)
@@ -218,8 +194,7 @@ class BatchPlan:
         self.changes.append(changes)
         return changes
 
-    # -- events
-    # ----------------------------------------------------------------------------------------------
+    # ---- events
 
     def _upsert(self, index: int, record: Record, key: EntityKey, event: ReviewUpserted) -> Outcome:
         review_id = event.review_id.encode()
@@ -320,11 +295,10 @@ class BatchPlan:
         self._open[key] = None
         return None
 
-    # -- sentences
-    # -------------------------------------------------------------------------------------------
+    # ---- sentences
 
     def _sentences(self, review_id: bytes, event: ReviewUpserted) -> list[Sentence] | Rejected:
-        """The event's sentences under their ids, blanks dropped but counted."""
+        """The event's sentences under their ids; blank ones are dropped but counted."""
         cap = self._limits.max_sentence_chars
         given = event.sentences
         if given is None:
@@ -354,9 +328,7 @@ class BatchPlan:
         ]
 
     def _need_vectors(self, index: int, unembedded: list[Sentence], stored: Review | None) -> None:
-        """Take over the vectors of an edited review's unchanged sentences, if the engine made them;
-        note the others.
-        """
+        """Reuse the engine's vectors of an edited review's unchanged sentences; list the others."""
         known = (
             {s.text: s.vector for s in stored.sentences}
             if stored is not None and stored.embedded
@@ -376,7 +348,7 @@ class BatchPlan:
 
 
 def _version(given: int | None, stored: Review | None) -> int:
-    """The event's version: arrival order decides where it has none."""
+    """The event's version, or the next one if it has none."""
     if given is not None:
         return given
     return 1 if stored is None else stored.version + 1

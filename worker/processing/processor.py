@@ -1,30 +1,23 @@
-"""The processor: a micro-batch of records and the committed rows in, rows and messages out. No
-broker, no writes.
+"""The processor: from a micro-batch of records and the committed rows to rows and messages.
 
-1. *Decode* the records that are not applied yet; one that holds no valid event becomes a dead
-   letter.
-2. *BatchPlan* what each event does, by versions and stored rows (`plan`).
-3. *Embed* all new sentences of the micro-batch at once (`embed`). A record with a text for which
-   the engine has no usable vector becomes a dead letter after all: the micro-batch is planned again
-   without it.
-4. *Publish*: rank all events of each entity at once, a message for each change of its set
-   (`publish`).
-5. *Rows*: each changed row once, in its last state, and the applied offset (`row_writer`).
+1. *Decode* the records that are not applied yet; one without a valid event becomes a dead letter.
+2. *Plan* each event, by versions and stored rows (`plan`). 3. *Embed* all new sentences of the
+micro-batch at once (`embed`). A record with a text that has no
+   usable vector becomes a dead letter, and the micro-batch is planned again without it.
+4. *Publish*: rank all events of each entity at once; one message per change of its set (`publish`).
+5. *Rows*: each changed row once, in its last state, and the applied offset (`partitions`).
 
-A micro-batch is cut where it passes a limit (`BatchLimits`): only its first records are processed
-then, at least one, and the caller comes again with the others. Sentences are counted while the plan
-is made; records and bytes of the transaction while messages and rows are made, and past a limit
-(`load`) the work is thrown away and done again for the first half. Bytes are limited too by what is
-likely to be written in time (`pace`).
+At a limit (`BatchLimits`, and `pace` for the time of processing and of writing) a micro-batch is
+cut: only its first records are processed, at least one, and the caller processes the others next.
+Sentences are counted while the plan is made. Records and bytes of the transaction are counted while
+messages and rows are made; past a limit that work is discarded and repeated for the first half.
 
-The messages and rows of a record depend on the records before it alone, not on how they were cut
-into micro-batches (but for `emit=coalesced`, whose changes are those of micro-batches), on what is
-cached, or on restarts. After an exception, or when a batch cannot be committed, the processor must
-not be used again: its caches may be ahead.
+The messages and rows of a record depend only on the records before it: not on the cutting into
+micro-batches (except for `emit=coalesced`), on caches, or on restarts. After an exception, or if a
+batch cannot be committed, discard the processor: its caches may be ahead.
 
-What is processed counts for what comes next at once, by rows that are laid over the committed ones
-(`Overlay`): so a micro-batch may be processed while the one before it is committed. Others see it
-when it is committed, and not before (`Summaries`).
+Processed rows are laid over the committed ones (`Overlay`), so a micro-batch may be processed while
+the one before it is committed. Other threads see only committed state (`Summaries`).
 """
 
 import gc
@@ -55,33 +48,25 @@ from worker.state.rows import Output
 from worker.text.engine import EmbeddingEngine
 
 FINISHED_AT_ONCE = 500
-"""Summaries that are published in one transaction at the end of a replay, at most."""
+"""Most summaries published in one transaction at the end of a replay."""
 
 
 @dataclass(slots=True)
 class ProcessedBatch:
-    """The results of a micro-batch's first `taken` records; they must become visible together, or
-    not at all.
-    """
+    """The results of a micro-batch's first `taken` records, to be committed together."""
 
     messages: list[Message]
-    rows: dict[int, dict[bytes, bytes | None]]
-    """By partition: changed rows, None for removed ones."""
-    next_offsets: dict[int, int]
-    """By partition: everything below is in the rows once these are committed."""
+    rows: dict[int, dict[bytes, bytes | None]]  # by partition: changed rows, None for removed ones
+    next_offsets: dict[int, int]  # by partition: everything below is in the rows
     stats: Stats
-    touched: list[EntityKey]
-    """Entities that are waiting for the commit."""
-    taken: int
-    """Records that went in; the others are to be processed next."""
-    is_end: bool = False
-    """After it nothing of its partition is left to be done (`Processor.finish`)."""
-    size: int = 0
-    """Bytes of messages and rows."""
+    touched: list[EntityKey]  # entities that wait for the commit
+    taken: int  # records processed; the others are next
+    is_end: bool = False  # the last one of `Processor.finish`
+    size: int = 0  # bytes of messages and rows
 
 
 class _Planned(NamedTuple):
-    """A plan with all vectors in place, and each record's outcome and event type."""
+    """A plan with all vectors, and each record's outcome and event type."""
 
     plan: BatchPlan
     outcomes: list[Outcome]
@@ -89,8 +74,9 @@ class _Planned(NamedTuple):
 
 
 class Processor:
-    """Processes micro-batches of any partitions, one at a time; `committed` must follow each one,
-    in the same order, before the next but one.
+    """Processes micro-batches of any partitions, one at a time.
+
+    `committed` must follow each one, in order, before the next but one is processed.
     """
 
     def __init__(
@@ -101,9 +87,8 @@ class Processor:
         pace: Pace | None = None,
         vectors: VectorStore | None = None,
     ) -> None:
-        """`rows` gives the committed rows of a partition, `pace` bounds how long micro-batches
-        take; without one they take as long as they do. Texts that are in `vectors` are not embedded
-        again. Raises IndexUnavailable.
+        """`rows` gives the committed rows of a partition; `pace` limits the time of micro-batches,
+        by default not at all; texts in `vectors` are not embedded again. Raises IndexUnavailable.
         """
         self.config = config
         self._pace = pace or Pace()
@@ -112,49 +97,38 @@ class Processor:
         self._partitions = Partitions(rows, config.fingerprint)
         self._entities = Entities(config, self._partitions)
         self._row_writer = RowWriter(config, self._partitions)
-        self.summaries = Summaries(config, self._entities.cache)
-        """As of the last commit, for any thread."""
-        self._max_records = (
-            MOST  # after a cut as many as went through, then twice as many, and so on
-        )
+        self.summaries = Summaries(
+            config, self._entities.cache
+        )  # as of the last commit, for any thread
+        self._max_records = MOST  # after a cut: the number processed, then doubled each time
 
-    # -- partitions
-    # ------------------------------------------------------------------------------------------
+    # ---- partitions
 
     def check_partition(self, partition: int) -> int | None:
-        """The partition's next source offset by its rows, None for empty ones. Raises
-        FingerprintMismatch, CorruptRow.
+        """The partition's next source offset by its rows, None for empty ones.
+
+        Raises FingerprintMismatch, CorruptRow.
         """
         return self._partitions[partition].next_offset
 
     def begin(self, partition: int) -> None:
-        """The partition's rows are whole, as of a commit, and its own: whoever asks is told of them
-        from here on.
-        """
+        """The partition's rows are complete, as of a commit: answer queries from here on."""
         self.summaries.begin(partition, self._partitions[partition].next_offset or 0)
 
     def topic_id(self, partition: int) -> str:
-        """The id of the input topic that the partition's rows were made from; empty where they do
-        not tell.
-        """
+        """The id of the input topic that the partition's rows were made from, or empty."""
         return self._partitions[partition].topic_id
 
     def reads_from(self, partition: int, topic_id: str) -> None:
-        """Note in this partition's rows, from the next write on, which topic they are made from; an
-        empty id says nothing.
-        """
+        """Record the input topic's id, unless empty, with the partition's next write."""
         self._partitions[partition].topic_id = topic_id or self._partitions[partition].topic_id
 
     def output(self, partition: int) -> Output | None:
-        """Where the partition's summaries were published so far; None where its rows do
-        not tell.
-        """
+        """Where the partition's summaries were published so far, if its rows contain that."""
         return self._partitions[partition].output
 
     def publishes_to(self, partition: int, topic_id: str) -> None:
-        """Note in this partition's rows, with the next write, where its summaries are published; an
-        empty id says nothing.
-        """
+        """Record the output topic's id, unless empty, with the partition's next write."""
         held, config = self._partitions[partition], self.config
         stored = held.output
         if not topic_id and stored is not None and stored.topic == config.output_topic:
@@ -163,27 +137,24 @@ class Processor:
         held.has_output = held.output == stored
 
     def summary(self, partition: int, entity_id: str) -> SummaryView | None:
-        """The entity as of the last commit, None where it is unknown; for whoever has the processor
-        to himself.
-        """
+        """The entity as of the last commit, or None; only for the processor's own thread."""
         key = EntityKey(partition, entity_id)
         return self.summaries.from_memory(key) or self.summaries.from_rows(
             self._partitions[partition].rows, key
         )
 
     def forget(self, partitions: Iterable[int]) -> None:
-        """These partitions are others' now: drop all that is cached of them."""
+        """These partitions are no longer held: drop their caches."""
         gone = set(partitions)
         self._entities.cache.forget(gone)
         self.summaries.forget(gone)
         self._partitions.forget(gone)
 
-    # -- a micro-batch
-    # ---------------------------------------------------------------------------------------
+    # ---- a micro-batch
 
     def process(self, records: Sequence[Record]) -> ProcessedBatch:
-        """The results of the first of these records (`ProcessedBatch.taken`); they are in offset
-        order within each partition.
+        """The results of the first of these records, which are in offset order within each
+        partition.
 
         Raises StateError; never for bad input.
         """
@@ -209,9 +180,7 @@ class Processor:
                     return self._go_on_from(batch)
 
     def _process(self, records: Sequence[Record], embedder: Embedder) -> ProcessedBatch:
-        """The results of all of these records. Raises TooMuch, and then it is as if they had never
-        come.
-        """
+        """The results of all of these records. Raises TooMuch without a trace in the state."""
         next_offsets = self._partitions.next_offsets(records)
         load = Load(self.config.batch, self._pace, len(records))
         planned = self._plan(records, load, embedder)
@@ -229,15 +198,14 @@ class Processor:
             messages, rows, next_offsets, stats, touched, len(records), size=load.size
         )
 
-    # -- the end of a replay
-    # ---------------------------------------------------------------------------------
+    # ---- the end of a replay
 
     def finish(self, partition: int, end: int) -> ProcessedBatch:
-        """What is left to be done when the partition's records below `end` are processed: of the
-        summaries that are published once, as many as go into a transaction; with the last of them
-        the partition's offset becomes `end`.
+        """The rest of a partition whose records below `end` are processed: its last changes, in
+        chunks.
 
-        Raises CorruptRow.
+        A chunk has as many summaries as fit into a transaction. The last one moves the offset to
+        `end`. Raises CorruptRow.
         """
         held = self._partitions[partition]
         limits = self.config.batch
@@ -248,7 +216,7 @@ class Processor:
         messages: list[Message] = []
         touched: list[EntityKey] = []
         size, is_last = 0, True
-        # From the start the scan would pass the tombstones of all that was published.
+        # A scan from the start would pass the tombstones of all published ones.
         last = held.finished
         for name, change in last_changes(held.rows, after=last):
             key = EntityKey(partition, name.decode())
@@ -291,9 +259,7 @@ class Processor:
         return kept_message(entity, change, key.partition, self.config)
 
     def _go_on_from(self, batch: ProcessedBatch) -> ProcessedBatch:
-        """What comes next is processed on top of this one. Keeps what is cached within
-        its bytes.
-        """
+        """Process the next micro-batch on top of this one; evict entities from the cache."""
         self._partitions.on_processed(batch.rows, batch.next_offsets)
         cache = self._entities.cache
         if evicted := cache.on_processed(batch.touched):
@@ -331,9 +297,7 @@ class Processor:
     def _select(
         self, records: Sequence[Record], new: list[int], outcomes: list[Outcome]
     ) -> dict[int, Event | Rejected]:
-        """What the new records hold, by index; those that are not selected are left out, and have
-        their outcome.
-        """
+        """The new records' events by index; unselected ones get their outcome."""
         limits, selection = self.config.limits, self.config.selection
         if selection.is_all:
             return dict(zip(new, decode([records[i] for i in new], limits), strict=True))
@@ -376,8 +340,8 @@ class Processor:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """No garbage collection meanwhile: a micro-batch makes many objects, next to no cycles, and the
-    collector would walk them again and again, for a fifth of the time.
+    """Disable garbage collection: a micro-batch makes many objects and hardly any cycles, and the
+    collector would walk them repeatedly, for a fifth of the time.
     """
     if not gc.isenabled():
         yield

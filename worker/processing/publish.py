@@ -1,5 +1,4 @@
-"""Publishing: an entity's planned steps through the algorithm, and a message for each change of its
-set.
+"""Publishing: ranks an entity's planned steps and makes a message for each change of its set.
 
 The set contains pairs of sentence id and text. It is compared with the last published one by ids
 and text digests (`worker.state.verify`).
@@ -43,19 +42,15 @@ from worker.state.last_change import LastChange
 from worker.state.verify import is_due
 
 DELETIONS = (ReviewDeleted, SentencesDeleted)
-"""Events after which no published summary may quote what they name, whatever
-COVERSUMM_EMIT_MIN_CHANGES says.
+"""After these events no published summary may quote what they name, at any
+COVERSUMM_EMIT_MIN_CHANGES.
 """
 SPARE_MEMBERS = 32
-"""How many sentences that left the set an entity may keep at hand: at the set's edge, they come and
-go.
-"""
+"""Sentences outside the set that an entity keeps: at the set's edge they leave and return."""
 
 
 CHANGES_BYTES = 2**20
-"""Changes are made into messages together; of so many bytes at once, that no more than this is made
-in vain past a limit.
-"""
+"""Changes are encoded in blocks of this size, so that a batch over the limit wastes one block."""
 
 
 class _Change(NamedTuple):
@@ -68,7 +63,7 @@ class _Change(NamedTuple):
 
 
 class _Unmeasured(NamedTuple):
-    """A change that is to be published, without the distances of its sentences."""
+    """A change to be published, without the distances of its sentences."""
 
     at: int  # index of the record that caused it
     record: Record
@@ -78,9 +73,7 @@ class _Unmeasured(NamedTuple):
 
 
 class Outbox:
-    """Collects the messages of a micro-batch, each under the index of the record that caused it,
-    and counts them.
-    """
+    """Collects and counts a micro-batch's messages, each under the index of its record."""
 
     def __init__(self, load: Load, topic: str) -> None:
         self._load = load
@@ -91,14 +84,14 @@ class Outbox:
         self._kept: list[tuple[EntityChanges, _Change, Record]] = []
 
     def put(self, index: int, message: Message) -> None:
-        """Add a message. Raises TooMuch where it is one too many."""
+        """Add a message. Raises TooMuch if it exceeds a limit."""
         self._load.add(message.key, message.value)
         self._messages.append((index, message))
 
     def put_change(self, change: _Unmeasured, size: int) -> None:
-        """Add a change; its message, of `size` bytes at most, is made later, with others'.
+        """Add a change; its message, of at most `size` bytes, is made later with others.
 
-        Raises TooMuch where it is one too many.
+        Raises TooMuch if it exceeds a limit.
         """
         self._load.count()
         self._changes.append(change)
@@ -107,11 +100,11 @@ class Outbox:
             self._make()
 
     def keep(self, changes: EntityChanges, last: _Change, record: Record) -> None:
-        """An entity's last change is not published now, but at the end of the replay."""
+        """Keep an entity's last change for the end of the replay."""
         self._kept.append((changes, last, record))
 
     def _make(self) -> None:
-        """Turn the changes so far into messages. Raises TooMuch where they are too large."""
+        """Turn the changes so far into messages. Raises TooMuch if they exceed a limit."""
         changes = self._changes
         self._changes, self._change_bytes = [], 0
         measured = measure([change.ranking for change in changes])
@@ -128,10 +121,9 @@ class Outbox:
             self._messages.append((change.at, message))
 
     def messages(self) -> list[Message]:
-        """All messages in the order of their records; those of one record in the order in which
-        they were put. What is kept is its entity's from here on.
+        """All messages in the order of their records, then in order of `put`; stores kept changes.
 
-        Raises TooMuch where they are too large.
+        Raises TooMuch if they exceed a limit.
         """
         if self._changes:
             self._make()
@@ -160,11 +152,9 @@ def publish_dead_letters(
 def publish(
     changes: EntityChanges, records: Sequence[Record], config: ProcessorConfig, outbox: Outbox
 ) -> None:
-    """Rank an entity's steps, bring the entity up to date, and put its messages into the outbox, in
-    order.
+    """Rank an entity's steps, update the entity, and put its messages into the outbox, in order.
 
-    Raises CorruptRow, and TooMuch: then the entity is between two of its steps and must be thrown
-    away.
+    Raises CorruptRow or TooMuch; the entity is then between two steps and must be discarded.
     """
     entity, end = changes.entity, changes.end
     summary = _Summary(entity)
@@ -195,12 +185,8 @@ def publish(
             outbox.put(index, message)
 
 
-# -- the set
-# -------------------------------------------------------------------------------------------------
-
-
 class _Summary:
-    """An entity's set, followed from step to step."""
+    """An entity's set, updated step by step."""
 
     def __init__(self, entity: CachedEntity) -> None:
         self._entity = entity
@@ -211,8 +197,8 @@ class _Summary:
     def after(
         self, step: PlannedStep, ranking: Ranking | None, *, is_wanted: bool = False
     ) -> _Change | None:
-        """The set after the next step, with its members as they are then; None where the step did
-        not change it, unless it is wanted all the same.
+        """The set after the next step, with its members; None if it did not change, unless it is
+        wanted.
         """
         entity, added = self._entity, self._added
         for sentence in step.removed:
@@ -234,14 +220,14 @@ class _Summary:
         return _Change(step, ranking, members, digests)
 
     def release_members(self) -> None:
-        """Of the sentences that left the set, the entity keeps few."""
+        """Keep only few sentences outside the set."""
         members, entity = self._members, self._entity
         if members is not None and len(entity.members) > len(members) + SPARE_MEMBERS:
             entity.keep_members_only(members)
 
 
 def _quoted(published: Mapping[bytes, bytes], event: Event) -> Sequence[bytes]:
-    """The sentences of the published set that a deletion of reviews or sentences takes down."""
+    """The published sentences that a deletion of reviews or sentences takes down."""
     if isinstance(event, ReviewDeleted):
         review_id = event.review_id.encode()
         return [one for one in published if review_of(one) == review_id]
@@ -251,10 +237,9 @@ def _quoted(published: Mapping[bytes, bytes], event: Event) -> Sequence[bytes]:
 
 
 def _rank(changes: EntityChanges, config: ProcessorConfig) -> Sequence[Ranking | None]:
-    """The core's answer to each step: None where the set is as before, unless that set may have to
-    be published.
+    """The ranking after each step, or None if the set is unchanged and need not be published.
 
-    Without sentences that come or go the core is not even loaded.
+    Without added or removed sentences the core is not even loaded.
     """
     if config.is_behind and any(isinstance(step.event, DELETIONS) for step in changes.steps):
         return [_rank_alone(changes.entity, step) for step in changes.steps]
@@ -269,7 +254,7 @@ def _rank(changes: EntityChanges, config: ProcessorConfig) -> Sequence[Ranking |
 
 
 def _rank_alone(entity: CachedEntity, step: PlannedStep) -> Ranking | None:
-    """The core's answer to one step; after a deletion the set, changed or not."""
+    """The ranking after one step; after a deletion also that of an unchanged set."""
     (ranking,) = (
         entity.core.apply([_core_step(entity, step)]) if step.removed or step.added else (None,)
     )
@@ -300,10 +285,6 @@ def _points(sentences: Sequence[Sentence], dimension: int) -> Points:
     return Points([sentence.id for sentence in sentences], vectors)
 
 
-# -- messages
-# ------------------------------------------------------------------------------------------------
-
-
 def _publish_last(
     changes: EntityChanges,
     last: _Change,
@@ -312,11 +293,9 @@ def _publish_last(
     config: ProcessorConfig,
     outbox: Outbox,
 ) -> None:
-    """Of a micro-batch's changes of an entity, the last: publish it, keep it for the end of the
-    replay, or only remember it.
+    """Publish the last change of a micro-batch's changes of an entity, keep it, or only store it.
 
-    What is kept does not depend on where micro-batches end: it is the last of every change, not a
-    net one.
+    The kept change is the last of all changes, not a net one: it does not depend on micro-batches.
     """
     entity, record = changes.entity, records[last.step.index]
     if config.emit == "coalesced":
@@ -350,7 +329,7 @@ def _kept(change: _Change, record: Record) -> LastChange:
 def kept_message(
     entity: CachedEntity, kept: LastChange, partition: int, config: ProcessorConfig
 ) -> Message:
-    """The message of the last change of a committed entity: its only one. Raises CorruptRow."""
+    """The message of a committed entity's last change: its only one. Raises CorruptRow."""
     offset, members = (
         entity.sequence,
         [entity.member(identifier) for identifier in entity.published],
@@ -388,7 +367,7 @@ def kept_message(
 def _publish_change(
     entity: CachedEntity, change: _Change, record: Record, config: ProcessorConfig, outbox: Outbox
 ) -> None:
-    """Put a change into the outbox; its set is the one last published from now on."""
+    """Put a change into the outbox; its set becomes the one last published."""
     step, ranking, members, digests = change
     counts = step.review_count, step.sentence_count
     body = _changed(entity, digests, counts, step.event, record, config)
@@ -400,9 +379,7 @@ def _publish_change(
 def deletion_messages(
     entity: CachedEntity, event: EntityDeleted, record: Record, config: ProcessorConfig
 ) -> list[Message]:
-    """An entity's last messages: its set becomes empty, if it was not, and then the
-    entity is gone.
-    """
+    """The last messages of an entity: its set becomes empty if it was not, then a tombstone."""
     tombstone = tombstone_message(
         config.output_topic,
         record.partition,
@@ -425,8 +402,8 @@ def _changed(
     record: Record,
     config: ProcessorConfig,
 ) -> SummaryChanged:
-    """From the set last published to that of these digests, sentences left out; `counts`: the
-    entity's reviews and sentences.
+    """The change from the published set to these digests, without sentences; `counts`: reviews,
+    sentences.
     """
     published = entity.published
     return SummaryChanged(

@@ -1,9 +1,8 @@
-"""An entity's short view as people see it, by its rows: how far it goes, and what comes of
+"""An entity's short view from its rows: its limits, and the result of
 `worker.coversumm.short_view`.
 
-With a number of words the walk goes down to `MOST_SENTENCES`, and of the sentences that it chose,
-in order, each is taken that still fits. One that does not is passed over: to stop there would leave
-much of the room unused.
+With a word limit the walk goes down to `MOST_SENTENCES`, and takes each chosen sentence that still
+fits. It skips one that does not: stopping there would leave much of the room unused.
 """
 
 from collections.abc import Sequence
@@ -16,21 +15,18 @@ from worker.state.keys import review_of
 
 SENTENCES, MOST_SENTENCES = 10, 100
 MOST_WORDS = 10_000
-THRESHOLD = 0.8
-"""Of MiniLM's sentences: a cosine above it is the same thing said again."""
+THRESHOLD = 0.8  # of MiniLM: a cosine above it means the same thing said again
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How far a short view goes.
+    """The limits of a short view. Raises ValueError, with a message for the user, if one is out of
+    range.
 
     Attributes:
-        sentences: at most so many; None: as many as the words allow, and `SENTENCES` where these
-            say nothing either.
-        words: together at most so many, a word being what blanks part; None: any number.
-        threshold: a sentence whose cosine to one before it is above this is passed over.
-
-    Raises ValueError, for the one who asks, where one of them is out of range.
+        sentences: at most this many; by default as many as the words allow, or `SENTENCES`.
+        words: at most this many in all, separated by blanks; by default any number.
+        threshold: a sentence whose cosine to an earlier one is above this is skipped.
     """
 
     sentences: int | None = None
@@ -47,7 +43,7 @@ class Extent:
 
     @property
     def count(self) -> int:
-        """Of how many sentences the walk goes on."""
+        """The number of sentences at which the walk ends."""
         return self.sentences or (SENTENCES if self.words is None else MOST_SENTENCES)
 
 
@@ -62,34 +58,28 @@ class ShortSentence:
     rating: float | None
     distance: float
     stands_for: int
-    """Sentences, itself included, to which none of the view is nearer, with a cosine above the
-    threshold.
-    """
-    stands_for_reviews: int
-    """The reviews these are of."""
+    """Sentences, itself included, nearest to this one, with a cosine above the threshold."""
+    stands_for_reviews: int  # the reviews of these
 
 
 @dataclass(frozen=True, slots=True)
 class ShortView:
-    """An entity's short view, and the counts of all there is."""
+    """An entity's short view and its counts."""
 
     entity_id: str
-    incarnation: int
-    """Source offset of the event that created it."""
+    incarnation: int  # source offset of the event that created it
     review_count: int
     sentence_count: int
     threshold: float
     sentences: tuple[ShortSentence, ...]
     partition: int | None = None
-    next_offset: int | None = None
-    """Of the input partition: everything below is in this view."""
+    next_offset: int | None = None  # of the input partition: all below is in this view
 
 
 def read_short_view(rows: Rows, entity_id: str, dimension: int, extent: Extent) -> ShortView | None:
-    """The entity's short view, None where it is unknown.
+    """The entity's short view, or None if it is unknown. Raises CorruptRow.
 
-    Reads the entity's vectors once where they are few enough to be kept for a moment, else a few
-    times. Raises CorruptRow.
+    Reads the entity's vectors once if they are few enough to be kept, otherwise a few times.
     """
     header = read_header(rows, entity_id.encode())
     if header is None:
@@ -118,7 +108,7 @@ def read_short_view(rows: Rows, entity_id: str, dimension: int, extent: Extent) 
 
 
 def fitting(texts: Sequence[str], words: int) -> list[int]:
-    """Which of the texts, in order, fit into so many words.
+    """Which of the texts, in order, fit into this many words.
 
     >>> fitting(["so very quiet", "a host who is kind", "quiet"], 4)
     [0, 2]

@@ -1,4 +1,4 @@
-"""What a micro-batch came to, for metrics."""
+"""The counts of a micro-batch, for metrics."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,11 +12,11 @@ from worker.processing.config import RecordSelection
 from worker.processing.plan import BatchPlan, Outcome
 
 UNREADABLE = "unreadable"
-"""Stands for the event type of a record that holds no event."""
+"""The event type of a record without an event."""
 
 
 class Coordinates(NamedTuple):
-    """Where a record is: all that logs say of it, since its text is nobody's business there."""
+    """Where a record is. Logs name only this, never the record's text."""
 
     topic: str
     partition: int
@@ -25,36 +25,27 @@ class Coordinates(NamedTuple):
 
 @dataclass(slots=True)
 class Stats:
-    """What a micro-batch came to. Every record has exactly one outcome."""
+    """The counts of a micro-batch. Every record has exactly one outcome."""
 
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By (event type, `applied` | `ignored:reason` | `dead_letter:reason`)."""
     first_letters: dict[str, Coordinates] = field(default_factory=dict)
     """By reason, the first record that became a dead letter."""
-    set_changes: int = 0
-    """How often the set of an entity changed, whatever of it is published."""
-    entities: int = 0
-    """Entities that came, less those that went."""
-    late: int = 0
-    """Events of a span by their own time that arrived when it was over."""
+    set_changes: int = 0  # changes of entities' sets, published or not
+    entities: int = 0  # created minus deleted
+    late: int = 0  # selected events that arrived after the end of the span
     changes: int = 0
     tombstones: int = 0
-    sentences_embedded: int = 0
-    """Distinct texts the engine was given."""
+    sentences_embedded: int = 0  # distinct texts passed to the engine
     embed_seconds: float = 0.0
-    vectors_found: int = 0
-    """Distinct texts whose vectors the vector store had."""
-    vectors_missed: int = 0
-    """Distinct texts that it did not have."""
-    vector_store_bytes: int | None = None
-    """On disk; None without a store."""
+    vectors_found: int = 0  # distinct texts found in the vector store
+    vectors_missed: int = 0  # distinct texts not found there
+    vector_store_bytes: int | None = None  # on disk; None without a store
     process_seconds: float = 0.0
-    core: CoreCounters = field(default_factory=CoreCounters)
-    """How steps were decided, and refills."""
+    core: CoreCounters = field(default_factory=CoreCounters)  # how steps were decided
     cached_entities: int = 0
     cache_bytes: int = 0
-    limits: Counter[Limit] = field(default_factory=Counter)
-    """How often each limit was hit."""
+    limits: Counter[Limit] = field(default_factory=Counter)  # how often each was hit
 
     @property
     def records(self) -> int:
@@ -62,7 +53,7 @@ class Stats:
         return self.outcomes.total()
 
     def dead_letters(self) -> Counter[str]:
-        """How many, by reason."""
+        """Dead letters by reason."""
         letters: Counter[str] = Counter()
         for (_, outcome), count in self.outcomes.items():
             verdict, _, reason = outcome.partition(":")
@@ -73,7 +64,7 @@ class Stats:
     def count_outcomes(
         self, records: Sequence[Record], types: Iterable[str], outcomes: Sequence[Outcome]
     ) -> None:
-        """What became of each record, with its event type."""
+        """Count the outcome of each record under its event type."""
         self.outcomes.update(zip(types, map(_name, outcomes), strict=True))
         for index, outcome in enumerate(outcomes):
             if isinstance(outcome, Rejected):
@@ -83,7 +74,7 @@ class Stats:
                     self.limits[outcome.limit] += 1
 
     def count_messages(self, messages: Iterable[Message], output_topic: str) -> None:
-        """Summary changes, tombstones, and dead letters that were cut."""
+        """Count summary changes, tombstones, and truncated dead letters."""
         for message in messages:
             if message.topic == output_topic:
                 self.changes += message.value is not None
@@ -92,9 +83,7 @@ class Stats:
                 self.limits[Limit.MESSAGE_BYTES] += 1
 
     def count_plan(self, plan: BatchPlan) -> None:
-        """Sentences that were cut, and how the core decided the planned steps once they
-        are ranked.
-        """
+        """Count cut sentences, set changes, entities and the core's decisions, after ranking."""
         if plan.cut_sentences:
             self.limits[Limit.SENTENCE_CHARS] += plan.cut_sentences
         for changes in plan.changes:
@@ -105,7 +94,7 @@ class Stats:
     def count_late(
         self, records: Sequence[Record], outcomes: Sequence[Outcome], selection: RecordSelection
     ) -> None:
-        """Of the records that were taken, those that arrived late."""
+        """Count the processed records that arrived late."""
         left_out = (Ignored.NOT_SELECTED, Ignored.ALREADY_APPLIED)
         self.late += sum(
             selection.is_late(record)

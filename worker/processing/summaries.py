@@ -1,11 +1,10 @@
-"""Summaries as of the last commit, for any thread, while one micro-batch is processed and the one
-before it committed.
+"""Summaries as of the last commit, for any thread, while later micro-batches are processed.
 
-An entity in memory is the committed one until its events are ranked: until then it is simply looked
-at. From then to the commit its stored rows tell. They are read one and all, which takes a second
-for an entity of very many sentences, so of large entities that were asked for lately the view is
-kept, and made in time where it is not: before their next events are ranked, and where those before
-them are not committed yet, for the time when they are.
+Until its events are ranked, an entity in memory is the committed one and is read directly. From
+then to the commit its stored rows have the committed state. Reading them takes a second for an
+entity of very many sentences, so views of large, recently requested entities are kept. A view is
+made before the entity's next events are ranked; if earlier ones are not committed yet, it is held
+until they are.
 """
 
 import threading
@@ -25,9 +24,7 @@ from worker.state.view import view_sentences
 
 
 class EntitySnapshot(NamedTuple):
-    """An entity at one moment: all that a view of it needs, and nothing that the entity changes
-    later.
-    """
+    """All that a view of an entity needs, independent of later changes."""
 
     entity_id: str
     incarnation: int
@@ -40,7 +37,7 @@ class EntitySnapshot(NamedTuple):
     refills: int
 
     def view(self) -> SummaryView:
-        """What people see of it."""
+        """The view for users."""
         return SummaryView(
             self.entity_id,
             self.incarnation,
@@ -54,9 +51,7 @@ class EntitySnapshot(NamedTuple):
 
 
 def standing_of(entity: CachedEntity) -> EntitySnapshot | None:
-    """The entity as it is now; None where its rows would have to be searched for that. Raises
-    CorruptRow.
-    """
+    """The entity now, or None if that needs a search of its rows. Raises CorruptRow."""
     ranking = entity.core.look() if entity.is_loaded else None
     if ranking is None:
         return None
@@ -74,9 +69,7 @@ def standing_of(entity: CachedEntity) -> EntitySnapshot | None:
 
 
 def read_summary(rows: Rows, entity_id: str, config: ProcessorConfig) -> SummaryView | None:
-    """The entity by its rows alone, None where it is unknown. Reads all of its vectors, twice.
-    Raises CorruptRow.
-    """
+    """The entity from its rows, or None if unknown. Reads all vectors twice. Raises CorruptRow."""
     header = read_header(rows, entity_id.encode())
     if header is None:
         return None
@@ -95,18 +88,12 @@ def read_summary(rows: Rows, entity_id: str, config: ProcessorConfig) -> Summary
     )
 
 
-LARGE = 500
-"""An entity of more sentences is large: its rows take longer than some milliseconds to read."""
-KEPT = 32
-"""Of how many large entities a view is kept. Each costs every micro-batch that touches it a tenth
-of a millisecond.
-"""
+LARGE = 500  # sentences; reading the rows of a larger entity takes over some milliseconds
+KEPT = 32  # views of large entities; each costs 0.1 ms per micro-batch that touches it
 
 
 class _Kept:
-    """The view of an entity until its next change is committed; then another object takes its
-    place.
-    """
+    """The view of an entity until its next change is committed; then a new object replaces this."""
 
     __slots__ = ("view",)
 
@@ -117,8 +104,8 @@ class _Kept:
 class Summaries:
     """The committed summaries of the entities of a processor.
 
-    `begin`, `touch`, `processed` and `forget` are the processor's, `commit` is for who commits, all
-    others for anyone.
+    The processor calls `begin`, `touch`, `processed` and `forget`, the committer `commit`, and any
+    thread the others.
     """
 
     def __init__(self, config: ProcessorConfig, cache: EntityCache) -> None:
@@ -135,13 +122,10 @@ class Summaries:
         self._begun: dict[int, object] = {}
         self._kept: OrderedDict[EntityKey, _Kept] = OrderedDict()
 
-    # -- the processor's thread
-    # ------------------------------------------------------------------------------
+    # ---- the processor's thread
 
     def touch(self, key: EntityKey) -> None:
-        """The entity's events are about to be ranked: from here to the commit it is not what is
-        committed.
-        """
+        """The entity's events will now be ranked: until the commit its memory is ahead."""
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None and key not in self._touched:
@@ -149,7 +133,7 @@ class Summaries:
             self._touched.add(key)
 
     def _make_view(self, key: EntityKey, kept: _Kept) -> None:
-        """The entity's view before it is ranked: as it is committed, or is going to be."""
+        """Make the entity's view before it is ranked, for the present or the coming commit."""
         if kept.view is not None and key not in self._waiting:
             return
         entity = self._cache.peek(key)
@@ -160,17 +144,13 @@ class Summaries:
             kept.view = standing
 
     def processed(self, touched: Iterable[EntityKey]) -> None:
-        """A micro-batch has touched these, and waits for its commit; what it touched besides, it
-        has thrown away.
-        """
+        """A micro-batch with these entities waits for its commit."""
         with self._lock:
             self._waiting.update(touched)
             self._touched.clear()
 
     def commit(self, touched: Collection[EntityKey], next_offsets: Mapping[int, int]) -> None:
-        """What the oldest micro-batch that waits has touched is in the committed rows, up to these
-        offsets.
-        """
+        """The oldest waiting micro-batch, with these entities, is committed up to these offsets."""
         with self._lock:
             self._waiting -= Counter(touched)
             for key in set(touched):
@@ -180,13 +160,13 @@ class Summaries:
             self._next_offsets.update(next_offsets)
 
     def begin(self, partition: int, next_offset: int) -> None:
-        """The partition's rows are as of a commit, up to this offset, and go on from there."""
+        """The partition's rows are as of a commit, up to this offset."""
         with self._lock:
             self._next_offsets[partition] = next_offset
             self._begun[partition] = object()
 
     def forget(self, partitions: Iterable[int]) -> None:
-        """These partitions are others' now."""
+        """These partitions are no longer held."""
         gone = set(partitions)
         with self._lock:
             self._touched = {key for key in self._touched if key.partition not in gone}
@@ -197,13 +177,10 @@ class Summaries:
                 self._next_offsets.pop(partition, None)
                 self._begun.pop(partition, None)
 
-    # -- any thread
-    # ------------------------------------------------------------------------------------------
+    # ---- any thread
 
     def begun(self, partition: int) -> object | None:
-        """Since when the partition's rows are as of a commit, as an object of its own; None where
-        they are not.
-        """
+        """An object that identifies the partition's `begin`, or None before it."""
         return self._begun.get(partition)
 
     def is_large(self, rows: Rows, key: EntityKey) -> bool:
@@ -212,8 +189,8 @@ class Summaries:
         return header is not None and header.sentences > LARGE
 
     def from_memory(self, key: EntityKey) -> SummaryView | None:
-        """The entity's summary where memory tells it, at once. The partition's database must be
-        open meanwhile.
+        """The entity's summary if memory has it. Keep the partition's database open during the
+        call.
         """
         with self._lock:
             next_offset = self._next_offsets.get(key.partition)
@@ -241,9 +218,7 @@ class Summaries:
         return standing
 
     def from_rows(self, rows: Rows, key: EntityKey) -> SummaryView | None:
-        """The entity's summary by the partition's rows, None where there is no such entity. Reads
-        all of its vectors.
-        """
+        """The entity's summary from the partition's rows, or None. Reads all of its vectors."""
         applied = read_applied(rows)
         kept = None if applied is None else self._kept_as_of(applied.next_offset, rows, key)
         view = read_summary(rows, key.entity_id, self._config)
@@ -255,9 +230,7 @@ class Summaries:
         return view
 
     def short_view(self, rows: Rows, key: EntityKey, extent: Extent) -> ShortView | None:
-        """The entity's short view by the partition's rows, None where there is no such entity.
-        Reads all of its vectors.
-        """
+        """The entity's short view from the partition's rows, or None. Reads all of its vectors."""
         applied = read_applied(rows)
         view = read_short_view(rows, key.entity_id, self._config.limits.dimension, extent)
         if view is None or applied is None:
@@ -265,10 +238,10 @@ class Summaries:
         return replace(view, partition=key.partition, next_offset=applied.next_offset)
 
     def _kept_as_of(self, next_offset: int, rows: Rows, key: EntityKey) -> _Kept | None:
-        """Where to keep a large entity's view by rows up to this offset; None where a commit has
-        come since they were looked at.
+        """Where to keep a large entity's view of rows up to this offset; None if a later commit has
+        come.
 
-        One that comes later finds it there, and replaces it.
+        A commit during the reading replaces the object, so an old view is not served.
         """
         if not self.is_large(rows, key):
             return None
@@ -277,7 +250,7 @@ class Summaries:
             return None if known is None or next_offset < known else self._keep(key)
 
     def _keep(self, key: EntityKey) -> _Kept:
-        """Begin to keep the entity's view; under the lock."""
+        """Start keeping the entity's view; under the lock."""
         kept = self._kept.setdefault(key, _Kept())
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT:

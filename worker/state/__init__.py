@@ -1,10 +1,10 @@
-"""What is remembered: one ordered, byte-keyed row space per input partition.
+"""Stored state: one ordered, byte-keyed row space per input partition.
 
-`keys` says where a row lies, `rows` what is in it, `store` where rows are kept (memory or RocksDB),
-`ids` what a sentence is called. `entity` reads and writes one entity's rows, `partition` those of
-the partition itself (applied offset, output topic, fingerprint, garbage); `view` and `verify` read
-an entity for people. Nothing here writes to a database: changes are handed out as `{key: value or
-None}`, because they must reach the changelog and the local rows in one commit.
+`keys` defines the keys, `rows` the values, `store` the storage protocol and rows in memory.
+`entity` reads and writes one entity's rows, `partition` those of the partition itself (applied
+offset, output topic, fingerprint, garbage); `view`, `listing` and `verify` read entities for
+people. Nothing here writes to a database: changes are returned as `{key: value or None}`, because
+they must reach the changelog and the local rows in one commit.
 """
 
 from worker.state.errors import (
@@ -21,8 +21,7 @@ from worker.state.store import Changes, MemoryRows, Rows
 from worker.state.verify import EntityCheck, verify_partition
 from worker.state.view import SummaryView, ViewSentence, read_view
 
-TABLE_NAME = "entities"
-"""The name of the one table, which databases and changelog carry."""
+TABLE_NAME = "entities"  # of the one table, in databases and changelog
 
 __all__ = [
     "TABLE_NAME",

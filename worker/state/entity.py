@@ -1,6 +1,4 @@
-"""One entity's rows, read and written: header, published set, reviews, and its vectors as the
-blocks a refill scans.
-"""
+"""One entity's rows: header, published set, reviews, and vectors as blocks for a refill."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,9 +17,7 @@ BLOCK_SENTENCES = 2048
 
 @dataclass(slots=True)
 class Sentence:
-    """A live sentence of a review. `vector` (dimension,) int16 is None until it is embedded or
-    read.
-    """
+    """A live sentence; `vector` (dimension,) int16 is None until it is embedded or read."""
 
     ordinal: int
     id: bytes
@@ -31,8 +27,8 @@ class Sentence:
 
 @dataclass(slots=True)
 class Review:
-    """A review as its rows tell. `chunks` are the text and vector chunks its stored rows take, (0,
-    0) for one not stored.
+    """A review from its rows. `chunks` counts its stored text and vector chunks, (0, 0) if not
+    stored.
     """
 
     version: int
@@ -44,9 +40,7 @@ class Review:
 
 
 class VectorBlock:
-    """Some of an entity's live sentences: `vectors` (m, dimension) int16; an id is made only when
-    asked for.
-    """
+    """Some of an entity's live sentences: `vectors` (m, dimension) int16, ids made on demand."""
 
     __slots__ = ("_ordinals", "_reviews", "vectors")
 
@@ -84,7 +78,7 @@ class EntityRows:
         return None if value is None else formats.decode_published(self.keys.published, value)
 
     def review(self, review_id: bytes) -> Review | None:
-        """The review with its texts, vectors left out; None where it was never seen."""
+        """The review with its texts, without vectors; None if it was never seen."""
         key = self.keys.review(review_id)
         value = self.rows.get(key)
         if value is None:
@@ -107,9 +101,7 @@ class EntityRows:
         )
 
     def text_and_rating(self, identifier: bytes) -> tuple[str, float | None]:
-        """Text of a stored sentence, rating of its review. Raises CorruptRow where it is not
-        stored.
-        """
+        """Text of a stored sentence, rating of its review. Raises CorruptRow without one."""
         parsed = parse_sentence_id(identifier)
         assert parsed is not None
         review_id, ordinal = parsed
@@ -168,9 +160,7 @@ class EntityRows:
         pending[self.keys.published] = formats.encode_published(self.keys.published, published)
 
     def put_review(self, pending: Pending, review_id: bytes, review: Review) -> None:
-        """Write the review's rows and remove chunks that its stored form had more; `review.chunks`
-        becomes what is written.
-        """
+        """Write the review's rows, remove surplus chunks, and update `review.chunks`."""
         keys, sentences, chunks = self.keys, review.sentences, review.chunks
         texts = _cut_texts([(sentence.ordinal, sentence.text) for sentence in sentences])
         per_chunk = max(1, formats.CHUNK_BYTES // (4 + 2 * self.dimension))
@@ -210,16 +200,14 @@ class EntityRows:
 
 
 def read_header(rows: Rows, entity: bytes) -> Header | None:
-    """The entity's header; None for an entity without any row."""
+    """The entity's header, or None for an entity without rows."""
     key = header_key(entity)
     value = rows.get(key)
     return None if value is None else formats.decode_header(key, value)
 
 
 def _cut_texts(texts: list[tuple[int, str]]) -> list[list[tuple[int, str]]]:
-    """Texts in order, cut into chunks of at most `CHUNK_BYTES` each (a longer text is a chunk of
-    its own).
-    """
+    """Texts in order, in chunks of at most `CHUNK_BYTES`; a longer text is a chunk of its own."""
     # A character is at most four bytes.
     if 4 * sum([len(text) + 2 for _, text in texts]) <= formats.CHUNK_BYTES:
         return [texts] if texts else []

@@ -1,13 +1,13 @@
-"""What can be wrong with stored rows.
+"""Errors of stored rows.
 
 SetupError
 `-- StateError
-    |-- CorruptRow            a row's bytes, or its relation to other rows, are not what was written
-    |-- DamagedDatabase       the files that hold the rows are not what was written
+    |-- CorruptRow            a row's bytes, or its relation to other rows, are wrong
+    |-- DamagedDatabase       the files that hold the rows are wrong
     |-- UnknownFormat         a row was written by another version of the worker
-    |-- IncompleteState       rows that every partition begins with are missing: its changelog lost its beginning
+    |-- IncompleteState       the changelog lost its beginning
     |-- FingerprintMismatch   the rows belong to another model, dimension, splitter, k, ...
-    `-- PartitionsChanged     the rows belong to fewer or more partitions of the input topic
+    `-- PartitionsChanged     the rows belong to another number of input partitions
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from worker.errors import SetupError
 NEW_EPOCH: Final = (
     "build a new epoch beside it: `coversumm-worker replay` with its own COVERSUMM_EPOCH"
 )
-"""How summaries are built again while the present ones stay: the one place that says it."""
+"""How to rebuild summaries while the present ones stay; for messages."""
 NEW_TOPIC: Final = (
-    "let the producers write all events, each under its key, to a new input topic with the partitions wanted, and "
-    f"{NEW_EPOCH} from that COVERSUMM_INPUT_TOPIC"
+    "let the producers write all events, each under its key, to a new input topic with the "
+    f"partitions wanted, and {NEW_EPOCH} from that COVERSUMM_INPUT_TOPIC"
 )
-"""The way out where the keys of an input topic have moved."""
+"""The solution when the keys of an input topic have moved to other partitions; for messages."""
 SETTINGS: Final = {
     "model": "COVERSUMM_EMBEDDER",
     "dimension": "COVERSUMM_DIMENSION, or the embedder's own",
@@ -34,10 +34,11 @@ SETTINGS: Final = {
     "epoch": "COVERSUMM_EPOCH",
     "algorithm": "of the worker's version",
 }
-"""What decides about each field of the fingerprint but the partition count."""
+"""The source of each field of the fingerprint, except the partition count."""
 RESTORE: Final = (
-    "Operator action: run `coversumm-worker reset --local` on the stopped worker's data directory and start it "
-    f"again; the state is restored from the changelog. If it happens again, {NEW_EPOCH}."
+    "Operator action: run `coversumm-worker reset --local` on the stopped worker's data directory "
+    "and start it again; the state is restored from the changelog. If it happens again, "
+    f"{NEW_EPOCH}."
 )
 
 
@@ -55,9 +56,7 @@ class CorruptRow(StateError):
 
 
 class DamagedDatabase(StateError):
-    """The files of a partition's database are not what RocksDB wrote. The message names their
-    folder.
-    """
+    """The files of a partition's database are damaged. The message names their folder."""
 
     def __init__(self, folder: str, problem: str) -> None:
         super().__init__(f"the database {folder} is damaged: {problem}. {RESTORE}")
@@ -66,33 +65,31 @@ class DamagedDatabase(StateError):
 
 
 class UnknownFormat(StateError):
-    """A row carries a format version this worker does not know."""
+    """A row has a format version that this worker does not know."""
 
     def __init__(self, row: str, found: int, newest: int) -> None:
         super().__init__(
-            f"state row ({row}) has format {found}, the newest that this worker knows is {newest}. Operator action: run "
-            f"the version of the worker that wrote it, or {NEW_EPOCH}; if no other version ever ran here "
-            "the row is damaged: `coversumm-worker reset --local`."
+            f"state row ({row}) has format {found}, the newest that this worker knows is {newest}. "
+            f"Operator action: run the version of the worker that wrote it, or {NEW_EPOCH}; if no "
+            "other version ever ran here the row is damaged: `coversumm-worker reset --local`."
         )
         self.row = row
         self.found = found
 
 
 class IncompleteState(StateError):
-    """Rows are there, but not the fingerprint that every partition's first commit wrote."""
+    """There are rows, but no fingerprint, which every partition's first commit writes."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the stored state has no fingerprint, which every partition's first commit writes: the beginning of its "
-            "changelog is gone (topic deleted and created again, records deleted). Operator action: start over with "
-            f"`coversumm-worker reset`, or {NEW_EPOCH}."
+            "the stored state has no fingerprint, which every partition's first commit writes: the "
+            "beginning of its changelog is gone (topic deleted and recreated, or records deleted). "
+            f"Operator action: start over with `coversumm-worker reset`, or {NEW_EPOCH}."
         )
 
 
 class FingerprintMismatch(StateError):
-    """The stored rows were made under other settings: continuing would mix two kinds of
-    summaries.
-    """
+    """The stored rows were made under other settings."""
 
     def __init__(
         self, differences: Mapping[str, tuple[object, object]], whose: str = "the stored state"
@@ -110,15 +107,15 @@ class FingerprintMismatch(StateError):
 
 
 class PartitionsChanged(StateError):
-    """The input topic has another number of partitions than its state: keys moved, their state did
-    not.
-    """
+    """The input topic's partition count differs from its state's: keys have moved."""
 
     def __init__(self, topic: str, stored: int, found: int) -> None:
         super().__init__(
-            f"the input topic {topic} has {found} partitions, and its state was built with {stored}: partitions cannot be added "
-            "to a topic under a running epoch, for its keys go to other partitions then than their state, and Kafka does not "
-            f"take them back. Operator action: {NEW_TOPIC}."
+            f"the input topic {topic} has {found} partitions, and its state was built with "
+            f"{stored}: partitions cannot be added to a topic under a running epoch, "
+            "because its keys then go to other partitions than their state, "
+            "and Kafka cannot remove partitions. "
+            f"Operator action: {NEW_TOPIC}."
         )
 
 

@@ -1,19 +1,20 @@
-"""Where rows lie: ordered keys that keep all of an entity's rows together.
+"""Keys of rows: ordered, with all of an entity's rows together.
 
-    F                                                     the partition's fingerprint A
-    the partition's applied offset O                                                     the topic
-    and the epoch that its summaries are published under G | len | entity | incarnation
-    rows of a deleted incarnation, still to be removed L | len | entity
-    last change of a replay that publishes each entity once, at its end E | len | entity
-    entity header E | len | entity | incarnation | P                    published set E | len |
-    entity | incarnation | R | review           review: version, flags, rating, first texts E | len
-    | entity | incarnation | T | len | review | chunk    further texts E | len | entity |
-    incarnation | V | len | review | chunk    vectors
+    F                                                     the partition's fingerprint
+    A                                                     the partition's applied offset
+    O                                                     its output topic and epoch
+    G | len | entity | incarnation                        rows of it are still to be removed
+    L | len | entity                                      last change, for the end of a replay
+    E | len | entity                                      entity header
+    E | len | entity | incarnation | P                    published set
+    E | len | entity | incarnation | R | review           version, flags, rating, first texts
+    E | len | entity | incarnation | T | len | review | chunk    further texts
+    E | len | entity | incarnation | V | len | review | chunk    vectors
 
-`len` is a big-endian u32 and counts the bytes of the id after it, so ids may hold any byte and no
-id's rows lie inside another's (`a` and `ab`). `incarnation` (big-endian u64) is the source offset
-of the event that created the entity: a deleted entity's rows can wait for their removal, since
-whoever creates it again does so under a greater offset. `chunk` is a big-endian u32.
+`len` is a big-endian u32 with the number of bytes of the id after it, so ids may hold any byte and
+no id's rows lie inside another's (`a` and `ab`). `incarnation` (big-endian u64) is the source
+offset of the event that created the entity: a deleted entity's rows can be removed later, since an
+entity created again has a greater offset. `chunk` is a big-endian u32.
 """
 
 import struct
@@ -44,12 +45,12 @@ def garbage_key(entity: bytes, incarnation: int) -> bytes:
 
 
 def last_change_key(entity: bytes) -> bytes:
-    """Key of the entity's last change, which is published at the end of a replay."""
+    """Key of the entity's last change, published at the end of a replay."""
     return LAST_CHANGE + _U32.pack(len(entity)) + entity
 
 
 def entity_of_last_change(key: bytes) -> bytes:
-    """The entity of a last change's key."""
+    """The entity in the key of a last change."""
     return key[5:]
 
 
@@ -64,9 +65,7 @@ def parse_garbage_key(key: bytes) -> tuple[bytes, int]:
 
 
 class IncarnationKeys:
-    """The keys of one incarnation of an entity; prefixes are made once, for these are the keys of
-    every event.
-    """
+    """The keys of one incarnation of an entity. Prefixes are built once: every event needs them."""
 
     __slots__ = ("published", "reviews", "texts", "vectors")
 
@@ -82,9 +81,7 @@ class IncarnationKeys:
         return self.reviews + review
 
     def text_chunk(self, review: bytes, chunk: int) -> bytes:
-        """Key of a review's further texts; chunk 0 is in the review's own row, so these
-        start at 1.
-        """
+        """Key of a review's further texts, from 1: chunk 0 is in the review's own row."""
         return self.texts + _U32.pack(len(review)) + review + _U32.pack(chunk)
 
     def vector_chunk(self, review: bytes, chunk: int) -> bytes:
@@ -107,9 +104,7 @@ class EntityRowKey(NamedTuple):
 
 
 def parse_entity_key(key: bytes) -> EntityRowKey:
-    """Parts of a key that starts with `ENTITY`. Raises ValueError where it is not of the form
-    above.
-    """
+    """Parts of a key that starts with `ENTITY`. Raises ValueError if it is malformed."""
     if key[:1] != ENTITY or len(key) < 5:
         raise ValueError("not an entity key")
     end = 5 + _U32.unpack_from(key, 1)[0]
@@ -129,7 +124,7 @@ def parse_entity_key(key: bytes) -> EntityRowKey:
 
 
 def describe(key: bytes) -> str:
-    """The row's name for people: used by errors and tools."""
+    """A readable name of the row, for errors and tools."""
     if key == FINGERPRINT:
         return "fingerprint"
     if key == APPLIED:
@@ -167,12 +162,12 @@ def sentence_id(review_id: bytes, ordinal: int) -> bytes:
 
 
 def review_of(identifier: bytes) -> bytes:
-    """The review id in an id that `sentence_id` made."""
+    """The review id in an id from `sentence_id`."""
     return identifier.rpartition(b"#")[0]
 
 
 def parse_sentence_id(identifier: bytes) -> tuple[bytes, int] | None:
-    """`(review id, ordinal)` of an id from anywhere; None where `sentence_id` makes no such id."""
+    """`(review id, ordinal)` of any id, or None if `sentence_id` cannot make it."""
     review_id, mark, digits = identifier.rpartition(b"#")
     if not mark or not digits.isdigit() or (digits[:1] == b"0" and digits != b"0"):
         return None

@@ -1,9 +1,8 @@
 """The entities of a partition without their reviews: listed and searched, a page at a time.
 
-Rows are ordered by the length of the entity's id and then by its bytes, and all of an entity's rows
-are neighbours. So the next entity is found by one seek past the present one's rows, however many
-they are, and the ids with a prefix by a seek or two for each length of id that there is. A page
-costs as many seeks as it looks at entities.
+Rows are ordered by the length of the entity's id and then by its bytes, and an entity's rows are
+adjacent. One seek past an entity's rows finds the next entity; one or two seeks for each length of
+id find the ids with a prefix. A page costs as many seeks as entities searched.
 """
 
 import heapq
@@ -20,9 +19,7 @@ LONGEST_PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class EntitySearch:
-    """Which entities are looked for: those after `after`, in the order of their keys, with all that
-    is given here.
-    """
+    """A search for entities that meet every condition, after `after` in key order."""
 
     prefix: str = ""
     contains: str = ""
@@ -31,9 +28,7 @@ class EntitySearch:
 
 @dataclass(frozen=True, slots=True)
 class ListedEntity:
-    """An entity; `sequence` is the offset of the event that last changed its summary, None where
-    nothing was published.
-    """
+    """An entity; `sequence` is the offset of its last published change, or None."""
 
     entity_id: str
     sentences: int
@@ -44,9 +39,7 @@ class ListedEntity:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some entities, and after which one to go on; None where there are no more. `searched`: how
-    many were looked at.
-    """
+    """Some entities of `searched` ones; the next page starts after `after`, None at the end."""
 
     entities: list[ListedEntity]
     after: str | None
@@ -54,7 +47,7 @@ class Page:
 
 
 def order(entity_id: str) -> tuple[int, bytes]:
-    """What entities are ordered by."""
+    """Sort key of entities."""
     encoded = entity_id.encode()
     return len(encoded), encoded
 
@@ -65,16 +58,9 @@ def read_page(
     limit: int,
     has_time: Callable[[], bool] = lambda: True,
 ) -> Page:
-    """The next entities of these partitions together.
+    """The next entities of these partitions together, at most `limit`.
 
-    Args:
-        partitions: their rows.
-        search: which entities.
-        limit: at most so many.
-        has_time: asked after each one that was looked at; the page ends where there is none left.
-
-    Raises:
-        CorruptRow, UnknownFormat: a row is not what was written.
+    The page ends early once `has_time` returns false. Raises CorruptRow, UnknownFormat.
     """
     after = None if search.after is None else search.after.encode()
     found = heapq.merge(
@@ -101,7 +87,7 @@ def read_page(
 def find_entities(
     rows: Rows, prefix: bytes = b"", after: bytes | None = None
 ) -> Iterator[tuple[bytes, Header]]:
-    """The entities with the prefix, of keys beyond `after`, in key order. Raises CorruptRow,
+    """Entities with the prefix and keys after `after`, in key order. Raises CorruptRow,
     UnknownFormat.
     """
     start = header_key(prefix)
@@ -151,9 +137,7 @@ def _sequence(rows: Rows, entity: bytes, header: Header) -> int | None:
 
 
 def merged(pages: Iterable[Page], limit: int) -> Page:
-    """One page of those of several workers, all for the same search: no further than the least
-    complete of them goes.
-    """
+    """One page from several workers' pages of one search, ending at the least complete one."""
     pages = list(pages)
     ends = [page.after for page in pages if page.after is not None]
     end = min(ends, key=order, default=None)

@@ -1,6 +1,4 @@
-"""Committed rows under changes that are on their way to them, so that what comes next can be worked
-out meanwhile.
-"""
+"""Committed rows under changes that are not committed yet."""
 
 import threading
 from bisect import bisect_left
@@ -12,9 +10,9 @@ from worker.state.store import Changes, Rows, successor
 class Overlay:
     """Rows as they will be when all changes above them are stored; see `Rows`.
 
-    Changes are laid over the rows in the order in which they are going to be stored, and taken away
-    after they are: in between both say the same, so whoever reads need not know which of the two it
-    was. One thread may lay over while another one takes away and any of them reads.
+    Changes are added in the order in which they will be stored, and removed after that. In between
+    both have the same content, so readers need not know which one they see. One thread may add
+    while another removes and any thread reads.
 
     >>> from worker.state.store import MemoryRows
     >>> rows = Overlay(MemoryRows({b"a": b"1", b"b": b"1"}))
@@ -24,20 +22,19 @@ class Overlay:
     """
 
     def __init__(self, stored: Rows) -> None:
-        """`stored`: what lies below."""
         self._stored = stored
         # the newest first; replaced as a whole, so that readers need no lock
         self._layers: tuple[_Layer, ...] = ()
         self._lock = threading.Lock()
 
     def add(self, changes: Changes) -> None:
-        """Lay these changes over all that is there; they are changed no more."""
+        """Lay these changes over the others; they must not be changed afterwards."""
         with self._lock:
             self._layers = (_Layer(changes), *self._layers)
 
     def remove(self, changes: Changes) -> None:
-        """These changes are stored, or thrown away with all that came after them; nothing where
-        they are not there.
+        """Remove changes that are stored, or discarded with all later ones; unknown ones are
+        ignored.
         """
         with self._lock:
             self._layers = tuple(layer for layer in self._layers if layer.changes is not changes)
@@ -60,7 +57,7 @@ class Overlay:
 
 
 class _Layer:
-    """Some changes, and their keys in order once somebody scans."""
+    """Some changes; their keys are sorted at the first scan."""
 
     __slots__ = ("_keys", "changes")
 
@@ -69,7 +66,7 @@ class _Layer:
         self._keys: list[bytes] | None = None
 
     def between(self, first: bytes, end: bytes | None) -> dict[bytes, bytes | None]:
-        """Those from a key to before another one; None: to the last."""
+        """The changes from key `first` to before `end` (None: to the last)."""
         if self._keys is None:
             self._keys = sorted(self.changes)
         keys = self._keys
@@ -83,7 +80,7 @@ class _Layer:
 def _merged(
     stored: Iterator[tuple[bytes, bytes]], changes: list[tuple[bytes, bytes | None]]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Both in the order of their keys; where both have one, the change counts."""
+    """Both in key order; a change replaces the row of its key."""
     waiting = iter(changes)
     changed, new = next(waiting, (None, None))
     for key, value in stored:

@@ -1,6 +1,4 @@
-"""The rows of a partition as a whole: applied offset, output topic, fingerprint, and what deleted
-entities left behind.
-"""
+"""The rows of a partition itself: offset, output topic, fingerprint, garbage, last changes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -26,15 +24,14 @@ from worker.state.rows import Applied, Output
 from worker.state.store import Pending, Rows
 
 GARBAGE_ROWS = 2000
-"""Rows of deleted entities removed in one micro-batch: so many more rows are little beside a
-batch's own.
-"""
+"""Rows of deleted entities removed per micro-batch: few beside a batch's own rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What the stored summaries depend on besides the events, and the epoch that they are published
-    as. State of another fingerprint is never continued.
+    """What the stored summaries depend on besides the events, and their epoch.
+
+    State with another fingerprint is never continued.
     """
 
     model: str
@@ -44,13 +41,12 @@ class Fingerprint:
     distinct: bool
     partitions: int
     topic: str
-    epoch: int | None
-    """None where older workers wrote it: any epoch goes with it."""
+    epoch: int | None  # None in rows of older workers: matches any epoch
     algorithm: str = ALGORITHM
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "Fingerprint":
-        """Inverse of `fields`, without those that only another version of the worker knows."""
+        """Inverse of `fields`; ignores fields of other worker versions."""
         return cls(
             model=fields["model"],
             dimension=int(fields["dimension"]),
@@ -69,7 +65,7 @@ class Fingerprint:
 
 
 def read_applied(rows: Rows) -> Applied | None:
-    """The partition's applied offset; None before the first event."""
+    """The partition's applied offset, or None before the first event."""
     value = rows.get(APPLIED)
     return None if value is None else formats.decode_applied(APPLIED, value)
 
@@ -80,9 +76,7 @@ def put_applied(pending: Pending, applied: Applied) -> None:
 
 
 def read_output(rows: Rows) -> Output | None:
-    """Where the partition's summaries are published; None before the first, and where older workers
-    wrote all rows.
-    """
+    """Where the partition's summaries are published, or None (rows of older workers too)."""
     value = rows.get(OUTPUT)
     return None if value is None else formats.decode_output(OUTPUT, value)
 
@@ -93,7 +87,7 @@ def put_output(pending: Pending, output: Output) -> None:
 
 
 def read_fingerprint(rows: Rows) -> dict[str, str] | None:
-    """The stored fingerprint's fields; None before the first event."""
+    """The stored fingerprint's fields, or None before the first event."""
     value = rows.get(FINGERPRINT)
     return None if value is None else formats.decode_fingerprint(FINGERPRINT, value)
 
@@ -104,8 +98,9 @@ def put_fingerprint(pending: Pending, fingerprint: Fingerprint) -> None:
 
 
 def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
-    """Whether the partition has this fingerprint; False where it has no rows yet. Raises
-    FingerprintMismatch for another, IncompleteState for rows without any.
+    """Whether the partition has this fingerprint; False if it has no rows yet.
+
+    Raises FingerprintMismatch for another one, IncompleteState for rows without one.
     """
     stored = read_fingerprint(rows)
     if stored is None:
@@ -121,10 +116,9 @@ def check_fingerprint(rows: Rows, fingerprint: Fingerprint) -> bool:
 def refuse_other(
     stored: Mapping[str, str], fingerprint: Fingerprint, whose: str = "the stored state"
 ) -> None:
-    """Raise FingerprintMismatch where the stored fields are not this fingerprint's; `whose` begins
-    what it says.
+    """Raise FingerprintMismatch if the stored fields differ; `whose` begins its message.
 
-    Older workers stored no epoch: then any is accepted.
+    Older workers stored no epoch; then any epoch matches.
     """
     configured = fingerprint.fields()
     stored = {"epoch": configured["epoch"], **stored}
@@ -145,9 +139,7 @@ def put_garbage(pending: Pending, entity: bytes, incarnation: int) -> None:
 
 
 def collect_garbage(rows: Rows, pending: Pending, limit: int = GARBAGE_ROWS) -> bool:
-    """Remove up to `limit` rows of deleted incarnations, notes that are done included. True if any
-    are left for the next batch.
-    """
+    """Remove up to `limit` rows of deleted incarnations and their notes; True if any are left."""
     for key, value in rows.scan(GARBAGE):
         formats.unseal(key, value)
         if limit <= 0:
@@ -163,14 +155,14 @@ def collect_garbage(rows: Rows, pending: Pending, limit: int = GARBAGE_ROWS) -> 
 
 
 def put_last_change(pending: Pending, entity: bytes, change: LastChange | None) -> None:
-    """Write the entity's last change; None: it has none, or it is published."""
+    """Write the entity's last change, or remove it."""
     key = last_change_key(entity)
     pending[key] = None if change is None else formats.encode_last_change(key, change)
 
 
 def last_changes(rows: Rows, after: bytes | None = None) -> Iterator[tuple[bytes, LastChange]]:
-    """Those that are still to be published, with their entities, in key order: all, or those behind
-    the entity `after`.
+    """The unpublished last changes with their entities, in key order, from behind the entity
+    `after`.
 
     Raises CorruptRow.
     """

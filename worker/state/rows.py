@@ -1,22 +1,24 @@
-"""What is in a row: binary values with a format version and a checksum.
+"""Values of rows: binary, with a format version and a checksum.
 
 Every value is `format u8 | crc32 u32 | payload`, little-endian throughout; that frame is the same
-in every format. The checksum covers key and payload, so a value that ended up under another key is
-noticed too. Decoders raise `CorruptRow` (naming the row) or `UnknownFormat`, nothing else.
+in every format. The checksum covers key and payload, so a value under a wrong key is noticed too.
+Decoders raise only `CorruptRow` (naming the row) or `UnknownFormat`.
 
-Each kind of row has formats of its own, from 1 to the newest, which is the one that is written;
-older ones are read for ever, and become the newest when the row is next written. All are at 1 but
-where it says otherwise.
+Each kind of row has its own formats, from 1 to the newest, which is the one written. Older ones
+stay readable, and become the newest at the next write. All are at 1 unless noted.
 
-    header        reviews u64 | sentences u64 | incarnation u64 published     sequence u64 | count
-    u32 | count * len u32 | the sentence ids | count * digest 16    by rank review        version
-    u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts texts         count
-    u32 | count * (ordinal u32 | len u32) | the texts in UTF-8, one after the other vectors
-    count u32 | count * ordinal u32 | count * dimension * int16 applied 1     next offset u64 |
-    topic in UTF-8 applied 2     next offset u64 | len u32 | topic | topic id (empty where the
-    broker gave none) output        epoch u32 | len u32 | topic in UTF-8 | topic id (empty where the
-    broker gave none) fingerprint   count u32 | count * (len u32 | name | len u32 | value) garbage
-    (empty) last change   `LastChange` as an array of MessagePack
+    header        reviews u64 | sentences u64 | incarnation u64
+    published     sequence u64 | count u32 | count * len u32 | the sentence ids
+                  | count * digest 16, by rank
+    review        version u64 | flags u8 | rating f64 | text chunks u32 | vector chunks u32 | texts
+    texts         count u32 | count * (ordinal u32 | len u32) | the texts in UTF-8
+    vectors       count u32 | count * ordinal u32 | count * dimension * int16
+    applied 1     next offset u64 | topic in UTF-8
+    applied 2     next offset u64 | len u32 | topic | topic id (empty if the broker gave none)
+    output        epoch u32 | len u32 | topic in UTF-8 | topic id (empty if the broker gave none)
+    fingerprint   count u32 | count * (len u32 | name | len u32 | value)
+    garbage       (empty)
+    last change   `LastChange` as an array of MessagePack
 """
 
 import struct
@@ -34,7 +36,7 @@ from worker.state.keys import describe
 from worker.state.last_change import LastChange
 
 FORMAT, APPLIED_FORMAT = 1, 2
-"""The newest format of a row: of every kind but the applied row, and of that."""
+"""The newest format of every kind but the applied row, and of the applied row."""
 DIGEST_BYTES = 16
 
 _SEAL = struct.Struct("<BI")
@@ -56,14 +58,11 @@ CHUNK_BYTES = 128 * 1024
 
 _VECTOR_DTYPE = np.dtype("<i2")
 
-Texts = Sequence[tuple[int, str]]
-"""(ordinal, text), ordinals ascending."""
+Texts = Sequence[tuple[int, str]]  # (ordinal, text), ordinals ascending
 
 
 class Header(NamedTuple):
-    """An entity: live reviews, live sentences, and the source offset of the event that
-    created it.
-    """
+    """An entity: live reviews, live sentences, and the source offset that created it."""
 
     reviews: int
     sentences: int
@@ -71,18 +70,14 @@ class Header(NamedTuple):
 
 
 class PublishedSet(NamedTuple):
-    """The set last published: source offset of its cause, and `{sentence id: text digest}` in rank
-    order.
-    """
+    """The set last published: its source offset, and `{sentence id: text digest}` in rank order."""
 
     sequence: int
     digests: dict[bytes, bytes]
 
 
 class ReviewRow(NamedTuple):
-    """A review: its version and flags, how many chunks its texts and vectors take, and the first
-    chunk of its texts.
-    """
+    """A review, the number of its text and vector chunks, and the first chunk of its texts."""
 
     version: int
     deleted: bool
@@ -98,9 +93,7 @@ class Applied(NamedTuple):
 
     next_offset: int
     topic: str
-    topic_id: str = (
-        ""  # tells the topic from a later one of its name; empty where the broker gave none
-    )
+    topic_id: str = ""  # distinguishes topics of one name; empty if unknown
 
 
 class Output(NamedTuple):
@@ -115,7 +108,7 @@ _decode_last_change = msgspec.msgpack.Decoder(LastChange).decode
 
 
 def text_digest(text: str) -> bytes:
-    """What stands for a published sentence's text in the published row."""
+    """Represents a published sentence's text in the published row."""
     return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
 
@@ -125,9 +118,7 @@ def seal(key: bytes, payload: bytes, version: int = FORMAT) -> bytes:
 
 
 def unseal(key: bytes, value: bytes, newest: int = FORMAT) -> bytes:
-    """The payload of a row's value in any format up to `newest`. Raises UnknownFormat,
-    CorruptRow.
-    """
+    """The payload of a value in any format up to `newest`. Raises UnknownFormat, CorruptRow."""
     if len(value) < _SEAL.size:
         raise CorruptRow(describe(key), "shorter than its frame")
     version, checksum = _SEAL.unpack_from(value)
@@ -199,8 +190,9 @@ def encode_texts(texts: Texts) -> bytes:
 
 
 def _decode_texts(payload: bytes, start: int) -> Texts:
-    """Texts section at `start`, to the end of the payload. Raises struct.error, UnicodeDecodeError,
-    ValueError."""
+    """The texts section from `start` to the end. Raises struct.error, UnicodeDecodeError,
+    ValueError.
+    """
     (count,) = _U32.unpack_from(payload, start)
     if count > len(payload):
         raise ValueError("impossible count")
@@ -264,7 +256,7 @@ def decode_review(key: bytes, value: bytes) -> ReviewRow:
 def encode_vectors(
     key: bytes, ordinals: Sequence[int], vectors: Sequence[NDArray[np.int16]]
 ) -> bytes:
-    """Value of a vectors row: `vectors` holds one (dimension,) int16 array for each ordinal."""
+    """Value of a vectors row: one (dimension,) int16 array per ordinal."""
     parts = [vector.astype(_VECTOR_DTYPE, copy=False).tobytes() for vector in vectors]
     assert len(parts) == len(ordinals)
     if len(parts) == 1:
@@ -273,8 +265,7 @@ def encode_vectors(
 
 
 def decode_vectors(key: bytes, value: bytes, dimension: int) -> tuple[tuple[int, ...], bytes]:
-    """Ordinals and the bytes of their (count, dimension) matrix: joined with others', then read by
-    `as_matrix`."""
+    """Ordinals, and the bytes of their (count, dimension) matrix for `as_matrix`."""
     payload = unseal(key, value)
     width = _VECTOR_DTYPE.itemsize * dimension
     if len(payload) == _ONE_VECTOR.size + width:
@@ -308,7 +299,7 @@ def encode_applied(key: bytes, applied: Applied) -> bytes:
 
 
 def decode_applied(key: bytes, value: bytes) -> Applied:
-    """Inverse of `encode_applied`; a row of format 1 tells no topic id."""
+    """Inverse of `encode_applied`; format 1 has no topic id."""
     payload = unseal(key, value, APPLIED_FORMAT)
     try:
         if value[0] == 1:

@@ -1,27 +1,21 @@
-"""Where rows are kept: the `Rows` protocol, and rows in memory. Those in RocksDB are
-`worker.storage.rows`.
-"""
+"""The `Rows` protocol, and rows in memory. Rows in RocksDB: `worker.storage.rows`."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Protocol
 
-Changes = Mapping[bytes, bytes | None]
-"""Changed rows by key; None removes the row."""
-Pending = MutableMapping[bytes, bytes | None]
-"""Changes that are still being collected."""
+Changes = Mapping[bytes, bytes | None]  # changed rows by key; None removes the row
+Pending = MutableMapping[bytes, bytes | None]  # changes that are being collected
 
 
 class Rows(Protocol):
     """Read access to the committed rows of one partition, ordered by key."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The row's value, None where there is no row."""
+        """The row's value, or None."""
 
     def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """All rows whose key starts with `prefix`, ascending, as they were when the iteration
-        began; from `start` on.
-        """
+        """A consistent view of all rows with this key prefix, ascending, from `start` on."""
 
 
 class MemoryRows:
@@ -63,9 +57,7 @@ class MemoryRows:
         return sum(len(key) + len(value) for key, value in self._values.items())
 
     def _sort(self) -> None:
-        """Bring the keys up to date, once after many writes: sorting two sorted runs is
-        one merge.
-        """
+        """Update the sorted keys, once after many writes: sorting two sorted runs is one merge."""
         if self._gone:
             self._keys = [key for key in self._keys if key in self._values and key not in self._new]
             self._gone = False
@@ -79,8 +71,6 @@ class MemoryRows:
 
 
 def successor(prefix: bytes) -> bytes | None:
-    """The smallest key above every key that starts with `prefix`; None where there is none
-    (`prefix` is all 0xff or empty).
-    """
+    """The smallest key above every key with this prefix; None for an empty or all-0xff prefix."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

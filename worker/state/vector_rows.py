@@ -1,13 +1,12 @@
-"""Vectors that were made once, by engine and exact text: where they lie in a vector store, and what
-is in a row.
+"""Rows of a vector store: embeddings by engine and exact text.
 
-    E | engine              what the engine is, in JSON, for people
+    E | engine              a description of the engine, in JSON
     V | engine | text       a vector
 
 `engine` and `text` are digests of 16 bytes. A vector's value is `format u8 | check 16 | dimension *
 int16`, little-endian; `check` is a digest of format, vector and the text itself, keyed by the
-engine. So a vector is there only for the very text and engine it was made for, bit for bit: a
-damaged row, or another text or engine of the same digest, is none.
+engine. So a vector is found only for the exact text and engine it was made for, bit for bit; a
+damaged row, or another text or engine with the same digest, has none.
 """
 
 from hashlib import blake2b
@@ -25,9 +24,7 @@ _DTYPE: Final = np.dtype("<i2")
 
 
 class VectorRows:
-    """The rows of one engine, whose vectors have `dimension` components; `engine` is the digest of
-    its identity.
-    """
+    """The rows of one engine, identified by the digest `engine`, with `dimension` components."""
 
     __slots__ = ("_dimension", "_engine", "_prefix")
 
@@ -39,7 +36,7 @@ class VectorRows:
 
     @property
     def engine_key(self) -> bytes:
-        """Key of the row that says what the engine is."""
+        """Key of the row that describes the engine."""
         return ENGINE + self._engine
 
     def key(self, text: str) -> bytes:
@@ -53,8 +50,8 @@ class VectorRows:
         return FORMAT + self._check(text, data) + data
 
     def decode(self, text: str, value: bytes) -> NDArray[np.int16] | None:
-        """The vector (dimension,), read-only; None where the value is not what `encode` made for
-        this text.
+        """The vector (dimension,), read-only, or None if `encode` did not make this value for the
+        text.
         """
         data = value[_HEAD_BYTES:]
         if value[: len(FORMAT)] != FORMAT or len(data) != _DTYPE.itemsize * self._dimension:

@@ -1,6 +1,4 @@
-"""Recompute every entity of a partition from its stored rows, by brute force, and compare with what
-was published.
-"""
+"""Recomputes every entity of a partition from its rows by brute force, and compares."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,12 +15,12 @@ def is_due(
     min_changes: int,
     deleted: Collection[bytes] = (),
 ) -> bool:
-    """Whether a set, as `{sentence id: text digest}`, is to be published after the one last
-    published.
+    """Whether a set, as `{sentence id: text digest}`, must be published after the last published
+    one.
 
-    It is if at least so many of its sentences are new or of another text, or as many are gone; or
-    if one of the two is empty; or if one of `deleted`, which a deletion has taken down since, is
-    published and not among them.
+    It must if at least `min_changes` of its sentences are new or edited, or as many are gone; if
+    one of the two sets is empty; or if it removes a published sentence of `deleted`, those taken
+    down since.
     """
     if min_changes == 1 or not published or not now:
         return now != published
@@ -35,7 +33,7 @@ def is_due(
 
 @dataclass(frozen=True, slots=True)
 class EntityCheck:
-    """What came of one entity; `problems` is empty where all is as it must be."""
+    """The result for one entity; no `problems` if it is correct."""
 
     entity_id: str
     reviews: int
@@ -54,13 +52,13 @@ def verify_partition(
 ) -> Iterator[EntityCheck]:
     """One result for each entity whose rows start with `prefix`, in key order.
 
-    A published set may be behind the summary by fewer than `min_changes` sentences.
-
-    Raises CorruptRow where a row does not decode.
+    A published set may differ from the summary by fewer than `min_changes` sentences. Raises
+    CorruptRow.
     """
     for snapshot in read_snapshots(rows, dimension, prefix):
         problems = [
-            f"{count} rows of incarnation {incarnation}, which is neither live nor noted for removal"
+            f"{count} rows of incarnation {incarnation}, "
+            "which is neither live nor noted for removal"
             for incarnation, count in snapshot.others.items()
             if rows.get(garbage_key(snapshot.entity, incarnation)) is None
         ]
@@ -79,7 +77,7 @@ def verify_partition(
 
 
 def _count_problems(snapshot: Snapshot) -> list[str]:
-    """Header, reviews, texts and vectors must tell of the same sentences."""
+    """Header, reviews, texts and vectors must have the same sentences."""
     assert snapshot.header is not None
     problems = []
     if snapshot.header.reviews != snapshot.live_reviews:
@@ -101,9 +99,7 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
 
 
 def _summary_problems(snapshot: Snapshot, k: int, distinct: bool, min_changes: int) -> list[str]:
-    """The published set must be the brute-force summary, with the stored texts, or behind it by
-    less than is published.
-    """
+    """The published set must be the brute-force summary, or not due for publication."""
     expected = set(brute_force(snapshot.ids, snapshot.vectors, k, distinct=distinct).ids)
     digests = snapshot.published.digests if snapshot.published is not None else {}
     now = {

@@ -1,7 +1,7 @@
-"""One entity as its rows tell it, for people: `inspect`, the web, `verify`. One range scan, no
-cache, nothing of the stream.
+"""One entity as its rows show it, for people: `inspect`, the web, `verify`.
 
-A scan is a consistent view, so this may run beside the worker that writes the rows.
+One range scan, without cache or stream. A scan is a consistent view, so the worker may write during
+it.
 """
 
 from collections import Counter
@@ -35,25 +35,21 @@ TILE = 2048  # rows computed at once
 
 @dataclass(slots=True)
 class Snapshot:
-    """All rows of one entity, decoded. `header` is None where only rows of deleted incarnations are
-    left.
-    """
+    """All rows of one entity, decoded; `header` is None if only deleted incarnations have rows."""
 
     entity: bytes
     header: Header | None = None
     published: PublishedSet | None = None
     reviews: dict[bytes, ReviewRow] = field(default_factory=dict)
-    texts: dict[bytes, str] = field(default_factory=dict)
-    """Text of every sentence id."""
-    ids: list[bytes] = field(default_factory=list)
-    """Sentence ids in the order of `vectors`."""
+    texts: dict[bytes, str] = field(default_factory=dict)  # by sentence id
+    ids: list[bytes] = field(default_factory=list)  # in the order of `vectors`
     vectors: NDArray[np.int16] = field(default_factory=lambda: np.empty((0, 0), np.int16))
     others: Counter[int] = field(default_factory=Counter)
-    """Rows under other incarnations than the live one."""
+    """Rows of other incarnations than the live one."""
 
     @property
     def live_reviews(self) -> int:
-        """Reviews that are not deleted; those without sentences count."""
+        """Reviews that are not deleted, including those without sentences."""
         return sum(not review.deleted for review in self.reviews.values())
 
 
@@ -105,11 +101,9 @@ def _finish(snapshot: Snapshot, matrices: list[bytes], dimension: int) -> Snapsh
 def brute_force(
     ids: Sequence[bytes], vectors: NDArray[np.int16], k: int, *, distinct: bool
 ) -> Ranking:
-    """The summary of these sentences by sorting everything, in int64 alone: nothing of the stream's
-    algorithm.
+    """The summary of these sentences by sorting all of them, in int64, independent of the core.
 
-    Keys `n*|x|^2 - 2*x.S` stay below 2^63 for every entity the core accepts (its own bound is
-    2^53).
+    Keys `n*|x|^2 - 2*x.S` are below 2^63 for every entity the core accepts (its own bound is 2^53).
     """
     total = vectors.sum(axis=0, dtype=np.int64)
     keys = _keys(vectors, total).tolist()
@@ -153,35 +147,25 @@ class ViewSentence:
 
 @dataclass(frozen=True, slots=True)
 class SummaryView:
-    """An entity's current state: counts, where it stands, and its summary with current
-    distances.
-    """
+    """An entity's current state: counts, offsets, and its summary with current distances."""
 
     entity_id: str
-    incarnation: int
-    """Source offset of the event that created it."""
+    incarnation: int  # source offset of the event that created it
     review_count: int
     sentence_count: int
-    sequence: int | None
-    """Source offset of the last published change, None before the first."""
+    sequence: int | None  # source offset of the last published change
     sentences: tuple[ViewSentence, ...]
     partition: int | None = None
-    next_offset: int | None = None
-    """Of the input partition: everything below is in this view."""
+    next_offset: int | None = None  # of the input partition: all below is in this view
     reservoir: int | None = None
-    """Distinct vectors in the reservoir; None where the rows were read: the entity is not in
-    memory, or just being changed.
-    """
-    refills: int | None = None
-    """Since it came into memory."""
+    """Distinct vectors in the reservoir; None if the view comes from rows."""
+    refills: int | None = None  # since it came into memory
 
 
 def read_view(
     rows: Rows, entity_id: str, *, dimension: int, k: int, distinct: bool
 ) -> SummaryView | None:
-    """The entity as of the last commit; None where it is unknown. Reads all of its vectors, not
-    while they are written.
-    """
+    """The entity as of the last commit, or None. Reads all of its vectors; not during a write."""
     header = read_header(rows, entity_id.encode())
     if header is None:
         return None

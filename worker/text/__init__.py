@@ -1,7 +1,6 @@
-"""Text to sentences to vectors: the worker's only view of a review's language.
+"""Text to sentences to vectors.
 
-splitting      a text to its sentences; pure embedders      which engines there are, by the setting
-that names one engine         what an embedding engine is; `onnx.py`, `minilm.py` and
-`sentence_transformers.py` are those there are hub            models of the Hugging Face hub, at a
-pinned revision
+`splitting` splits a text. `embedders` maps the setting to an engine, `engine` defines the protocol;
+engines are `onnx` (with `minilm`, `layout` and `packed`) and `sentence_transformers`. `hub` loads
+models of the Hugging Face hub at a pinned revision, `identity` tells whether vectors may be reused.
 """

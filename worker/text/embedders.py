@@ -1,9 +1,8 @@
-"""The forms of the setting that names an embedder: what each accepts and means, and how its engine
-is loaded.
+"""The forms of the embedder setting: what each accepts and means, and how its engine is loaded.
 
-Settings, their help and their errors come from here, and are read before NumPy's threads are
-limited: so this module imports no engine before it is loaded. Another embedder is a module with an
-engine, and an entry in `EMBEDDERS`.
+Settings, help and errors use this module before NumPy's threads are limited, so it imports no
+engine at module level. To add an embedder, write a module with an engine and an entry in
+`EMBEDDERS`.
 """
 
 from __future__ import annotations
@@ -87,19 +86,22 @@ EMBEDDERS: Final = (
     EmbedderForm("none", "none", "every event carries its embeddings", _load_none),
 )
 
-PATTERN: Final = "|".join(one.pattern for one in EMBEDDERS)
-"""Matches what names an embedder, as a whole."""
+PATTERN: Final = "|".join(
+    one.pattern for one in EMBEDDERS
+)  # matches any embedder setting completely
+"""Matches any embedder setting completely."""
 
 
 def _listed(names: list[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-FORMS: Final = _listed([one.form for one in EMBEDDERS])
-"""What may be given, for messages."""
+FORMS: Final = _listed([one.form for one in EMBEDDERS])  # accepted values, for messages
 
-HELP: Final = _listed([f"`{one.form}` ({one.meaning})" for one in EMBEDDERS])
-"""What may be given and what it means, in Markdown."""
+HELP: Final = _listed(
+    [f"`{one.form}` ({one.meaning})" for one in EMBEDDERS]
+)  # accepted values and their meaning, in Markdown
+"""Accepted values and their meaning, in Markdown."""
 
 
 @overload
@@ -119,9 +121,9 @@ def load_engine(
 ) -> EmbeddingEngine | None:
     """The engine that `spec` names, ready to embed; None for `none`.
 
-    `threads`: batches that run at a time; by default one per core this process may use.
+    `threads`: batches that run in parallel; by default one per core this process may use.
     sentence-transformers runs one. `cache_dir`: where models of the hub are kept; by default where
-    Hugging Face keeps them. EngineError says in one line what is wrong and what to do.
+    Hugging Face keeps them. Raises EngineError, whose one line says what is wrong and what to do.
     """
     for one in EMBEDDERS:
         if given := re.fullmatch(one.pattern, spec):
@@ -132,12 +134,12 @@ def load_engine(
 
 
 def packages_of(spec: str) -> tuple[str, ...]:
-    """The packages that compute the vectors of the engine that `spec` names."""
+    """The packages that compute the vectors of the engine `spec`."""
     return next((one.packages for one in EMBEDDERS if re.fullmatch(one.pattern, spec)), ())
 
 
 def available_cores() -> int:
-    """Cores this process may run on, which in a container are fewer than the machine's."""
+    """Cores this process may use; in a container fewer than the machine's."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,6 +1,4 @@
-"""What an embedding engine is. See `onnx.py` (the default) and `sentence_transformers.py` (the
-reference).
-"""
+"""The protocol of embedding engines, and how sentences are grouped into batches."""
 
 from __future__ import annotations
 
@@ -15,60 +13,50 @@ if TYPE_CHECKING:
 
 
 class EmbeddingEngine(Protocol):
-    """Sentences to vectors. Replays depend on it: the same sentence has the same bits on every
-    call.
-    """
+    """Sentences to vectors. Replays require the same bits for the same sentence on every call."""
 
     @property
     def model(self) -> str:
-        """Name of the weights, `NAME@HASH`: written as `embedding_model` and recorded with the
-        state.
-        """
+        """Name of the weights, `NAME@HASH`: the `embedding_model` of events and state."""
 
     @property
     def dimension(self) -> int:
         """Components of a vector."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row per text, `(len(texts), dimension)`; blocks, may be called from any thread."""
+        """One row per text, `(len(texts), dimension)`; blocking; callable from any thread."""
 
 
 def first_line(error: BaseException) -> str:
-    """What a library's error says in its first line, or its kind where it says nothing."""
+    """The first line of a library's error, or its class name if it has none."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 class EngineError(SetupError):
-    """The embedding engine cannot be used. The message is one line: what is wrong, and what to do
-    about it.
-    """
+    """The engine cannot be used. The one-line message says what is wrong and what to do."""
 
 
-TOKEN_BUDGET = 512
-"""Tokens of a batch, padding included: beyond it nothing gets faster, and memory grows."""
+TOKEN_BUDGET = 512  # tokens of a batch, padded; larger ones take memory and are not faster
 LEAST_TOKENS = 32
-"""There is a batch for each thread if they have so many tokens each, on average: products of fewer
-rows are slow.
+"""Average tokens per batch below which there are fewer batches than threads: small products are
+slow.
 """
 
 
 def well_formed(text: str) -> str:
-    """`text` with "?" for lone surrogates, which are no UTF-8: tokenizers raise on them."""
+    """`text` with "?" for lone surrogates, on which tokenizers raise."""
     return text.encode("utf-8", "replace").decode()
 
 
 def padded(count: int, step: int, longest: int) -> int:
-    """To how many tokens a sentence of `count` tokens is padded: a multiple of `step`, and never
-    beyond `longest`.
-    """
+    """The padded length of `count` tokens: a multiple of `step`, at most `longest`."""
     return min(longest, -(-max(count, 1) // step) * step)
 
 
 def of_one_length(tokens: Sequence[int], step: int, longest: int) -> list[list[int]]:
-    """Sentences of `tokens[i]` tokens in batches of one padded length, of at most TOKEN_BUDGET
-    tokens (or one sentence).
+    """Batches of sentences of one padded length, of at most TOKEN_BUDGET tokens (or one sentence).
 
-    Long ones first, so that threads that share the batches end together.
+    Sentence `i` has `tokens[i]` tokens. Long ones come first, so that threads finish together.
     """
     of_length: dict[int, list[int]] = {}
     for i, count in enumerate(tokens):
@@ -82,11 +70,10 @@ def of_one_length(tokens: Sequence[int], step: int, longest: int) -> list[list[i
 
 
 def of_any_length(tokens: Sequence[int], threads: int) -> list[list[int]]:
-    """Sentences of `tokens[i]` tokens in batches of TOKEN_BUDGET tokens, and less than a sentence
-    more, at most.
+    """Batches of sentences of TOKEN_BUDGET tokens, exceeded by less than a sentence.
 
-    They are of about one size, but for a sentence that is longer than that, and as many for each of
-    the threads. Neighbours by length are together, long ones first: few lengths in a batch.
+    Batches are about equal, except for very long sentences, with the same number for each thread.
+    Sentences of similar length are together, long ones first.
     """
     total = sum(tokens)
     parts = max(-(-total // TOKEN_BUDGET), min(threads, total // LEAST_TOKENS), 1)

@@ -1,6 +1,4 @@
-"""Models of the Hugging Face hub, always at a full commit hash: a branch or tag may change under
-the state.
-"""
+"""Models of the Hugging Face hub at a full commit hash: branches and tags may change."""
 
 import errno
 import logging
@@ -14,23 +12,19 @@ from worker.text.engine import EngineError
 logger = logging.getLogger(__name__)
 
 REACHABLE_SECONDS = 10
-"""How long the hub may take to answer at all: the library tries for minutes where a network drops
-what is sent.
+"""Time limit for the hub's first answer: the library retries for minutes if a network drops
+packets.
 """
 
 T = TypeVar("T")
 
 
 class HubUnavailable(Exception):
-    """The hub does not give what was asked for, and its cache does not have it. The message names
-    the cause in a word.
-    """
+    """Neither hub nor cache has the requested files. The message is a one-word cause."""
 
 
 def hub_folder(name: str, revision: str, patterns: Sequence[str], cache_dir: Path | None) -> Path:
-    """A local folder with the files of `OWNER/NAME` that match, downloaded where they are not there
-    yet.
-    """
+    """A local folder with the matching files of `OWNER/NAME`, downloaded if needed."""
     from huggingface_hub import snapshot_download
 
     return Path(
@@ -43,9 +37,7 @@ def hub_folder(name: str, revision: str, patterns: Sequence[str], cache_dir: Pat
 
 
 def hub_files(name: str, revision: str, files: Sequence[str], cache_dir: Path | None) -> Path:
-    """A local folder with exactly these files of `OWNER/NAME`; the hub is asked for those alone
-    that are not there yet.
-    """
+    """A local folder with these files of `OWNER/NAME`; only missing ones are downloaded."""
     from huggingface_hub import get_session, hf_hub_download, hf_hub_url, try_to_load_from_cache
 
     def reach() -> None:
@@ -67,8 +59,8 @@ def hub_files(name: str, revision: str, files: Sequence[str], cache_dir: Path | 
 
 
 def _ask(download: Callable[[], T]) -> T:
-    """What the library returns. Raises EngineError where there is no room for it, HubUnavailable
-    for whatever else it raises: its own errors, httpx's, Python's.
+    """The library's result. Raises EngineError if the disk is full, HubUnavailable for any other
+    error.
     """
     try:
         with _told_once():
@@ -84,9 +76,7 @@ def _ask(download: Callable[[], T]) -> T:
 
 @contextmanager
 def _told_once() -> Iterator[None]:
-    """The library logs each attempt as a warning; the one line that tells of the failure is the
-    caller's.
-    """
+    """Silence the library's warning for each attempt: the caller reports the failure once."""
     library = logging.getLogger("huggingface_hub")
     level = library.level
     library.setLevel(logging.ERROR)

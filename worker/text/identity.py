@@ -1,10 +1,9 @@
-"""What decides about the bits of a vector: weights, software, processor, and the proof of all that,
-vectors themselves.
+"""What determines the bits of a vector: weights, software, processor, and a test of the result.
 
-A vector that was kept may stand for one that would be made now only if both have the same bits.
-What is declared (versions, instruction sets) may leave something out: another kernel of a library,
-a flag of its build. So the identity has the vectors of fixed sentences, of many lengths, in it:
-whoever gets other bits for them is another engine.
+A stored vector may replace a new one only if both have the same bits. Declared facts (versions,
+instruction sets) may miss something, such as another kernel or build flag of a library. The
+identity therefore includes the vectors of fixed sentences of many lengths: an engine with other
+bits has another identity.
 """
 
 import hashlib
@@ -28,38 +27,32 @@ PROBES: Final = (
         " ".join(["The room was clean and the host answered quickly."] * times)
         for times in (1, 2, 3, 5, 8, 13, 24)
     ),
-)
-"""Sentences of 3 to 256 tokens: products of matrices take other ways by their shapes."""
+)  # sentences of 3 to 256 tokens, for different matrix kernels
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _INSTRUCTION_SETS: Final = {
     "flags": ("amx", "avx", "f16c", "fma", "sse", "ssse"),
     "Features": ("asimd", "bf16", "i8mm", "sme", "sve"),
 }
-"""By the line that lists them, what the names begin with of instruction sets that compute with
-vectors.
-"""
+"""By the name of the line that lists them: prefixes of instruction sets for vector computation."""
 
 
 class EngineIdentity(NamedTuple):
-    """Engines of one identity give one text the same bits."""
+    """Engines with one identity give one text the same bits."""
 
     model: str
     dimension: int
-    machine: str
-    """Architecture and instruction sets."""
-    software: str
-    """Packages with versions."""
-    probe: str
-    """Digest of the vectors of `PROBES`, hexadecimal."""
+    machine: str  # architecture and instruction sets
+    software: str  # packages with versions
+    probe: str  # digest of the vectors of `PROBES`, hexadecimal
 
     @property
     def digest(self) -> bytes:
-        """Stands for all of it, in `DIGEST_BYTES` bytes."""
+        """A digest of all fields, `DIGEST_BYTES` bytes."""
         return hashlib.blake2b(repr(tuple(self)).encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def engine_identity(spec: str, engine: EmbeddingEngine) -> EngineIdentity:
-    """The identity of an engine that was loaded by `spec`; embeds a few sentences."""
+    """The identity of an engine loaded from `spec`; embeds a few sentences."""
     vectors = engine.embed(PROBES).astype("<f4", copy=False).tobytes()
     probe = hashlib.blake2b(vectors, digest_size=DIGEST_BYTES).hexdigest()
     return EngineIdentity(
@@ -68,9 +61,7 @@ def engine_identity(spec: str, engine: EmbeddingEngine) -> EngineIdentity:
 
 
 def machine_type() -> str:
-    """Architecture and instruction sets; macOS has no list of these, so there the architecture
-    alone.
-    """
+    """Architecture and instruction sets; on macOS only the architecture."""
     try:
         lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,9 +1,8 @@
-"""A sentence-transformers model folder, read without the library: what to feed a transformer and
-what to make of its output.
+"""Reads a sentence-transformers model folder without the library.
 
-modules.json                   which modules, in order: Transformer, Pooling, Normalize
+modules.json                   the modules in order: Transformer, Pooling, Normalize
 config.json                    hidden_size, pad_token_id, max_position_embeddings
-tokenizer.json                 the whole tokenizer
+tokenizer.json                 the complete tokenizer
 sentence_bert_config.json      max_seq_length, do_lower_case
 1_Pooling/config.json          mean or cls
 """
@@ -18,7 +17,7 @@ from worker.text.engine import EngineError
 
 
 class Layout(NamedTuple):
-    """How one model turns a text into a vector, besides its weights."""
+    """How a model turns a text into a vector, besides its weights."""
 
     tokenizer: Path
     lower_case: bool
@@ -30,18 +29,18 @@ class Layout(NamedTuple):
 
 
 def read_layout(folder: Path) -> Layout:
-    """The layout of the model in `folder`; EngineError names the file that is missing or says
-    something unknown.
-    """
+    """The layout of the model in `folder`; EngineError names a missing or unsupported file."""
     modules = {_module_kind(module): module for module in _read_json(folder / "modules.json", list)}
     if unknown := modules.keys() - {"Transformer", "Pooling", "Normalize"}:
         raise EngineError(
-            f"{folder / 'modules.json'}: the ONNX engine runs no {', '.join(sorted(unknown))} module; "
+            f"{folder / 'modules.json'}: the ONNX engine runs no {', '.join(sorted(unknown))} "
+            "module; "
             f"use sentence-transformers:{folder}"
         )
     if not {"Transformer", "Pooling"} <= modules.keys():
         raise EngineError(
-            f"{folder / 'modules.json'}: needs a Transformer and a Pooling module, has {sorted(modules)}"
+            f"{folder / 'modules.json'}: needs a Transformer and a Pooling module, has "
+            f"{sorted(modules)}"
         )
     config = _read_json(folder / "config.json", dict)
     lengths = _read_json(folder / "sentence_bert_config.json", dict)
@@ -59,9 +58,7 @@ def read_layout(folder: Path) -> Layout:
 
 
 def digest(files: Iterable[Path], settings: str) -> str:
-    """SHA-256 over the files' names and contents and the settings, in hexadecimal: another model,
-    another digest.
-    """
+    """SHA-256 over the files' names and contents and the settings, in hexadecimal."""
     total = hashlib.sha256(settings.encode())
     for path in files:
         total.update(path.name.encode() + b"\0" + bytes.fromhex(sha256_of(path)))
@@ -69,7 +66,7 @@ def digest(files: Iterable[Path], settings: str) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of one file in hexadecimal, read in pieces."""
+    """SHA-256 of one file in hexadecimal, read in pieces. Raises EngineError."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -78,9 +75,7 @@ def sha256_of(path: Path) -> str:
 
 
 def _pooling(path: Path) -> Literal["mean", "cls"]:
-    """The one pooling mode that `path` names, in the old form (one switch a mode) or the new (one
-    name).
-    """
+    """The pooling mode of `path`, in the old form (a switch per mode) or the new (a name)."""
     config = _read_json(path, dict)
     modes = {
         name.removeprefix("pooling_mode_")
@@ -94,7 +89,8 @@ def _pooling(path: Path) -> Literal["mean", "cls"]:
     if modes in ({"cls_token"}, {"cls"}):
         return "cls"
     raise EngineError(
-        f"{path}: the ONNX engine pools by mean or cls, not by {' and '.join(sorted(modes)) or 'nothing'}"
+        f"{path}: the ONNX engine pools by mean or cls, not by "
+        f"{' and '.join(sorted(modes)) or 'nothing'}"
     )
 
 
@@ -102,14 +98,13 @@ def _refuse_prompts(folder: Path) -> None:
     path = folder / "config_sentence_transformers.json"
     if path.is_file() and (name := _read_json(path, dict).get("default_prompt_name")):
         raise EngineError(
-            f"{path}: default prompt {name!r} is not known to the ONNX engine; use sentence-transformers:{folder}"
+            f"{path}: default prompt {name!r} is not known to the ONNX engine; use "
+            f"sentence-transformers:{folder}"
         )
 
 
 def _module_kind(module: Any) -> str:
-    """`Pooling` of `sentence_transformers.models.Pooling`: the library moved its classes more than
-    once.
-    """
+    """`Pooling` of `sentence_transformers.models.Pooling`: the library has moved its classes."""
     return str(module.get("type")).rpartition(".")[2]
 
 
@@ -133,6 +128,7 @@ def _read_json(path: Path, kind: type) -> Any:
 def _file(path: Path) -> Path:
     if not path.is_file():
         raise EngineError(
-            f"{path} is missing: a model folder needs it, as sentence-transformers models on the hub have it"
+            f"{path} is missing: a model folder needs it, as sentence-transformers models on the "
+            "hub have it"
         )
     return path

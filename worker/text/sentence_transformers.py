@@ -1,9 +1,9 @@
-"""The reference engine: the sentence-transformers library itself, any model it can load. An extra:
-it needs torch.
+"""The reference engine: the sentence-transformers library with any of its models; an extra with
+torch.
 
-Sentences run one at a time, on one thread. Torch chooses its kernels by the shape of a batch (on
-Intel processors even for sentences of one length), and splits its sums by threads: in company a
-sentence would have other bits than alone.
+Sentences run one at a time, on one thread. Torch chooses kernels by the shape of a batch (on Intel
+processors even for sentences of one length) and splits sums by threads, so in a batch a sentence
+would have other bits than alone.
 """
 
 import hashlib
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from worker.text.engine import EngineError, first_line, well_formed
 
 _INSTALL = (
-    "install PyTorch's CPU build first (https://pytorch.org/get-started/locally/; PyPI's brings 6 GB of CUDA on Linux), "
+    "install PyTorch's CPU build first (https://pytorch.org/get-started/locally/; PyPI's brings "
+    "6 GB of CUDA on Linux), "
     "then: pip install 'coversumm-worker[sentence-transformers]'"
 )
 
@@ -32,19 +33,22 @@ class SentenceTransformersEngine:
             library = importlib.import_module("sentence_transformers")
         except (ImportError, OSError, ValueError) as error:
             raise EngineError(
-                f"the sentence-transformers engine cannot be imported ({first_line(error)}): {_INSTALL}"
+                f"the sentence-transformers engine cannot be imported ({first_line(error)}): "
+                f"{_INSTALL}"
             ) from error
         torch.set_num_threads(1)
         try:
             self._encoder = library.SentenceTransformer(
                 name_or_folder, device="cpu", cache_folder=str(cache_dir) if cache_dir else None
             )
-        # whatever the library meets: a wrong name, no network, a broken file
+        # any error of the library: a wrong name, no network, a broken file
         except Exception as error:
             raise EngineError(
-                f"sentence-transformers cannot load {name_or_folder!r}: {first_line(error)}; check the name or folder"
+                f"sentence-transformers cannot load {name_or_folder!r}: {first_line(error)}; "
+                "check the name or folder"
             ) from error
-        self.model = f"{Path(name_or_folder).resolve().name}@{_weights_hash(self._encoder, torch.uint8)[:12]}"
+        weights = _weights_hash(self._encoder, torch.uint8)
+        self.model = f"{Path(name_or_folder).resolve().name}@{weights[:12]}"
         self.dimension = int(self._encoder.encode(["dimension"]).shape[1])
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -56,7 +60,7 @@ class SentenceTransformersEngine:
 
 
 def _weights_hash(encoder: Any, byte: Any) -> str:
-    """SHA-256 over every tensor of the model, and the length it cuts texts at."""
+    """SHA-256 over every tensor of the model and its text length limit."""
     total = hashlib.sha256(str(encoder.max_seq_length).encode())
     for name, tensor in sorted(encoder.state_dict().items()):
         total.update(

@@ -1,14 +1,13 @@
 """From a review's text to its sentences.
 
-nupunkt (the Punkt algorithm with a trained model) decides where sentences end. Reviews need more
-than prose does: `<br>` is a line, a line is never part of two sentences' worth of context,
-"days.Seller" lacks a blank, Chinese and Japanese write none, "!!!" is not a sentence. That is the
-preprocessing here, and it is the only one.
+nupunkt (the Punkt algorithm with a trained model) decides where sentences end. Reviews need some
+preprocessing, all of it here: `<br>` ends a line, a sentence never spans lines, "days.Seller" lacks
+a blank, Chinese and Japanese write none, and "!!!" is not a sentence.
 
-The text comes from strangers, so every step is linear in its length: each regular expression either
-consumes what it scanned or gives up after a bounded number of characters, and nupunkt, which is
-quadratic in the length of a word, sees only the end of a long one. A sentence id is the sentence's
-number, hence the result is a pure function of the text and `SPLITTER`, which the state records.
+Texts are untrusted, so every step is linear in their length: each regular expression consumes what
+it scanned or gives up after a bounded number of characters, and nupunkt, which is quadratic in the
+length of a word, sees only the end of a long one. A sentence id is the sentence's number, so the
+result must be a pure function of the text and `SPLITTER`, which the state records.
 """
 
 import html
@@ -20,8 +19,8 @@ from importlib.metadata import version
 from typing import Protocol
 
 SPLITTER = f"nupunkt-{version('nupunkt')}/reviews-1"
-"""Splitter, its version, and the version of the rules in this module: raise it with any change of
-the result.
+"""Splitter, its version, and the version of this module's rules: raise it with any change of
+results.
 """
 
 # One pass, so "&amp;lt;" becomes "&lt;" and no more. Unlike html.unescape this needs the semicolon
@@ -62,13 +61,14 @@ _TOP_DOMAINS = frozenset({"com", "net", "org"})
 
 
 def split_sentences(text: str, max_chars: int) -> list[str]:
-    """The sentences of `text` in reading order: no blank ones, each of 1 to `max_chars` characters.
+    """The sentences of `text` in reading order, each of 1 to `max_chars` characters, not blank.
 
-    Markup goes, whitespace becomes single blanks, everything else stays. Signs without a letter or
-    digit ("!!!", ":)") belong to the sentence before them. Takes any string, in time linear in its
-    length.
+    Markup is removed, whitespace becomes single blanks, everything else stays. Signs without a
+    letter or digit ("!!!", ":)") belong to the sentence before them. Accepts any string, in linear
+    time.
 
-    >>> split_sentences("Sharp display &amp; light.<br>The battery lasts for days.Dr. Smith likes it!!! :)", max_chars=2000)
+    >>> text = "Sharp display &amp; light.<br>The battery lasts for days.Dr. Smith likes it!!! :)"
+    >>> split_sentences(text, max_chars=2000)
     ['Sharp display & light.', 'The battery lasts for days.', 'Dr. Smith likes it!!! :)']
     """
     pieces: list[list[str]] = []
@@ -82,10 +82,9 @@ def split_sentences(text: str, max_chars: int) -> list[str]:
 
 
 def cap_sentence(text: str, max_chars: int) -> list[str]:
-    """`text` itself if it has at most `max_chars` characters, else pieces that have; nothing if it
-    is blank.
+    """`text` itself if it has at most `max_chars` characters, otherwise pieces; nothing if blank.
 
-    Cuts at the last blank in the second half of the cap; where there is none, at the cap.
+    Cuts at the last blank in the second half of the cap, or at the cap.
 
     >>> cap_sentence("It was a very long stay.", max_chars=10)
     ['It was a', 'very long', 'stay.']
@@ -109,9 +108,7 @@ def cap_sentence(text: str, max_chars: int) -> list[str]:
 
 
 def _clean(text: str) -> str:
-    """`text` without markup, entities and invisible characters, and with a line break after every
-    block of markup.
-    """
+    """`text` without markup, entities and invisible characters; block tags become line breaks."""
     # Most texts have none of it, and one look for a character takes less than a search for what
     # begins with it.
     if "<" in text:
@@ -125,9 +122,7 @@ def _clean(text: str) -> str:
 
 
 def _character(entity: re.Match[str]) -> str:
-    """What an entity stands for, or itself where it is none: html.unescape would find `&not;` in
-    `&nothing;`.
-    """
+    """The character of an entity; html.unescape would find `&not;` in `&nothing;`."""
     name = entity[0][1:]
     return html.unescape(entity[0]) if name.startswith("#") else html5.get(name, entity[0])
 
@@ -137,11 +132,11 @@ def _without_tag(tag: re.Match[str]) -> str:
 
 
 def _with_blank(end: re.Match[str]) -> str:
-    """The sentence end `end` found inside a word, with a blank after it if a sentence starts there:
+    """The sentence end `end` inside a word, with a blank if a sentence starts after it:
     "days.Seller".
 
-    nupunkt still decides whether it is one ("St.Louis"); here only addresses, abbreviations and
-    names are kept whole.
+    nupunkt still decides whether it is one ("St.Louis"); this only excludes addresses,
+    abbreviations and names.
     """
     text, start, stop = end.string, end.start(), end.end()
     capital, after = text[stop], text[stop + 1 : stop + 2]
@@ -175,9 +170,7 @@ def _line_sentences(line: str) -> Iterable[str]:
 
 
 def _word_end(word: re.Match[str]) -> str:
-    """As many characters as `word` has, of which only the first (as a letter) and the last few are
-    shown to nupunkt.
-    """
+    """A mask of `word`'s length with its first character (as a letter) and its last few."""
     shown = word[0]
     first = shown[0] if shown[0].isalnum() else "x"
     return first + " " * (len(shown) - 1 - _WORD_END) + shown[-_WORD_END:]
@@ -190,11 +183,9 @@ class _Punkt(Protocol):
 
 @cache
 def _punkt() -> _Punkt:
-    """The trained tokenizer: made when first used, and not nupunkt's shared one, which anybody may
-    change.
+    """The trained tokenizer, created at first use; nupunkt's shared one could be changed by others.
 
-    Threads may use it together: it only remembers decisions, and a decision is a pure function of
-    the words.
+    Thread-safe: it only caches decisions, which are pure functions of the words.
     """
     from nupunkt.models import load_default_model
 

@@ -1,9 +1,9 @@
 """Many steps of one entity at once: all keys as one matrix product, the set after every step.
 
-A run of steps is laid out, what it does to the reservoir is found, and the keys after every step
-are computed for all candidates. The reservoir certificate is asked for all steps together. Up to
-the first it fails at, only the steps whose set can have changed are ranked; at that step the
-reservoir is refilled.
+A run of steps is laid out, its changes to the reservoir are found, and the keys after every step
+are computed for all candidates. The reservoir certificate is tested for all steps together. Of the
+steps before the first failure, only those that can have changed the set are ranked; at the failing
+step the reservoir is refilled.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,7 @@ from worker.coversumm.state import EntityState
 def first_unproved(state: EntityState, run: StepRun, matrix: KeyMatrix, changes: RowChanges) -> int:
     """The first step at which the certificate fails; m if none.
 
-    By spans first, the drift being that to the middle and from there; by steps where that does not
-    do.
+    Tested by spans first, with the drift to the middle plus the drift from there; then by steps.
     """
     reservoir, spans = state.reservoir, matrix.spans
     m = len(run.steps)
@@ -55,7 +54,7 @@ MAX_VALUES = 400_000  # but no more values than that: the matrix of running sums
 
 
 def apply_steps(state: EntityState, steps: Sequence[Step]) -> list[Ranking | None]:
-    """Apply steps in order; the same results as `apply_step` one by one."""
+    """Apply steps in order, with the results of `apply_step` one by one."""
     results: list[Ranking | None] = []
     most = min(MAX_POINTS, max(MAX_VALUES // state.dimension, 4 * MIN_STEPS))
     while len(results) < len(steps):
@@ -69,7 +68,7 @@ def apply_steps(state: EntityState, steps: Sequence[Step]) -> list[Ranking | Non
 
 
 def _apply_laid_out(state: EntityState, laid_out: StepRun) -> list[Ranking | None]:
-    """By runs as long as the last ones went without a refill."""
+    """Cut into runs as long as the last ones went without a refill."""
     results: list[Ranking | None] = []
     m = len(laid_out.steps)
     while len(results) < m:
@@ -83,8 +82,7 @@ def _apply_laid_out(state: EntityState, laid_out: StepRun) -> list[Ranking | Non
 
 
 def _run_end(state: EntityState, laid_out: StepRun, at: int) -> int:
-    """As far as the last runs went without a refill, but not beyond where the next one is likely to
-    be due.
+    """The end of the next run: as far as the last runs went, but not beyond the next likely refill.
 
     A reservoir that holds everything takes in every point: it must not swell before it is trimmed.
     """
@@ -120,7 +118,7 @@ def _apply_run(state: EntityState, run: StepRun) -> list[Ranking | None]:
 
 
 def _commit(state: EntityState, run: StepRun, end: int, results: list[Ranking | None]) -> None:
-    """Make the steps before `end` the state, and that step by a refill if there is one."""
+    """Make the steps before `end` the state, and the step `end` by a refill if there is one."""
     counters = state.counters
     m = len(run.steps)
     stop = min(end + 1, m)
@@ -142,7 +140,7 @@ def _commit(state: EntityState, run: StepRun, end: int, results: list[Ranking | 
 
 
 def _update_index(state: EntityState, run: StepRun, stop: int) -> None:
-    """Tell the index of the steps before `stop`: at once if they only add."""
+    """Apply the steps before `stop` to the index, in one call if they only add."""
     if run.removing:
         for step in run.steps[:stop]:
             state.index.update(*step)

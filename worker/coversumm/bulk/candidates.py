@@ -1,9 +1,9 @@
 """Which copies of which rows of the reservoir can be among the k nearest at some step of a run.
 
-Seen from the centroid in the middle of a span, with the farthest that it moves from there, most
-rows are beyond d_k + 2 * drift and never among the nearest (docs/algorithm.md, Lemma 6). Of each
-other row the copies in the order of their ids are candidates: as many as there can be at some step,
-at most k, or one if a vector is shown once.
+Seen from the centroid in the middle of a span, with its largest move from there, most rows are
+beyond d_k + 2 * drift and never among the nearest (docs/algorithm.md, Lemma 6). Of each other row
+the copies with the lowest ids are candidates: as many as exist at some step, at most k, or one with
+`distinct`.
 """
 
 from typing import NamedTuple
@@ -24,8 +24,7 @@ class Spans(NamedTuple):
 
     starts: NDArray[np.int64]  # (s,)
     middles: NDArray[np.int64]  # (s,)
-    # (s,) how far the centroid is from where it is in the middle, at most
-    drift: NDArray[np.float64]
+    drift: NDArray[np.float64]  # (s,) largest distance of the centroid from the middle's
 
 
 def cut(run: StepRun, slack: float) -> Spans:
@@ -40,7 +39,7 @@ def cut(run: StepRun, slack: float) -> Spans:
 
 
 class Candidates(NamedTuple):
-    """c copies of rows; those of a row lie side by side, by id."""
+    """c copies of rows; the copies of a row are adjacent, by id."""
 
     rows: NDArray[np.int64]  # (c,) the row of each
     first: NDArray[np.int64]  # (r,) the first candidate of each row, -1 if it has none
@@ -56,8 +55,8 @@ def choose(
     columns: NDArray[np.float64],
     counts: NDArray[np.int64],
 ) -> Candidates:
-    """The candidates among the reservoir's rows: (D + 1, r) `columns` that make their keys, and
-    their copies now.
+    """The candidates, from (D + 1, r) `columns` that give the rows' keys and their `counts` of
+    copies now.
     """
     starts, middles, drift = spans
     # (s, r): the keys, then d^2 from the middle of each span
@@ -85,8 +84,8 @@ def choose(
 def _since(
     run: StepRun, changes: RowChanges, counts: NDArray[np.int64]
 ) -> NDArray[np.int64] | None:
-    """The step that brings each row, 0 if it was there before; None if some vector may have two
-    copies, or lose one.
+    """The step that brings each row, 0 if it was there; None if a vector may have two copies or
+    lose one.
     """
     if (
         run.removing
@@ -101,9 +100,7 @@ def _since(
 def _copies(
     counts: NDArray[np.int64], changes: RowChanges, spans: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """How many copies each row has: throughout a span at least (spans, r), and at some step at most
-    (r,).
-    """
+    """Copies of each row: the least throughout a span (spans, r), the most at any step (r,)."""
     shape = (spans, len(counts))
     cells = changes.steps // SPAN * shape[1] + changes.rows
     change = np.bincount(cells, changes.change, spans * shape[1]).reshape(shape)
@@ -118,9 +115,7 @@ def _copies(
 def _kth_of_copies(
     squared: NDArray[np.float64], copies: NDArray[np.float64], k: int
 ) -> NDArray[np.float64]:
-    """(s,) the k-th lowest of each line, each value counting for as many copies; infinite if there
-    are fewer.
-    """
+    """(s,) the k-th lowest of each line, each value counted `copies` times, or infinity."""
     if copies.max(initial=0) <= 1:
         return kth_lowest(np.where(copies > 0, squared, np.inf), k)
     order = squared.argsort(axis=1)
@@ -132,14 +127,14 @@ def _kth_of_copies(
 
 
 def kth_lowest(values: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """(m,) the k-th lowest of each line; infinite if there are fewer."""
+    """(m,) the k-th lowest of each line; infinity if there are fewer."""
     if values.shape[1] < k:
         return np.full(len(values), np.inf)
     return np.partition(values, k - 1, axis=1)[:, k - 1]
 
 
 class KeyMatrix(NamedTuple):
-    """What the reservoir says of each step."""
+    """The keys of the candidates after each step."""
 
     keys: NDArray[np.float64]  # (m, c), infinite where there is no such copy
     kth_key: NDArray[np.float64]  # (m,) the k-th lowest of them, infinite if there are fewer
@@ -176,7 +171,7 @@ def _blank_absent(
     counts: NDArray[np.int64],
     changes: RowChanges,
 ) -> None:
-    """Make keys infinite at the steps at which there is no such copy."""
+    """Make keys infinite at the steps at which the copy does not exist."""
     if candidates.since is not None:
         since = candidates.since[candidates.rows]
         late = int(since.max(initial=0))

@@ -1,4 +1,4 @@
-"""The set after every step of a run: only the steps after which it may differ are ranked."""
+"""The set after every step of a run: only steps that may have changed it are ranked."""
 
 from collections import deque
 from typing import NamedTuple
@@ -14,9 +14,7 @@ from worker.coversumm.state import EntityState
 
 
 class Playback:
-    """`ids` are those of the candidates after the last step carried out; an absent candidate's
-    means nothing.
-    """
+    """Carries out changes; `ids` are those of the candidates then, undefined for an absent one."""
 
     def __init__(self, reservoir: Reservoir, changes: RowChanges, candidates: Candidates) -> None:
         self._reservoir = reservoir
@@ -45,8 +43,8 @@ class Playback:
         self.ids[first : first + len(ids)] = ids
 
     def advance(self, step: int) -> int | None:
-        """Carry out the changes up to a step; the step at which the reservoir is exhausted, if it
-        is.
+        """Carry out the changes up to a step; returns the step that exhausts the reservoir, or
+        None.
         """
         reservoir, pending = self._reservoir, self._pending
         while pending and pending[0][0] <= step:
@@ -62,7 +60,7 @@ class Playback:
         return None
 
     def support(self, candidates: list[int]) -> tuple[int, ...]:
-        """The copies of the vector of each of these candidates."""
+        """The copies of each candidate's vector."""
         if not self._copies:
             return (1,) * len(candidates)
         counts, rows = self._reservoir.counts, self._rows
@@ -92,9 +90,7 @@ def rank(
     matrix: KeyMatrix,
     end: int,
 ) -> tuple[list[Ranking | None], int]:
-    """Carry out the steps before `end` and rank them; ends earlier where the reservoir is
-    exhausted.
-    """
+    """Carry out and rank the steps before `end`, or fewer if the reservoir is exhausted."""
     results: list[Ranking | None] = [None] * end
     playback = Playback(state.reservoir, changes, candidates)
     steps = _possible_changes(state, candidates, matrix, changes, end)
@@ -124,12 +120,11 @@ def rank(
 def _possible_changes(
     state: EntityState, candidates: Candidates, matrix: KeyMatrix, changes: RowChanges, end: int
 ) -> list[int]:
-    """The steps before `end` after which the set may differ from the one before (docs/algorithm.md,
-    Lemma 7).
+    """The steps before `end` that may have changed the set (docs/algorithm.md, Lemma 7).
 
-    The set is a function of the candidates up to the k-th key and of their ids; where those are
-    more than k, also of which of them have the k-th key itself, the ones that are cut. The first
-    step of a run is always among them.
+    The set is a function of the candidates up to the k-th key and of their ids; if these are more
+    than k, also of which candidates have the k-th key itself, where the cut is. The first step of a
+    run is always included.
     """
     keys, kth_key = matrix.keys[:end], matrix.kth_key[:end, None]
     near = keys <= np.minimum(kth_key, LARGEST)

@@ -1,6 +1,4 @@
-"""A run: consecutive steps as matrices, the sums after each by running sums. Nothing here knows the
-reservoir.
-"""
+"""A run: consecutive steps as matrices, with running sums, and their changes to the reservoir."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -19,7 +17,7 @@ TRIANGLE = np.tri(BLOCK)
 
 
 class Batches(NamedTuple):
-    """What consecutive steps remove and add, a batch each in turn; or what each adds, where none
+    """The batches of consecutive steps: removed and added in turn, or only added if no step
     removes.
     """
 
@@ -80,8 +78,9 @@ class StepRun(NamedTuple):
     def drift_squared_in_spans(
         self, origins: NDArray[np.float64], origins_squared: NDArray[np.float64], span: int
     ) -> NDArray[np.float64]:
-        """(m,) the same with an origin for every `span` steps, (ceil(m / span), D), and the
-        |origin|^2 of each.
+        """(m,) `drift_squared` with an origin for every `span` steps.
+
+        `origins` is (ceil(m / span), D), `origins_squared` has the |origin|^2 of each.
         """
         totals, products = self.totals[:, :-1], np.empty(len(self.n))
         whole = len(products) // span
@@ -108,7 +107,7 @@ def _distance_squared(
 
 
 def take(steps: Sequence[Step], most: int) -> Batches:
-    """The first of the steps, as many as have `most` points; one at least."""
+    """The first steps that have at most `most` points together, but at least one step."""
     gone = [step[0][0] for step in steps]
     removing = any(gone)
     batches = (
@@ -125,7 +124,7 @@ def take(steps: Sequence[Step], most: int) -> Batches:
 
 
 def lay_out(n: int, total: NDArray[np.float64], batches: Batches) -> StepRun:
-    """One step or more from a state (n, S) on. Raises VectorError if a batch is not well formed."""
+    """The run of these steps from a state (n, S). Raises VectorError for a malformed batch."""
     steps, removing, lengths = batches.steps, batches.removing, batches.lengths
     vectors = _join(batches.batches, lengths, len(total))
     p = len(vectors)
@@ -180,9 +179,9 @@ def _join(batches: list[Points], lengths: list[int], dimension: int) -> NDArray[
 def _running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
     """start + x[0], start + x[0] + x[1], ...: (p, D), p a multiple of BLOCK.
 
-    By a triangular product within each block, which BLAS does several times as fast as `cumsum`
-    walks down columns; only the blocks' own sums are left to that. Sums of integers are exact
-    either way.
+    A triangular product within each block is several times as fast in BLAS as `cumsum` down
+    columns; only the sums of the blocks are left to `cumsum`. Sums of integers are exact either
+    way.
     """
     sums = TRIANGLE @ x.reshape(-1, BLOCK, x.shape[1])
     sums += np.concatenate((start[None], sums[:-1, -1])).cumsum(axis=0)[:, None]
@@ -190,7 +189,7 @@ def _running_sums(x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray
 
 
 class RowChanges(NamedTuple):
-    """Copies of vectors inside the reservoir that come and go, in order."""
+    """Copies inside the reservoir that are added or removed, in order."""
 
     steps: NDArray[np.int64]
     rows: NDArray[np.int64]
@@ -205,9 +204,7 @@ class RowChanges(NamedTuple):
 
 
 def row_changes(reservoir: Reservoir, run: StepRun) -> RowChanges:
-    """The points of the run that are inside; vectors new to the reservoir get rows
-    without copies.
-    """
+    """The points of the run inside the reservoir; new vectors get rows without copies."""
     inside = np.arange(len(run.vectors))
     if reservoir.radius_key is not None:
         products = run.signed[:, :-1] @ reservoir.anchor_total

@@ -1,21 +1,20 @@
-"""What a refill asks: of all live sentences, those nearest to the centroid. The answer is the same
-whichever index gives it.
+"""What a refill searches: of all live sentences, those nearest to the centroid.
 
-flat        looks at every sentence; stored ones stay where they are
-sgtree/     searches an SG tree in memory, the paper's structure
+flat        scans every sentence; stored ones stay where they are
+sgtree      searches an SG tree in memory, the paper's structure
 graphgrove  searches an SG tree of the graphgrove library in memory
 
-Why `flat` is the default. A refill is rare: over 10,000 sentences, 2 to 4 of them on a uniform or
-an LDA stream, about 15 on one whose mean drifts, 5 on 27,000 sentences of real reviews, where the
-paper's lambda, tuned, searches about a hundred times on 10,000 uniform ones. So what a search costs
-hardly shows, and what it takes to be able to search does: in 100 dimensions and more a tree prunes
-nothing (see `sgtree`), its construction costs more than all the scans it replaces (in bulk the
-uniform stream takes over twice as long, the drifting one seven, the LDA one nine times), and it
-keeps every vector in memory, where `flat` behind stored rows keeps none. In few dimensions the tree
-visits a tenth.
+All give the same answer. `flat` is the default because refills are rare: over 10,000 sentences, 2
+to 4 of them on a uniform or an LDA stream, about 15 on one whose mean drifts, 5 on 27,000 sentences
+of real reviews, where the paper's lambda, tuned, searches about a hundred times on 10,000 uniform
+ones. The cost of a search hardly shows; the cost of a structure to search does. In 100 dimensions
+and more a tree prunes nothing (see `sgtree`), its construction costs more than all the scans it
+replaces (in bulk the uniform stream takes over twice as long, the drifting one seven times, the LDA
+one nine times), and it keeps every vector in memory, where `flat` behind stored rows keeps none. In
+few dimensions the tree visits a tenth.
 
-Why the reservoir is sized by rank and not by the paper's lambda. The certificate tests the data at
-hand, `d_k + drift < radius`; lambda bounds the drift of independent draws and needs a factor,
+The reservoir is sized by rank and not by the paper's lambda because the certificate tests the data
+itself, `d_k + drift < radius`; lambda bounds the drift of independent draws and needs a factor,
 alpha, found on held-out data. A reservoir of a few times k rows that doubles while refills come
 often costs a little more at each step than the paper's (about 90 rows against 30 for k = 20 on
 uniform data) and saves nearly all searches. `make bench` and `make paper` print these figures.
@@ -33,9 +32,7 @@ TILE = 512  # rows computed at once: small enough for the cache, large enough to
 
 
 class Block(Protocol):
-    """Stored sentences, a review's say: vectors (m, D) int16, and the id of each, made only when it
-    is asked for.
-    """
+    """Stored sentences, such as a review's, with ids made on demand."""
 
     @property
     def vectors(self) -> NDArray[np.int16]:
@@ -43,12 +40,12 @@ class Block(Protocol):
         ...
 
     def id(self, row: int) -> bytes:
-        """The id of one of them."""
+        """The id of a row."""
         ...
 
 
 class Totals(NamedTuple):
-    """What a pass over all live sentences adds up to."""
+    """The sums over all live sentences."""
 
     n: int
     total: NDArray[np.float64]  # S, (D,), integers
@@ -60,7 +57,7 @@ class Neighborhood(NamedTuple):
 
     vectors: NDArray[np.int16]  # (r, D), distinct
     counts: list[int]  # live sentences of each vector
-    lowest_ids: list[list[bytes]]  # the lowest ids of each, ascending: `ids_kept` of them, or all
+    lowest_ids: list[list[bytes]]  # the `ids_kept` lowest of each, ascending, or all
     radius_key: float | None  # None: nothing is left out
 
 
@@ -71,7 +68,7 @@ class Index(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """Roughly what it holds in memory."""
+        """Approximate bytes in memory."""
         ...
 
     def totals(self) -> Totals:
@@ -79,30 +76,26 @@ class Index(Protocol):
         ...
 
     def update(self, removed: Points, added: Points) -> None:
-        """Removals, then additions. Raises UnknownSentence or DuplicateSentence where it
-        can tell.
-        """
+        """Removals, then additions. Raises UnknownSentence or DuplicateSentence if noticed."""
         ...
 
     def nearest(
         self, n: int, total: NDArray[np.float64], count: int, ids_kept: int
     ) -> Neighborhood:
         """The sentences nearest to the centroid total/n: at least `count` distinct vectors if there
-        are as many.
+        are.
 
         Equal keys are never cut: all sentences below some key, none at or above it.
         """
         ...
 
     def on_commit(self) -> None:
-        """Every update so far is stored now: what `scan` reads includes it."""
+        """Every update so far is stored now: `scan` includes it."""
         ...
 
 
 class NewIndex(Protocol):
-    """Makes the index of one entity. `scan`: the stored sentences as of the last `on_commit`; None:
-    there are none.
-    """
+    """Makes the index of one entity; `scan` reads the sentences stored at the last `on_commit`."""
 
     def __call__(
         self, dimension: int, scan: Callable[[], Iterable[Block]] | None = None, /
@@ -112,7 +105,7 @@ class NewIndex(Protocol):
 
 
 class IndexUnavailable(Exception):
-    """An index needs a library that is not there. The message says why and what to do."""
+    """An index needs a library that is not installed. The message says why and what to do."""
 
 
 NAMES = ("flat", "sgtree", "graphgrove")
@@ -137,9 +130,7 @@ def index_class(name: str) -> NewIndex:
 
 
 def first_beyond(keys: NDArray[np.float64], count: int) -> float | None:
-    """The lowest key above the `count` lowest ones and all that are equal to the last of these;
-    None without any.
-    """
+    """The lowest key above the `count` lowest ones and all equal to the last of these, or None."""
     if len(keys) <= count:
         return None
     beyond = keys[keys > np.partition(keys, count - 1)[count - 1]]

@@ -1,10 +1,9 @@
-"""The flat index: a refill looks at every sentence. Refills are rare, so this is the default.
+"""The flat index: a refill scans every sentence. Refills are rare, so this is the default.
 
 Sentences are the stored blocks that `scan` reads, as of the last `on_commit`, under an overlay in
 memory of the updates since; without `scan` all are in memory. A search joins small blocks into
-tiles of at least `TILE` rows before it computes, keeps the candidates below a limit that falls as
-it goes, and makes ids for those alone. An entity is loaded by a count and a search: what the count
-has read serves the search too.
+tiles of at least `TILE` rows, keeps the candidates below a limit that falls during the search, and
+makes ids for those alone. Loading an entity counts, then searches: the search reuses the rows read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,10 +17,7 @@ from worker.coversumm.index import TILE, Block, Neighborhood, Totals, lowest
 from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points
 
-READ_ROWS = 8192
-"""So many stored rows, six megabytes or so, are kept from the count of an entity that is loaded to
-the search after it.
-"""
+READ_ROWS = 8192  # stored rows, about six megabytes, kept from an entity's count to its search
 
 
 class FlatIndex:
@@ -47,13 +43,12 @@ class FlatIndex:
         self._ids: list[bytes] = []  # one a vector
         self._rows: dict[bytes, int] = {}  # by id
         self._removed: set[bytes] = set()  # stored sentences that are not live any more
-        self._read: list[_Tile] | None = (
-            None  # all that is stored, until the next search, where it is little
-        )
+        # all stored rows, if few, from a count to the next search
+        self._read: list[_Tile] | None = None
 
     @property
     def memory_bytes(self) -> int:
-        """Roughly what the sentences in memory take."""
+        """Approximate bytes of the sentences in memory."""
         return self._vectors.nbytes + 200 * len(self._ids) + 120 * len(self._removed)
 
     def update(self, removed: Points, added: Points) -> None:
@@ -95,7 +90,7 @@ class FlatIndex:
         return id_ in self._rows
 
     def points(self, ids: Sequence[bytes]) -> Points:
-        """Copies of the live sentences in memory that have these ids. Raises UnknownSentence."""
+        """Copies of the live sentences in memory with these ids. Raises UnknownSentence."""
         try:
             rows = [self._rows[id_] for id_ in ids]
         except KeyError as error:
@@ -175,7 +170,7 @@ class _Tile(NamedTuple):
     ends: list[int]  # the row after each block's last
 
     def ids(self, rows: NDArray[np.int64]) -> list[bytes]:
-        """The ids of some rows, each asked of the block that the row is from."""
+        """The ids of some rows, each from the row's block."""
         ends = np.array(self.ends)
         where = np.searchsorted(ends, rows, side="right").tolist()
         starts = [0, *self.ends]
@@ -216,11 +211,11 @@ class _Copies:
 
 
 class _Candidates:
-    """The candidates of a search: all live sentences seen so far with a key below `limit`, by their
-    vectors.
+    """The candidates of a search, by vector: all live sentences seen so far with a key below
+    `limit`.
 
-    At least `count` distinct live vectors have a lower key than the limit, so nothing at it or
-    above is needed.
+    At least `count` distinct live vectors have a key below the limit, so nothing at or above it
+    counts.
     """
 
     def __init__(self, count: int, ids_kept: int, removed: set[bytes]) -> None:
@@ -238,7 +233,7 @@ class _Candidates:
         *,
         stored: bool,
     ) -> None:
-        """Take in the rows below the limit; of `stored` ones those that were not removed since."""
+        """Take in the rows below the limit; of `stored` ones those not removed since."""
         removed = self._removed if stored else None
         self._lower_limit(keys, len(removed) if removed else 0)
         rows = np.flatnonzero(keys < self._limit)
@@ -259,9 +254,10 @@ class _Candidates:
             self._prune()
 
     def _lower_limit(self, keys: NDArray[np.float64], removed: int) -> None:
-        """`count` distinct live vectors below some key of these rows alone make a limit.
+        """Set the limit by these rows alone if `count` distinct live vectors lie below some key of
+        theirs.
 
-        Distinct keys are distinct vectors, and each removed sentence takes away one key at most.
+        Distinct keys are distinct vectors, and each removed sentence takes away at most one key.
         """
         wanted = self._count + removed
         if len(keys) > 4 * wanted:
@@ -272,9 +268,7 @@ class _Candidates:
                 self._limit = min(self._limit, float(lowest_keys[wanted]))
 
     def _prune(self) -> None:
-        """Lower the limit to the first key beyond the `count` nearest vectors, and keep what is
-        below.
-        """
+        """Lower the limit to the first key beyond the `count` nearest vectors."""
         if len(self._copies) <= self._count:
             return
         keys = sorted([copies.key for copies in self._copies.values()])
@@ -286,7 +280,7 @@ class _Candidates:
             }
 
     def neighborhood(self, dimension: int) -> Neighborhood:
-        """What `Index.nearest` returns."""
+        """The result of `Index.nearest`."""
         self._prune()
         near = {data: copies for data, copies in self._copies.items() if copies.key < self._limit}
         return Neighborhood(

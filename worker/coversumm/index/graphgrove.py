@@ -1,35 +1,34 @@
-"""The graphgrove library's SG tree as an index: the paper's own search, its float32 answers made
-exact.
+"""The graphgrove library's SG tree as an index: the paper's own search, with exact answers.
 
-What graphgrove 0.0.11 does, found out on its wheel for CPython 3.8, and what is done about it here
-(the tests run this module on that wheel in a process of its own; inside one process with the worker
-only a build from source could run):
+Behaviour of graphgrove 0.0.11, observed on its wheel for CPython 3.8, and how this module handles
+it. (The tests run this module on that wheel in a separate process; with the worker in one process
+only a build from source can run.)
 
-- Arrays are taken as they lie in memory: they must be float32, contiguous, a matrix. Ids must be
+- Arrays are read as they lie in memory: they must be contiguous float32 matrices. Ids must be
   int64, and come back only from the batch form of `insert`: the form for one vector turns every id
-  into 1. Only batches are used.
+  into 1. This module uses only batches.
 - Equal vectors are dropped, with a line on standard output. Copies are one point here, so none are
-  ever inserted.
-- There is no deletion (`remove` does nothing). Removed vectors stay in the tree and are left out of
-  its answers; when more than half are gone the tree is built again.
-- A query for more neighbours than there are points reads past the end, `RangeSearch` writes past
-  it. The first is never asked for, the second not used.
-- A vector far outside the tree becomes a new root above the old one, whose radius nobody has kept:
-  from then on the nearest neighbour may be missed. So a tree starts from a frame of three points,
+  inserted.
+- `remove` does nothing. Removed vectors stay in the tree and are left out of its answers; when more
+  than half are gone the tree is rebuilt.
+- A query for more neighbours than there are points reads past the end; this module never makes
+  one. `RangeSearch` writes past the end; this module does not use it.
+- A vector far outside the tree becomes a new root above the old one, whose radius is not kept, so
+  the nearest neighbour may then be missed. A tree therefore starts from a frame of three points,
   none of them a sentence, that is wide enough for all vectors: the first root stays the root, and a
   root is never pruned.
 - `from_matrix` prints; so does a query on one core by its own thread (`use_multi_core=0`), but not
-  one on one other thread (1). The frame is built in silence, once, and every tree begins as a copy
-  of it (`from_string`).
+  one on one other thread (1). The frame is built once, with output silenced, and every tree begins
+  as a copy of it (`from_string`).
 
-Distances are float32, and the error is bounded. With u = 2^-24, D the dimension and r the width of
-the frame, which no distance in it exceeds: int16 vectors are exact in float32, a computed distance
-is off by less than (D/2 + 4)u of itself (a difference, a square, D terms in any order, half of all
+Distances are float32 with a bounded error. With u = 2^-24, D the dimension and r the width of the
+frame, which no distance in it exceeds: int16 vectors are exact in float32, a computed distance is
+off by less than (D/2 + 4)u of itself (a difference, a square, D terms in any order, half of all
 that by the root), and the rounded centroid is within ur of the centroid. A subtree is pruned by
 d(q, c) - max d(c, y), three such distances and a subtraction. So a sentence that is not in an
 answer, whose last distance is d, is farther from the centroid than d - (3D/2 + 14)ur. `error` is
-2(D + 8)ur. Sentences nearer than that are compared by their exact keys, and where they do not
-suffice more are asked for, at last all. An answer that contradicts the exact distances is refused.
+2(D + 8)ur. Sentences nearer than that are compared by their exact keys. If they do not suffice,
+more are requested, at last all. An answer that contradicts the exact distances is refused.
 """
 
 import os
@@ -59,9 +58,7 @@ from worker.coversumm.points import Points
 TILE = 4096  # rows computed, or given to the library, at once
 FRAME = 3  # points of the frame; the library's id of a row is the row's number plus this
 NODE_BYTES = 200  # of the library's node besides its vector
-ROW_BYTES = (
-    450  # what Python needs for a row: a set, two dictionary entries, the vector's bytes object
-)
+ROW_BYTES = 450  # Python objects of a row: a set, two dictionary entries, the vector's bytes
 ID_BYTES = 150
 
 SOURCE = (
@@ -72,18 +69,17 @@ Floats = NDArray[np.float64]
 
 
 class LibraryAnswer(RuntimeError):
-    """The library said something that cannot be true; nothing it says can be used."""
+    """The library's answer cannot be true, so its other answers cannot be trusted."""
 
 
 def library() -> Any:
-    """The library's tree class. Raises IndexUnavailable, which says why and what to do, where it
-    cannot be used.
-    """
+    """The library's tree class. Raises IndexUnavailable, which says why and what to do."""
     try:
         import_module("graphgrove")
     except ImportError as error:
         raise IndexUnavailable(
-            f"graphgrove cannot be imported ({error}), and PyPI has wheels for CPython 3.6 to 3.8 alone: {SOURCE}"
+            f"graphgrove cannot be imported ({error}), and PyPI has wheels only for CPython 3.6 "
+            f"to 3.8: {SOURCE}"
         ) from error
     try:
         tree: Any = import_module("graphgrove.sgtree").NNS_L2
@@ -91,8 +87,8 @@ def library() -> Any:
         if error.name != "graphgrove.sgtree":
             raise IndexUnavailable(f"graphgrove cannot be used ({error}): {SOURCE}") from error
         raise IndexUnavailable(
-            "the installed graphgrove is the empty package (0.0.1) that PyPI has for this Python, without a tree: "
-            f"{SOURCE}"
+            "the installed graphgrove is the empty package (0.0.1) that PyPI has for this Python, "
+            f"without a tree: {SOURCE}"
         ) from None
     except (ImportError, AttributeError) as error:
         raise IndexUnavailable(f"graphgrove cannot be used ({error}): {SOURCE}") from error
@@ -102,7 +98,7 @@ def library() -> Any:
 
 @cache
 def _check_float32(tree: Any) -> None:
-    """Refuse a build for another type, which would read float32 arrays as something else."""
+    """Refuse a build for another type, which would misread float32 arrays."""
     room = np.zeros((4, 2), np.float32)  # a float64 build reads twice as far
     room[1:] = 1
     with _silence():
@@ -111,13 +107,14 @@ def _check_float32(tree: Any) -> None:
         )
     if distances.dtype != np.float32:
         raise IndexUnavailable(
-            f"graphgrove is built for {distances.dtype} in place of float32: {SOURCE}, without options"
+            f"graphgrove is built for {distances.dtype} instead of float32: "
+            f"{SOURCE}, without options"
         )
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Standard output and error of the whole process go nowhere: the library prints from C++."""
+    """Discard standard output and error of the process: the library prints from C++."""
     kept = [(stream, os.dup(stream)) for stream in (1, 2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
@@ -133,30 +130,23 @@ def _silence() -> Iterator[None]:
 
 @cache
 def _frame(tree: Any, dimension: int, half: float) -> bytes:
-    """A tree of three points on a line, `half` apart, as a string. No int16 vector is equal to any
-    of them.
-    """
+    """A serialized tree of three points on a line, `half` apart; no int16 vector equals one."""
     points = np.zeros((FRAME, dimension), np.float32)
-    points[:, 0] = (
-        0.5,
-        0.5 + half,
-        0.5 - half,
-    )  # the library takes the one in the middle as the root
+    # the library takes the one in the middle as the root
+    points[:, 0] = (0.5, 0.5 + half, 0.5 - half)
     with _silence():
         packed: bytes = tree.from_matrix(points, use_multi_core=0).serialize()
     return packed
 
 
 class _Answer(NamedTuple):
-    """What the library says is near."""
-
     rows: NDArray[np.int64]  # without the frame
     distances: Floats
-    certain: float  # every point that is not among them is farther from the centroid than this
+    certain: float  # every other point is farther from the centroid
 
 
 class _Tree:
-    """The library's tree over rows of a matrix, numbered as they are inserted."""
+    """The library's tree over rows of a matrix, numbered in order of insertion."""
 
     def __init__(self, tree: Any, dimension: int, max_squared_norm: float) -> None:
         # The root covers vectors up to `half` from it, which is near the origin: a tenth is room
@@ -185,9 +175,7 @@ class _Tree:
             )
 
     def nearest(self, centroid: Floats, count: int) -> _Answer:
-        """At least the `count` nearest rows, as far as the library knows; `count` is at most
-        `size`.
-        """
+        """The library's `count` nearest rows or more; `count` is at most `size`."""
         query = centroid.astype(np.float32).reshape(1, -1)
         ids, distances = self._tree.kNearestNeighbours(query, k=count + FRAME, use_multi_core=1)
         numbers, far = ids[0].astype(np.int64), distances[0].astype(np.float64)
@@ -204,9 +192,7 @@ class _Tree:
 
 
 class GraphgroveIndex:
-    """All live sentences of one entity in memory, and in a tree of the library as of the last
-    search.
-    """
+    """All live sentences of one entity in memory; the tree is as of the last search."""
 
     scan_cost = 1.0
 
@@ -225,7 +211,7 @@ class GraphgroveIndex:
 
     @property
     def memory_bytes(self) -> int:
-        """Roughly what sentences and tree take."""
+        """Approximate bytes of sentences and tree."""
         in_tree = self._tree.size if self._tree is not None else 0
         return (
             self._vectors.nbytes
@@ -248,7 +234,7 @@ class GraphgroveIndex:
             self._compact()
 
     def on_commit(self) -> None:
-        """See `Index`. Everything is in memory: nothing can be given up."""
+        """See `Index`. Everything is in memory, so there is nothing to release."""
 
     def totals(self) -> Totals:
         """See `Index`."""
@@ -293,7 +279,7 @@ class GraphgroveIndex:
         return self._neighborhood(rows, keys, first_beyond(keys, count), ids_kept)
 
     def _read(self) -> None:
-        """Take the stored sentences into memory, once."""
+        """Load the stored sentences into memory, once."""
         if self._scan is None:
             return
         ids: list[bytes] = []
@@ -326,7 +312,7 @@ class GraphgroveIndex:
             self._max_squared_norm = max(self._max_squared_norm, float(np.vecdot(x, x).max()))
 
     def _compact(self) -> None:
-        """Forget removed rows, and the tree, which has them."""
+        """Drop removed rows, and the tree, which contains them."""
         rows = self._live_rows()
         self._vectors.keep(rows)
         self._ids = [self._ids[row] for row in rows.tolist()]
@@ -340,7 +326,6 @@ class GraphgroveIndex:
         return np.flatnonzero([bool(ids) for ids in self._ids])
 
     def _complete_tree(self) -> _Tree:
-        """The tree, with every row in it."""
         if self._tree is None or not self._tree.covers(self._max_squared_norm):
             self._tree = _Tree(self._library, self._dimension, self._max_squared_norm)
         tree = self._tree
@@ -349,7 +334,6 @@ class GraphgroveIndex:
         return tree
 
     def _keys(self, rows: NDArray[np.int64], n: int, total: Floats) -> Floats:
-        """The exact keys of rows, computed a tile at a time."""
         keys = np.empty(len(rows))
         for at in range(0, len(rows), TILE):
             x = self._vectors.rows[rows[at : at + TILE]].astype(np.float64)

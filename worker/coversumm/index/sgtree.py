@@ -1,19 +1,16 @@
-"""The SG tree (paper, section 2.2; Stable Greedy tree, Zaheer et al. 2019), and the index that
-builds it lazily.
+"""The SG tree (paper, section 2.2; Stable Greedy tree, Zaheer et al. 2019) and its lazy index.
 
-`SGTreeIndex` is the index of one entity, which builds its `SGTree` at the first search.
-`sgtree_nodes.py` has the nodes, insertion and deletion, `sgtree_search.py` the queries.
+`SGTreeIndex` is the index of one entity and builds its `SGTree` at the first search. The nodes,
+insertion and deletion are in `sgtree_nodes.py`, queries in `sgtree_search.py`.
 
 Insertion goes from a node to the nearest of its children that cover the new vector (d <= R(level of
-the child)) and are nearer than the node itself, whatever their level: any such child keeps the
-invariants, and the nearest makes the tightest subtrees. Without any, the vector becomes a child:
-one of its own level within R(level) would have covered it.
+the child)) and are nearer than the node itself, of any level: any such child keeps the invariants,
+and the nearest makes the tightest subtrees. Without one, the vector becomes a child: one of its own
+level within R(level) would have covered it.
 
 Queries process a frontier, nearest first, many nodes' children in one matrix product. They prune a
-subtree only if a lower bound of d(mu, c) - c.max is above an upper bound of the radius; what is
-inside is decided by exact keys.
-
-Depth is bounded by the number of levels, and nothing recurses.
+subtree only if a lower bound of d(mu, c) - c.max is above an upper bound of the radius; exact keys
+decide what is inside. Depth is bounded by the number of levels, and nothing recurses.
 
 Why BASE is 1.3 (10,000 vectors inserted as one batch, one thread, seconds; share visited by a kNN
 with k = 20):
@@ -25,10 +22,10 @@ with k = 20):
     clusters, 8      0.40   12%    0.42   13%    0.36   14%    0.34   13%    0.24   19%
     uniform, 3       0.49   12%    0.44   10%    0.47   11%    0.47   12%    0.51   17%
 
-A large base makes one family of nearly everything where distances are alike, as they are in many
-dimensions, and prunes less in few. In many dimensions no base prunes: a centroid is nearer to every
-vector than the vectors are to one another, so every ball around a node holds it. There the tree is
-a scan in another order.
+In many dimensions distances are alike: a large base then makes one family of nearly everything. In
+few dimensions a large base prunes less. In many dimensions no base prunes: a centroid is nearer to
+every vector than the vectors are to one another, so every ball around a node holds it. There the
+tree is a scan in another order.
 """
 
 import heapq
@@ -63,7 +60,7 @@ from worker.coversumm.points import Points, check
 
 
 class QueryResult(NamedTuple):
-    """Sentences a query found, copies expanded, ascending by (key, id bytes)."""
+    """The result of a query, copies expanded, ascending by (key, id bytes)."""
 
     ids: list[bytes]
     vectors: NDArray[np.int16]  # (m, D)
@@ -72,7 +69,7 @@ class QueryResult(NamedTuple):
 
 class SGTree:
     """An SG tree over int16 vectors (D,), identical ones as one node. Queries take a centroid
-    total/n (see `search`).
+    total/n.
 
     >>> tree = SGTree(2)
     >>> tree.insert_batch(Points([b"a", b"b", b"c"], np.array([[0, 0], [3, 4], [9, 9]], np.int16)))
@@ -107,13 +104,11 @@ class SGTree:
 
     @property
     def memory_bytes(self) -> int:
-        """Roughly what it holds."""
+        """Approximate bytes in memory."""
         return self.nodes.memory_bytes + self.sentences.memory_bytes
 
     def insert(self, id_: bytes, vector: NDArray[np.int16]) -> None:
-        """One sentence. Raises DuplicateSentence if the id is live, VectorError unless the vector
-        is int16 (D,).
-        """
+        """Add a sentence, int16 (D,). Raises DuplicateSentence or VectorError."""
         vectors = np.asarray(vector)[None]
         check(Points([id_], vectors), self.dimension)
         self.sentences.refuse_duplicates([id_])
@@ -124,9 +119,7 @@ class SGTree:
         self.sentences.add(node, id_)
 
     def insert_batch(self, points: Points) -> None:
-        """Many sentences at once, much faster than one by one; the tree may differ, its invariants
-        are the same.
-        """
+        """Add many sentences, faster than one by one; the tree may differ."""
         check(points, self.dimension)
         self.sentences.refuse_duplicates(points.ids)
         of_vector = self.nodes.of_vector
@@ -146,15 +139,13 @@ class SGTree:
         return nodes
 
     def delete(self, id_: bytes) -> None:
-        """One sentence; a node without any goes. Raises UnknownSentence if it is not live."""
+        """Remove a sentence, and its node if empty. Raises UnknownSentence if it is not live."""
         node = self.sentences.remove(id_)
         if self.sentences.counts.rows[node] == 0:
             delete_node(self.nodes, node)
 
     def knn(self, n: int, total: Floats, k: int) -> QueryResult:
-        """The min(k, self.n) sentences nearest to total/n, ties by id. Raises ValueError
-        for k < 1.
-        """
+        """The min(k, self.n) sentences nearest to total/n, ties by id. ValueError for k < 1."""
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}")
         nearest = self._nearest(n, total, self.sentences.counts.rows, k)
@@ -176,9 +167,7 @@ class SGTree:
         return self._found(*reservoir_search(self.nodes, query, self.sentences.counts.rows, lam, k))
 
     def nearest_distinct(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
-        """What `Index.nearest` returns: the `count` nearest vectors, and those as near as the last
-        of them.
-        """
+        """The result of `Index.nearest`."""
         nearest = self._nearest(n, total, np.ones(len(self.nodes.children)), count, beyond=True)
         nodes = nearest.nodes[nearest.keys < nearest.limit]
         copies = [self.sentences.at(node) for node in nodes.tolist()]
@@ -190,9 +179,7 @@ class SGTree:
         )
 
     def totals(self) -> Totals:
-        """Count and sum of the live sentences, and the largest squared norm, by a pass over the
-        nodes.
-        """
+        """Count and sum of the live sentences, and the largest squared norm."""
         total, max_squared_norm = np.zeros(self.dimension), 0.0
         live = np.array(list(self.nodes.of_vector.values()), np.int32)
         for at in range(0, len(live), TILE):
@@ -230,13 +217,12 @@ class SGTree:
 
 
 class SGTreeIndex:
-    """All live sentences of one entity in an SG tree that is built when it is first searched, and
-    then kept.
+    """All live sentences of one entity in an SG tree, built at the first search and then kept.
 
     Before the first `nearest` this holds what the flat index holds: stored rows behind `scan`, as
-    of the last `on_commit`, and the updates since. The first `nearest` builds the tree from both;
-    from then on all sentences are in memory, updates are noted, and the next `nearest` brings them
-    in as one batch (the paper's lazy variant).
+    of the last `on_commit`, and the updates since. The first `nearest` builds the tree from both.
+    From then on all sentences are in memory; updates are noted, and the next `nearest` inserts them
+    as one batch (the paper's lazy variant).
 
     >>> index = SGTreeIndex(2)
     >>> vectors = np.array([[0, 0], [3, 4], [3, 4], [9, 9]], np.int16)
@@ -258,14 +244,12 @@ class SGTreeIndex:
 
     @property
     def memory_bytes(self) -> int:
-        """Roughly what the tree and the noted updates take."""
+        """Approximate bytes of the tree and the noted updates."""
         noted = len(self._added) * (self._dimension * 2 + 240) + 120 * len(self._removed)
         return noted + (self._tree.memory_bytes if self._tree is not None else 0)
 
     def update(self, removed: Points, added: Points) -> None:
-        """See `Index`. While there are only stored rows, an id cannot be told to be unknown, or
-        live already.
-        """
+        """See `Index`. With stored rows alone, unknown or duplicate ids cannot be noticed."""
         for id_ in removed.ids:
             if self._added.pop(id_, None) is not None:
                 continue
@@ -284,9 +268,7 @@ class SGTreeIndex:
         return self._scan is not None if self._tree is None else id_ in self._tree
 
     def on_commit(self) -> None:
-        """See `Index`. Once the tree exists, stored rows are not read again and noted updates are
-        kept for it.
-        """
+        """See `Index`. Once the tree exists, stored rows are not read again."""
         if self._scan is not None and self._tree is None:
             self._added.clear()
             self._removed.clear()
@@ -304,9 +286,7 @@ class SGTreeIndex:
         return Totals(n, total, max_squared_norm)
 
     def nearest(self, n: int, total: Floats, count: int, ids_kept: int) -> Neighborhood:
-        """See `Index`. Raises UnknownSentence or DuplicateSentence where stored rows show it only
-        now.
-        """
+        """See `Index`. Raises UnknownSentence or DuplicateSentence if stored rows show one now."""
         if self._tree is None:
             self._tree = self._build()
         return self._current(self._tree).nearest_distinct(n, total, count, ids_kept)

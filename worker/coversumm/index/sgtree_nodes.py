@@ -33,10 +33,10 @@ Floats = NDArray[np.float64]
 
 
 class Nodes:
-    """Nodes by number; the number of one that was released is used again.
+    """Nodes by number; the number of a released node is used again.
 
-    `reach` is the paper's q.max: an upper bound of the distance of a node to everything below it, 0
-    for a leaf. Deletion leaves it as it is, too large perhaps: that costs visits, never a result.
+    `reach` is the paper's q.max: an upper bound of the distance from a node to everything below it,
+    0 for a leaf. Deletion does not lower it; too large a bound costs visits, never a result.
     """
 
     def __init__(self, dimension: int, base: float) -> None:
@@ -60,7 +60,7 @@ class Nodes:
 
     @property
     def memory_bytes(self) -> int:
-        """Roughly what it holds: arrays, and what Python needs around nodes and vectors."""
+        """Approximate bytes of the arrays and of Python's objects for nodes and vectors."""
         vector: int = 2 * self.vectors.rows.shape[1] + 33 + 104 + 40
         arrays: int = sum([values.nbytes for values in self._arrays()])
         return arrays + 88 * len(self.children) + vector * len(self)
@@ -94,16 +94,14 @@ class Nodes:
         return added
 
     def release(self, node: int) -> None:
-        """Forget a node that nothing hangs below and that hangs below nothing."""
+        """Delete a node without parent and children."""
         del self.of_vector[self.vectors.rows[node].tobytes()]
         self.released.append(node)
 
     # ---- their places
 
     def attach(self, node: int, parent: int, level: int) -> None:
-        """Make a node a child. Only the root's level may be too low: any other covers what comes to
-        it.
-        """
+        """Make a node a child. Only the root's level may be too low before."""
         self.children[parent].append(node)
         self.parent.rows[node] = parent
         self.level.rows[node] = level
@@ -111,14 +109,14 @@ class Nodes:
             self.level.rows[parent] = level + 1
 
     def detach(self, node: int) -> None:
-        """Take a node, with all that hangs below it, off its parent."""
+        """Detach a node, with its subtree, from its parent."""
         parent = int(self.parent.rows[node])
         self.children[parent].remove(node)
         if not self.children[parent]:
             self.reach.rows[parent] = 0.0
 
     def take_children(self, node: int) -> Numbers:
-        """Take the children off a node; returns them, each with all that hangs below it."""
+        """Detach all children, each with its subtree, and return them."""
         children = np.array(self.children[node], np.int32)
         self.children[node] = array("i")
         self.reach.rows[node] = 0.0
@@ -163,7 +161,7 @@ def _squared_radii(dimension: int, base: float) -> Floats:
 
 
 class Sentences:
-    """Ids by node."""
+    """The sentence ids of each node."""
 
     def __init__(self) -> None:
         self.node_of: dict[bytes, int] = {}  # by id
@@ -172,11 +170,11 @@ class Sentences:
 
     @property
     def memory_bytes(self) -> int:
-        """Roughly what it holds."""
+        """Approximate bytes in memory."""
         return self.counts.nbytes + 8 * len(self._ids) + 210 * len(self.node_of)
 
     def refuse_duplicates(self, ids: Sequence[bytes]) -> None:
-        """Raise DuplicateSentence if one of these is live, or among them twice."""
+        """Raise DuplicateSentence if an id is live, or given twice."""
         seen: set[bytes] = set()
         for id_ in ids:
             if id_ in self.node_of or id_ in seen:
@@ -184,13 +182,13 @@ class Sentences:
             seen.add(id_)
 
     def make_room(self, nodes: int) -> None:
-        """Take sentences at this many nodes."""
+        """Make room for this many nodes."""
         more = nodes - len(self._ids)
         self._ids += [b""] * more
         self.counts.append(np.zeros(more))
 
     def add(self, node: int, id_: bytes) -> None:
-        """A sentence that is not live, to a node."""
+        """Add a sentence, which is not live, to a node."""
         ids = self._ids[node]
         if self.counts.rows[node] == 0:
             self._ids[node] = id_
@@ -202,7 +200,7 @@ class Sentences:
         self.node_of[id_] = node
 
     def remove(self, id_: bytes) -> int:
-        """Returns the node that had it. Raises UnknownSentence if it is not live."""
+        """Remove a sentence and return its node. Raises UnknownSentence if it is not live."""
         node = self.node_of.pop(id_, None)
         if node is None:
             raise UnknownSentence(f"sentence {id_!r} is not live")
@@ -241,9 +239,7 @@ def insert_leaf(nodes: Nodes, leaf: int) -> None:
 
 
 def _nearest_covering_child(nodes: Nodes, parent: int, node: int) -> tuple[int, float]:
-    """The nearest of a node's children that cover another node, and its squared distance; infinite
-    without any.
-    """
+    """The nearest child that covers another node, and its squared distance, or infinity."""
     if not nodes.children[parent]:
         return -1, inf
     children = np.frombuffer(nodes.children[parent], np.int32)
@@ -254,9 +250,7 @@ def _nearest_covering_child(nodes: Nodes, parent: int, node: int) -> tuple[int, 
 
 
 def insert_subtrees(nodes: Nodes, items: Numbers) -> None:
-    """Insert nodes that are not attached, each with all that hangs below it; into an empty tree
-    leaves alone.
-    """
+    """Insert unattached nodes with their subtrees; into an empty tree only leaves."""
     if nodes.root < 0 and len(items):
         nodes.root, items = int(items[0]), items[1:]
     stack = [(nodes.root, items[at : at + BATCH]) for at in range(0, len(items), BATCH)]
@@ -268,11 +262,10 @@ def insert_subtrees(nodes: Nodes, items: Numbers) -> None:
 
 
 class _Routing:
-    """Items on their way down that have come to one node of the tree, `at`; all of them are routed
-    together.
+    """Routes items that have come down to one node of the tree, `at`.
 
-    An item with children must hang above them: farther than `clearance`, a squared radius, from its
-    parent. Where it cannot, its children are taken off and inserted on their own.
+    An item with children must be farther than `clearance`, a squared radius, from its parent. Where
+    it cannot be, its children are detached and inserted on their own.
     """
 
     def __init__(self, nodes: Nodes, at: int, items: Numbers) -> None:
@@ -290,10 +283,10 @@ class _Routing:
                 highest = max([nodes.level.rows[child] for child in nodes.children[item]])
                 self.clearance[row] = nodes.squared_radii[highest + 1]
         self.blocked = self.nearest <= self.clearance
-        self.onward: list[tuple[int, Numbers]] = []  # where to go next, and who
+        self.onward: list[tuple[int, Numbers]] = []  # the next node, and its items
 
     def route(self) -> None:
-        """Each item becomes a child of `at`, or goes on to one."""
+        """Make each item a child of `at`, or pass it on to one."""
         nodes, at = self.nodes, self.at
         farthest = np.sqrt(self.nearest) * UP + nodes.reach.rows[self.items]
         nodes.reach.rows[at] = max(nodes.reach.rows[at], float(farthest.max()) * UP)
@@ -308,17 +301,13 @@ class _Routing:
         self._send_on()
 
     def _dissolve(self, row: int) -> None:
-        """An item that cannot keep its children here comes again without them, and they from the
-        root.
-        """
+        """Detach an item's children and route them again from the root, the item from here."""
         self.owner[row] = -1
         self.onward.append((self.at, self.items[row : row + 1]))
         self.onward.append((self.nodes.root, self.nodes.take_children(int(self.items[row]))))
 
     def _offer(self, rows: NDArray[np.int64], children: Numbers) -> None:
-        """Let items go to the nearest of these children of `at` that covers them, if it is nearer
-        than their owner.
-        """
+        """Give items to the nearest child of `at` that covers them, if nearer than their owner."""
         nodes = self.nodes
         for start in range(0, len(children), TILE):
             block = children[start : start + TILE]
@@ -331,7 +320,7 @@ class _Routing:
                 self._choose(part, block, squared)
 
     def _choose(self, rows: NDArray[np.int64], children: Numbers, squared: Floats) -> None:
-        """The same, given their squared distances (rows, children), which are overwritten."""
+        """`_offer` with squared distances (rows, children), which are overwritten."""
         levels = self.nodes.level.rows[children]
         covered = self.nodes.squared_radii[levels]
         clearance = self.clearance[rows]
@@ -347,9 +336,7 @@ class _Routing:
         self.owner[rows[better]] = children[choice[better]]
 
     def _attach(self, rows: NDArray[np.int64]) -> Numbers:
-        """One after another becomes a child of `at`, unless one before it covers it; returns the
-        new children.
-        """
+        """Make items children of `at` unless an earlier one covers them; returns these."""
         nodes = self.nodes
         items, x = self.items[rows], self.x[rows]
         apart = x @ (x.T * -2.0)
@@ -381,7 +368,7 @@ class _Routing:
 
 
 def delete_node(nodes: Nodes, node: int) -> None:
-    """Take a node out of the tree and release it."""
+    """Remove a node from the tree and release it."""
     orphans = nodes.take_children(node)
     if node == nodes.root:
         orphans = _replace_root(nodes, orphans)
@@ -392,9 +379,7 @@ def delete_node(nodes: Nodes, node: int) -> None:
 
 
 def _replace_root(nodes: Nodes, children: Numbers) -> Numbers:
-    """The child of the highest level, of those the nearest to the old root, is the new one; returns
-    the others.
-    """
+    """Make the child of the highest level nearest to the old root the root; return the others."""
     if not len(children):
         nodes.root = -1
         return children

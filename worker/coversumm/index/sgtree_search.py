@@ -1,5 +1,5 @@
-"""Queries of an SG tree around a centroid: one traversal, and what a kNN or a range query keeps of
-it.
+"""Queries of an SG tree around a centroid: one traversal, and the collectors of kNN and range
+queries.
 
 Queries take a centroid total/n of integers with 3*n*q < 2^53 (`fixed_point.exact`), q the largest
 squared norm of the vectors and of the centroid: then keys n*|x|^2 - 2*x.S are exact, and keys
@@ -58,13 +58,11 @@ class Query:
 
 
 class TreeSearch(Protocol):
-    """What a query looks for."""
+    """Collects the results of a query."""
 
     @property
     def radius(self) -> float:
-        """Nothing farther from the centroid is wanted; an upper bound, which falls as the traversal
-        goes.
-        """
+        """An upper bound of the wanted distances, which falls during the traversal."""
         ...
 
     def offer(self, nodes: Numbers, keys: Floats) -> None:
@@ -75,7 +73,7 @@ class TreeSearch(Protocol):
 def traverse(nodes: Nodes, query: Query, search: TreeSearch) -> None:
     """Offer every vector that can be within `search.radius`, subtrees nearest first.
 
-    Lines are those of Algorithm 2; the others differ from it in what is offered to.
+    Line numbers are those of Algorithm 2; other queries differ from it only in `search`.
     """
     if nodes.root < 0:
         return
@@ -101,9 +99,8 @@ def traverse(nodes: Nodes, query: Query, search: TreeSearch) -> None:
 
 
 class Nearest:
-    """The nearest seen so far: `want` by weight, and all that are as near as the last of them.
-
-    With `beyond` also the nearest after those.
+    """The nearest so far: `want` by weight, and all as near as the last; with `beyond` the next
+    nearest too.
     """
 
     def __init__(self, query: Query, weights: Floats, want: int, *, beyond: bool = False) -> None:
@@ -139,7 +136,7 @@ class Nearest:
 
 
 class BallSearch:
-    """All seen so far that can be within `radius`, an upper bound."""
+    """All nodes so far that can be within `radius`, an upper bound."""
 
     def __init__(self, query: Query, radius: float) -> None:
         self.query = query
@@ -154,8 +151,8 @@ class BallSearch:
         self._keys.append(keys[near])
 
     def inside(self, certain: float, exactly: Callable[[float], bool]) -> tuple[Numbers, Floats]:
-        """Nodes and keys of those within: by `certain`, a lower bound of the radius, and where it
-        cannot tell, `exactly`.
+        """Nodes and keys within `certain`, a lower bound of the radius; `exactly` decides the
+        others.
         """
         nodes = np.concatenate([np.empty(0, np.int32), *self._nodes])
         keys = np.concatenate([np.empty(0), *self._keys])
@@ -173,7 +170,7 @@ def range_search(nodes: Nodes, query: Query, radius: float) -> tuple[Numbers, Fl
 
 
 class _Reservoir(BallSearch):
-    """The algorithm's N and R."""
+    """N and R of the algorithm."""
 
     def __init__(self, query: Query, weights: Floats, k: int, lam: float) -> None:
         super().__init__(query, inf)
@@ -189,9 +186,7 @@ class _Reservoir(BallSearch):
 def reservoir_search(
     nodes: Nodes, query: Query, weights: Floats, lam: float, k: int
 ) -> tuple[Numbers, Floats]:
-    """The nodes with d <= d_k + lam, decided exactly, and their keys; `weights` are the sentences
-    at each node.
-    """
+    """The nodes with d <= d_k + lam, decided exactly, and their keys; `weights` count sentences."""
     reservoir = _Reservoir(query, weights, k, lam)
     traverse(nodes, query, reservoir)
     kth = reservoir.nearest.kth
