@@ -7,10 +7,12 @@ never runs proves nothing.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -53,6 +55,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help=f"as many Hypothesis examples as each test names, not {FEW_EXAMPLES} at most",
     )
+
+
+_opened_sockets = 0
+
+
+def _count_sockets(event: str, _: object) -> None:
+    global _opened_sockets
+    if event == "socket.__new__":
+        _opened_sockets += 1
+
+
+sys.addaudithook(_count_sockets)
+
+
+@pytest.fixture(autouse=True)
+def _answers_for_its_sockets() -> Iterator[None]:
+    """Collect what a test that opened sockets leaves behind, so that one it did not close fails
+    this test and not a later one.
+    """
+    before = _opened_sockets
+    yield
+    if _opened_sockets > before:
+        gc.collect()
+
+
+def pytest_collection_finish() -> None:
+    """Let collections look only at what tests make."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -249,6 +249,7 @@ GROWN = (
 )
 
 
+@pytest.mark.long
 def test_partitions_added_under_a_busy_worker(site: Pipeline) -> None:
     """What comes from then on may be of a key that moved: none of it is committed."""
     (worker,) = site.start(1)

@@ -613,6 +613,7 @@ def test_verify_while_the_worker_is_busy(site: Pipeline) -> None:
     check(site)
 
 
+@pytest.mark.long
 def test_the_history_of_an_entity(site: Pipeline) -> None:
     (worker,) = site.start(1)
     feed(site, events(200))
