@@ -1,14 +1,13 @@
 """Every error the worker ends with, and its exit code.
 
 CoversummError
-|-- SetupError   2  settings, files or the broker are not as they must be: one line says what to do
-|-- Crash               3  something unexpected: nothing was half done, restart the process
-|   |-- Unanswered         brokers gave no answer, or none yet: whoever can ask again does so first
-|   `-- InDoubt            a commit has no answer that could be relied on: it is found out whether it happened
-|       |-- TooSlow        its records were not written in time: the next transaction is smaller
-|       `-- Overtaken      the group refused it: its partitions are being given to others
-`-- Fenced              4  another worker has this instance id: nothing was lost, stop one of the
-two
+|-- SetupError       2  settings, files or the broker are wrong: one line says what to do
+|-- Crash            3  something unexpected: nothing was half done, restart the process
+|   |-- Unanswered      brokers gave no answer: callers that can retry do so first
+|   `-- InDoubt         a commit has no reliable answer: the worker finds out whether it happened
+|       |-- TooSlow     its records were not written in time: the next transaction is smaller
+|       `-- Overtaken   the group refused it: its partitions are being given to others
+`-- Fenced           4  another worker has this instance id: nothing was lost, stop one of the two
 """
 
 
@@ -19,40 +18,32 @@ class CoversummError(Exception):
 
 
 class SetupError(CoversummError):
-    """Settings, files or the broker are not as they must be. The message names which, and what to
-    do about it.
-    """
+    """Settings, files or the broker are wrong. The message names which, and what to do."""
 
     exit_code = 2
 
 
 class Crash(CoversummError):
-    """Something went wrong that only a restart puts right; the open transaction is not
-    committed.
-    """
+    """A failure that only a restart repairs; the open transaction is not committed."""
 
     exit_code = 3
 
 
 class Unanswered(Crash):
-    """Brokers gave no answer in time, or said that they cannot yet; asking again does no harm."""
+    """Brokers gave no answer in time, or a retriable error."""
 
 
 class InDoubt(Crash):
-    """A commit failed, or no answer came: whether it happened is known only when its transaction is
-    decided.
-    """
+    """A commit failed or was not answered: it happened or not, until its transaction is decided."""
 
 
 class TooSlow(InDoubt):
-    """The records of a commit were not written in time; what comes next is committed in smaller
-    transactions.
-    """
+    """The records of a commit were not written in time; the next transactions are smaller."""
 
 
 class Overtaken(InDoubt):
-    """The group does not know this membership any more: nothing was committed, and nothing will be
-    before the next assignment.
+    """The group no longer knows this membership: nothing was committed, and nothing will be before
+    the next assignment.
     """
 
 

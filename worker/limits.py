@@ -1,7 +1,6 @@
-"""The names of the limits whose hits are counted, in `coversumm_limit_hits_total`.
+"""The limits whose hits are counted in `coversumm_limit_hits_total`.
 
-`docs/reference/limits.md` says of each which setting holds it and what happens to what is beyond
-it.
+`docs/reference/limits.md` names the setting of each, and what happens beyond it.
 """
 
 from enum import StrEnum

@@ -1,6 +1,4 @@
-"""What was published lately, for whoever looks on at this moment: told after commits, and nothing
-kept while nobody looks on.
-"""
+"""Recent changes of summaries, buffered only while someone subscribes."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -10,23 +8,23 @@ from worker.events import Message
 from worker.stream.surroundings import Threads
 
 RECENT_CHANGES = 10
-"""Changes of any entity that are kept from one look to the next; of the others the number alone."""
+"""Changes of any entity that are buffered; older ones are only counted."""
 RECENT_PER_ENTITY = 3
-"""The same of an entity that is watched."""
+"""Changes of a watched entity that are buffered."""
 
 
 class RecentChanges(NamedTuple):
-    """What was published since the last look."""
+    """The changes since the last call of `ChangeFeed.take`."""
 
     changes: int
-    """How many, of which `last` are the last ones."""
+    """How many there were; `last` has the latest."""
     last: list[Message]
     watched: dict[bytes, tuple[int, list[Message]]]
-    """By the key of a watched entity that changed, the same."""
+    """By key of a watched entity that changed: how many, and the latest."""
 
 
 class ChangeFeed:
-    """From the thread that commits to the one that shows; bounded, and never waited for.
+    """A bounded buffer between the thread that commits and the one that shows.
 
     Args:
         topic: where changes are published.
@@ -56,9 +54,7 @@ class ChangeFeed:
                         self._counts[message.key] = self._counts.get(message.key, 0) + 1
 
     def look_on(self, keys: Iterable[bytes] | None) -> None:
-        """Keep from now on what is published, and what is of the entities with these keys by
-        itself; None: nobody looks on.
-        """
+        """Buffer changes from now on, those of entities with these keys apart; None stops it."""
         with self._lock:
             self._is_open = keys is not None
             wanted = set(keys or ())
@@ -72,7 +68,7 @@ class ChangeFeed:
                 self._last.clear()
 
     def take(self) -> RecentChanges:
-        """What was published since the last call; then it is forgotten."""
+        """Return and forget the changes since the last call."""
         with self._lock:
             watched = {key: (self._counts[key], list(self._watched[key])) for key in self._counts}
             found = RecentChanges(self._count, list(self._last), watched)

@@ -1,10 +1,8 @@
-"""The gate: the one way by which rows get into the database of a partition.
+"""The gate: the only way into a partition's database, for commits, restores and standbys.
 
-Three writers use it: the rows of a committed transaction, a restore, and a standby that follows the
-owner. It writes rows and their changelog offset in one atomic batch, and only if the stored offset
-is the expected predecessor and the partition is still held in that role under that assignment. The
-id of the changelog is stored beside the offset: an offset of one topic says nothing about another
-of its name.
+It writes rows and their changelog offset in one atomic batch, if the stored offset is the expected
+predecessor and the partition is still held in that role under that assignment. The id of the
+changelog is stored beside the offset: an offset means nothing in another topic of the same name.
 """
 
 import logging
@@ -22,12 +20,12 @@ from worker.stream.surroundings import Threads
 log = logging.getLogger(__name__)
 
 OFFSET_KEY = b"__faust\0offset__"
-"""Where Faust's own stores keep the changelog offset, and in no changelog."""
+"""The key of Faust's own stores for the changelog offset; it is in no changelog."""
 CHANGELOG_ID_KEY = b"__faust\0changelog_id__"
 
 
 class Gate:
-    """Writes rows for whoever holds their partition in the right role.
+    """Writes rows of partitions that are held in the right role.
 
     Args:
         changelog: the changelog's topic.
@@ -53,14 +51,12 @@ class Gate:
         self._locks: dict[int, AbstractContextManager[Any]] = {}
 
     def stored_offset(self, partition: int) -> int:
-        """The changelog offset up to which the database has its rows; -1 where it has none."""
+        """The changelog offset of the last stored row; -1 if there is none."""
         stored = self._databases.rows(partition).get(OFFSET_KEY)
         return -1 if stored is None else int(stored)
 
     def write(self, epoch: int, partition: int, changes: Changes, last_offset: int) -> None:
-        """Store the rows of a transaction that was committed under this epoch (step 4 of the commit
-        protocol).
-        """
+        """Store the rows of a transaction that was committed under this epoch."""
         self.apply(Role.ACTIVE, epoch, partition, changes, last_offset, after=None)
 
     def apply(
@@ -100,10 +96,8 @@ class Gate:
             self._databases.write(partition, batch)
 
     def restore_start(self, partition: int, bounds: LogBounds) -> int:
-        """Where to read the changelog on: after the stored offset, or from its start where the
-        local rows cannot be trusted.
-
-        Rows that do not belong to the changelog with these bounds are removed.
+        """The offset from which to read the changelog: after the stored one, or its start if the
+        local rows do not belong to the changelog with these bounds; then they are removed.
         """
         stored = self.stored_offset(partition)
         if stored < 0:
@@ -123,9 +117,7 @@ class Gate:
         return stored + 1
 
     def _is_of_this_changelog(self, partition: int) -> bool:
-        """Whether the local rows are from the changelog as it is now; also where its id is not
-        known or not stored.
-        """
+        """Whether the local rows are from the present changelog; True if an id is unknown."""
         stored = self._databases.rows(partition).get(CHANGELOG_ID_KEY)
         known = self._topic_ids.known(self._changelog)
         return not (stored and known) or stored == known.encode()

@@ -1,12 +1,11 @@
 """One group, one fingerprint: a worker with other settings is refused before it publishes anything.
 
-A worker looks before it joins the group: one that would be refused takes no partitions from others.
-A partition that has rows says by itself with what they were made
-(`worker.state.partition.check_fingerprint`). One without rows says nothing, so whoever holds only
-such looks at the first rows of all partitions: when it takes over, and again inside its first
-transaction, between flush and offsets. Of two workers that begin a group at once, each has written
-its own fingerprint before it looks, so at least one of them sees the other's and does not commit.
-What one has committed is seen by all that come after.
+A worker checks before it joins the group: one that would be refused takes no partitions from
+others. A partition with rows has a fingerprint (`worker.state.partition.check_fingerprint`). A
+worker that holds only partitions without rows checks the first rows of all partitions: at its
+takeover, and again inside its first transaction, between flush and offsets. Of two workers that
+begin a group at once, each has written its own fingerprint before it checks, so at least one of
+them sees the other's and does not commit. All later workers see a committed one.
 """
 
 import logging
@@ -22,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class GroupFingerprint:
-    """What the group's state was made with, against what this worker would make.
+    """Compares the fingerprint of the group's state with this worker's.
 
     Args:
         changelog: of the group.
@@ -35,18 +34,15 @@ class GroupFingerprint:
         self._is_agreed = False
 
     def agreed(self) -> None:
-        """Rows with this worker's fingerprint are committed: whoever has another one is refused
-        from here on.
-        """
+        """Rows with this worker's fingerprint are committed: any other one is refused now."""
         self._is_agreed = True
 
     def check(self) -> None:
-        """Look at what others have written, unless this worker's fingerprint is known to be the
-        group's.
+        """Check the first rows of all partitions, until this worker's fingerprint is known to be
+        the group's.
 
-        One committed row that agrees is enough, for no group has committed rows of two
-        fingerprints. Raises FingerprintMismatch for another one, CorruptRow, and Crash where the
-        changelog is not read in time.
+        One committed row that agrees is enough: no group has committed rows of two fingerprints.
+        Raises FingerprintMismatch, CorruptRow, and Crash if the changelog is not read in time.
         """
         if self._is_agreed:
             return
@@ -60,8 +56,7 @@ class GroupFingerprint:
                 return
 
     def check_before_joining(self) -> None:
-        """The same before the worker is a member: where brokers do not answer, its takeovers look
-        again.
+        """The same check before the worker joins; if brokers do not answer, its takeovers check.
 
         Raises FingerprintMismatch, CorruptRow.
         """

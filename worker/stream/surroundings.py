@@ -1,8 +1,7 @@
-"""What a worker needs of the world: Kafka, databases, time, threads, and the end of its process.
+"""Everything outside of a worker: Kafka, databases, time, threads, and the end of its process.
 
-`worker.app` puts a worker together over the real ones. The simulation passes its own, so that
-thousands of seeds run the same code over a broker in memory, a simulated clock, fibers in place of
-threads, and an end that can be looked at.
+`worker.app` passes the real ones. The simulation passes a broker in memory, a simulated clock,
+fibers in place of threads, and an end that tests can inspect.
 """
 
 import asyncio
@@ -33,8 +32,7 @@ def die(cause: BaseException, told: Callable[[str], str] = str) -> NoReturn:
     """End the process with the exit code of `cause` (3 for anything that is not a
     `CoversummError`).
 
-    The cause is told once, in the last line, as `told` puts it. Before it comes the traceback of a
-    crash: it says where, and only that is news.
+    The last line has the cause, as `told` puts it. The traceback of a crash comes before it.
     """
     expected = isinstance(cause, CoversummError) and not isinstance(cause, Crash)
     if cause.__traceback__ is not None and not expected:
@@ -105,7 +103,7 @@ class Threads(Protocol):
         """The result of work that may block, in any thread."""
 
     def task(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Any:
-        """Let a coroutine run on the event loop by itself."""
+        """Run a coroutine on the event loop, without waiting for it."""
 
     async def ended(self, task: Any) -> None:
         """Wait for the end of a task, however it ends."""
@@ -192,5 +190,5 @@ class ProcessorThread:
         self._thread = thread
 
     async def run(self, work: Callable[[Processor], T]) -> T:
-        """What `work` makes of the processor, when its turn has come."""
+        """The result of `work`, once it was its turn."""
         return await self._thread.run(lambda: work(self._processor))

@@ -1,8 +1,4 @@
-"""What a micro-batch tells of itself to whoever traces it. By default nobody does, and it costs
-nothing.
-
-`worker.tracing` has the real thing.
-"""
+"""Traces of micro-batches. By default there are none, at no cost; `worker.spans` exports them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,9 +9,7 @@ from worker.events import Record
 from worker.processing.processor import ProcessedBatch
 
 Contexts = Mapping[tuple[int, int], bytes]
-"""By partition and offset: the trace context that a producer sent with its record, as W3C has it
-(`traceparent`).
-"""
+"""By partition and offset: the W3C trace context (`traceparent`) of a record."""
 NO_CONTEXTS: Final[Contexts] = MappingProxyType({})
 
 
@@ -25,12 +19,12 @@ class Span(Protocol):
     def processed(
         self, batch: ProcessedBatch, records: Sequence[Record], contexts: Contexts
     ) -> None:
-        """The first of these records were processed. Its messages are going to be sent: they may be
-        given headers.
+        """The first `batch.taken` of these records were processed; headers may be added to its
+        messages.
         """
 
     def in_doubt(self) -> None:
-        """Nobody confirmed the commit."""
+        """The commit is in doubt."""
 
     def dropped(self) -> None:
         """Nothing of it was sent: the assignment ended first."""
@@ -40,13 +34,13 @@ class Tracing(Protocol):
     """Makes spans."""
 
     def contexts(self, fetched: Iterable[Any]) -> Contexts:
-        """What producers sent with these records of the consumer's client."""
+        """The trace contexts of these records of the consumer's client."""
 
     def micro_batch(self) -> AbstractContextManager[Span]:
         """A span that begins now, and ends with the block."""
 
     def close(self) -> None:
-        """Send what is not sent yet, within seconds."""
+        """Export the remaining spans, within seconds."""
 
 
 class _NoSpan:

@@ -1,10 +1,10 @@
 """The watchdog: a worker that silently stands still is worse than one that restarts.
 
-A thread of its own, so that a blocked event loop cannot keep it from barking. It ends the process
-when the event loop does not answer, or when the same hindrance (`WorkerStatus.stall`) holds for
-longer than the limit without any progress. Slow is not still: every part of a micro-batch that is
-embedded and every entity that is ranked counts as progress, as a commit does. An open transaction
-upstream is no hindrance: the last stable offset then stands still, and so does the lag.
+It has a thread of its own, which a blocked event loop cannot stop. It ends the process when the
+event loop does not answer, or when a hindrance (`WorkerStatus.stall`) lasts for longer than the
+limit without progress. Slow is not still: each part of a micro-batch that is embedded, each ranked
+entity and each commit is progress. An open transaction upstream is no hindrance: the last stable
+offset then stands still, and so does the lag.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from worker.stream.surroundings import die
 
 CHECK_SECONDS = 1.0
 BUSY = "a micro-batch is being processed"
-"""The hindrance that is none as long as there is progress."""
+"""The hindrance of a worker that is processing."""
 ADVICE = {
     BUSY: ", and no part of it was finished: the embedder or the disk hangs, or this worker gets next to no processor time: "
     "give it more, lower COVERSUMM_EMBEDDER_THREADS to the cores it has, or raise COVERSUMM_STALL_TIMEOUT_MS"
 }
-"""What else is said of a hindrance that ends the process."""
+"""By hindrance, advice for the message that ends the process."""
 
 
 class Watchdog(threading.Thread):
@@ -86,7 +86,7 @@ class Watchdog(threading.Thread):
 
 log = logging.getLogger(__name__)
 LOOKS = 5
-"""Within the time after which contact counts as lost."""
+"""Number of looks within the time after which contact counts as lost."""
 LONGEST_PAUSE_SECONDS = 5.0
 
 
@@ -136,20 +136,18 @@ class ContactWatch(threading.Thread):
             self._look_again()
 
     def _look_again(self) -> None:
-        """Look; what fails in that is told and tried again: a watch that ended would be an outage
-        without an end.
-        """
+        """Look; an error is logged, and the watch continues."""
         try:
             self.look()
         except Exception:
             log.exception("looking after the contact with the brokers failed")
 
     def stop(self) -> None:
-        """Look no more: an orderly stop is not the time to tell of brokers."""
+        """Stop looking: during an orderly stop nothing is logged about brokers."""
         self._done.set()
 
     def look(self) -> None:
-        """Ask whoever may be idle, and log what there is to tell."""
+        """Ask the idle clients, and log a change of the contact."""
         for name, client in self._idle.items():
             try:
                 client.ask(self._contact.timeout_seconds / LOOKS)
@@ -170,11 +168,10 @@ class ContactWatch(threading.Thread):
             log.warning("%s", line)
 
     def _suspect(self) -> None:
-        """Whoever is about to lose contact begins again.
+        """Let clients that are about to lose contact open new connections.
 
-        One that a broker's absence has confused would never find back, and one that asks a frozen
-        broker among several would go on asking that one: over new connections it may find one that
-        answers, before it counts as lost.
+        A client that an outage has confused would not recover, and one that asks a frozen broker
+        among several would keep asking it; new connections may reach one that answers.
         """
         silence = self._contact.silence(self._contact.timeout_seconds / 2)
         for name in silence.clients if silence else ():
