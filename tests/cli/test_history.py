@@ -133,7 +133,7 @@ def test_a_page(run, file, tmp_path):
     assert html.count('<li id="change-') == 5
     assert run("history", "e", "--from", file, "--html", path, "--limit", "2").code == 0
     assert path.read_text("utf-8").count('<li id="change-') == 2
-    assert "Not all changes are here" in path.read_text("utf-8")
+    assert "Some changes are missing" in path.read_text("utf-8")
 
 
 def test_no_page_of_nothing(run, file, tmp_path):
