@@ -47,7 +47,7 @@ def test_none_holds_a_struct(name: str) -> None:
 
 
 def test_a_struct_is_seen() -> None:
-    assert structs((ROOT / "worker/state/last_change.py").read_text()) == ["LastChange"]
+    assert "LastChange" in structs((ROOT / "worker/events/summary.py").read_text())
     assert structs("import msgspec\nclass A(msgspec.Struct): ...\nclass B(NamedTuple): ...") == [
         "A"
     ]

@@ -190,7 +190,7 @@ def figures(record: Mapping[str, Any]) -> list[str]:
         f"at least `m` of its {k} sentences differ",
         f"At `m` = {m} readers hear {part(share)} of the changes on large products, and have "
         f"{part(found.large[m]['out_of_date'])} of the set out of date",
-        f"not to be told from nothing up to there; from {found.shows_from()} on it begins to show",
+        f"cannot be told from nothing up to there; from {found.shows_from()} on it begins to show",
         f"takes {'ten to fifteen' if 10 <= minutes <= 15 else f'{minutes:.0f}'} minutes on two "
         "cores",
     ]  # fmt: skip

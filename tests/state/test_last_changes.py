@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worker.events.summary import LastChange
 from worker.state import CorruptRow, MemoryRows
 from worker.state.keys import LAST_CHANGE, describe, last_change_key
-from worker.state.last_change import LastChange
 from worker.state.partition import last_changes, put_last_change
 from worker.state.rows import decode_last_change, encode_last_change, seal
 

@@ -18,8 +18,7 @@ from worker.events.reasons import Rejected
 from worker.events.summary import SUMMARY_CHANGED, RankedChange, SummaryChanged
 
 CE_SOURCE: Final = "coversumm-worker"
-TRUNCATED_BYTES: Final = 64 * 2**10
-"""Length of a key or value truncated for the dead-letter topic."""
+TRUNCATED_BYTES: Final = 64 * 2**10  # length of a key or value truncated for the dead-letter topic
 
 TRUNCATED_HEADERS: Final = ("dlq.truncated_bytes", "dlq.truncated_key_bytes")
 """Headers of a truncated dead letter: how many bytes of its value or key were cut off."""

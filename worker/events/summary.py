@@ -91,5 +91,24 @@ class RankedChange(NamedTuple):
     support: Sequence[int]
 
 
+class LastChange(Struct, array_like=True, frozen=True):
+    """An entity's last change before it is published, as stored in its row.
+
+    Only what other rows lack: the ids in rank order and the sequence are in the published row, the
+    texts in the reviews'. `ratings`, `distances` and `support` are by rank.
+    """
+
+    timestamp_ms: int  # of its cause, as are the next four
+    topic: str
+    event_type: str
+    review_id: str | None
+    occurred_at: str | None
+    review_count: int
+    sentence_count: int
+    ratings: Sequence[float | None]
+    distances: Sequence[float]
+    support: Sequence[int]
+
+
 decode_summary = Decoder(SummaryChanged).decode
 """The body of a `summary.changed` from its bytes. Raises msgspec.DecodeError."""

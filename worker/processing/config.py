@@ -62,8 +62,7 @@ ALL = RecordSelection()
 
 VECTOR_OVERHEAD = 64
 """Bytes of a stored sentence besides its vector and text: ordinals, and its share of a row key."""
-NO_MODEL = "none"
-"""The model in the fingerprint of a worker without an engine."""
+NO_MODEL = "none"  # the model in the fingerprint of a worker without an engine
 
 Emit = Literal["every", "coalesced", "final", "none"]
 """Which changes of an entity are published: each; the net change of each micro-batch; the last one,
@@ -79,12 +78,9 @@ class BatchLimits:
     entities.
     """
 
-    sentences: int
-    """Sentences added, replaced, or read with their vectors."""
-    transaction_records: int
-    """Messages and rows."""
-    transaction_bytes: int
-    """Bytes of their keys and values."""
+    sentences: int  # sentences added, replaced, or read with their vectors
+    transaction_records: int  # messages and rows
+    transaction_bytes: int  # bytes of their keys and values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,12 +30,12 @@ from worker.events import (
     ReviewUpserted,
     SentencesDeleted,
 )
+from worker.events.summary import LastChange
 from worker.limits import Limit
 from worker.processing.entity_cache import CachedEntity, EntityKey
 from worker.processing.pace import characters
 from worker.state.entity import Review, Sentence
 from worker.state.keys import parse_sentence_id, sentence_id
-from worker.state.last_change import LastChange
 from worker.state.rows import Header
 from worker.text.splitting import cap_sentence, split_sentences
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.events import EVENT_TYPES, Event, Ignored, Message, Record, Rejected, decode
+from worker.events.summary import LastChange
 from worker.limits import Limit
 from worker.processing.config import ProcessorConfig
 from worker.processing.embed import Embedder, VectorStore
@@ -42,13 +43,11 @@ from worker.processing.summaries import Summaries
 from worker.state import Rows, SummaryView
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key
-from worker.state.last_change import LastChange
 from worker.state.partition import last_changes, put_last_change
 from worker.state.rows import Output
 from worker.text.engine import EmbeddingEngine
 
-FINISHED_AT_ONCE = 500
-"""Most summaries published in one transaction at the end of a replay."""
+FINISHED_AT_ONCE = 500  # most summaries published in one transaction at the end of a replay
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ from worker.events import (
     summary_messages,
     tombstone_message,
 )
+from worker.events.summary import LastChange
 from worker.processing.config import ProcessorConfig
 from worker.processing.entity_cache import CachedEntity, SummaryMember
 from worker.processing.pace import Load
@@ -38,7 +39,6 @@ from worker.processing.plan import EntityChanges, Outcome, PlannedStep
 from worker.state.entity import Sentence
 from worker.state.errors import CorruptRow
 from worker.state.keys import describe, last_change_key, review_of
-from worker.state.last_change import LastChange
 from worker.state.verify import is_due
 
 DELETIONS = (ReviewDeleted, SentencesDeleted)
@@ -214,7 +214,7 @@ class _Summary:
         members = [known(identifier) or entity.member(identifier) for identifier in ranking.ids]
         self._members = members
         digests = {member.id: member.digest for member in members}
-        if digests == self._digests and not is_wanted:  # whatever the order
+        if digests == self._digests and not is_wanted:  # in any order
             return None
         self._digests = digests
         return _Change(step, ranking, members, digests)

@@ -11,8 +11,7 @@ from worker.limits import Limit
 from worker.processing.config import RecordSelection
 from worker.processing.plan import BatchPlan, Outcome
 
-UNREADABLE = "unreadable"
-"""The event type of a record without an event."""
+UNREADABLE = "unreadable"  # the event type of a record without an event
 
 
 class Coordinates(NamedTuple):

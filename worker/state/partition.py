@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 
 from worker.events import ALGORITHM
+from worker.events.summary import LastChange
 from worker.state import rows as formats
 from worker.state.errors import FingerprintMismatch, IncompleteState
 from worker.state.keys import (
@@ -19,7 +20,6 @@ from worker.state.keys import (
     last_change_key,
     parse_garbage_key,
 )
-from worker.state.last_change import LastChange
 from worker.state.rows import Applied, Output
 from worker.state.store import Pending, Rows
 

@@ -31,9 +31,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.events.summary import LastChange
 from worker.state.errors import CorruptRow, UnknownFormat
 from worker.state.keys import describe
-from worker.state.last_change import LastChange
 
 FORMAT, APPLIED_FORMAT = 1, 2
 """The newest format of every kind but the applied row, and of the applied row."""
