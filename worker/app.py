@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from worker.kafka.changelog import ChangelogLog, Logs
 from worker.kafka.clients import WORKER_LOG, ContactErrors, KafkaClients
 from worker.kafka.contact import ADMIN, Contact
 from worker.kafka.group import check_group_metadata
-from worker.kafka.logs import ChangelogLog, InputLog, Logs
+from worker.kafka.offsets import InputLog
 from worker.kafka.producer import TransactionalProducer, write_seconds
-from worker.kafka.provisioning import prepare_topics
 from worker.kafka.topic_ids import TopicIds
-from worker.kafka.topics import TopicSpec, changelog_topic
+from worker.kafka.topics import TopicSpec, changelog_topic, prepare_topics
 from worker.limits import Limit
 from worker.metrics import Metrics
 from worker.page import install_page

@@ -84,7 +84,10 @@ class FakeGroup:
     def committed(self, asked: list[Any], timeout: float) -> list[Any]:
         offsets = self._committed + [-1001] * len(asked)
         return [
-            SimpleNamespace(partition=tp.partition, offset=offsets[tp.partition]) for tp in asked
+            SimpleNamespace(
+                partition=tp.partition, offset=offsets[tp.partition], error=None, metadata=None
+            )
+            for tp in asked
         ]
 
     def close(self) -> None:

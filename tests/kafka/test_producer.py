@@ -15,7 +15,7 @@ from tests.harness.fake_producer import Bounded, Producers
 from worker.errors import Crash, Fenced, InDoubt, Overtaken, SetupError, Unanswered
 from worker.events import Message
 from worker.kafka.clients import KafkaClients
-from worker.kafka.errors import PASSING
+from worker.kafka.errors import RETRIABLE
 from worker.kafka.group import Membership, group_metadata
 from worker.kafka.producer import (
     ANSWER_SECONDS,
@@ -234,8 +234,8 @@ def test_what_would_be_refused_again_ends_the_process(
 
 
 def test_what_passes_is_no_refusal() -> None:
-    assert not PASSING & REFUSALS
-    assert not (PASSING | REFUSALS) & (FENCED | OVERTAKEN)
+    assert not RETRIABLE & REFUSALS
+    assert not (RETRIABLE | REFUSALS) & (FENCED | OVERTAKEN)
 
 
 @pytest.mark.parametrize("step", ["offsets", "commit"])

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClock
-from worker.kafka.errors import NOT_LED_YET, retry
+from worker.kafka.errors import LEADER_PATIENCE, retry
 
 
 def answering(*codes: int) -> tuple[Callable[[], str], list[int]]:
@@ -58,7 +58,7 @@ def test_without_other_patience_it_lasts_half_a_minute() -> None:
 
 def test_a_partition_that_is_there_is_waited_for_until_it_is_led() -> None:
     ask, _ = answering(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
-    assert retry(ask, NOT_LED_YET, FakeClock()) == "answer"
+    assert retry(ask, LEADER_PATIENCE, FakeClock()) == "answer"
     ask, _ = answering(*[KafkaError.UNKNOWN_TOPIC_OR_PART] * 160)
     with pytest.raises(KafkaException, match="UNKNOWN_TOPIC"):
-        retry(ask, NOT_LED_YET, FakeClock())
+        retry(ask, LEADER_PATIENCE, FakeClock())

@@ -15,9 +15,9 @@ from msgspec import json
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SetupError
 from worker.kafka.agreement import AgreedRecord
-from worker.kafka.ranges import Range
 from worker.replay.ledger import Account
 from worker.replay.plan import ReplayPlan
+from worker.replay.ranges import Range
 from worker.replay.request import ReplayIdentity, Request
 from worker.replay.resume import check_going_on
 from worker.replay.run import Replay

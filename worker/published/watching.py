@@ -13,7 +13,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
-from worker.kafka.reader import TopicReader, broker_errors
+from worker.kafka.errors import broker_errors
+from worker.kafka.reader import TopicReader
 from worker.kafka.topics import Topics
 from worker.settings import Settings
 

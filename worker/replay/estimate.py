@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from worker.clock import Clock
 from worker.events import Record
-from worker.kafka.ranges import Range
 from worker.processing.config import ProcessorConfig
 from worker.processing.embed import VectorStore
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
+from worker.replay.ranges import Range
 from worker.state import MemoryRows
 from worker.stream.run_bounds import Throttle
 from worker.text.engine import EmbeddingEngine

@@ -13,8 +13,8 @@ from msgspec import Struct
 from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.clients import Clients
-from worker.kafka.ranges import Range
 from worker.kafka.reader import TopicReader
+from worker.replay.ranges import Range
 from worker.replay.record_source import Archived, RecordSource
 
 NEAR_OFFSETS: Final = 10_000

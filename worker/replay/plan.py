@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from msgspec import DecodeError, Struct, json
 
 from worker.errors import SetupError
-from worker.kafka.ranges import Range
 from worker.replay.filled import Holes
+from worker.replay.ranges import Range
 
 FORMAT = 1
 

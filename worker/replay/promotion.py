@@ -7,14 +7,15 @@ the same the other way round.
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 from worker.clock import Clock
 from worker.errors import SetupError
 from worker.kafka.clients import Clients
+from worker.kafka.errors import broker_errors
 from worker.kafka.group import STABLE, read_group
-from worker.kafka.offsets import committed_notes
-from worker.kafka.reader import TIMEOUT_SECONDS, broker_errors
+from worker.kafka.offsets import committed_offsets
 from worker.kafka.topics import Topics, policy_complaint, topic_specs
 from worker.published.comparison import Comparison
 from worker.replay.resume import check_going_on
@@ -131,15 +132,14 @@ class Promotion:
 
     def _committed(self, settings: Settings) -> dict[int, int]:
         partitions = Topics(settings, self._clients).input_partitions
-        consumer = self._clients.standalone_consumer(settings.app_id, "read_committed")
-        try:
-            with broker_errors(f"the offsets of the group {settings.app_id} are not told"):
-                found = committed_notes(
-                    consumer, settings.input_topic, range(partitions), TIMEOUT_SECONDS
-                )
-        finally:
-            consumer.close()
-        return {partition: offset for partition, (offset, _) in found.items()}
+        with (
+            closing(
+                self._clients.standalone_consumer(settings.app_id, "read_committed")
+            ) as consumer,
+            broker_errors(f"could not fetch the committed offsets of the group {settings.app_id}"),
+        ):
+            found = committed_offsets(consumer, settings.input_topic, range(partitions))
+        return {partition: one.offset for partition, one in found.items()}
 
     def _has_own_epoch(self) -> PromotionCheck:
         """Consumers tell two builds apart by it."""

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from worker.errors import SetupError
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients, KafkaClients
-from worker.kafka.reader import broker_errors
+from worker.kafka.errors import broker_errors
 from worker.kafka.topic_ids import RecreatedTopic
 from worker.replay.filled import listed
 from worker.replay.ledger import Account

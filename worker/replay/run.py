@@ -5,7 +5,7 @@ all have done so far.
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -15,8 +15,7 @@ from worker.clock import Clock
 from worker.events import Record
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients
-from worker.kafka.offsets import committed_notes
-from worker.kafka.ranges import Range, check_ends
+from worker.kafka.offsets import Committed, committed_offsets
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topics import Topics
@@ -26,12 +25,11 @@ from worker.replay.estimate import Estimate, Read, estimate
 from worker.replay.filled import Holes, fillable, filled, holes_of
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
 from worker.replay.plan import ReplayPlan, decode_plan, refuse_other
-from worker.replay.ranges import ranges_of
+from worker.replay.ranges import Range, check_ends, ranges_of
 from worker.replay.request import ReplayIdentity, Request
 from worker.stream.run_bounds import NoThrottle, RunBounds, Throttle
 from worker.text.engine import EmbeddingEngine
 
-TIMEOUT_SECONDS = 30.0
 log = logging.getLogger(__name__)
 
 
@@ -263,15 +261,12 @@ def accounts(
     Raises what brokers answer.
     """
     ranges = plan.by_partition
-    consumer = clients.standalone_consumer(group, "read_committed")
-    try:
-        found = committed_notes(consumer, plan.topic, sorted(ranges), TIMEOUT_SECONDS, clock)
-    finally:
-        consumer.close()
+    with closing(clients.standalone_consumer(group, "read_committed")) as consumer:
+        found = committed_offsets(consumer, plan.topic, sorted(ranges), clock=clock)
     return {partition: _account(one, found.get(partition)) for partition, one in ranges.items()}
 
 
-def _account(one: Range, committed: tuple[int, str] | None) -> tuple[int, Account]:
+def _account(one: Range, committed: Committed | None) -> tuple[int, Account]:
     """How far a partition is: the next offset, and what was done."""
     if committed is None:
         return one.first, Account()

@@ -15,8 +15,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.structs import TopicPartition
 
 from worker.events import Record
-from worker.kafka.offsets import Start
-from worker.kafka.ranges import CUT_SHORT_SECONDS
+from worker.kafka.offsets import CUT_SHORT_SECONDS, Start
 from worker.stream.run_bounds import RunBounds
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from worker.clock import Clock
 from worker.errors import InDoubt, Overtaken, TooSlow, Unanswered
-from worker.kafka.logs import Logs
+from worker.kafka.changelog import Logs
 from worker.kafka.producer import TransactionalProducer
 from worker.processing.pace import TransactionSize
 from worker.processing.processor import ProcessedBatch, Processor

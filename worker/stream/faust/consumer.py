@@ -35,8 +35,7 @@ from yarl import URL
 from worker.errors import Crash, Unanswered
 from worker.events import Record
 from worker.kafka.group import Membership
-from worker.kafka.offsets import Start
-from worker.kafka.ranges import cut_short
+from worker.kafka.offsets import Start, cut_short
 from worker.stream.assignment import Tenure
 from worker.stream.bounded_reader import FileBacklog, Tail, file_backlogs, is_empty
 from worker.stream.delivery import MicroBatch

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 
 from worker.errors import Crash
-from worker.kafka.errors import passes
+from worker.kafka.errors import is_retriable
 from worker.stream.assignment import Assignment
 from worker.stream.run_bounds import RunBounds
 from worker.stream.surroundings import Surroundings
@@ -63,6 +63,6 @@ class Ending:
         try:
             return not await self._threads.beside(self._open_partitions)
         except Exception as cause:
-            if not isinstance(cause, Crash) and not passes(cause):
+            if not isinstance(cause, Crash) and not is_retriable(cause):
                 raise
             return False  # asked again
