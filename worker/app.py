@@ -26,7 +26,7 @@ from worker.page.history import RecentHistory
 from worker.processing.config import check_index, processor_config
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
-from worker.replay.resume import check_going_on
+from worker.replay.resume import check_resumable
 from worker.server import allowed_hosts
 from worker.settings import Settings, unknown_settings
 from worker.storage.databases import Databases
@@ -108,7 +108,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
         settings, clients, end, None if bounded_run is None else bounded_run.specs
     )
     if bounded_run is None:
-        check_going_on(settings, clients)
+        check_resumable(settings, clients)
     bounds = ENDLESS if bounded_run is None else bounded_run.make_bounds(partitions, engine)
     check_group_metadata(clients, settings.app_id, settings.group_instance_id)
     vectors = open_vector_store(settings, engine)

@@ -215,7 +215,7 @@ def test_the_last_record_counts() -> None:
         (
             None,
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "plan cannot be written .*right to write",
+            "plan cannot be written .*permission to write",
         ),
         (None, KafkaError._TIMED_OUT, r"plan cannot be written \(_TIMED_OUT"),
     ],

@@ -18,7 +18,7 @@ from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.changelog import LogBounds, log_bounds
 from worker.kafka.errors import is_retriable
 from worker.kafka.offsets import (
-    Committed,
+    CommittedOffset,
     InputLog,
     Start,
     all_watermarks,
@@ -106,7 +106,7 @@ def test_a_pending_transaction_is_waited_for(clients: FakeClients, consumer: Fak
     assert starts(clients, [0], clock) == {0: Start(7, True, 20, "a note")}
     assert clock.now_s - began_s == pytest.approx(2.0)
     consumer.not_yet = 10
-    assert committed_offsets(consumer, "in", [0, 1], 60, clock) == {0: Committed(7, "a note")}  # type: ignore[arg-type]
+    assert committed_offsets(consumer, "in", [0, 1], 60, clock) == {0: CommittedOffset(7, "a note")}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("offset", [4, 21])

@@ -211,7 +211,7 @@ def test_what_is_left_of_a_log_may_be_markers_alone() -> None:
 def test_records_that_retention_removes_meanwhile_are_one_line() -> None:
     consumer = FakeConsumer(*LOGS)
     consumer.refusal = KafkaError._AUTO_OFFSET_RESET
-    with pytest.raises(SetupError, match="in-0: retention removed records while"):
+    with pytest.raises(SetupError, match="in-0: retention removed records during"):
         ranges(consumer, since_ms=10)
 
 

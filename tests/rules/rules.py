@@ -480,14 +480,14 @@ RULES = (
     Rule(
         "a takeover waits for errors that pass",
         "worker/stream/takeover.py",
-        "            if not passes(cause):\n                raise\n            return cause",
+        "            if not is_retriable(cause):\n                raise\n            return cause",
         "            if True:\n                raise\n            return cause",
         ("tests/stream/test_takeover.py",),
     ),
     Rule(
         "a takeover waits for no other errors",
         "worker/stream/takeover.py",
-        "            if not passes(cause):\n                raise\n            return cause",
+        "            if not is_retriable(cause):\n                raise\n            return cause",
         "            if False:\n                raise\n            return cause",
         ("tests/stream/test_takeover.py",),
     ),

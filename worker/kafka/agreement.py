@@ -1,4 +1,4 @@
-"""A record that many processes agree on: the first one writes it to its own topic, the others read it.
+"""A record that many processes agree on: the first writes it to its topic, others read it.
 
 The writer holds a transactional id. Of two concurrent writers the first is fenced, and reads the
 record of the second. A process creates its record before it takes the id, and a fenced process

@@ -117,7 +117,7 @@ class Contact:
 
 
 class Announcer:
-    """Chooses the log lines about contact: once when it is lost, once a minute, once when it is back.
+    """Chooses the log lines about contact: when it is lost, each minute, and when it is back.
 
     Also once a minute that one of several brokers is unreachable: clients do not log connections.
     """

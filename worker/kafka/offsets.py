@@ -45,7 +45,7 @@ the in-sync replicas (30 s).
 """
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """The offset that a group has committed for a partition, and the note beside it."""
 
     offset: int
@@ -58,7 +58,7 @@ def committed_offsets(
     partitions: Iterable[int],
     timeout_seconds: float = TIMEOUT_SECONDS,
     clock: Clock = time,
-) -> dict[int, Committed]:
+) -> dict[int, CommittedOffset]:
     """By partition what the consumer's group has committed; without the others.
 
     A committed reader waits for transactions in flight; an uncommitted one gets the offsets before
@@ -70,7 +70,7 @@ def committed_offsets(
         if answer.error:
             raise KafkaException(answer.error)
     return {
-        answer.partition: Committed(answer.offset, answer.metadata or "")
+        answer.partition: CommittedOffset(answer.offset, answer.metadata or "")
         for answer in answers
         if answer.offset >= 0
     }
@@ -134,7 +134,7 @@ class InputLog:
             bounds = all_watermarks(consumer, self.topic, partitions, TAKEOVER_SECONDS, self._clock)
         return {p: self._start(p, bounds[p], committed.get(p)) for p in partitions}
 
-    def _committed(self, consumer: Consumer, partitions: list[int]) -> dict[int, Committed]:
+    def _committed(self, consumer: Consumer, partitions: list[int]) -> dict[int, CommittedOffset]:
         try:
             return committed_offsets(
                 consumer, self.topic, partitions, TAKEOVER_SECONDS, self._clock
@@ -149,7 +149,7 @@ class InputLog:
                 raise unanswered(what, error) from cause
             raise Crash(f"{what} ({error.name()}: {error.str()})") from cause
 
-    def _start(self, partition: int, log: range, committed: Committed | None) -> Start:
+    def _start(self, partition: int, log: range, committed: CommittedOffset | None) -> Start:
         low, end = log.start, log.stop
         offset, note = committed or (low, "")
         in_files = self._file_ranges.get(partition, log)
@@ -168,8 +168,8 @@ class InputLog:
         first = self._first.get(partition, log_start)
         if first < log_start and first not in self._file_ranges.get(partition, ()):
             raise SetupError(
-                f"{self.topic}-{partition} is to be read from offset {first}, but its log begins at "
-                f"{log_start} now: the records between were removed before they were read"
+                f"{self.topic}-{partition} is to be read from offset {first}, but its log begins "
+                f"at {log_start} now: the records between were removed before they were read"
             )
         return first
 

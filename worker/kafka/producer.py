@@ -241,7 +241,7 @@ class Patience:
         self.seconds = min(ANSWER_SECONDS, most_seconds)
 
     def answered(self, seconds: float) -> None:
-        """An answer took `seconds`: on a cluster that is always slow, the wait stays long enough."""
+        """An answer took `seconds`. On a cluster that is always slow, the wait stays long."""
         self.seconds = min(max(ANSWER_SECONDS, ANSWERS * seconds), self._most_seconds)
 
     def was_short(self) -> None:

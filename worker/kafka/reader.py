@@ -1,4 +1,4 @@
-"""Reads a topic to its end: committed messages, up to where each partition ended at construction."""
+"""Reads the committed messages of a topic, up to its end when the reader was created."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from worker.kafka.clients import READ_TO_END, Clients
 from worker.kafka.errors import broker_errors
 from worker.kafka.offsets import (
     TIMEOUT_SECONDS,
-    Committed,
+    CommittedOffset,
     committed_offsets,
     first_records_at,
     watermarks,
@@ -113,7 +113,7 @@ class TopicReader:
                 self._consumer, self._consumer, self.topic, self._bounds, time_ms
             )
 
-    def committed(self, *, wait: bool = True) -> dict[int, Committed]:
+    def committed(self, *, wait: bool = True) -> dict[int, CommittedOffset]:
         """By partition what the group has committed; see `committed_offsets`.
 
         `wait`: whether to wait for transactions in flight.

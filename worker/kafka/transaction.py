@@ -411,7 +411,7 @@ class Transactions:
             raise TransactionError(error) from cause
 
     def _next(self, answer_seconds: float) -> Transaction:
-        """The next transaction, not begun yet, of a client that is not suspect and has none open."""
+        """The next transaction, not begun, of a client that is not suspect and has none open."""
         with self._renewing:
             if self._is_suspect or self._open is not None:
                 self._renew(None, RENEWAL_SECONDS)
