@@ -11,15 +11,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from worker.kafka.changelog import ChangelogLog, Logs
 from worker.kafka.clients import WORKER_LOG, ContactErrors, KafkaClients
 from worker.kafka.contact import ADMIN, Contact
 from worker.kafka.errors import patiently
 from worker.kafka.group import check_group_metadata
-from worker.kafka.logs import ChangelogLog, InputLog, Logs
+from worker.kafka.offsets import InputLog
 from worker.kafka.producer import TransactionalProducer, write_seconds
-from worker.kafka.provisioning import prepare_topics
 from worker.kafka.topic_ids import TopicIds
-from worker.kafka.topics import TopicSpec, changelog_topic
+from worker.kafka.topics import TopicSpec, changelog_topic, prepare_topics
 from worker.limits import Limit
 from worker.metrics import Metrics
 from worker.page import install_page
@@ -27,7 +27,7 @@ from worker.page.history import RecentHistory
 from worker.processing.config import check_index, processor_config
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
-from worker.replay.resume import check_going_on
+from worker.replay.resume import check_resumable
 from worker.server import allowed_hosts
 from worker.settings import Settings, unknown_settings
 from worker.storage.databases import Databases
@@ -118,7 +118,7 @@ def build_app(settings: Settings, bounded_run: BoundedRun | None = None) -> Cove
         settings, clients, end, None if bounded_run is None else bounded_run.specs
     )
     if bounded_run is None:
-        patiently(lambda: check_going_on(settings, clients))
+        patiently(lambda: check_resumable(settings, clients))
     bounds = ENDLESS if bounded_run is None else bounded_run.make_bounds(partitions, engine)
     check_group_metadata(clients, settings.app_id, settings.group_instance_id)
     vectors = open_vector_store(settings, engine)

@@ -87,7 +87,10 @@ class FakeGroup:
             raise KafkaException(KafkaError(self._failures.pop(0)))
         offsets = self._committed + [-1001] * len(asked)
         return [
-            SimpleNamespace(partition=tp.partition, offset=offsets[tp.partition]) for tp in asked
+            SimpleNamespace(
+                partition=tp.partition, offset=offsets[tp.partition], error=None, metadata=None
+            )
+            for tp in asked
         ]
 
     def close(self) -> None:

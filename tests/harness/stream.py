@@ -16,7 +16,8 @@ import faust
 
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.clock import Clock
-from worker.kafka.offsets import LogBounds, Start
+from worker.kafka.changelog import LogBounds
+from worker.kafka.offsets import Start
 from worker.state.rows import Output
 from worker.storage.databases import Databases
 from worker.stream.assignment import Assignment

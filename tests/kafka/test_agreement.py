@@ -215,7 +215,7 @@ def test_the_last_record_counts() -> None:
         (
             None,
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "plan cannot be written .*right to write",
+            "plan cannot be written .*permission to write",
         ),
         (None, KafkaError._TIMED_OUT, r"plan cannot be written \(_TIMED_OUT"),
     ],
@@ -231,7 +231,7 @@ def test_it_is_tried_at_growing_random_intervals_and_not_for_ever() -> None:
     broker = Broker()
     broker.failure = KafkaError._FENCED
     with pytest.raises(
-        SetupError, match="not written after 120 s: other processes write it again and again"
+        SetupError, match="not written after 120 s: other processes keep writing it"
     ):
         agreed(broker).agree(lambda: b"one")
     pauses = [later - earlier for earlier, later in pairwise(broker.attempts)]

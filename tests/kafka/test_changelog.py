@@ -116,7 +116,7 @@ def rig() -> Rig:
 def test_a_restore_that_stands_still_may_be_begun_again(rig: Rig) -> None:
     began_s = rig.clock.now_s
     rig.reads = [[Row(5), Row(6)]]
-    with pytest.raises(Unanswered, match=r"restore of changelog \[0\] stands still"):
+    with pytest.raises(Unanswered, match=r"restore of changelog \[0\] makes no progress"):
         rig.restore()
     # since it last moved
     assert 1 + STALLED_SECONDS < rig.clock.now_s - began_s <= 3 + STALLED_SECONDS

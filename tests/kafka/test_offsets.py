@@ -4,6 +4,8 @@ tests/real_kafka).
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,15 +13,16 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from tests.harness.fake_clients import FakeClients, FakeClock
+from worker.clock import Clock
 from worker.errors import Crash, SetupError, Unanswered
-from worker.kafka.errors import passes
+from worker.kafka.changelog import LogBounds, log_bounds
+from worker.kafka.errors import is_retriable
 from worker.kafka.offsets import (
-    LogBounds,
+    CommittedOffset,
+    InputLog,
     Start,
     all_watermarks,
     committed_offsets,
-    committed_starts,
-    log_bounds,
 )
 from worker.kafka.topics import DELETE_RETENTION_MS
 
@@ -77,10 +80,16 @@ def clients(consumer: FakeConsumer) -> FakeClients:
     return FakeClients(consumer=lambda: consumer)
 
 
+def starts(
+    clients: FakeClients, partitions: Iterable[int], clock: Clock = time, **options: Any
+) -> dict[int, Start]:
+    return InputLog(clients, "in", "group", clock, **options).starts(partitions)  # type: ignore[arg-type]
+
+
 def test_a_partition_starts_at_its_committed_offset_or_at_the_start_of_the_log(
     clients: FakeClients, consumer: FakeConsumer
 ) -> None:
-    assert committed_starts(clients, "group", "in", [0, 1]) == {
+    assert starts(clients, [0, 1]) == {
         0: Start(7, True, 20, "a note"),
         1: Start(5, False, 20),
     }
@@ -94,10 +103,10 @@ def test_a_partition_starts_at_its_committed_offset_or_at_the_start_of_the_log(
 def test_a_pending_transaction_is_waited_for(clients: FakeClients, consumer: FakeConsumer) -> None:
     consumer.not_yet, clock = 10, FakeClock()
     began_s = clock.now_s
-    assert committed_starts(clients, "group", "in", [0], clock) == {0: Start(7, True, 20, "a note")}
+    assert starts(clients, [0], clock) == {0: Start(7, True, 20, "a note")}
     assert clock.now_s - began_s == pytest.approx(2.0)
     consumer.not_yet = 10
-    assert [tp.offset for tp in committed_offsets(consumer, "in", [0, 1], 60, clock)] == [7, -1001]
+    assert committed_offsets(consumer, "in", [0, 1], 60, clock) == {0: CommittedOffset(7, "a note")}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("offset", [4, 21])
@@ -108,7 +117,7 @@ def test_a_committed_offset_outside_the_log_is_refused(
     with pytest.raises(
         SetupError, match=rf"offset {offset} of in-0 .* \[5, 20\].*coversumm-worker reset"
     ):
-        committed_starts(clients, "group", "in", [0])
+        starts(clients, [0])
     assert not consumer.open
 
 
@@ -117,10 +126,10 @@ def test_the_edges_of_the_log_belong_to_it(
     clients: FakeClients, consumer: FakeConsumer, offset: int
 ) -> None:
     consumer.offsets = {0: offset}
-    assert committed_starts(clients, "group", "in", [0]) == {0: Start(offset, True, 20, "a note")}
+    assert starts(clients, [0]) == {0: Start(offset, True, 20, "a note")}
 
 
-def test_what_is_had_elsewhere_or_not_read_any_more_need_not_be_in_the_log(
+def test_what_is_had_file_ranges_or_not_read_any_more_need_not_be_in_the_log(
     clients: FakeClients, consumer: FakeConsumer
 ) -> None:
     """The log is [5, 20]: retention has taken what files still have, or what a run has read to its
@@ -128,11 +137,11 @@ def test_what_is_had_elsewhere_or_not_read_any_more_need_not_be_in_the_log(
     """
     consumer.offsets = {0: 3}
     wanted = {0: Start(3, True, 20, "a note")}
-    assert committed_starts(clients, "group", "in", [0], elsewhere={0: range(0, 6)}) == wanted
-    assert committed_starts(clients, "group", "in", [0], ends={0: 3}) == wanted
-    for not_enough in ({"elsewhere": {0: range(4, 6)}}, {"ends": {0: 4}}):
+    assert starts(clients, [0], file_ranges={0: range(0, 6)}) == wanted
+    assert starts(clients, [0], ends={0: 3}) == wanted
+    for not_enough in ({"file_ranges": {0: range(4, 6)}}, {"ends": {0: 4}}):
         with pytest.raises(SetupError, match="outside the log"):
-            committed_starts(clients, "group", "in", [0], **not_enough)
+            starts(clients, [0], **not_enough)
 
 
 def test_offsets_that_cannot_be_read_are_not_taken_for_none(
@@ -140,12 +149,15 @@ def test_offsets_that_cannot_be_read_are_not_taken_for_none(
 ) -> None:
     consumer.error = KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE)
     with pytest.raises(
-        Unanswered, match=r"offsets of in-0 are not told \(COORDINATOR_NOT_AVAILABLE"
+        Unanswered,
+        match=r"could not fetch the committed offsets of in \(COORDINATOR_NOT_AVAILABLE",
     ):
-        committed_starts(clients, "group", "in", [0])
+        starts(clients, [0])
     consumer.error = KafkaError(KafkaError.INVALID_GROUP_ID)
-    with pytest.raises(Crash, match=r"offsets of in-0: ") as crash:
-        committed_starts(clients, "group", "in", [0])
+    with pytest.raises(
+        Crash, match=r"could not fetch the committed offsets of in \(INVALID_GROUP_ID"
+    ) as crash:
+        starts(clients, [0])
     assert not isinstance(crash.value, Unanswered)
 
 
@@ -186,7 +198,7 @@ def test_the_broker_is_asked_as_often_for_many_partitions_as_for_one(
 ) -> None:
     """Else a takeover over a slow link takes as long as its partitions are many."""
     consumer.offsets = dict.fromkeys(range(500), 7)
-    assert len(committed_starts(clients, "group", "in", range(500))) == 500
+    assert len(starts(clients, range(500))) == 500
     assert consumer.questions == 2
     assert len(log_bounds(clients, "group", "changelog", range(500), None)) == 500
     assert consumer.questions == 2 + 3
@@ -204,4 +216,4 @@ def test_a_partition_without_an_answer_is_asked_for_again(
     consumer.unled = 10_000
     with pytest.raises(KafkaException) as unanswered:
         all_watermarks(consumer, "in", [0], 60, clock)  # type: ignore[arg-type]
-    assert passes(unanswered.value)
+    assert is_retriable(unanswered.value)

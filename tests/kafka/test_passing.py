@@ -6,17 +6,17 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from worker.errors import Crash, InDoubt, Overtaken, SetupError, Unanswered
-from worker.kafka.errors import PASSING, passes, refusal, unanswered
+from worker.kafka.errors import RETRIABLE, is_retriable, refusal, unanswered
 
 
-@pytest.mark.parametrize("code", sorted(PASSING))
+@pytest.mark.parametrize("code", sorted(RETRIABLE))
 def test_brokers_that_are_away_or_hand_over_pass(code: int) -> None:
-    assert passes(KafkaException(KafkaError(code)))
+    assert is_retriable(KafkaException(KafkaError(code)))
     assert not isinstance(refusal(KafkaError(code), "group", "topic"), SetupError)
 
 
 def test_a_connection_that_was_dropped_under_a_request_passes() -> None:
-    assert passes(KafkaException(KafkaError(KafkaError._DESTROY_BROKER)))
+    assert is_retriable(KafkaException(KafkaError(KafkaError._DESTROY_BROKER)))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_connection_that_was_dropped_under_a_request_passes() -> None:
     ],
 )
 def test_what_would_be_said_again_does_not(code: int) -> None:
-    assert not passes(KafkaException(KafkaError(code)))
+    assert not is_retriable(KafkaException(KafkaError(code)))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_would_be_said_again_does_not(code: int) -> None:
     ],
 )
 def test_only_those_that_say_so_pass(error: BaseException, expected: bool) -> None:
-    assert passes(error) == expected
+    assert is_retriable(error) == expected
 
 
 def test_what_is_not_answered_says_what_was_asked_and_why() -> None:

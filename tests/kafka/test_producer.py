@@ -15,18 +15,16 @@ from tests.harness.fake_producer import Bounded, Producers
 from worker.errors import Crash, Fenced, InDoubt, Overtaken, SetupError, Unanswered
 from worker.events import Message
 from worker.kafka.clients import KafkaClients
-from worker.kafka.errors import PASSING
+from worker.kafka.errors import FENCED, OVERTAKEN, REFUSED, RETRIABLE
 from worker.kafka.group import Membership, group_metadata
 from worker.kafka.producer import (
     ANSWER_SECONDS,
     DECISION_SECONDS,
     FENCED_AGAIN,
-    OVERTAKEN,
-    REFUSALS,
     Patience,
     TransactionalProducer,
 )
-from worker.kafka.transaction import FENCED, GRACE_SECONDS, RENEWAL_SECONDS
+from worker.kafka.transaction import GRACE_SECONDS, RENEWAL_SECONDS
 from worker.settings import Settings
 
 MEMBER = Membership(7, "member-é")
@@ -223,7 +221,7 @@ def test_a_membership_that_is_over_is_overtaken(
 
 
 @pytest.mark.parametrize("step", ["produce", "flush", "offsets", "commit"])
-@pytest.mark.parametrize("code", sorted(REFUSALS))
+@pytest.mark.parametrize("code", sorted(REFUSED))
 def test_what_would_be_refused_again_ends_the_process(
     producer: TransactionalProducer, step: str, code: int
 ) -> None:
@@ -234,8 +232,8 @@ def test_what_would_be_refused_again_ends_the_process(
 
 
 def test_what_passes_is_no_refusal() -> None:
-    assert not PASSING & REFUSALS
-    assert not (PASSING | REFUSALS) & (FENCED | OVERTAKEN)
+    assert not RETRIABLE & REFUSED
+    assert not (RETRIABLE | REFUSED) & (FENCED | OVERTAKEN)
 
 
 @pytest.mark.parametrize("step", ["offsets", "commit"])

@@ -11,8 +11,7 @@ from confluent_kafka import KafkaError
 
 from tests.harness.fake_admin import ALL, SETTINGS, FakeAdmin, clients_of
 from worker.errors import SetupError
-from worker.kafka.provisioning import prepare_topics
-from worker.kafka.topics import DELETE_RETENTION_MS
+from worker.kafka.topics import DELETE_RETENTION_MS, prepare_topics
 from worker.state.errors import PartitionsChanged
 
 

@@ -7,8 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClock
 from worker.errors import SetupError
-from worker.kafka.errors import NOT_LED_YET, START_SECONDS, patiently, retry
-from worker.kafka.reader import broker_errors
+from worker.kafka.errors import LEADER_PATIENCE, START_SECONDS, broker_errors, patiently, retry
 
 
 def answering(*codes: int) -> tuple[Callable[[], str], list[int]]:
@@ -60,15 +59,15 @@ def test_without_other_patience_it_lasts_half_a_minute() -> None:
 
 def test_a_partition_that_is_there_is_waited_for_until_it_is_led() -> None:
     ask, _ = answering(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
-    assert retry(ask, NOT_LED_YET, FakeClock()) == "answer"
+    assert retry(ask, LEADER_PATIENCE, FakeClock()) == "answer"
     ask, _ = answering(*[KafkaError.UNKNOWN_TOPIC_OR_PART] * 160)
     with pytest.raises(KafkaException, match="UNKNOWN_TOPIC"):
-        retry(ask, NOT_LED_YET, FakeClock())
+        retry(ask, LEADER_PATIENCE, FakeClock())
 
 
 def test_a_connection_that_was_dropped_under_a_request_is_asked_on_again() -> None:
     ask, _ = answering(KafkaError._DESTROY_BROKER)
-    assert retry(ask, NOT_LED_YET, FakeClock()) == "answer"
+    assert retry(ask, LEADER_PATIENCE, FakeClock()) == "answer"
     ask, _ = answering(KafkaError._DESTROY_BROKER)
     assert retry(ask, clock=FakeClock()) == "answer"
 

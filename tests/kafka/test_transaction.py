@@ -17,9 +17,9 @@ from tests.harness.fake_clients import FakeClients, FakeClock
 from tests.harness.fake_producer import Bounded, FakeProducer, Producers
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.errors import SetupError
+from worker.kafka.errors import FENCED
 from worker.kafka.transaction import (
     ABORT_SECONDS,
-    FENCED,
     GRACE_SECONDS,
     RENEWAL_SECONDS,
     Hung,

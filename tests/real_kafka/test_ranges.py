@@ -17,8 +17,8 @@ from tests.harness.topics import producer
 from tests.harness.workers import wait_for
 from worker.errors import SetupError
 from worker.kafka.clients import KafkaClients
-from worker.kafka.ranges import find_ranges
 from worker.kafka.reader import TopicReader
+from worker.replay.ranges import find_ranges
 from worker.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]

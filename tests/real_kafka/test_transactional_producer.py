@@ -25,7 +25,7 @@ from worker.errors import Crash, InDoubt, Overtaken, SetupError
 from worker.events import Message
 from worker.kafka.clients import KafkaClients
 from worker.kafka.group import Membership, check_group_metadata, group_metadata
-from worker.kafka.offsets import Start, committed_starts
+from worker.kafka.offsets import InputLog, Start
 from worker.kafka.producer import TransactionalProducer
 from worker.settings import Settings
 
@@ -347,7 +347,7 @@ def test_a_broker_without_transactions_is_told(tmp_path: Path) -> None:
 
 def starts(site: Site) -> dict[int, Start]:
     """What a successor would fetch."""
-    return committed_starts(site.clients, site.name, site.input, [0, 1])
+    return InputLog(site.clients, site.input, site.name).starts([0, 1])
 
 
 def fill(site: Site, records: int) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from worker.events import Record
 from worker.kafka.reader import Stored
-from worker.replay import bodies
+from worker.replay import run
 
 
 class Reader:
@@ -49,5 +49,5 @@ def test_bodies_come_in_the_order_of_writing(times_ms: list[list[int]]) -> None:
     expected = [stored.record.value for stored in merged if stored.record.value is not None]
     clients: Any = None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bodies, "TopicReader", lambda *_: reader)
-        assert list(bodies.in_order_of_commits(clients, "out")) == expected
+        patch.setattr(run, "TopicReader", lambda *_: reader)
+        assert list(run.in_order_of_commits(clients, "out")) == expected

@@ -10,9 +10,9 @@ import pytest
 
 from tests.harness.drive import config, record
 from tests.processing.test_pace import SlowEngine
-from worker.kafka.ranges import Range
 from worker.processing.pace import FIRST_CHARACTERS
 from worker.replay.estimate import SAMPLE_SECONDS, START_SECONDS, WINDOWS, estimate
+from worker.replay.ranges import Range
 from worker.replay.request import RateThrottle
 
 CHARACTERS = 44

@@ -6,8 +6,8 @@ import pytest
 from msgspec import json
 
 from worker.errors import SetupError
-from worker.kafka.ranges import Range
 from worker.replay.plan import FORMAT, ReplayPlan, decode_plan, refuse_other
+from worker.replay.ranges import Range
 
 PLAN = ReplayPlan(
     begun="2026-11-22T20:00:00Z",

@@ -16,12 +16,12 @@ from msgspec import json
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SetupError
 from worker.kafka.agreement import AgreedRecord
-from worker.kafka.ranges import Range
-from worker.kafka.reader import broker_errors
+from worker.kafka.errors import broker_errors
 from worker.replay.ledger import Account
 from worker.replay.plan import ReplayPlan
+from worker.replay.ranges import Range
 from worker.replay.request import ReplayIdentity, Request
-from worker.replay.resume import check_going_on
+from worker.replay.resume import check_resumable
 from worker.replay.run import Replay
 from worker.settings import Settings
 from worker.stream.run_bounds import NoThrottle
@@ -107,16 +107,16 @@ def test_it_asks_for_what_is_decided_under_its_own_name(
 
 
 def test_how_far_all_are_together(replay: Replay, group: Group) -> None:
-    assert replay.standing() == (0, 14, Account())
+    assert replay.progress() == (0, 14, Account())
     group.committed_ = {
         0: (4, note(read=3, changes=2)),
         1: (9, note(read=4, over=True)),
         2: (4, note(over=True)),
     }
-    assert replay.standing() == (8, 14, Account(read=7, changes=2))
+    assert replay.progress() == (8, 14, Account(read=7, changes=2))
     assert replay.open_partitions() == [0]
     group.committed_[0] = (10, note(read=9, over=True))
-    assert replay.standing() == (14, 14, Account(read=13, over=True))
+    assert replay.progress() == (14, 14, Account(read=13, over=True))
     assert replay.open_partitions() == []
 
 
@@ -133,7 +133,7 @@ def test_what_a_worker_has_gone_on_with_is_over(
 ) -> None:
     group.committed_ = {0: committed, 1: (9, note(over=True)), 2: (4, note(over=True))}
     assert replay.open_partitions() == []
-    assert replay.standing().done == 14
+    assert replay.progress().done == 14
 
 
 def test_a_plan_of_something_else_is_refused(replay: Replay) -> None:
@@ -205,7 +205,7 @@ def test_a_worker_goes_on_from_what_is_over_and_knows_why_it_does_not(
     monkeypatch.setattr(AgreedRecord, "read", lambda self: plan_of(replay).encode())
     group.committed_ = committed
     if says is None:
-        check_going_on(replay.settings, clients)
+        check_resumable(replay.settings, clients)
         return
     with pytest.raises(SetupError, match=says):
-        check_going_on(replay.settings, clients)
+        check_resumable(replay.settings, clients)

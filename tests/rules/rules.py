@@ -209,7 +209,7 @@ RULES = (
     ),
     Rule(
         "bounds as an uncommitted reader sees them",
-        "worker/kafka/offsets.py",
+        "worker/kafka/changelog.py",
         'clients.standalone_consumer(group, "read_uncommitted")',
         'clients.standalone_consumer(group, "read_committed")',
         ("tests/kafka/test_offsets.py", "tests/real_kafka/test_changelog.py"),
@@ -259,14 +259,14 @@ RULES = (
     Rule(
         "nothing committed: from the log's start, explicitly",
         "worker/kafka/offsets.py",
-        "offset = found.offset if committed else low",
-        "offset = found.offset if committed else high",
+        'offset, note = committed or (low, "")',
+        'offset, note = committed or (end, "")',
         ("tests/kafka/test_offsets.py", "tests/stream/faust/test_consumer.py"),
     ),
     Rule(
         "committed offset outside the log is refused",
         "worker/kafka/offsets.py",
-        "if not low <= offset <= high and offset < ends.get(found.partition, offset + 1):",
+        "if not low <= offset <= high and offset < self._ends.get(partition, offset + 1):",
         "if False:",
         (
             "tests/kafka/test_offsets.py",
@@ -480,7 +480,7 @@ RULES = (
     Rule(
         "a takeover waits for retriable errors",
         "worker/stream/takeover.py",
-        "            if not passes(cause):\n                raise\n            return cause",
+        "            if not is_retriable(cause):\n                raise\n            return cause",
         "            if True:\n                raise\n            return cause",
         ("tests/stream/test_takeover.py",),
     ),
@@ -498,7 +498,7 @@ RULES = (
     Rule(
         "a takeover waits for no other errors",
         "worker/stream/takeover.py",
-        "            if not passes(cause):\n                raise\n            return cause",
+        "            if not is_retriable(cause):\n                raise\n            return cause",
         "            if False:\n                raise\n            return cause",
         ("tests/stream/test_takeover.py",),
     ),
@@ -560,7 +560,7 @@ RULES = (
     ),
     Rule(
         "tombstones' life as the changelog says",
-        "worker/kafka/offsets.py",
+        "worker/kafka/changelog.py",
         "life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS\n",
         "DELETE_RETENTION_MS, DELETE_RETENTION_MS\n",
         ("tests/kafka/test_offsets.py", "tests/real_kafka/test_changelog.py"),
@@ -595,14 +595,14 @@ RULES = (
     ),
     Rule(
         "topics that are gone are not created again silently",
-        "worker/kafka/provisioning.py",
+        "worker/kafka/topics.py",
         "if missing and has_begun():",
         "if False:",
         ("tests/kafka/test_provisioning.py",),
     ),
     Rule(
         "a changelog that forgets ends the worker",
-        "worker/kafka/provisioning.py",
+        "worker/kafka/topics.py",
         '        if role == "changelog":\n',
         "        if False:\n",
         ("tests/kafka/test_provisioning.py",),
@@ -965,10 +965,10 @@ RULES = (
     ),
     Rule(
         "a time is that of a committed record",
-        "worker/kafka/offsets_by_time.py",
+        "worker/kafka/offsets.py",
         "    return first_records(reader, topic, spans, time_ms, clock)\n",
         "    return {partition: span.start for partition, span in spans.items()}\n",
-        ("tests/kafka/test_ranges.py",),
+        ("tests/replay/test_ranges.py",),
     ),
     Rule(
         "end: a topic other than the planned one is refused",

@@ -12,9 +12,9 @@ from tests.simulation.broker import Broker
 from tests.simulation.clients import Caller
 from tests.simulation.plan import Setup
 from tests.simulation.surroundings import Clients
-from worker.kafka.ranges import Range
 from worker.processing.config import Emit
 from worker.replay.plan import ReplayPlan
+from worker.replay.ranges import Range
 from worker.replay.request import ReplayIdentity, Request
 from worker.replay.run import Replay
 from worker.settings import Settings

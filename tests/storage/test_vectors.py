@@ -126,7 +126,7 @@ def test_a_reader_writes_when_the_writer_has_ended(store, tmp_path, caplog):
     told = [
         line.rpartition(": this process ")[2] for line in caplog.messages if "this process" in line
     ]
-    assert told == ["reads it, another one writes: what it embeds is not kept", "writes it"]
+    assert told == ["reads it, another one writes: its own vectors are not stored", "writes it"]
 
 
 def test_a_reader_beside_a_writer_that_drops_tables(tmp_path, caplog):
@@ -164,7 +164,7 @@ def test_a_reader_beside_a_writer_that_drops_tables(tmp_path, caplog):
         reader.close()
     assert looks >= 30
     assert found_last > looks // 4  # where no view can be had in time, the last one serves
-    assert not [line for line in caplog.messages if "going on without it" in line]
+    assert not [line for line in caplog.messages if "continuing without it" in line]
 
 
 def _write(folder, ready, go_on):
@@ -256,7 +256,7 @@ def test_a_damaged_store_is_told_in_a_line_and_not_used(tmp_path, store, caplog)
     (line,) = caplog.messages
     assert f"COVERSUMM_VECTOR_STORE_DIR={tmp_path} cannot be used" in line
     assert "\n" not in line
-    assert line.endswith("going on without it")
+    assert line.endswith("continuing without it")
 
 
 def test_damage_that_is_met_later_ends_its_use(store, tmp_path, caplog):
@@ -275,7 +275,7 @@ def test_damage_that_is_met_later_ends_its_use(store, tmp_path, caplog):
     again.add({"a": vector(1)})
     assert again.find(["a"]) == {}
     (line,) = caplog.messages
-    assert line.endswith("going on without it")
+    assert line.endswith("continuing without it")
 
 
 def test_a_disk_that_takes_no_more_ends_its_use_and_not_the_worker(tmp_path, caplog):
@@ -300,7 +300,7 @@ def test_a_disk_that_takes_no_more_ends_its_use_and_not_the_worker(tmp_path, cap
     assert ended.returncode == 0, ended.stderr
     (line,) = ended.stderr.splitlines()
     assert "cannot be used (IO error: " in line
-    assert line.endswith("going on without it")
+    assert line.endswith("continuing without it")
     again = opened(tmp_path)
     assert list(again.find(["text 0 0"])) == ["text 0 0"], "what was written before is there"
     again.close()

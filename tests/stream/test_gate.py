@@ -14,7 +14,7 @@ import pytest
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import CHANGELOG, Parts
 from worker.errors import Crash
-from worker.kafka.offsets import LogBounds
+from worker.kafka.changelog import LogBounds
 from worker.kafka.topics import DELETE_RETENTION_MS
 from worker.stream.assignment import Role
 from worker.stream.gate import CHANGELOG_ID_KEY, OFFSET_KEY

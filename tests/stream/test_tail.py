@@ -27,7 +27,7 @@ from tests.harness.fake_clients import FakeClock
 from tests.harness.stream import INPUT, make_app
 from tests.stream.faust.test_consumer import FakeThread, Rig, offsets
 from worker.errors import Crash, SetupError, Unanswered
-from worker.kafka.ranges import CUT_SHORT_SECONDS
+from worker.kafka.offsets import CUT_SHORT_SECONDS
 from worker.stream.bounded_reader import CHECK_SECONDS, Tail
 from worker.stream.delivery import MicroBatch
 from worker.stream.faust.consumer_thread import is_empty

@@ -18,8 +18,9 @@ from tests.harness.fake_clients import FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import INPUT, OUTPUT, Parts
 from worker.errors import Crash, SetupError, Unanswered
+from worker.kafka.changelog import LogBounds
 from worker.kafka.group import Membership
-from worker.kafka.offsets import LogBounds, Start
+from worker.kafka.offsets import Start
 from worker.state import FingerprintMismatch
 from worker.state.rows import Output
 from worker.stream.assignment import Role

@@ -19,7 +19,7 @@ from worker.errors import Crash, SetupError
 from worker.settings import COMPUTED, Settings, origins
 
 if TYPE_CHECKING:
-    from worker.replay.filled import Holes
+    from worker.replay.filled_archive import Holes
     from worker.replay.request import RateThrottle, ReplayIdentity
     from worker.replay.run import Replay, ReplayProgress
     from worker.text.engine import EmbeddingEngine
@@ -56,7 +56,7 @@ def _tell(replay: "Replay", as_json: bool, over: threading.Event) -> None:
     with output.file_progress(replay.plan.size, "events") as progress:
         while True:
             try:
-                standing = replay.standing()
+                standing = replay.progress()
             except Exception as cause:  # brokers may be away: then nothing is known
                 log.debug("how far it is is not known: %r", cause)
             else:
@@ -121,7 +121,7 @@ class _Estimate:
 
 def facts_of(replay: "Replay", seconds: float) -> dict[str, Any]:
     """What it came to, all processes together; `seconds` are this one's."""
-    names, plan, account = replay.names, replay.plan, replay.standing().account
+    names, plan, account = replay.names, replay.plan, replay.progress().account
     assert plan is not None
     request = names.request
     facts: dict[str, Any] = {
@@ -307,7 +307,7 @@ class ReplayProcess:
             return
         from worker.cli.writing import sink
         from worker.kafka.clients import KafkaClients
-        from worker.replay.bodies import in_order_of_commits, in_order_of_entities
+        from worker.replay.run import in_order_of_commits, in_order_of_entities
 
         settings, request = self._replay.settings, self._replay.names.request
         in_order = in_order_of_entities if request.emit == "final" else in_order_of_commits

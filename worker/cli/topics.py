@@ -53,8 +53,7 @@ def command(
     """
     settings = Settings.from_environment()
     from worker.kafka.clients import KafkaClients
-    from worker.kafka.provisioning import has_progress, refused_counts
-    from worker.kafka.topics import Topics
+    from worker.kafka.topics import Topics, has_progress, refused_counts
 
     clients = KafkaClients(settings)
     topics = Topics(settings, clients)

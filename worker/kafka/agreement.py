@@ -1,9 +1,8 @@
-"""A record that many processes agree on: a topic for it alone, which the first one writes and all
-others find.
+"""A record that many processes agree on: the first writes it to its topic, others read it.
 
-Its writer holds a transactional id: of two that write at once the first is fenced, and finds the
-record of the second. The new record is made before the id is taken, and a fenced process pauses and
-reads again before it takes the id from another one.
+The writer holds a transactional id. Of two concurrent writers the first is fenced, and reads the
+record of the second. A process creates its record before it takes the id, and a fenced process
+pauses and reads again before it takes the id back.
 """
 
 import random
@@ -17,20 +16,16 @@ from confluent_kafka.cimpl import NewTopic
 from worker.clock import Clock
 from worker.errors import SetupError
 from worker.kafka.clients import Clients
-from worker.kafka.reader import NoTopic, TopicReader, broker_errors
-from worker.kafka.transaction import FENCED
+from worker.kafka.errors import FENCED, broker_errors
+from worker.kafka.reader import NoTopic, TopicReader
 
 SECONDS = 30.0
 DEADLINE_SECONDS = 120.0
-"""For all attempts together to write the record."""
+"""Seconds for all attempts to write the record."""
 KNOWN_SECONDS, PAUSE_SECONDS = 5.0, 0.2
-"""How long a broker may not know a topic that has just been created, and the pause between two
-looks.
-"""
+"""Seconds until every broker knows a new topic, and between two lookups."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 8.0
-"""Bounds of the pause after an attempt that was fenced, twice as long after each: a write takes
-some tenths of a second.
-"""
+"""Bounds of the pause after a fenced attempt; it doubles. A write takes some tenths of a second."""
 TRANSACTION_TIMEOUT_MS = 10_000
 KEY = b"agreed"
 
@@ -39,10 +34,10 @@ class AgreedRecord:
     """The record of one topic, which has one partition.
 
     Args:
-        clients: reach its Kafka.
+        clients: create the reader and the producer.
         admin: creates the topic.
-        topic: its name; the transactional id too.
-        clock: limits how long is tried.
+        topic: its name; also the transactional id.
+        clock: limits the attempts.
     """
 
     def __init__(
@@ -54,9 +49,7 @@ class AgreedRecord:
         self._admin = admin
 
     def read(self) -> bytes | None:
-        """The record; None where none was written yet. Raises SetupError where no broker
-        answers.
-        """
+        """The record, None if there is none. Raises SetupError if no broker answers."""
         with broker_errors("no answer from the broker"):
             if self.topic not in self._admin.list_topics(timeout=SECONDS).topics:
                 return None
@@ -67,9 +60,7 @@ class AgreedRecord:
         return found
 
     def _reader(self) -> TopicReader:
-        """A reader of the topic, which one broker knows of: where it was created just now, others
-        may not yet.
-        """
+        """A reader of a topic that one broker knows; others may not know it yet."""
         give_up = self._clock.monotonic() + KNOWN_SECONDS
         while True:
             try:
@@ -80,9 +71,7 @@ class AgreedRecord:
                 self._clock.sleep(PAUSE_SECONDS)
 
     def agree(self, make: Callable[[], bytes]) -> bytes:
-        """The record that is there, else a new one, unless another process writes one first. Raises
-        SetupError.
-        """
+        """The existing record, else a new one of this or another process. Raises SetupError."""
         found = self.read()
         if found is not None:
             return found
@@ -93,8 +82,8 @@ class AgreedRecord:
         while (found := self.read()) is None and (found := self._write(record)) is None:
             if self._clock.monotonic() > give_up:
                 raise SetupError(
-                    f"{self.topic} is not written after {DEADLINE_SECONDS:g} s: other processes write it again and again; "
-                    "give the same command again"
+                    f"{self.topic} is not written after {DEADLINE_SECONDS:g} s: other processes "
+                    "keep writing it; give the same command again"
                 )
             self._clock.sleep(random.uniform(longest / 2, longest))
             longest = min(2 * longest, LONGEST_PAUSE_SECONDS)
@@ -111,9 +100,7 @@ class AgreedRecord:
                 ) from cause
 
     def _write(self, record: bytes) -> bytes | None:
-        """Write a new record, or find that of another; None where another process fences
-        this one.
-        """
+        """Write the record, or return another's; None if another process fences this one."""
         producer = self._clients.producer(
             {"transactional.id": self.topic, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
         )
@@ -130,7 +117,8 @@ class AgreedRecord:
             if error.code() in FENCED:
                 return None
             raise SetupError(
-                f"{self.topic} cannot be written ({error.name()}: {error.str()}): look at the brokers, and at the right to write "
-                "and describe the transactional id of this name"
+                f"{self.topic} cannot be written ({error.name()}: {error.str()}): check the "
+                "brokers, and the permission to write and describe the transactional id of this "
+                "name"
             ) from cause
         return record

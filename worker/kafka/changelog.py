@@ -1,20 +1,21 @@
-"""Reading a changelog back: the restore at takeover, and the standby that follows the owner.
+"""Reads a changelog: to restore local state at a takeover, and as a standby that follows the owner.
 
-Both are one loop over a librdkafka consumer (several times faster than Faust's own recovery; it
-neither swallows errors nor applies aborted rows): read committed rows, apply them with their offset
-in one atomic batch. A restore ends when its *position* has passed the high watermark that an
-uncommitted reader saw at its start: by then every open transaction below is decided. Some of what
-it has read may lie beyond that, and go on beyond what it has read: whoever wants whole transactions
-asks for the mark again, until nothing more comes (`worker.stream.takeover`). A standby never ends;
-a consumer that has heard nothing for long gets a successor, because a broker's absence may have
-confused it for good.
+Both apply committed rows with their offset in one atomic batch. librdkafka reads several times
+faster than Faust's recovery, which also ignores errors and applies aborted rows.
+
+A restore ends once its *position* passes the high watermark that an uncommitted reader saw at its
+start: by then every transaction that was open below it is decided. It may read beyond that mark and
+end within a later transaction. To get complete transactions, `worker.stream.takeover` asks for the
+mark again until nothing more arrives. A standby never ends; it gets a new consumer after a long
+silence, because an absent broker may have confused the old one permanently.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, TopicPartition
@@ -22,7 +23,10 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, TopicPartition
 from worker.clock import Clock
 from worker.errors import Crash, Unanswered
 from worker.kafka.clients import READ_TO_END, Clients, Isolation
-from worker.kafka.errors import passes, refusal
+from worker.kafka.errors import is_retriable, refusal
+from worker.kafka.offsets import TIMEOUT_SECONDS, InputLog, all_watermarks, offsets_at
+from worker.kafka.topic_ids import TopicIds
+from worker.kafka.topics import DELETE_RETENTION_MS
 from worker.state import Changes
 
 log = logging.getLogger(__name__)
@@ -30,12 +34,10 @@ log = logging.getLogger(__name__)
 # apply(partition, expected predecessor offset, changes in order, last offset)
 Apply = Callable[[int, int, Changes, int], None]
 ROWS_PER_BATCH = 2_000
-# A restore that does not move for so long has a confused consumer, or no leader to read from: it
-# begins again where it is.
 STALLED_SECONDS = 20.0
-# A standby that has read nothing for so long begins again, too: where nothing was written, that
-# costs one question a minute.
+"""Seconds without progress before a restore starts a new consumer at its position."""
 IDLE_SECONDS = 60.0
+"""Seconds without a row before a standby starts a new consumer: one request a minute if idle."""
 PAUSE_SECONDS = 1.0
 
 
@@ -43,12 +45,12 @@ class ChangelogReader:
     """Applies the committed rows of some changelog partitions.
 
     Args:
-        clients: make the consumer.
-        group: under whose name it asks.
-        topic: the changelog topic.
+        clients: create the consumer.
+        group: the consumer's group; it joins nothing and commits nothing.
+        topic: the changelog.
         starts: by partition the first offset to apply.
         apply: writes rows and offset atomically.
-        clock: measures how long a restore stands still.
+        clock: measures a stalled restore.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class ChangelogReader:
         self._consumer: Consumer  # while it reads
 
     def stop(self) -> None:
-        """Let the running loop end after the batch in hand."""
+        """Let the running loop end after its current batch."""
         self._stop.set()
 
     @property
@@ -78,11 +80,10 @@ class ChangelogReader:
         return self._stop.is_set()
 
     def restore(self, goals: Mapping[int, int], on_progress: Callable[[int, int], None]) -> int:
-        """Apply rows until every partition's position has reached its goal; return how many. Called
-        again it goes on from there.
+        """Apply rows until each partition's position reaches its goal; return their number.
 
-        `on_progress(rows read, offsets remaining)` is called whenever it has moved. Raises
-        Unanswered when it stands still.
+        A second call resumes there. `on_progress(rows read, offsets remaining)` is called after
+        each step forward. Raises Unanswered if the restore stalls.
         """
         open_partitions = {p for p, position in self._next.items() if position < goals[p]}
         if not open_partitions:
@@ -101,7 +102,7 @@ class ChangelogReader:
                     )
                 elif self._clock.monotonic() - moved_at > STALLED_SECONDS:
                     raise Unanswered(
-                        f"the restore of {self._topic} {sorted(open_partitions)} stands still"
+                        f"the restore of {self._topic} {sorted(open_partitions)} makes no progress"
                     )
         return self.rows_read - rows_before
 
@@ -110,15 +111,14 @@ class ChangelogReader:
         while not self._stop.is_set():
             try:
                 with self._reading(self._next):
-                    self._follow_for_a_while()
+                    self._follow_until_idle()
             except Exception as cause:
-                if not passes(cause):
+                if not is_retriable(cause):
                     raise
-                log.debug("following anew: %s", cause)
+                log.debug("the standby starts a new consumer: %s", cause)
                 self._clock.sleep(PAUSE_SECONDS)
 
-    def _follow_for_a_while(self) -> None:
-        """Until `stop`, or until nothing has come for long."""
+    def _follow_until_idle(self) -> None:
         moved_at = self._clock.monotonic()
         while not self._stop.is_set() and self._clock.monotonic() - moved_at <= IDLE_SECONDS:
             before = dict(self._next)
@@ -128,17 +128,15 @@ class ChangelogReader:
 
     @contextmanager
     def _reading(self, partitions: Iterable[int]) -> Iterator[None]:
-        """With a new consumer of these partitions, from where they are on."""
+        """With a new consumer of these partitions at their positions."""
         self._consumer = self._clients.standalone_consumer(
             self._group, "read_committed", READ_TO_END
         )
-        try:
+        with closing(self._consumer):
             self._consumer.assign(
                 [TopicPartition(self._topic, p, self._next[p]) for p in sorted(partitions)]
             )
             yield
-        finally:
-            self._consumer.close()
 
     def _step(self) -> None:
         changes: dict[int, dict[bytes, bytes | None]] = {}
@@ -151,12 +149,13 @@ class ChangelogReader:
             assert partition is not None
             assert offset is not None
             if error is not None:
-                passed[partition] = offset  # the end, transaction markers and aborted rows included
+                passed[partition] = offset  # beyond transaction markers and aborted rows
                 continue
             key = message.key()
             if key is None:
                 raise Crash(
-                    f"{self._topic}-{partition} has a record without a key at {offset}: not one of the worker's rows"
+                    f"{self._topic}-{partition} has a record without a key at {offset}: the worker "
+                    "did not write it"
                 )
             changes.setdefault(partition, {})[key] = message.value()
             last[partition] = offset
@@ -168,25 +167,22 @@ class ChangelogReader:
             self._next[partition] = max(self._next[partition], offset)
 
     def _positions(self, passed: dict[int, int]) -> dict[int, int]:
-        """The end-of-partition offsets of this step, or the consumer's own positions where it
-        reported none.
-        """
+        """The ends of partitions in this step, or the consumer's positions beyond them."""
         for found in self._consumer.position(self._consumer.assignment()):
             if found.offset != OFFSET_INVALID and found.offset >= 0:
                 passed[found.partition] = max(found.offset, passed.get(found.partition, 0))
         return passed
 
 
-TIMEOUT_SECONDS = 30
 OPTIONS: Final[Mapping[str, Any]] = {
     **READ_TO_END,
-    "auto.offset.reset": "earliest",  # a log may have lost its beginning
+    "auto.offset.reset": "earliest",  # retention may have removed the beginning
     "fetch.message.max.bytes": 16 * 1024,  # one record is enough
 }
 
 
 class FirstRow(NamedTuple):
-    """A partition's first row; one of an open transaction may yet be aborted."""
+    """A partition's first row; that of an open transaction may still be aborted."""
 
     partition: int
     key: bytes | None
@@ -197,11 +193,9 @@ class FirstRow(NamedTuple):
 def first_rows(
     clients: Clients, group: str, topic: str, partitions: Iterable[int], clock: Clock = time
 ) -> Iterator[FirstRow]:
-    """The first row of each of these partitions that has any, asked for under the name of the
-    group.
+    """The first row of each partition that has one, committed ones first, in the order of arrival.
 
-    They come as they are read, committed ones first. Raises Unanswered where they are not read in
-    time, SetupError where the broker does not allow it.
+    Raises Unanswered if they do not arrive in time, SetupError if a permission is missing.
     """
     ends = yield from _read(
         clients, group, topic, "read_committed", dict.fromkeys(partitions, 0), clock
@@ -217,21 +211,21 @@ def _read(
     starts: Mapping[int, int],
     clock: Clock,
 ) -> Generator[FirstRow, None, dict[int, int]]:
-    """The first rows from these offsets on; returned is by partition where it ends without any."""
+    """Yield the first rows from these offsets; return the ends of partitions without one."""
     found: set[int] = set()
     ends: dict[int, int] = {}
     if not starts:
         return ends
     give_up = clock.monotonic() + TIMEOUT_SECONDS
-    consumer = clients.standalone_consumer(group, isolation, OPTIONS)
-    try:
+    with closing(clients.standalone_consumer(group, isolation, OPTIONS)) as consumer:
         consumer.assign(
             [TopicPartition(topic, partition, start) for partition, start in starts.items()]
         )
         while missing := starts.keys() - found - ends.keys():
             if clock.monotonic() > give_up:
                 raise Unanswered(
-                    f"the first rows of {topic} {sorted(missing)} were not read in {TIMEOUT_SECONDS} s"
+                    f"the first rows of {topic} {sorted(missing)} did not arrive within "
+                    f"{TIMEOUT_SECONDS} s"
                 )
             for message in consumer.consume(len(missing), 0.1):
                 partition, offset, error = message.partition(), message.offset(), message.error()
@@ -249,5 +243,78 @@ def _read(
                         partition, message.key(), message.value(), isolation == "read_committed"
                     )
         return ends
-    finally:
-        consumer.close()
+
+
+class LogBounds(NamedTuple):
+    """Offsets of a partition: start, end for an uncommitted reader, and tombstone horizon.
+
+    Compaction has removed no tombstone from `horizon` on; it is `end` if every record is older than
+    tombstones live.
+    """
+
+    start: int
+    end: int
+    horizon: int
+
+
+class ChangelogLog:
+    """The changelog topic. Its readers use the worker's group, join nothing and commit nothing."""
+
+    def __init__(
+        self, clients: Clients, topic: str, group: str, ids: TopicIds, clock: Clock = time
+    ) -> None:
+        self.topic = topic
+        self._clients = clients
+        self._group = group
+        self._ids = ids
+        self._clock = clock
+
+    def bounds(self, partitions: Iterable[int]) -> dict[int, LogBounds]:
+        """See `log_bounds`."""
+        life_ms = self._ids.tombstone_life_ms(self.topic)
+        return log_bounds(self._clients, self._group, self.topic, partitions, life_ms, self._clock)
+
+    def reader(self, starts: Mapping[int, int], apply: Apply) -> ChangelogReader:
+        """A reader of the partitions in `starts`, from these offsets on."""
+        return ChangelogReader(self._clients, self._group, self.topic, starts, apply, self._clock)
+
+    def first_rows(self, partitions: Iterable[int]) -> Iterator[FirstRow]:
+        """See `first_rows`."""
+        return first_rows(self._clients, self._group, self.topic, partitions, self._clock)
+
+
+def log_bounds(
+    clients: Clients,
+    group: str,
+    topic: str,
+    partitions: Iterable[int],
+    life_ms: int | None,
+    clock: Clock = time,
+) -> dict[int, LogBounds]:
+    """By partition the present bounds of a compacted topic.
+
+    `life_ms` is how long the topic keeps tombstones, None if unknown; `DELETE_RETENTION_MS` is its
+    upper bound. Raises KafkaException if the broker does not answer.
+    """
+    partitions = list(partitions)
+    with closing(clients.standalone_consumer(group, "read_uncommitted")) as consumer:
+        # The horizon may be at a transaction marker: its time is the broker's, as for compaction.
+        horizon_ms = int(clock.time() * 1000) - min(
+            life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS
+        )
+        horizons = offsets_at(consumer, topic, partitions, horizon_ms, TIMEOUT_SECONDS, clock)
+        bounds = all_watermarks(consumer, topic, partitions, TIMEOUT_SECONDS, clock)
+        return {
+            p: LogBounds(one.start, one.stop, horizons.get(p, one.stop))
+            for p, one in bounds.items()
+        }
+
+
+@dataclass(frozen=True)
+class Logs:
+    """A worker's input and changelog, its output topic (None: no output), and the topics' ids."""
+
+    input: InputLog
+    changelog: ChangelogLog
+    ids: TopicIds
+    output: str | None = None

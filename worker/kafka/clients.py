@@ -1,6 +1,6 @@
-"""The one place that makes librdkafka clients.
+"""Creates every librdkafka client.
 
-Whoever needs one takes a `Clients`. `KafkaClients` is the real one; the simulation passes its own.
+Code that needs one takes a `Clients`: `KafkaClients` is the real one, the simulation has its own.
 """
 
 import logging
@@ -11,60 +11,44 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from worker.kafka.contact import Contact
-from worker.kafka.errors import Diagnosis, plain
+from worker.kafka.errors import UNREACHABLE, Diagnosis, plain
 from worker.settings import Settings
 
-CODES: Final = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
-    }
-)
-"""Errors about reaching a broker."""
 FACILITIES: Final = frozenset(
     {"FAIL", "FATAL", "REQTMOUT", "GETPID", "TXNERR", "ADDPARTS", "ADDOFFSETS", "ENDTXN"}
 )
-"""What librdkafka calls its messages about a connection that failed, requests that timed out with
-it, a transactional id that a coordinator does not give out yet, and steps of a transaction that
-failed, for good where another client took its id: whoever called is told, and tells it.
+"""librdkafka's messages about errors that it also returns to the caller, who reports them.
+
+They are: failed connections, requests that timed out with them, a transactional id that the
+coordinator does not grant yet, and failed steps of a transaction.
 """
 
 
 def is_new(record: logging.LogRecord) -> bool:
-    """A filter for librdkafka's logger: whether a message says more than that a broker cannot be
-    reached.
-    """
+    """A log filter: whether librdkafka's message says more than that a broker is unreachable."""
     facility = record.args[0] if isinstance(record.args, tuple) and record.args else ""
     return facility not in FACILITIES or logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 
 
 class ErrorLog:
-    """An error callback of librdkafka: it logs what is not about reaching a broker, as librdkafka
-    does without one.
-    """
+    """An error callback of librdkafka: logs errors, unreachable brokers at DEBUG only."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
 
     def __call__(self, error: KafkaError) -> None:
         """Log an error."""
-        level = logging.DEBUG if error.code() in CODES else logging.ERROR
+        level = logging.DEBUG if error.code() in UNREACHABLE else logging.ERROR
         self._log.log(level, "%s: %s", error.name(), error.str())
 
 
 class ContactErrors(ErrorLog):
-    """The same for a client whose contact is watched: why no broker is reached becomes the reason
-    there.
+    """An `ErrorLog` that also reports to a contact why a client reaches no broker.
 
     Args:
-        settings: name what to look at.
-        contact: is told the reason.
-        client: whose errors they are.
+        settings: for the reason's advice.
+        contact: receives the reason.
+        client: the client's name there.
         log: gets the other errors.
     """
 
@@ -77,17 +61,15 @@ class ContactErrors(ErrorLog):
         self._client = client
 
     def __call__(self, error: KafkaError) -> None:
-        """Log an error, or tell the contact of it."""
+        """Log an error, and report it to the contact."""
         super().__call__(error)
         if reason := reason_of(self._settings, error):
             self._contact.failed(self._client, reason)
 
 
 def reason_of(settings: Settings, error: KafkaError) -> str:
-    """Why a broker cannot be reached, by an error of a client; empty where it does not say, or is
-    about something else.
-    """
-    if error.code() not in CODES or error.code() in (
+    """Why a broker cannot be reached; empty if the error does not say."""
+    if error.code() not in UNREACHABLE or error.code() in (
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._TIMED_OUT,
     ):
@@ -103,60 +85,50 @@ READ_TO_END: Final[Mapping[str, Any]] = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
     "fetch.wait.max.ms": 100,
-    # Its memory: what waits to be taken, and an answer of a broker beyond it, which has to leave
-    # room for other partitions.
+    # Memory: the queue, and one answer of a broker beyond it, which must leave room for other
+    # partitions.
     "queued.max.messages.kbytes": 32 * 1024,
     "fetch.max.bytes": 16 * 2**20,
     "fetch.message.max.bytes": 4 * 2**20,
-    # So long a full queue stops fetching. At librdkafka's 1 s it is empty long before, and a
-    # restore mostly stands still.
+    # How long a full queue stops fetching. With librdkafka's 1 s it runs empty, and a restore
+    # mostly waits.
     "fetch.queue.backoff.ms": 10,
 }
-"""For a consumer that reads partitions to their end: the end is reported, and an offset outside the
-log is an error.
-"""
+"""For a consumer that reads to the end: reports the end, and fails on an offset outside the log."""
 PATIENCE: Final[Mapping[str, Any]] = {
-    # Nothing that is asked here may take a broker longer: what waits (a fetch, a replica) waits for
-    # less. At librdkafka's 60 s, a request that a frozen broker holds is asked of its successor
-    # only long after there is one.
+    # No request takes a broker longer: those that wait (a fetch, a replica) wait for less. With
+    # librdkafka's 60 s, a request that a frozen broker holds reaches its successor far too late.
     "socket.timeout.ms": 10_000,
-    # From TCP to the end of the login. At 30 s, one frozen broker among three holds up a new client
-    # for so long.
+    # From TCP to the end of the login. With 30 s, one frozen broker of three delays a new client
+    # that long.
     "socket.connection.setup.timeout.ms": 5_000,
     "api.version.request.timeout.ms": 5_000,
-    # A broker is back from a restart within seconds; at 10 s whoever needs it might find out only
-    # 10 s later.
+    # A broker restarts within seconds; with 10 s a client may notice only 10 s later.
     "reconnect.backoff.max.ms": 2_000,
 }
-"""How long brokers are waited for, against a session of 10 s and a transaction of as many."""
+"""How long to wait for brokers; a session and a transaction have 10 s."""
 WORKER_LOG: Final = logging.getLogger("librdkafka")
-"""For the clients of the worker; that no broker is reached is for its contact to say."""
+"""For the worker's clients; its contact reports unreachable brokers."""
 WORKER_LOG.addFilter(is_new)
 SILENT: Final = logging.getLogger("librdkafka.tools")
-"""For the clients of the tools: what goes wrong is raised, in one line."""
+"""For the clients of tools, which raise errors in one line."""
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 
 
 class Clients(Protocol):
-    """Makes clients that reach one Kafka; `options` are librdkafka's, beside those that reach the
-    broker.
-    """
+    """Creates clients of one Kafka; `options` are librdkafka's, beyond those of any client."""
 
     def standalone_consumer(
         self, group: str, isolation: Isolation, options: Mapping[str, Any] = {}
     ) -> Consumer:
-        """A consumer that never joins its group and commits nothing: for explicit assignments and
-        questions about offsets.
-        """
+        """A consumer for explicit assignments and offsets; it joins no group, commits nothing."""
 
     def producer(self, options: Mapping[str, Any]) -> Producer:
         """A producer."""
 
     def admin(self, on_error: OnError | None = None) -> AdminClient:
-        """A client for topics, groups and configurations; `on_error` gets the errors that
-        librdkafka only logs.
-        """
+        """A client for topics, groups and configurations; `on_error` is its error callback."""
 
 
 class KafkaClients:
@@ -164,7 +136,7 @@ class KafkaClients:
 
     Args:
         settings: address and security of the brokers.
-        log: where librdkafka's own messages go; the worker's own clients take `WORKER_LOG`.
+        log: for librdkafka's messages; the worker's clients use `WORKER_LOG`.
     """
 
     def __init__(self, settings: Settings, log: logging.Logger = SILENT) -> None:
@@ -188,6 +160,6 @@ class KafkaClients:
 
     def admin(self, on_error: OnError | None = None) -> AdminClient:
         """See `Clients`."""
-        own: dict[str, Any] = {"allow.auto.create.topics": False}  # a look creates nothing
+        own: dict[str, Any] = {"allow.auto.create.topics": False}  # a lookup creates nothing
         own |= {} if on_error is None else {"error_cb": on_error}
         return AdminClient({**self._config, **own})

@@ -1,9 +1,7 @@
-"""Contact with the brokers: which of the worker's clients last heard of one when, and why one hears
-nothing.
+"""Contact with the brokers: when each client last heard from one, and why a client hears nothing.
 
-Whoever hears or fails says so here; whether that is an outage is decided by time alone, so a frozen
-broker counts like a stopped one. With several brokers one that answers is enough: a client tells of
-whichever it hears.
+Time alone decides whether it is an outage, so that a frozen broker counts like a stopped one. One
+of several brokers is enough: a client reports any answer.
 """
 
 import time
@@ -16,20 +14,20 @@ CONSUMER: Final = "consumer"
 PRODUCER: Final = "producer"
 """The clients of a worker; `admin` looks after topics."""
 REPEAT_SECONDS = 60.0
-"""How often an outage that lasts is told."""
+"""Seconds between two lines about one outage."""
 STREAK_SECONDS = 30.0
-"""Failures that are no further apart are one trouble."""
+"""Failures no further apart than this belong together."""
 
 
 class Silence(NamedTuple):
-    """Clients that have heard nothing of any broker for too long.
+    """Clients that have not heard from any broker for too long.
 
     Attributes:
         clients: their names, in order.
-        seconds: since the first of them heard of one.
-        everywhere: whether no client at all hears of one.
-        reason: what a client said when it failed; empty where nothing answers and nothing fails, as
-            with a frozen broker.
+        seconds: since the first of them heard from a broker.
+        everywhere: whether this is every client.
+        reason: a client's error; empty if nothing answers and nothing fails, as with a frozen
+            broker.
     """
 
     clients: tuple[str, ...]
@@ -43,9 +41,7 @@ class Silence(NamedTuple):
 
 
 class _Failures(NamedTuple):
-    """Of a client, one after another: when the first and the last one were, and what the last one
-    said.
-    """
+    """A client's consecutive failures: the times of the first and the last, and its reason."""
 
     since: float
     at: float
@@ -53,10 +49,10 @@ class _Failures(NamedTuple):
 
 
 class Contact:
-    """When each client last heard of a broker. Safe to use from any thread.
+    """When each client last heard from a broker. Safe to use from any thread.
 
     Args:
-        timeout_seconds: a client that has heard nothing for so long has lost contact.
+        timeout_seconds: a client that heard nothing for this long has lost contact.
         clock: measures it.
     """
 
@@ -67,8 +63,9 @@ class Contact:
         self._failed: dict[str, _Failures] = {}
 
     def heard(self, client: str, at: float | None = None) -> None:
-        """A broker answered this client, now or at `at` (`Clock.monotonic()`); its first answer
-        makes it known here.
+        """A broker answered this client, now or at `at` (`Clock.monotonic()`).
+
+        A client counts from its first answer on.
         """
         self._heard[client] = max(
             self._heard.get(client, float("-inf")), self._clock.monotonic() if at is None else at
@@ -83,9 +80,7 @@ class Contact:
         )
 
     def trouble(self) -> str | None:
-        """Why a client has not reached some broker for a minute and more, whatever others answer;
-        None where none fails.
-        """
+        """Why a client has failed to reach some broker for a minute, even if others answer."""
         now = self._clock.monotonic()
         for failures in list(self._failed.values()):
             if (
@@ -96,18 +91,16 @@ class Contact:
         return None
 
     def begin_again(self) -> None:
-        """What failed until now is over."""
+        """Forget the failures until now."""
         self._failed.clear()
 
     def silent_seconds(self) -> dict[str, float]:
-        """By client, how long ago it last heard of a broker."""
+        """By client the seconds since it last heard from a broker."""
         now = self._clock.monotonic()
         return {client: max(0.0, now - at) for client, at in sorted(self._heard.items())}
 
     def silence(self, for_seconds: float | None = None) -> Silence | None:
-        """The clients that have lost contact, by default for `timeout_seconds`; None where none
-        has.
-        """
+        """The clients without contact for this long, by default `timeout_seconds`; None if none."""
         limit = self.timeout_seconds if for_seconds is None else for_seconds
         silent = self.silent_seconds()
         lost = {client: seconds for client, seconds in silent.items() if seconds >= limit}
@@ -118,53 +111,50 @@ class Contact:
         )
 
     def _reason(self, clients: dict[str, float]) -> str:
-        """What the first of them said that failed since it last heard of a broker."""
-        told = ((client, self._failed[client]) for client in clients if client in self._failed)
-        return next((one.reason for client, one in told if one.at > self._heard[client]), "")
+        """The first reason of a failure after a client's last answer."""
+        failures = ((client, self._failed[client]) for client in clients if client in self._failed)
+        return next((one.reason for client, one in failures if one.at > self._heard[client]), "")
 
 
 class Announcer:
-    """What is to be told of the contact, and when: once that it is lost, once a minute while it is,
-    once that it is back.
+    """Chooses the log lines about contact: when it is lost, each minute, and when it is back.
 
-    And once a minute that one of several brokers is not reached: nothing else says so, for clients
-    are quiet about connections.
+    Also once a minute that one of several brokers is unreachable: clients do not log connections.
     """
 
     def __init__(self, contact: Contact, clock: Clock = time) -> None:
         self._contact = contact
         self._clock = clock
-        self._told_at: float | None = None
+        self._announced_at: float | None = None
         self._longest = 0.0
         self._troubled_at = float("-inf")
 
     def lost(self) -> str | None:
-        """The line about a lost contact, where it is time for one."""
+        """The line about a lost contact, if one is due."""
         silence, now = self._contact.silence(), self._clock.monotonic()
-        if silence is None or (self._told_at is not None and now - self._told_at < REPEAT_SECONDS):
+        at = self._announced_at
+        if silence is None or (at is not None and now - at < REPEAT_SECONDS):
             self._longest = max(self._longest, silence.seconds if silence else 0.0)
             return None
-        first, self._told_at, self._longest = self._told_at is None, now, silence.seconds
+        first, self._announced_at, self._longest = at is None, now, silence.seconds
         return f"{silence} ({silence.reason or 'no answer'})" + (
-            ": not ready until one answers, nothing is lost meanwhile" if first else ""
+            ": not ready until one answers, nothing is lost until then" if first else ""
         )
 
     def back(self) -> str | None:
         """The line about a contact that is back, once."""
-        if self._told_at is None or self._contact.silence() is not None:
+        if self._announced_at is None or self._contact.silence() is not None:
             return None
-        seconds, self._told_at, self._longest = self._longest, None, 0.0
+        seconds, self._announced_at, self._longest = self._longest, None, 0.0
         self._contact.begin_again()
         return f"a broker answers again, after {seconds:.0f} s"
 
     def trouble(self) -> str | None:
-        """The line about a broker that is not reached while contact is kept, where it is time for
-        one.
-        """
+        """The line about an unreachable broker while others answer, if one is due."""
         now = self._clock.monotonic()
         if (
             now - self._troubled_at < REPEAT_SECONDS
-            or self._told_at is not None
+            or self._announced_at is not None
             or self._contact.silence()
         ):
             return None

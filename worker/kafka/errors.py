@@ -1,14 +1,21 @@
-"""What passes by itself: errors of brokers that are away, start, or hand over what they lead.
+"""The errors of Kafka and librdkafka by meaning, and how they are retried and reported.
 
-A cluster does this every week: its brokers are restarted one after another, and with each the
-leaders of partitions and the coordinators of groups and transactions move. Who meets such an error
-asks again.
+- `RETRIABLE`: a broker is away, starts, or hands over what it leads; the same call may succeed
+  later. A rolling restart of a cluster causes these every time.
+- `FENCED`: another producer took over the transactional id.
+- `OVERTAKEN`: the group's coordinator no longer accepts the membership.
+- `REFUSED`: the same request will be refused again.
+- `PURGED`: the client dropped a record because its transaction failed; the cause is another error.
+- `UNREACHABLE`: a connection to a broker failed.
+
+Every other error of a commit leaves it in doubt (`worker.errors.InDoubt`).
 """
 
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -19,22 +26,24 @@ from worker.settings import Settings
 
 log = logging.getLogger(__name__)
 
-PASSING: Final = frozenset(
+T = TypeVar("T")
+
+RETRIABLE: Final = frozenset(
     {
-        # nobody answers
+        # no broker answers
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._WAIT_COORD,
-        KafkaError._DESTROY,  # a client that was replaced while someone waited for it
-        # a broker that is away left the metadata, and librdkafka dropped it with its requests
+        KafkaError._DESTROY,  # the client was replaced during the call
+        # a broker that is away left the metadata, and librdkafka dropped its requests
         KafkaError._DESTROY_BROKER,
         KafkaError.NETWORK_EXCEPTION,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.BROKER_NOT_AVAILABLE,
-        # whoever answers does not lead, or does not lead yet
+        # the broker that answers does not lead, or not yet
         KafkaError.NOT_CONTROLLER,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -52,50 +61,44 @@ PASSING: Final = frozenset(
         # a transaction is not decided yet
         KafkaError.UNSTABLE_OFFSET_COMMIT,
         KafkaError.CONCURRENT_TRANSACTIONS,
-        # "unexpected server error": what a broker that is shutting down says of what it was just
-        # doing
+        # "unexpected server error": a broker that shuts down answers this to requests in flight
         KafkaError.UNKNOWN,
     }
 )
+FENCED: Final = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+)
+OVERTAKEN: Final = frozenset(
+    {KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS}
+)
+REFUSED: Final = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError.POLICY_VIOLATION,
+    }
+)
+PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+UNREACHABLE: Final = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+    }
+)
 
-
-def passes(error: BaseException) -> bool:
-    """Whether what failed so may succeed when it is asked for again."""
-    if isinstance(error, KafkaException):
-        return error.args[0].code() in PASSING
-    return isinstance(error, Unanswered)
-
-
-def unanswered(what: str, error: KafkaError) -> Unanswered:
-    """The error with what could not be found out, in one line."""
-    return Unanswered(f"{what} ({error.name()}: {error.str()})")
-
-
-def group_refused(group: str) -> Exception:
-    """The same for a client that may not join its group, which another library found out."""
-    return refusal(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), group)
-
-
-def refusal(error: KafkaError, group: str, topic: str = "") -> Exception:
-    """SetupError that names the permission where one is missing; else KafkaException.
-
-    A message with an error may have no partition and no offset, so the error is looked at first.
-    """
-    wanted = {
-        KafkaError.GROUP_AUTHORIZATION_FAILED: f"group {group}",
-        KafkaError.TOPIC_AUTHORIZATION_FAILED: f"topic {topic}",
-    }.get(error.code())
-    if wanted is None:
-        return KafkaException(error)
-    return SetupError(
-        f"the broker does not let this client read as it must ({error.name()}): allow it READ on the {wanted}; "
-        "`coversumm-worker config --check` has the command, and what else is missing"
-    )
-
-
-PAUSE_SECONDS = 0.2
-T = TypeVar("T")
-NOT_YET = dict.fromkeys(
+COORDINATOR_PATIENCE: Final = dict.fromkeys(
     (
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -105,11 +108,11 @@ NOT_YET = dict.fromkeys(
     ),
     30.0,
 )
-"""By error code, for how many seconds after the first question it is worth asking again."""
-NOT_LED_YET = dict.fromkeys(
+"""Seconds to retry a request to a coordinator, by error code."""
+LEADER_PATIENCE: Final = dict.fromkeys(
     (
         KafkaError._UNKNOWN_PARTITION,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,  # one broker knows of a topic, and the one that is to lead it not yet
+        KafkaError.UNKNOWN_TOPIC_OR_PART,  # the future leader may not know the topic yet
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.FENCED_LEADER_EPOCH,
@@ -119,14 +122,24 @@ NOT_LED_YET = dict.fromkeys(
     ),
     30.0,
 )
-"""The same of offsets, of partitions that are known to be there."""
+"""Seconds to retry a request to the leader of a partition that exists, by error code."""
+PAUSE_SECONDS = 0.2
+"""Seconds between two attempts."""
 
 
-def retry(ask: Callable[[], T], patience: Mapping[int, float] = NOT_YET, clock: Clock = time) -> T:
-    """The answer to `ask`, which is called again while it fails with an error that may pass.
+def is_retriable(error: BaseException) -> bool:
+    """Whether the call that raised this may succeed later."""
+    if isinstance(error, KafkaException):
+        return error.args[0].code() in RETRIABLE
+    return isinstance(error, Unanswered)
 
-    `patience` has, by error code, for how many seconds after the first call. Raises what the last
-    call raised.
+
+def retry(
+    ask: Callable[[], T], patience: Mapping[int, float] = COORDINATOR_PATIENCE, clock: Clock = time
+) -> T:
+    """Call `ask` until it returns; raise its error once that is out of patience.
+
+    `patience` has the seconds since the first call for which an error code is retried.
     """
     started = clock.monotonic()
     while True:
@@ -140,15 +153,15 @@ def retry(ask: Callable[[], T], patience: Mapping[int, float] = NOT_YET, clock: 
 
 
 START_SECONDS = 120.0
-"""How long a process that starts asks again while brokers are away."""
+"""Seconds for which a starting process asks again while brokers are away."""
 
 
 def patiently(ask: Callable[[], T], clock: Clock = time) -> T:
-    """The answer to `ask`, which is called again while brokers are away: for a process that a
-    platform starts beside them, and that would end with "a restart does not help".
+    """Return the answer to `ask`, which is called again while brokers are away.
 
-    `ask` may be repeated at any point. After `START_SECONDS` it raises what the last call raised;
-    an error that does not pass is raised at once, also as the cause of a SetupError.
+    For a process that starts at the same time as its brokers. `ask` must be repeatable. After
+    `START_SECONDS` it raises the last error. An error that is not retriable is raised at once, also
+    as the cause of a SetupError.
     """
     give_up_s = clock.monotonic() + START_SECONDS
     while True:
@@ -156,92 +169,124 @@ def patiently(ask: Callable[[], T], clock: Clock = time) -> T:
             return ask()
         except (KafkaException, SetupError) as error:
             cause = error.__cause__ if isinstance(error, SetupError) else error
-            if cause is None or not passes(cause) or clock.monotonic() > give_up_s:
+            if cause is None or not is_retriable(cause) or clock.monotonic() > give_up_s:
                 raise
             log.info("asking again: %s", error)
             clock.sleep(PAUSE_SECONDS)
 
 
-# Those that say what went wrong, the likeliest to help first.
-_CONNECTIONS = (
-    KafkaError._AUTHENTICATION,
-    KafkaError._SSL,
-    KafkaError._RESOLVE,
-    KafkaError._TRANSPORT,
-)
+@contextmanager
+def broker_errors(what: str) -> Iterator[None]:
+    """Turn a KafkaException into a SetupError whose line begins with `what`."""
+    try:
+        yield
+    except KafkaException as cause:
+        error = cause.args[0]
+        raise SetupError(
+            f"{what} ({error.name()}: {error.str()}): check KAFKA_BOOTSTRAP_SERVERS, the network "
+            "and the permissions"
+        ) from cause
+
+
+def unanswered(what: str, error: KafkaError) -> Unanswered:
+    """A retriable error, in one line that begins with `what`."""
+    return Unanswered(f"{what} ({error.name()}: {error.str()})")
+
+
+def group_refused(group: str) -> Exception:
+    """The error of a client that may not join its group, as another library reported it."""
+    return refusal(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), group)
+
+
+def refusal(error: KafkaError, group: str, topic: str = "") -> Exception:
+    """SetupError that names the missing permission, if one is missing; else KafkaException."""
+    wanted = {
+        KafkaError.GROUP_AUTHORIZATION_FAILED: f"group {group}",
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: f"topic {topic}",
+    }.get(error.code())
+    if wanted is None:
+        return KafkaException(error)
+    return SetupError(
+        f"the broker does not let this client read ({error.name()}): allow it READ on the "
+        f"{wanted}; `coversumm-worker config --check` prints the command and lists what else is "
+        "missing"
+    )
 
 
 def plain(text: str) -> str:
-    """librdkafka's text about a connection without the state it was in: `HOST:PORT: Connect to ...
-    failed: why`.
-    """
+    """librdkafka's text about a connection without the connection's state: `HOST:PORT: why`."""
     without_state = re.sub(r" \(after \d+ms in state \w+(, [^)]*)?\)", "", text)
     return re.sub(r"^(\w+://)?(\[?[\w.:-]+\]?:\d+)/\w+: ", r"\2: ", without_state)
 
 
 class Diagnosis:
-    """An error callback of librdkafka that remembers the errors, to say later what is wrong."""
+    """An error callback of librdkafka that keeps the errors, to explain a failed connection."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._errors: dict[int, str] = {}
 
     def __call__(self, error: KafkaError) -> None:
-        """Remember an error; of each code the last one counts."""
+        """Keep an error; the last one of each code counts."""
         self._errors[error.code()] = error.str()
 
     @property
     def denied(self) -> bool:
-        """Whether a broker answered and refused the client: waiting longer is of little use."""
-        told = " ".join(self._errors.values())
+        """Whether a broker answered and refused the client, so that more waiting hardly helps."""
+        texts = " ".join(self._errors.values())
         known = KafkaError._AUTHENTICATION in self._errors or KafkaError._SSL in self._errors
-        return known or "alert" in told or "PLAINTEXT broker" in told
+        return known or "alert" in texts or "PLAINTEXT broker" in texts
 
     @property
     def unreachable(self) -> bool:
-        """Whether nothing listens at an address, or its name is not known: a wrong address, or a
-        broker that is not there yet.
-        """
+        """Whether nothing listens at the address, or its name does not resolve."""
         refused = "Connection refused" in self._errors.get(KafkaError._TRANSPORT, "")
         return refused or KafkaError._RESOLVE in self._errors
 
     @property
-    def told(self) -> str:
-        """What the client last said of a connection, in its words; empty where it said nothing of
-        one.
-        """
-        told = [self._errors[code] for code in _CONNECTIONS if code in self._errors]
-        return plain(told[0]) if told else ""
+    def last_error(self) -> str:
+        """The client's text about a failed connection; empty if it reported none."""
+        by_helpfulness = (
+            KafkaError._AUTHENTICATION,
+            KafkaError._SSL,
+            KafkaError._RESOLVE,
+            KafkaError._TRANSPORT,
+        )
+        found = [self._errors[code] for code in by_helpfulness if code in self._errors]
+        return plain(found[0]) if found else ""
 
     def reason(self) -> str:
-        """What to look at, the likeliest cause first."""
+        """The likeliest cause, and the settings to check."""
         settings = self._settings
         protocol = f"COVERSUMM_SECURITY_PROTOCOL={settings.security_protocol}"
         denied = self._errors.get(KafkaError._AUTHENTICATION)
         if denied is not None and "handshake failed" in denied:
             return (
-                f"the broker does not take {protocol} with COVERSUMM_SASL_MECHANISM={settings.sasl_mechanism} there: "
-                "set those of the listener"
+                f"the broker does not accept {protocol} with "
+                f"COVERSUMM_SASL_MECHANISM={settings.sasl_mechanism} there: set those of the "
+                "listener"
             )
         if denied is not None:
             return (
-                f"the broker does not accept COVERSUMM_SASL_USERNAME={settings.sasl_username} with COVERSUMM_SASL_PASSWORD "
-                f"and COVERSUMM_SASL_MECHANISM={settings.sasl_mechanism}"
+                f"the broker does not accept COVERSUMM_SASL_USERNAME={settings.sasl_username} with "
+                "COVERSUMM_SASL_PASSWORD and "
+                f"COVERSUMM_SASL_MECHANISM={settings.sasl_mechanism}"
             )
         tls = self._errors.get(KafkaError._SSL, "")
         if "verify failed" in tls:
             return (
-                "the broker's certificate is not signed by an authority of COVERSUMM_SSL_CA_LOCATION "
-                f"({settings.ssl_ca_location or 'the system'}), or not for this address"
+                "the broker's certificate is not signed by an authority of "
+                f"COVERSUMM_SSL_CA_LOCATION ({settings.ssl_ca_location or 'the system'}), or not "
+                "for this address"
             )
         lost = self._errors.get(KafkaError._TRANSPORT, "")
         if "PLAINTEXT broker" in lost + tls:
             return f"the broker does not speak TLS there: {protocol} is not the listener's"
         if "alert" in lost + tls:
             return (
-                "the broker does not accept the client's certificate: COVERSUMM_SSL_CERTIFICATE_LOCATION and "
-                "COVERSUMM_SSL_KEY_LOCATION"
+                "the broker does not accept the client's certificate: "
+                "COVERSUMM_SSL_CERTIFICATE_LOCATION and COVERSUMM_SSL_KEY_LOCATION"
             )
         if KafkaError._RESOLVE in self._errors:
-            return "no such host is known here: check the address"
+            return "the host name does not resolve: check the address"
         return f"check the address, the network and {protocol}"

@@ -1,27 +1,26 @@
-"""The worker group as its broker knows it: who is in it, what each was given, and where each says
-that its web server is.
+"""The worker group as its broker knows it: its members, their partitions and web addresses.
 
-The group's coordinator alone tells members and partitions. The address is in what Faust's assignor
-hands through the broker with a member's subscription, as bytes in Kafka's consumer protocol; only
-an older question gets them, which every broker of the cluster must answer. So addresses may be
-unknown while the group is not.
+Only the group's coordinator knows members and partitions. Faust's assignor sends the address with a
+member's subscription, as bytes of Kafka's consumer protocol. Only an older request returns these,
+and every broker of the cluster must answer it: so addresses may be unknown when the group is known.
 """
 
 import json
 import struct
+from contextlib import closing
 from typing import Any, NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from worker.errors import SetupError
 from worker.kafka.clients import Clients
-from worker.kafka.errors import retry
-from worker.kafka.reader import TIMEOUT_SECONDS, broker_errors
+from worker.kafka.errors import broker_errors, retry
+from worker.kafka.offsets import TIMEOUT_SECONDS
 from worker.settings.kinds import web_origin
 
 ADDRESS_SECONDS = 5.0
-"""How long all brokers together may take to tell the addresses."""
+"""Seconds for all brokers together to return the addresses."""
 UNKNOWN, EMPTY, STABLE, REBALANCING = "unknown", "empty", "stable", "rebalancing"
 STATES = {
     "DEAD": UNKNOWN,
@@ -32,33 +31,36 @@ STATES = {
     "ASSIGNING": REBALANCING,
     "RECONCILING": REBALANCING,
 }
-"""By Kafka's name; `unknown` is a group that the broker has not heard of."""
+"""By Kafka's name; the broker does not know an `unknown` group."""
 
 
 class GroupMember(NamedTuple):
-    """A worker as a member of its group."""
+    """A worker as a member of its group.
+
+    Attributes:
+        member_id: given by the broker.
+        host: its address as the broker sees it.
+        url: the web address that it announces, if known.
+        assigned: its partitions by topic. Those of the input it processes; those of the changelog
+            include its standbys.
+    """
 
     member_id: str
     host: str
-    """From where it is connected to the broker."""
     url: str | None
-    """Its web address as it tells the others, where that is known."""
     assigned: dict[str, list[int]]
-    """By topic the partitions it was given: of the input those it processes, of the changelog also
-    its standbys.
-    """
 
 
 class WorkerGroup(NamedTuple):
-    """Its state (a value of `STATES`), and the members in the order of their addresses."""
+    """A group's state (a value of `STATES`), and its members in the order of their addresses."""
 
     state: str
     members: list[GroupMember]
 
 
 def read_group(admin: AdminClient, group: str) -> WorkerGroup:
-    """The group now. Raises SetupError where no broker answers."""
-    with broker_errors(f"the broker does not describe the group {group}"):
+    """The group now. Raises SetupError if no broker answers."""
+    with broker_errors(f"could not describe the group {group}"):
         try:
             described = retry(
                 lambda: admin.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[
@@ -75,36 +77,16 @@ def read_group(admin: AdminClient, group: str) -> WorkerGroup:
     return WorkerGroup(state, sorted(members, key=lambda one: (one.url or "", one.member_id)))
 
 
-def committed_now(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
-    """By partition what the group has committed, where it has; does not wait for a transaction that
-    is under way.
-
-    Raises SetupError where no broker answers.
-    """
-    asked = [ConsumerGroupTopicPartitions(group)]
-    with broker_errors(f"the broker does not tell the offsets of the group {group}"):
-        found = retry(
-            lambda: admin.list_consumer_group_offsets(
-                asked, require_stable=False, request_timeout=TIMEOUT_SECONDS
-            )[group].result()
-        )
-    return {
-        one.partition: one.offset
-        for one in found.topic_partitions
-        if one.topic == topic and one.offset >= 0
-    }
-
-
 def _member(described: Any, url: str | None) -> GroupMember:
     assigned: dict[str, list[int]] = {}
     for one in described.assignment.topic_partitions:
         assigned.setdefault(one.topic, []).append(one.partition)
-    given = {topic: sorted(partitions) for topic, partitions in assigned.items()}
-    return GroupMember(described.member_id, described.host.removeprefix("/"), url, given)
+    in_order = {topic: sorted(partitions) for topic, partitions in assigned.items()}
+    return GroupMember(described.member_id, described.host.removeprefix("/"), url, in_order)
 
 
 def _urls(admin: AdminClient, group: str) -> dict[str, str | None]:
-    """By member its web address; empty where some broker does not answer."""
+    """Web addresses by member; empty if some broker does not answer."""
     try:
         found: Any = admin.list_groups(group, timeout=ADDRESS_SECONDS)
     except KafkaException:
@@ -113,9 +95,7 @@ def _urls(admin: AdminClient, group: str) -> dict[str, str | None]:
 
 
 def subscribed_url(subscription: bytes) -> str | None:
-    """The web address in a member's subscription; None where there is none, as of a member that is
-    no worker.
-    """
+    """The web address in a member's subscription; None without one, as of a foreign member."""
     try:
         reader = _Bytes(subscription)
         reader.number("h")  # version
@@ -127,9 +107,7 @@ def subscribed_url(subscription: bytes) -> str | None:
 
 
 class _Bytes:
-    """Kafka's primitive types, read one after the other. Raises struct.error and ValueError at what
-    is none.
-    """
+    """Reads Kafka's primitive types in order. Raises struct.error and ValueError at other bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -142,11 +120,11 @@ class _Bytes:
         return int(value)
 
     def text(self) -> str:
-        """A string under its length in two bytes."""
+        """A string after its length in two bytes."""
         return self._take(self.number("h")).decode()
 
     def block(self) -> bytes:
-        """Bytes under their length in four."""
+        """Bytes after their length in four."""
         return self._take(self.number("i"))
 
     def _take(self, length: int) -> bytes:
@@ -157,16 +135,16 @@ class _Bytes:
 
 
 class Membership(NamedTuple):
-    """The consumer group membership of one assignment, captured when it was made.
+    """The group membership of one assignment, captured when the assignment was made.
 
     Never read live: after a failed heartbeat the coordinator holds (-1, ""), which a broker accepts
     without any check.
 
     Attributes:
         generation: of the group.
-        member_id: given by the broker, another one at each start of a worker.
-        instance_id: of a static member (`group.instance.id`): whose place in the group it is. The
-            broker refuses who held it before. None: a member for as long as it runs.
+        member_id: given by the broker, a new one at each start of a worker.
+        instance_id: of a static member (`group.instance.id`): its place in the group. The broker
+            refuses the previous holder. None: a member until the process ends.
     """
 
     generation: int
@@ -175,10 +153,9 @@ class Membership(NamedTuple):
 
 
 def group_metadata(group: str, membership: Membership) -> bytes:
-    """Encode a membership the way librdkafka serialises `ConsumerGroupMetadata` (version 2).
+    """Encode a membership as librdkafka serialises `ConsumerGroupMetadata` (version 2).
 
-    The membership is Faust's, the producer confluent-kafka's, so the object cannot come from a
-    confluent consumer.
+    The membership is Faust's and the producer confluent-kafka's, so no confluent consumer has it.
     """
     instance = (
         b"\x01"
@@ -197,22 +174,12 @@ def group_metadata(group: str, membership: Membership) -> bytes:
 
 
 def check_group_metadata(clients: Clients, group: str, instance_id: str | None) -> None:
-    """Compare `group_metadata` with what the installed confluent-kafka makes; raise
-    SetupError if they differ.
-    """
-    if _made_by_confluent(clients, group, instance_id) != group_metadata(
-        group, Membership(-1, "", instance_id)
-    ):
-        raise SetupError(
-            "the installed confluent-kafka writes another group metadata format than this worker knows: "
-            "install the version that pyproject.toml pins"
-        )
-
-
-def _made_by_confluent(clients: Clients, group: str, instance_id: str | None) -> bytes:
+    """Raise SetupError if the installed confluent-kafka encodes a membership differently."""
     options = {} if instance_id is None else {"group.instance.id": instance_id}
-    consumer = clients.standalone_consumer(group, "read_committed", options)
-    try:
-        return bytes(consumer.consumer_group_metadata())
-    finally:
-        consumer.close()
+    with closing(clients.standalone_consumer(group, "read_committed", options)) as consumer:
+        theirs = bytes(consumer.consumer_group_metadata())
+    if theirs != group_metadata(group, Membership(-1, "", instance_id)):
+        raise SetupError(
+            "the installed confluent-kafka writes another group metadata format than this worker "
+            "knows: install the version that pyproject.toml pins"
+        )

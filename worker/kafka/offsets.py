@@ -1,11 +1,13 @@
-"""Questions about offsets: what a group has committed, and where a log begins and ends.
+"""Offsets: what a group has committed, where a log begins and ends, and offsets by time.
 
-All are asked by standalone consumers, which join no group.
+Only consumers that join no group ask for them.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from contextlib import closing
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -19,21 +21,65 @@ from confluent_kafka import (
 from worker.clock import Clock
 from worker.errors import Crash, SetupError
 from worker.kafka.clients import Clients
-from worker.kafka.errors import NOT_LED_YET, PASSING, refusal, retry, unanswered
-from worker.kafka.topics import DELETE_RETENTION_MS
+from worker.kafka.errors import LEADER_PATIENCE, RETRIABLE, refusal, retry, unanswered
 
-# How long the broker may take to answer for committed offsets; it waits for a predecessor's
-# transaction to be decided.
-OFFSETS_TIMEOUT_SECONDS = 60
-BROKER_TIMEOUT_SECONDS = 30
+log = logging.getLogger(__name__)
+
+TAKEOVER_SECONDS = 60
+"""Seconds for each answer at a takeover, which waits for the predecessor's transaction."""
+TIMEOUT_SECONDS = 30
+"""Seconds for any other answer of a broker."""
+STALLED_SECONDS = 30.0
+"""Seconds without a message before a search by time asks where the decided records end.
+
+A partition whose records are all decided twice in a row counts as unreadable.
+"""
+MESSAGES_AT_ONCE = 1000
+ANY_TIME = -1
+"""The timestamp of a record without one: no time is earlier."""
+CUT_SHORT_SECONDS = 45.0
+"""Seconds for which a log may end below a planned end.
+
+A new leader knows the end of its log once its followers have fetched from it, or were removed from
+the in-sync replicas (30 s).
+"""
+
+
+class CommittedOffset(NamedTuple):
+    """The offset that a group has committed for a partition, and the note beside it."""
+
+    offset: int
+    note: str = ""
+
+
+def committed_offsets(
+    consumer: Consumer,
+    topic: str,
+    partitions: Iterable[int],
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    clock: Clock = time,
+) -> dict[int, CommittedOffset]:
+    """By partition what the consumer's group has committed; without the others.
+
+    A committed reader waits for transactions in flight; an uncommitted one gets the offsets before
+    them. Raises KafkaException if the broker does not answer for a partition.
+    """
+    asked = [TopicPartition(topic, partition) for partition in partitions]
+    answers = retry(lambda: consumer.committed(asked, timeout=timeout_seconds), clock=clock)
+    for answer in answers:
+        if answer.error:
+            raise KafkaException(answer.error)
+    return {
+        answer.partition: CommittedOffset(answer.offset, answer.metadata or "")
+        for answer in answers
+        if answer.offset >= 0
+    }
 
 
 class Start(NamedTuple):
-    """Where an assigned partition is read from: the group's committed offset, or the log's start
-    where there is none.
+    """Where to read a partition from: the committed offset, or the log's start without one.
 
-    `end` is where the log ended for a committed reader, `note` what was written beside the
-    committed offset.
+    `end` is the end of the log for a committed reader, `note` the note beside the committed offset.
     """
 
     offset: int
@@ -42,125 +88,105 @@ class Start(NamedTuple):
     note: str = ""
 
 
-class LogBounds(NamedTuple):
-    """Offsets of a partition: its start, its end for an uncommitted reader, and where its
-    tombstones are still complete.
+class InputLog:
+    """The input topic as the worker's group reads it.
 
-    From `horizon` on no tombstone is old enough to have been compacted away; it is `end` where
-    every record is that old.
+    Args:
+        clients: create the consumer.
+        topic: its name.
+        group: whose committed offsets count.
+        clock: limits retries.
+        first: by partition the offset to begin at without a committed one; by default the log's
+            start.
+        file_ranges: by partition the offsets whose records come from files.
+        ends: by partition the first offset that is not read.
     """
 
-    start: int
-    end: int
-    horizon: int
+    def __init__(
+        self,
+        clients: Clients,
+        topic: str,
+        group: str,
+        clock: Clock = time,
+        first: Mapping[int, int] = {},
+        file_ranges: Mapping[int, range] = {},
+        ends: Mapping[int, int] = {},
+    ) -> None:
+        self.topic = topic
+        self._clients = clients
+        self._group = group
+        self._clock = clock
+        self._first = first
+        self._file_ranges = file_ranges
+        self._ends = ends
 
+    def starts(self, partitions: Iterable[int]) -> dict[int, Start]:
+        """By partition where the group resumes, once its previous owner's transaction is decided.
 
-def committed_offsets(
-    consumer: Consumer,
-    topic: str,
-    partitions: Iterable[int],
-    timeout_seconds: float,
-    clock: Clock = time,
-) -> list[TopicPartition]:
-    """What the consumer's group has committed, a negative offset where nothing; waits for pending
-    transactions.
+        Raises:
+            SetupError: an offset is outside the log, or a permission is missing.
+            Unanswered, KafkaException: the brokers do not answer.
+            Crash: the broker refuses to return a committed offset.
+        """
+        partitions = list(partitions)
+        with closing(self._clients.standalone_consumer(self._group, "read_committed")) as consumer:
+            committed = self._committed(consumer, partitions)
+            bounds = all_watermarks(consumer, self.topic, partitions, TAKEOVER_SECONDS, self._clock)
+        return {p: self._start(p, bounds[p], committed.get(p)) for p in partitions}
 
-    Raises KafkaException where the broker does not answer. An entry may have an `error` of its own.
-    """
-    asked = [TopicPartition(topic, partition) for partition in partitions]
-    return retry(lambda: consumer.committed(asked, timeout=timeout_seconds), clock=clock)
-
-
-def committed_notes(
-    consumer: Consumer,
-    topic: str,
-    partitions: Iterable[int],
-    timeout_seconds: float,
-    clock: Clock = time,
-) -> dict[int, tuple[int, str]]:
-    """By partition the offset that the consumer's group has committed, and what is noted beside it,
-    where it has.
-
-    Raises KafkaException where the broker does not answer.
-    """
-    answers = committed_offsets(consumer, topic, partitions, timeout_seconds, clock)
-    return {
-        answer.partition: (answer.offset, answer.metadata or "")
-        for answer in answers
-        if answer.offset >= 0
-    }
-
-
-def committed_starts(
-    clients: Clients,
-    group: str,
-    topic: str,
-    partitions: Iterable[int],
-    clock: Clock = time,
-    elsewhere: Mapping[int, range] = {},
-    ends: Mapping[int, int] = {},
-) -> dict[int, Start]:
-    """By partition, where the group goes on. Waits until the transaction of the partition's
-    previous owner is decided.
-
-    `elsewhere` are offsets by partition whose records are had from somewhere else; from `ends` on
-    nothing is read any more.
-
-    Raises:
-        SetupError: a committed offset lies outside the log.
-        Unanswered, KafkaException: brokers do not tell.
-        Crash: the broker refuses to tell the offset of a partition.
-    """
-    partitions = list(partitions)
-    consumer = clients.standalone_consumer(group, "read_committed")
-    try:
-        answers = committed_offsets(consumer, topic, partitions, OFFSETS_TIMEOUT_SECONDS, clock)
-        for found in answers:
-            if found.error:
-                why = refusal(found.error, group, topic)
-                if isinstance(why, SetupError):
-                    raise why
-                if found.error.code() in PASSING:
-                    raise unanswered(
-                        f"offsets of {topic}-{found.partition} are not told", found.error
-                    )
-                raise Crash(f"offsets of {topic}-{found.partition}: {found.error}")
-        bounds = all_watermarks(consumer, topic, partitions, OFFSETS_TIMEOUT_SECONDS, clock)
-        starts = {}
-        for found in answers:
-            low, end = bounds[found.partition].start, bounds[found.partition].stop
-            committed = found.offset >= 0
-            offset = found.offset if committed else low
-            had = elsewhere.get(found.partition, range(low, end))
-            low, high = min(low, had.start), max(end, had.stop)
-            if not low <= offset <= high and offset < ends.get(found.partition, offset + 1):
-                raise SetupError(
-                    f"the committed offset {offset} of {topic}-{found.partition} is outside the log [{low}, {high}]: "
-                    "records were removed before they were read, or the topic was created again; "
-                    "decide with `coversumm-worker reset` where to go on"
-                )
-            starts[found.partition] = Start(
-                offset, committed, end, (committed and found.metadata) or ""
+    def _committed(self, consumer: Consumer, partitions: list[int]) -> dict[int, CommittedOffset]:
+        try:
+            return committed_offsets(
+                consumer, self.topic, partitions, TAKEOVER_SECONDS, self._clock
             )
-        return starts
-    finally:
-        consumer.close()
+        except KafkaException as cause:
+            error = cause.args[0]
+            refused = refusal(error, self._group, self.topic)
+            if isinstance(refused, SetupError):
+                raise refused from cause
+            what = f"could not fetch the committed offsets of {self.topic}"
+            if error.code() in RETRIABLE:
+                raise unanswered(what, error) from cause
+            raise Crash(f"{what} ({error.name()}: {error.str()})") from cause
+
+    def _start(self, partition: int, log: range, committed: CommittedOffset | None) -> Start:
+        low, end = log.start, log.stop
+        offset, note = committed or (low, "")
+        in_files = self._file_ranges.get(partition, log)
+        low, high = min(low, in_files.start), max(end, in_files.stop)
+        if not low <= offset <= high and offset < self._ends.get(partition, offset + 1):
+            raise SetupError(
+                f"the committed offset {offset} of {self.topic}-{partition} is outside the log "
+                f"[{low}, {high}]: records were removed before they were read, or the topic was "
+                "created again; decide with `coversumm-worker reset` where to resume"
+            )
+        if committed is None:
+            offset = self._first_offset(partition, offset)
+        return Start(offset, committed is not None, end, note)
+
+    def _first_offset(self, partition: int, log_start: int) -> int:
+        first = self._first.get(partition, log_start)
+        if first < log_start and first not in self._file_ranges.get(partition, ()):
+            raise SetupError(
+                f"{self.topic}-{partition} is to be read from offset {first}, but its log begins "
+                f"at {log_start} now: the records between were removed before they were read"
+            )
+        return first
 
 
 def watermarks(
     consumer: Consumer, topic: str, partition: int, timeout_seconds: float, clock: Clock = time
 ) -> range:
-    """From the first offset of a partition that is known to be there to its end, for the consumer's
-    isolation level.
+    """The first offset of an existing partition, and its end for the consumer's isolation level.
 
-    Waits where it has no leader yet: it was created or moved just now. Raises KafkaException where
-    the broker does not tell.
+    Waits for a leader if the partition was just created or moved. Raises KafkaException if the
+    broker does not answer.
     """
     asked = TopicPartition(topic, partition)
     return range(
         *retry(
             lambda: consumer.get_watermark_offsets(asked, timeout=timeout_seconds),
-            NOT_LED_YET,
+            LEADER_PATIENCE,
             clock,
         )
     )
@@ -173,9 +199,7 @@ def all_watermarks(
     timeout_seconds: float,
     clock: Clock = time,
 ) -> dict[int, range]:
-    """By partition what `watermarks` returns for one: two requests to each leader, however many
-    partitions it leads.
-    """
+    """`watermarks` by partition, with two requests to each leader, however many it leads."""
     partitions = list(partitions)
     starts, ends = (
         _offsets_at(consumer, topic, partitions, special, timeout_seconds, clock)
@@ -188,18 +212,18 @@ def offsets_at(
     consumer: Consumer,
     topic: str,
     partitions: Iterable[int],
-    moment_ms: int,
+    time_ms: int,
     timeout_seconds: float,
     clock: Clock = time,
 ) -> dict[int, int]:
-    """By partition the first offset whose timestamp (ms since 1970) is at or past the moment, where
-    there is one.
+    """By partition the first offset whose timestamp is not before `time_ms`, where there is one.
 
-    A transaction marker or an aborted record may be there; `worker.kafka.ranges` finds the first
-    record. Waits as `watermarks` does. Raises KafkaException where the broker does not tell.
+    A transaction marker or an aborted record may be there, with the broker's clock;
+    `first_records_at` finds the first record. Waits as `watermarks` does. Raises KafkaException if
+    the broker does not answer.
     """
-    # A negative moment would ask the broker for an end of the log.
-    found = _offsets_at(consumer, topic, partitions, max(moment_ms, 0), timeout_seconds, clock)
+    # A negative time would ask the broker for an end of the log.
+    found = _offsets_at(consumer, topic, partitions, max(time_ms, 0), timeout_seconds, clock)
     return {partition: offset for partition, offset in found.items() if offset >= 0}
 
 
@@ -207,66 +231,159 @@ def _offsets_at(
     consumer: Consumer,
     topic: str,
     partitions: Iterable[int],
-    moment: int,
+    time_ms: int,
     timeout_seconds: float,
     clock: Clock,
 ) -> dict[int, int]:
-    """By partition the offset at a moment in ms, -1 for none, or at an end of the log:
-    OFFSET_BEGINNING, OFFSET_END.
+    """By partition the offset at a time, -1 for none; OFFSET_BEGINNING and OFFSET_END are times.
 
-    librdkafka passes the moment to the broker as it is, and Kafka's protocol has these two among
-    its timestamps.
+    librdkafka passes the time to the broker, and Kafka's protocol has these two among its
+    timestamps.
     """
-    asked = [TopicPartition(topic, partition, moment) for partition in partitions]
+    asked = [TopicPartition(topic, partition, time_ms) for partition in partitions]
 
     def ask() -> dict[int, int]:
         answers = consumer.offsets_for_times(asked, timeout=timeout_seconds)
         for answer in answers:
             if answer.error is not None:
                 raise KafkaException(answer.error)
-            if moment < 0 and answer.offset < 0:  # its leader has left it out
+            if time_ms < 0 and answer.offset < 0:  # the leader did not answer for it
                 raise KafkaException(KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
         return {answer.partition: answer.offset for answer in answers}
 
-    return retry(ask, NOT_LED_YET, clock) if asked else {}
+    return retry(ask, LEADER_PATIENCE, clock) if asked else {}
 
 
-def log_bounds(
-    clients: Clients,
-    group: str,
+def first_records_at(
+    asker: Consumer,
+    reader: Consumer,
     topic: str,
-    partitions: Iterable[int],
-    life_ms: int | None,
+    bounds: Mapping[int, range],
+    time_ms: int,
     clock: Clock = time,
-) -> dict[int, LogBounds]:
-    """By partition, the bounds of a compacted topic now.
+) -> dict[int, int]:
+    """By partition the offset of the first committed record at or after a time, else the end.
+
+    The broker's index by time counts transaction markers and aborted records, so its answer is a
+    lower bound; a committed reader finds the record from there. Waits for open transactions that
+    may contain such a record.
 
     Args:
-        clients: make the consumer.
-        group: under whose name it asks.
-        topic: which one.
-        partitions: of the topic.
-        life_ms: how long it keeps tombstones; None where the broker does not tell. At most
-            `DELETE_RETENTION_MS` is counted on.
-        clock: its `time` says how old a tombstone is.
+        asker: asks for the lower bounds; it sees as far as the bounds go.
+        reader: a committed reader with the options `READ_TO_END`; it ends without partitions.
+        topic: its name.
+        bounds: by partition the start and the end.
+        time_ms: the time.
+        clock: measures a stalled search.
 
-    Raises KafkaException where the broker does not answer.
+    Raises:
+        SetupError: retention removed records before they were read, or none arrive.
+        KafkaException: the broker does not answer.
     """
-    partitions = list(partitions)
-    consumer = clients.standalone_consumer(group, "read_uncommitted")
-    try:
-        # What holds the horizon may be a marker: it has the clock of the broker, which tombstones
-        # are removed by.
-        horizon_ms = int(clock.time() * 1000) - min(
-            life_ms or DELETE_RETENTION_MS, DELETE_RETENTION_MS
-        )
-        horizons = offsets_at(
-            consumer, topic, partitions, horizon_ms, BROKER_TIMEOUT_SECONDS, clock
-        )
-        bounds = all_watermarks(consumer, topic, partitions, BROKER_TIMEOUT_SECONDS, clock)
-        return {
-            p: LogBounds(one.start, one.stop, horizons.get(p, one.stop))
-            for p, one in bounds.items()
-        }
-    finally:
-        consumer.close()
+    lower = offsets_at(asker, topic, bounds, time_ms, TIMEOUT_SECONDS, clock)
+    spans = {p: range(min(lower.get(p, one.stop), one.stop), one.stop) for p, one in bounds.items()}
+    return first_records(reader, topic, spans, time_ms, clock)
+
+
+def first_records(
+    reader: Consumer,
+    topic: str,
+    spans: Mapping[int, range],
+    time_ms: int = ANY_TIME,
+    clock: Clock = time,
+) -> dict[int, int]:
+    """`first_records_at` within these offsets, without a lower bound."""
+    search = _Search(topic, spans, time_ms)
+    if not search.missing:
+        return search.found
+    reader.assign([TopicPartition(topic, p, spans[p].start) for p in search.missing])
+    moved_at = clock.monotonic()
+    decided: set[int] = set()
+    while search.missing:
+        messages = reader.consume(MESSAGES_AT_ONCE, 0.1)
+        if done := search.take(messages):
+            reader.incremental_unassign([TopicPartition(topic, p) for p in done])
+        if messages:
+            moved_at, decided = clock.monotonic(), set()
+        elif clock.monotonic() - moved_at > STALLED_SECONDS:
+            before, decided = decided, _decided(reader, topic, search.missing, clock)
+            if stalled := before & decided:
+                raise SetupError(
+                    f"{topic}-{min(stalled)} was not read to offset {spans[min(stalled)].stop}: "
+                    f"no message for {2 * STALLED_SECONDS:g} s; check the brokers"
+                )
+            moved_at = clock.monotonic()
+    return search.found
+
+
+class _Search:
+    """The offsets found in the partitions of a topic, and the ends of those still searched."""
+
+    def __init__(self, topic: str, spans: Mapping[int, range], time_ms: int) -> None:
+        self._topic = topic
+        self._time_ms = time_ms
+        self.found = {p: span.stop for p, span in spans.items() if not span}
+        self.missing = {p: span.stop for p, span in spans.items() if span}
+        self._waiting: set[int] = set()
+
+    def take(self, messages: Iterable[Any]) -> list[int]:
+        """The partitions whose search ends with these messages."""
+        done = []
+        for message in messages:
+            partition = message.partition()
+            if partition not in self.missing:
+                continue  # fetched before its search ended
+            is_record = self._is_record(message)
+            if message.offset() >= self.missing[partition]:
+                self.found[partition] = self.missing.pop(partition)
+            elif is_record and message.timestamp()[1] >= self._time_ms:
+                self.found[partition] = message.offset()
+                del self.missing[partition]
+            else:
+                if not is_record:
+                    self._wait(partition, message.offset())
+                continue
+            done.append(partition)
+        return done
+
+    def _is_record(self, message: Any) -> bool:
+        """False for the end of the decided records. Raises any other error."""
+        error = message.error()
+        if error is None or error.code() == KafkaError._PARTITION_EOF:
+            return error is None
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise SetupError(
+                f"{self._topic}-{message.partition()}: retention removed records during the search "
+                "by time: give the same command again"
+            )
+        raise KafkaException(error)
+
+    def _wait(self, partition: int, stable: int) -> None:
+        if partition not in self._waiting:
+            self._waiting.add(partition)
+            log.warning(
+                "%s-%d: an open transaction of a producer begins at offset %d, before the end at "
+                "%d: waiting until it is decided",
+                self._topic,
+                partition,
+                stable,
+                self.missing[partition],
+            )
+
+
+def _decided(reader: Consumer, topic: str, ends: Mapping[int, int], clock: Clock) -> set[int]:
+    """The partitions without an open transaction before these ends."""
+    return {
+        p
+        for p, end in ends.items()
+        if watermarks(reader, topic, p, TIMEOUT_SECONDS, clock).stop >= end
+    }
+
+
+def cut_short(topic: str, partition: int, found: int, end: int) -> SetupError:
+    """The error for a log that ends below its planned end."""
+    return SetupError(
+        f"{topic}-{partition} ends at offset {found}, and the plan of the replay at {end}: the "
+        "topic was deleted and created again, or a broker lost records; start over with "
+        "`coversumm-worker reset`"
+    )

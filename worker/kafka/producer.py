@@ -1,10 +1,10 @@
-"""One Kafka transaction per micro-batch: summary changes, dead letters, changelog rows and source
-offsets, all or nothing.
+"""Commits a micro-batch in one Kafka transaction, all or nothing.
 
-The broker refuses offsets under a stale generation, so a worker that was paused past its session
-can publish nothing (a zombie). A commit that fails, or is not answered, is in doubt: it is never
-sent again. `decide` has it decided under the same transactional id; then what is committed says
-whether it happened (`worker.stream.settlement`).
+It contains summary changes, dead letters, changelog rows and source offsets. The broker refuses
+offsets under a stale generation, so a worker that was paused past its session (a zombie) publishes
+nothing. A commit that fails or gets no answer is in doubt and never sent again: `decide` has it
+decided under the same transactional id, and then the committed offsets show whether it happened
+(`worker.stream.settlement`).
 """
 
 import time
@@ -16,7 +16,7 @@ from worker.clock import Clock
 from worker.errors import Crash, Fenced, InDoubt, Overtaken, SetupError, Unanswered
 from worker.events import Message
 from worker.kafka.clients import Clients
-from worker.kafka.errors import unanswered
+from worker.kafka.errors import OVERTAKEN, REFUSED, unanswered
 from worker.kafka.group import Membership, group_metadata
 from worker.kafka.transaction import (
     SOCKET_TIMEOUT_MS,
@@ -30,40 +30,21 @@ from worker.kafka.transaction import (
 from worker.settings import Settings
 
 START_SECONDS = 20.0
-"""For taking over the transactional id."""
+"""Seconds to take over the transactional id at the start."""
 DECISION_SECONDS = 5.0
-"""For the first answer to the client that decides; then it has the time of any renewal."""
+"""Seconds for the first answer to the client that decides; its takeover has `RENEWAL_SECONDS`."""
 ANSWER_SECONDS = 2.0
-"""For a coordinator's answer to one of the two small steps of a commit, which it usually gives in
-milliseconds. Whoever does not get it asks anew over new connections; each time this was not enough
-it is doubled, up to COVERSUMM_COMMIT_TIMEOUT_MS.
+"""Seconds for a coordinator's answer to each of the two small steps of a commit.
+
+Usually it takes milliseconds. Without an answer the worker asks again over new connections, and the
+limit doubles, up to COVERSUMM_COMMIT_TIMEOUT_MS.
 """
 ANSWERS = 3
-"""So many times what the last answer took is waited for at least."""
-OVERTAKEN = frozenset(
-    {KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS}
-)
-"""What the group's coordinator answers to a membership that is over, or about to be."""
+"""The wait for an answer is at least this many times the last answer's time."""
 FENCED_AGAIN = 5
-"""So often in a row is no broker that gave up on a transaction, nor a call of a client before that
-came late.
-"""
-REFUSALS = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_MSG_SIZE,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.UNSUPPORTED_VERSION,
-        KafkaError.POLICY_VIOLATION,
-    }
-)
-"""What stays refused however often it is sent: the process ends, and its last line says what to
-mend.
+"""Fenced commits in a row that prove another worker.
+
+Neither a broker that gave up on a transaction nor a late call of an old client causes so many.
 """
 
 
@@ -73,10 +54,9 @@ class TransactionalProducer:
     Args:
         settings: the worker's; its transactional id is stable over restarts and unique among
             running workers.
-        clients: make the producer.
-        on_full: called when a commit waits because as many records or bytes as may be are on their
-            way.
-        clock: measures how long a transaction takes.
+        clients: create the producer.
+        on_full: called when a commit waits because the producer's queue is full.
+        clock: measures a transaction.
         bounded: runs calls that may hang.
     """
 
@@ -101,8 +81,8 @@ class TransactionalProducer:
             write_seconds=settings.commit_timeout_ms / 1000,
             abort_seconds=None,
             options={
-                "partitioner": "murmur2_random",  # as every Kafka client but librdkafka's default
-                "linger.ms": 1,  # a batch is produced at once and flushed: waiting longer only adds latency
+                "partitioner": "murmur2_random",  # Kafka's default, but not librdkafka's
+                "linger.ms": 1,  # a batch is queued at once and flushed: more only adds latency
                 "queue.buffering.max.messages": settings.in_flight_messages,
                 "queue.buffering.max.kbytes": settings.in_flight_bytes // 1024,
                 "message.max.bytes": settings.max_message_bytes,
@@ -113,30 +93,27 @@ class TransactionalProducer:
         )
 
     def start(self, timeout_seconds: float = START_SECONDS) -> None:
-        """Take over the transactional id: fences its last holder and waits for the end of its
-        transaction.
+        """Take over the transactional id: fences its last holder and waits for its transaction.
 
-        Raises:
-            SetupError: the broker offers no transactions, or cannot be asked.
+        Raises SetupError if the broker offers no transactions, or does not answer.
         """
         try:
             self._transactions.take_over(timeout_seconds)
         except KafkaException as cause:
             error = cause.args[0]
             raise SetupError(
-                f"the broker did not start a transactional producer ({error.name()}: {error.str()}): exactly-once delivery needs "
-                "Kafka 2.5 or newer with transactions enabled (transaction.state.log.replication.factor not above the number of "
+                f"the broker did not start a transactional producer ({error.name()}: "
+                f"{error.str()}): exactly-once delivery needs Kafka 2.5 or newer with transactions "
+                "enabled (transaction.state.log.replication.factor not above the number of "
                 "brokers), and the right to write and describe the transactional id"
             ) from cause
 
     def ask(self, topic: str, timeout_seconds: float) -> None:
-        """Ask any broker for a topic over this producer's own connections. Raises KafkaException
-        where none answers.
-        """
+        """See `Transactions.ask`."""
         self._transactions.ask(topic, timeout_seconds)
 
     def suspect(self) -> None:
-        """It has heard of no broker for long: what comes next goes over new connections."""
+        """See `Transactions.suspect`."""
         self._transactions.suspect()
 
     def commit(
@@ -152,15 +129,15 @@ class TransactionalProducer:
     ) -> dict[int, int]:
         """Publish a micro-batch; return the last changelog offset by partition.
 
-        `notes` are committed beside the offsets: whoever goes on from an offset is given its note
-        (`Start.note`). `check` is called with the last changelog offsets when all rows are written
-        and nothing is committed: then the rows are in the log that was restored, and the records
-        were read from the log they count in. What it raises ends the commit.
+        `notes` are committed beside the offsets; a resume returns them as `Start.note`. `check` is
+        called with the last changelog offsets after all rows are written and before anything is
+        committed: if the topics are still the same then, the rows are in the log that was restored,
+        and the records came from the log that the offsets count. Its exception ends the commit.
 
         Raises:
-            Overtaken: the group does not know the membership any more; nothing was committed.
-            InDoubt: it failed, or no answer came; whether it was committed is for `decide` to find
-            out. Fenced: the group gave the membership to another process with this instance id.
+            Overtaken: the group no longer accepts the membership; nothing was committed.
+            InDoubt: it failed, or got no answer; `decide` decides whether it was committed.
+            Fenced: the group gave the membership to another process with this instance id.
             Crash: it is refused, and would be again.
         """
         if membership.generation < 0 or not membership.member_id:
@@ -196,14 +173,12 @@ class TransactionalProducer:
         return last_changelog_offsets
 
     def decide(self) -> None:
-        """Have the transaction of a commit in doubt decided: when this returns it is committed, or
-        it never will be.
+        """Decide the commit in doubt: after this it is committed, or never will be.
 
-        It may have been another process with this instance id that fenced this one. Then that one
-        is fenced in turn; which of the two has to go is for the group to say, where an instance id
-        has one member.
+        If another process with this instance id had fenced this one, that process is fenced in
+        turn. The group, in which an instance id has one member, decides which of them must end.
 
-        Raises Unanswered where brokers do not tell yet, and Crash where they refuse to.
+        Raises Unanswered if brokers do not answer yet, and Crash if they refuse.
         """
         self._patience.was_short()
         try:
@@ -212,7 +187,7 @@ class TransactionalProducer:
             raise Unanswered(str(cause)) from cause
         except KafkaException as cause:
             error = cause.args[0]
-            if error.code() in REFUSALS:
+            if error.code() in REFUSED:
                 raise Crash(
                     f"a commit in doubt cannot be decided ({error.name()}: {error.str()})"
                 ) from cause
@@ -221,12 +196,12 @@ class TransactionalProducer:
             ) from cause
 
     def decide_open(self) -> None:
-        """The same, where a transaction was left open. Raises Unanswered, Crash."""
+        """`decide`, if a transaction was left open."""
         if self._transactions.is_open:
             self.decide()
 
     def _failure(self, cause: TransactionError, seconds: float) -> Crash | Fenced:
-        """What a transaction failed of, so many seconds after its begin."""
+        """The worker's error for a transaction that failed `seconds` after its begin."""
         code = cause.error.code()
         if code == KafkaError.FENCED_INSTANCE_ID:
             return self._fenced(str(cause))
@@ -240,7 +215,7 @@ class TransactionalProducer:
             return self._fenced(
                 f"{self._transactions.transactional_id} is taken over again and again"
             )
-        if code in REFUSALS:
+        if code in REFUSED:
             return Crash(
                 f"the transaction of a micro-batch is refused ({cause}); nothing of it is visible"
             )
@@ -248,41 +223,34 @@ class TransactionalProducer:
 
     def _fenced(self, why: str) -> Fenced:
         return Fenced(
-            f"another worker has the instance id {self._instance_id} ({why}); give each worker its own COVERSUMM_INSTANCE_ID"
+            f"another worker has the instance id {self._instance_id} ({why}); give each worker its "
+            "own COVERSUMM_INSTANCE_ID"
         )
 
 
 def write_seconds(settings: Settings) -> float:
-    """Seconds within which a transaction has to be written: its timeout, or where that is long what
-    its requests may take.
-    """
+    """Seconds to write a transaction: its timeout, but at most what its requests may take."""
     return min(settings.transaction_timeout_ms, 2 * SOCKET_TIMEOUT_MS) / 1000
 
 
 class Patience:
-    """How long a coordinator's answer is waited for: longer where the last one took long, or did
-    not come.
-    """
+    """Seconds to wait for a coordinator's answer: more after a slow answer, or none."""
 
     def __init__(self, most_seconds: float) -> None:
         self._most_seconds = most_seconds
         self.seconds = min(ANSWER_SECONDS, most_seconds)
 
     def answered(self, seconds: float) -> None:
-        """An answer came in so long. On a cluster that is always slow, what was enough once stays
-        enough.
-        """
+        """An answer took `seconds`. On a cluster that is always slow, the wait stays long."""
         self.seconds = min(max(ANSWER_SECONDS, ANSWERS * seconds), self._most_seconds)
 
     def was_short(self) -> None:
-        """It may have been too short."""
+        """The wait may have been too short."""
         self.seconds = min(2 * self.seconds, self._most_seconds)
 
 
 def _noted(topic: str, partition: int, offset: int, note: str | None) -> TopicPartition:
-    """An offset to commit. Without a note it has no metadata at all, as the offsets of a worker
-    never had.
-    """
+    """An offset to commit; without a note it has no metadata at all."""
     if note is None:
         return TopicPartition(topic, partition, offset)
     return TopicPartition(topic, partition, offset, metadata=note)

@@ -1,30 +1,33 @@
-"""A topic read to its end: committed messages alone, up to where each partition ended when the
-reader was constructed.
-"""
+"""Reads the committed messages of a topic, up to its end when the reader was created."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.clients import READ_TO_END, Clients
-from worker.kafka.offsets import committed_notes, watermarks
-from worker.kafka.offsets_by_time import first_records_at
+from worker.kafka.errors import broker_errors
+from worker.kafka.offsets import (
+    TIMEOUT_SECONDS,
+    CommittedOffset,
+    committed_offsets,
+    first_records_at,
+    watermarks,
+)
 from worker.kafka.topics import partition_of
 
-TIMEOUT_SECONDS = 30
-# A partition that gives nothing for so long before its end counts as unreadable.
 STALLED_SECONDS = 60
+"""Seconds without a message before the end of a partition: it counts as unreadable."""
 MESSAGES_AT_ONCE = 1000
 
 
 class NoTopic(SetupError):
-    """The broker that was asked knows of no such topic."""
+    """The broker that answered does not know the topic."""
 
 
 class Stored(NamedTuple):
@@ -38,14 +41,13 @@ class TopicReader:
     """A committed reader of one topic; a context manager.
 
     Args:
-        clients: make the consumer.
-        topic: which one.
-        group: whose committed offsets `committed` asks for; the reader never joins it and commits
-            nothing.
-        chosen: of all partitions those to read; by default all. Each one costs requests.
+        clients: create the consumer.
+        topic: its name.
+        group: whose committed offsets `committed` returns; the reader joins nothing.
+        chosen: selects the partitions to read; by default all. Each one costs requests.
 
     Raises:
-        NoTopic: it does not exist.
+        NoTopic: the topic does not exist.
         SetupError: no broker answers.
     """
 
@@ -82,19 +84,17 @@ class TopicReader:
 
     @property
     def partitions(self) -> list[int]:
-        """The chosen ones."""
+        """The chosen partitions."""
         return sorted(self._bounds)
 
     def usual_first(self, entity_id: str) -> tuple[list[int], list[int]]:
-        """The partition that the entity's key belongs in, and all others: its producers may have
-        chosen one of them.
-        """
+        """The partition of the entity's key, and all others, which a producer may have chosen."""
         usual = partition_of(entity_id, len(self._bounds))
         return [usual], [partition for partition in self.partitions if partition != usual]
 
     @property
     def group_metadata(self) -> Any:
-        """Of the reader's group: a transaction may commit offsets under it."""
+        """Of the reader's group, so that a transaction can commit offsets for it."""
         return self._consumer.consumer_group_metadata()
 
     @property
@@ -103,52 +103,31 @@ class TopicReader:
         return sum(map(len, self._bounds.values()))
 
     def bounds(self, partition: int) -> range:
-        """Offsets of the partition: its start, and its end for a committed reader, when the reader
-        was constructed.
-        """
+        """The partition's start, and its end for a committed reader, at construction."""
         return self._bounds[partition]
 
-    def offsets_at(self, moment_ms: int) -> dict[int, int]:
-        """By partition the offset of the first message whose timestamp (ms since 1970) is at or
-        past the moment.
-
-        Where there is none it is the partition's end.
-        """
-        with broker_errors(f"offsets by time of {self.topic} cannot be read"):
+    def offsets_at(self, time_ms: int) -> dict[int, int]:
+        """By partition the offset of the first message at or after a time, else the end."""
+        with broker_errors(f"could not fetch offsets by time of {self.topic}"):
             return first_records_at(
-                self._consumer, self._consumer, self.topic, self._bounds, moment_ms
+                self._consumer, self._consumer, self.topic, self._bounds, time_ms
             )
 
-    def committed(self, *, wait: bool = True) -> dict[int, tuple[int, str]]:
-        """By partition the group's committed offset and its metadata, where there is one.
+    def committed(self, *, wait: bool = True) -> dict[int, CommittedOffset]:
+        """By partition what the group has committed; see `committed_offsets`.
 
-        Waits for pending transactions, unless it is not to: then it tells what was committed before
-        them.
+        `wait`: whether to wait for transactions in flight.
         """
-        with (
-            broker_errors(f"the offsets of {self.topic} cannot be read"),
-            self._asking(wait) as consumer,
-        ):
-            return committed_notes(consumer, self.topic, self.partitions, TIMEOUT_SECONDS)
-
-    @contextmanager
-    def _asking(self, wait: bool) -> Iterator[Consumer]:
-        """A consumer that asks for offsets: a committed reader's are those that no transaction may
-        change any more.
-        """
-        if wait:
-            yield self._consumer
-            return
-        consumer = self._clients.standalone_consumer(self._group, "read_uncommitted")
-        try:
-            yield consumer
-        finally:
-            consumer.close()
+        with broker_errors(f"could not fetch the committed offsets of {self.topic}"):
+            if wait:
+                return committed_offsets(self._consumer, self.topic, self.partitions)
+            with closing(
+                self._clients.standalone_consumer(self._group, "read_uncommitted")
+            ) as consumer:
+                return committed_offsets(consumer, self.topic, self.partitions)
 
     def read(self, partition: int, start: int = 0, end: int | None = None) -> Iterator[Stored]:
-        """The messages with offsets from `start` to below `end` (and the end of the partition), in
-        order.
-        """
+        """The messages from `start` to before `end`, or to the end of the partition, in order."""
         bounds = self._bounds[partition]
         start, end = max(start, bounds.start), min(bounds.stop, bounds.stop if end is None else end)
         if start >= end:
@@ -167,23 +146,22 @@ class TopicReader:
                     moved_at = time.monotonic()
                 elif time.monotonic() - moved_at > STALLED_SECONDS:
                     raise SetupError(
-                        f"{self.topic} [{partition}] was not read to offset {end}: nothing came for {STALLED_SECONDS} s"
+                        f"{self.topic} [{partition}] was not read to offset {end}: no message for "
+                        f"{STALLED_SECONDS} s"
                     )
 
     def _partitions(self) -> list[int]:
         found = self._consumer.list_topics(self.topic, timeout=TIMEOUT_SECONDS).topics[self.topic]
         if found.error is not None:
             raise NoTopic(
-                f"there is no topic {self.topic} ({found.error.str()}): look at the settings, or create it with "
-                "`coversumm-worker topics`"
+                f"there is no topic {self.topic} ({found.error.str()}): check the settings, or "
+                "create it with `coversumm-worker topics`"
             )
         return sorted(found.partitions)
 
 
 def _at_end(message: Any, end: int) -> bool:
-    """Whether the message lies beyond the end, or says that only transaction markers and aborted
-    messages are left before it.
-    """
+    """Whether no record before the end follows: only markers and aborted messages may."""
     error = message.error()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise KafkaException(error)
@@ -200,15 +178,3 @@ def _stored(message: Any) -> Stored:
         message.value(),
     )
     return Stored(record, dict(message.headers() or ()))
-
-
-@contextmanager
-def broker_errors(what: str) -> Iterator[None]:
-    """Turn what librdkafka raises into one line that begins with `what`."""
-    try:
-        yield
-    except KafkaException as cause:
-        error = cause.args[0]
-        raise SetupError(
-            f"{what} ({error.name()}: {error.str()}): check KAFKA_BOOTSTRAP_SERVERS, the network and the rights"
-        ) from cause

@@ -1,12 +1,11 @@
-"""What a topic is besides its records: above all its id, which tells it from a later one of the
-same name.
+"""Topic ids, which tell a topic from a later one of the same name.
 
-Offsets alone do not: a topic that was deleted and created again may have grown past every offset
-that was stored of the old one. Ids are never used again, so two equal answers prove that the topic
-was the same all the time between them.
+Offsets do not: a topic that was deleted and created again may have grown past every stored offset
+of the old one. Kafka never uses an id again, so two equal answers prove that the topic was the same
+between them.
 
-Kafka tells ids from 2.8 on. A broker that tells none (an older one, the embedded one) leaves the id
-"", and offsets alone decide.
+Kafka has ids since 2.8. With a broker that has none (an older one, the embedded one) the id is "",
+and offsets alone decide.
 """
 
 import logging
@@ -26,23 +25,22 @@ from confluent_kafka.cimpl import NewTopic
 from worker.clock import Clock
 from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.clients import Clients, OnError
-from worker.kafka.errors import PASSING, passes, retry, unanswered
-from worker.kafka.reader import TIMEOUT_SECONDS, broker_errors
+from worker.kafka.errors import RETRIABLE, broker_errors, is_retriable, retry, unanswered
+from worker.kafka.offsets import TIMEOUT_SECONDS
 from worker.state.errors import PartitionsChanged
 
 log = logging.getLogger(__name__)
 
-# What brokers older than ids answer: sixteen zero bytes.
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-# A commit waits for this answer, which usually takes milliseconds; one that got lost on the way is
-# asked for again.
+"""Sixteen zero bytes: the answer of brokers older than ids."""
 QUESTION_SECONDS = 3.0
-# A broker that has just started may not know of all topics for a moment.
+"""Seconds until a lost request is repeated. A commit waits for the answer, usually milliseconds."""
 MISSING_SECONDS = 3.0
+"""Seconds for which a broker that has just started may not know all topics."""
 
 
 class _Asked(NamedTuple):
-    """A question on its way; its client is kept until it has answered."""
+    """A request in flight; its client is kept until it is answered."""
 
     admin: Any
     futures: Mapping[str, Any]
@@ -55,14 +53,13 @@ class TopicIds:
         topics: their names.
 
     Args:
-        clients: make the client that asks.
+        clients: create the admin client.
         topics: their names.
-        partitions: of topics whose partition count must stay as it is.
-        timeout_seconds: for an answer, however often that takes a question.
-        clock: limits how long a broker that does not answer is asked again.
-        on_error: gets the errors of the client that asks.
-        planned: ids that topics must have, as the plan of a replay has them; empty where the plan
-            knows none.
+        partitions: counts that must not change, by topic.
+        timeout_seconds: for an answer, over all attempts.
+        clock: limits the attempts.
+        on_error: the client's error callback.
+        planned: the ids of topics in the plan of a replay; empty for an unknown one.
     """
 
     def __init__(
@@ -84,16 +81,14 @@ class TopicIds:
         self._partitions = partitions
         self._timeout_seconds = timeout_seconds
         self._question_seconds = min(QUESTION_SECONDS, timeout_seconds)
-        self._has_controller = (
-            False  # which answers what is asked here; it may still have to be elected
-        )
+        self._has_controller = False  # it answers these requests, and may not be elected yet
         self._known: dict[str, str] = {}
 
     def read(self) -> None:
-        """Learn the ids, for `known` and `ask_ahead`.
+        """Fetch the ids for `known` and `ask_ahead`; later calls compare them.
 
-        Raises Crash where a topic is gone or is another one, Unanswered where no broker tells, and
-        SetupError as `ask_ahead`.
+        Raises Crash if a topic is gone or was replaced, Unanswered if no broker answers, and
+        SetupError as `ask_ahead` does.
         """
         if self._known:
             self.ask_ahead(self.topics)()
@@ -101,20 +96,20 @@ class TopicIds:
             self._known = self._ask(self.topics)
 
     def known(self, topic: str) -> str:
-        """The topic's id at the first `read`; empty where the broker tells none."""
+        """The topic's id at the first `read`; empty if the broker has none."""
         return self._known[topic]
 
     def ask_ahead(self, topics: Iterable[str]) -> Callable[[], None]:
-        """Ask for the ids of these topics; what is returned waits for the answer and checks it.
+        """Request the ids of topics; the result waits for the answer and checks it.
 
-        It raises Crash unless they are those of the first `read`, SetupError where one is
-        not the planned one, PartitionsChanged where partitions were added, and Unanswered. Keys
-        move as soon as there are more partitions: to ones that this worker has, too. What was read
-        before this call was read from the topics of the answer.
+        The check raises Crash if an id differs from the first `read`, SetupError if it is not the
+        planned one, PartitionsChanged if partitions were added (keys move at once, also between
+        this worker's partitions), and Unanswered. Records that were read before this call were read
+        from the topics of the answer.
         """
         names = tuple(topics)
         asked: list[_Asked] = []
-        with suppress(KafkaException):  # asked again when the answer is wanted
+        with suppress(KafkaException):  # the check asks again
             asked += [self._begin(names)] if self._has_controller else []
         return lambda: self._compare(self._ask(names, asked))
 
@@ -126,8 +121,9 @@ class TopicIds:
                 )
 
     def ask(self, timeout_seconds: float) -> None:
-        """Ask any broker for a topic over this client's own connections. Raises KafkaException
-        where none answers.
+        """Ask any broker for a topic over this client's connections.
+
+        Raises KafkaException if none answers.
         """
         admin = self._admin
         try:
@@ -136,18 +132,14 @@ class TopicIds:
             admin.poll(0)  # calls the error callback, and lets the client log
 
     def suspect(self) -> None:
-        """It has heard of no broker for long: what comes next goes over new connections (see
-        `Transactions.suspect`).
-        """
+        """After a long silence of the brokers: use new connections, see `Transactions.suspect`."""
         self._admin = self._clients.admin(self._on_error)
 
     def tombstone_life_ms(self, topic: str) -> int | None:
-        """The topic's delete.retention.ms; None where the broker does not tell it (to
-        this client).
-        """
+        """The topic's delete.retention.ms; None if the broker does not tell this client."""
         if not self._has_controller:
             return None
-        admin = self._admin  # one that is replaced meanwhile is kept until it has answered
+        admin = self._admin  # keeps it until it has answered, even if it is replaced
         asked = admin.describe_configs(
             [ConfigResource(ConfigResource.Type.TOPIC, topic)],
             request_timeout=self._question_seconds,
@@ -156,46 +148,44 @@ class TopicIds:
             (config,) = [future.result(self._question_seconds + 1) for future in asked.values()]
             return int(config["delete.retention.ms"].value)
         except (KafkaException, TimeoutError) as cause:
-            log.warning("the broker does not tell delete.retention.ms of %s: %r", topic, cause)
+            log.warning("could not fetch delete.retention.ms of %s: %r", topic, cause)
             return None
 
     def _ask(self, topics: tuple[str, ...], asked: Sequence[_Asked] = ()) -> dict[str, str]:
-        """The ids, `asked` for already or not; asked again where a topic is not known yet or the
-        broker is just away.
+        """The ids, from the request `asked` if there is one.
+
+        Asks again while a topic is unknown or the broker is away.
         """
-        patience = dict.fromkeys(PASSING, self._timeout_seconds)
+        patience = dict.fromkeys(RETRIABLE, self._timeout_seconds)
         patience[KafkaError.UNKNOWN_TOPIC_OR_PART] = min(MISSING_SECONDS, self._timeout_seconds)
         waiting = list(asked)
+        what = f"could not fetch the ids of {', '.join(self.topics)}"
         try:
-            return retry(lambda: self._ask_anew(topics, waiting), patience, self._clock)
+            return retry(lambda: self._attempt(topics, waiting), patience, self._clock)
         except TimeoutError as cause:
-            raise Unanswered(f"the broker does not tell the ids of {self._names}") from cause
+            raise Unanswered(what) from cause
         except KafkaException as cause:
             error = cause.args[0]
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise Crash(f"a topic is gone: one of {self._names}") from cause
-            if error.code() in PASSING:
-                raise unanswered(
-                    f"the broker does not tell the ids of {self._names}", error
-                ) from cause
-            raise Crash(
-                f"the broker does not tell the ids of {self._names} ({error.str()})"
-            ) from cause
+                raise Crash(f"a topic is gone: one of {', '.join(self.topics)}") from cause
+            if error.code() in RETRIABLE:
+                raise unanswered(what, error) from cause
+            raise Crash(f"{what} ({error.str()})") from cause
 
-    def _ask_anew(self, topics: tuple[str, ...], asked: list[_Asked]) -> dict[str, str]:
-        """Ask once; where no answer comes, the next question goes over new connections."""
+    def _attempt(self, topics: tuple[str, ...], asked: list[_Asked]) -> dict[str, str]:
+        """Ask once; without an answer the next attempt uses new connections."""
         try:
             return self._ask_once(topics, asked.pop() if asked else None)
         except (KafkaException, TimeoutError) as cause:
-            if isinstance(cause, TimeoutError) or passes(cause):
+            if isinstance(cause, TimeoutError) or is_retriable(cause):
                 self.suspect()
             raise
 
     def _ask_once(self, topics: tuple[str, ...], asked: _Asked | None) -> dict[str, str]:
         if not self._has_controller:
             metadata = self._admin.list_topics(timeout=self._question_seconds)
-            # Such requests go to the controller; the embedded broker has none, and they would wait
-            # for it in vain.
+            # Such requests go to the controller. The embedded broker has none, and they would wait
+            # forever.
             self._has_controller = metadata.controller_id in metadata.brokers
         if not self._has_controller:
             return dict.fromkeys(topics, "")
@@ -217,8 +207,9 @@ class TopicIds:
             found = ids.get(topic)
             if planned and found and found != planned:
                 raise SetupError(
-                    f"the topic {topic} has the id {found}, and the plan of the replay is for the id {planned}: the topic "
-                    "was deleted and created again, and its offsets mean other records; start over with `coversumm-worker reset`"
+                    f"the topic {topic} has the id {found}, and the plan of the replay is for the "
+                    f"id {planned}: the topic was deleted and created again, and its offsets mean "
+                    "other records; start over with `coversumm-worker reset`"
                 )
 
     def _begin(self, topics: tuple[str, ...]) -> _Asked:
@@ -229,20 +220,16 @@ class TopicIds:
         )
         return _Asked(admin, futures)
 
-    @property
-    def _names(self) -> str:
-        return ", ".join(self.topics)
-
 
 TOPIC_SECONDS = 120
-"""How long the broker may take to delete a topic, and to create it."""
+"""Seconds for the broker to delete a topic, and to create it."""
 PAUSE_SECONDS = 0.2
 
 
 class RecreatedTopic:
-    """A topic that can be emptied. Construction looks at it, and changes nothing.
+    """A topic that can be emptied. Construction only reads its configuration.
 
-    Raises SetupError where the broker does not answer.
+    Raises SetupError if the broker does not answer.
     """
 
     def __init__(self, admin: AdminClient, name: str) -> None:
@@ -251,7 +238,7 @@ class RecreatedTopic:
         self._new: NewTopic | None = None
         if not self.exists:
             return
-        with broker_errors(f"the broker does not describe the topic {name}"):
+        with broker_errors(f"could not describe the topic {name}"):
             resource = ConfigResource(ConfigResource.Type.TOPIC, name)
             config = admin.describe_configs([resource])[resource].result(TIMEOUT_SECONDS)
         partitions = self._topics()[name].partitions
@@ -272,9 +259,9 @@ class RecreatedTopic:
         return self._name in self._topics()
 
     def recreate(self) -> None:
-        """Delete the topic and create it again; do nothing where it was not there at construction.
+        """Delete the topic and create it again, if it existed at construction.
 
-        Raises SetupError where the broker does not: the topic may be deleted by then.
+        Raises SetupError if the broker refuses: the topic may be deleted by then.
         """
         if self._new is None:
             return
@@ -301,7 +288,7 @@ class RecreatedTopic:
         return True
 
     def _topics(self) -> Any:
-        """All topics: asked for one alone, a broker may create it."""
+        """All topics: a broker may create a topic when asked for it alone."""
         with broker_errors("no answer from the broker"):
             return self._admin.list_topics(timeout=TIMEOUT_SECONDS).topics
 
@@ -309,7 +296,7 @@ class RecreatedTopic:
         described = self._admin.describe_topics(
             TopicCollection([self._name]), request_timeout=TIMEOUT_SECONDS
         )
-        with broker_errors(f"the broker does not describe the topic {self._name}"):
+        with broker_errors(f"could not describe the topic {self._name}"):
             return str(described[self._name].result().topic_id)
 
 
@@ -318,6 +305,6 @@ def _wait(condition: Callable[[], bool], complaint: str) -> None:
     while not condition():
         if time.monotonic() > give_up:
             raise SetupError(
-                f"after {TOPIC_SECONDS} s {complaint}: look at the brokers, then reset again"
+                f"after {TOPIC_SECONDS} s {complaint}: check the brokers, then reset again"
             )
         time.sleep(PAUSE_SECONDS)

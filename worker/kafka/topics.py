@@ -1,13 +1,16 @@
-"""The topics the worker needs: what they should be, and what a broker has of them.
+"""The worker's topics: their names and configurations, and how they are created and checked.
 
 Output, dead letters and changelog have the input's partition count, so that everything about an
-entity is in one partition number. The input topic belongs to its producers: it is never created by
-`run`, only by `coversumm-worker topics`.
+entity is in one partition number. The input topic belongs to its producers: only
+`coversumm-worker topics` creates it, never `run`.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 from aiokafka.partitioner import murmur2
 from confluent_kafka import KafkaError, KafkaException
@@ -20,15 +23,35 @@ from confluent_kafka.cimpl import NewTopic
 
 from worker.errors import SetupError
 from worker.kafka.clients import Clients
-from worker.kafka.errors import Diagnosis
+from worker.kafka.errors import Diagnosis, patiently
+from worker.kafka.offsets import committed_offsets
 from worker.settings import Settings
 from worker.state import TABLE_NAME
+from worker.state.errors import NEW_EPOCH, PartitionsChanged
+
+log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 15.0
 DENIED_SECONDS = 5.0
-"""Where a broker answered and refused the client: so long a user may be about to be created."""
+"""Grace period for a user that is still being created, after a broker refused the client."""
 UNREACHABLE_SECONDS = 2.0
-"""Where nothing listens, or the name is not known: for a tool, which somebody waits for."""
+"""Seconds until a tool gives up if nothing listens, or the host name does not resolve."""
+METADATA_TIMEOUT_SECONDS = 15
+CREATE_TIMEOUT_SECONDS = 30
+DELETE_RETENTION_MS = 30 * 24 * 3600 * 1000
+"""How long the changelog keeps tombstones, unless it was created with less.
+
+Older local state is rebuilt, or deleted rows would return.
+"""
+RECORD_OVERHEAD_BYTES = 1024
+"""Upper bound of what a record batch of one message adds to the message."""
+MAX_COMPACTION_LAG_MS = 7 * 24 * 3600 * 1000
+"""Without it Kafka compacts once half of a log is old, perhaps never, and erased data stays."""
+
+
+def partition_of(entity_id: str, partitions: int) -> int:
+    """The partition that Kafka's default partitioner gives the key (murmur2 of its UTF-8)."""
+    return int((murmur2(entity_id.encode()) & 0x7FFFFFFF) % partitions)
 
 
 def ask_metadata(
@@ -39,15 +62,14 @@ def ask_metadata(
     timeout_seconds: float,
     patient: bool,
 ) -> ClusterMetadata:
-    """What a broker says of the cluster.
+    """A broker's metadata of the cluster.
 
     Args:
         settings: name the brokers.
-        admin: who asks.
+        admin: the client.
         diagnosis: its error callback.
-        timeout_seconds: the most it may take.
-        patient: a broker that is not there yet may come, as where worker and broker are started
-            together.
+        timeout_seconds: for all attempts together.
+        patient: wait for a broker that cannot be reached yet: it may be starting too.
 
     Raises:
         SetupError: no broker answers.
@@ -62,16 +84,15 @@ def ask_metadata(
             denied = diagnosis.denied and waited >= min(DENIED_SECONDS, timeout_seconds)
             if denied or (diagnosis.unreachable and not patient) or waited >= timeout_seconds:
                 raise SetupError(
-                    f"no answer from KAFKA_BOOTSTRAP_SERVERS={settings.bootstrap_servers} within {waited:g} s "
-                    f"({diagnosis.told or cause.args[0].str()}): {diagnosis.reason()}"
+                    f"no answer from KAFKA_BOOTSTRAP_SERVERS={settings.bootstrap_servers} within "
+                    f"{waited:g} s ({diagnosis.last_error or cause.args[0].str()}): "
+                    f"{diagnosis.reason()}"
                 ) from cause
     raise AssertionError("the last wait ends with an answer or an error")
 
 
 def reached(settings: Settings, clients: Clients) -> Clients:
-    """`clients`, once a broker has answered them: for a tool. Raises SetupError where none
-    does.
-    """
+    """A tool's `clients`, once a broker has answered. Raises SetupError if none does."""
     diagnosis = Diagnosis(settings)
     ask_metadata(
         settings,
@@ -84,7 +105,7 @@ def reached(settings: Settings, clients: Clients) -> Clients:
 
 
 def _waits(timeout_seconds: float, patient: bool) -> Iterator[float]:
-    """Waits for one answer each: up to the moments at which giving up is thought about."""
+    """Timeouts of the attempts, each up to the next time at which giving up is considered."""
     ends = [
         DENIED_SECONDS * number for number in range(1, int(timeout_seconds // DENIED_SECONDS) + 1)
     ]
@@ -93,18 +114,6 @@ def _waits(timeout_seconds: float, patient: bool) -> Iterator[float]:
     for end in sorted({*(end for end in ends if end < timeout_seconds), timeout_seconds}):
         yield end - before
         before = end
-
-
-# Tombstones live this long in the changelog, or as long as it says where it was made with less;
-# local state that is older is rebuilt, or deleted rows would come back.
-DELETE_RETENTION_MS = 30 * 24 * 3600 * 1000
-# What a record batch of one message takes besides the message.
-RECORD_OVERHEAD_BYTES = 1024
-# Without it Kafka compacts when half of a log is old, which may be never: what was erased would
-# stay.
-MAX_COMPACTION_LAG_MS = 7 * 24 * 3600 * 1000
-METADATA_TIMEOUT_SECONDS = 15
-CREATE_TIMEOUT_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +141,6 @@ def topic_specs(settings: Settings) -> dict[str, TopicSpec]:
         TopicSpec(
             "changelog",
             changelog_topic(settings),
-            # Local state older than this is rebuilt, so that no removed row comes back.
             {**compacted, "delete.retention.ms": str(DELETE_RETENTION_MS)},
         ),
     )
@@ -140,8 +148,9 @@ def topic_specs(settings: Settings) -> dict[str, TopicSpec]:
 
 
 def policy_complaint(spec: TopicSpec, policy: str) -> str | None:
-    """A sentence about a cleanup policy that loses data: a compacted input, an output or changelog
-    that deletes.
+    """A sentence about a cleanup policy that loses data.
+
+    That is a compacted input, or an output or changelog that deletes.
     """
     wanted = spec.config["cleanup.policy"]
     if policy == wanted or spec.role == "dead letters":
@@ -150,16 +159,16 @@ def policy_complaint(spec: TopicSpec, policy: str) -> str | None:
 
 
 class Topics:
-    """What a broker has of the worker's topics.
+    """The worker's topics on a broker.
 
     Args:
         settings: name the topics and the brokers.
-        clients: reach them.
-        specs: which ones by role; by default those of any worker.
-        patient: a broker that is not there yet may come; a tool's user would rather know at once.
+        clients: create the admin client.
+        specs: the topics by role; by default those of any worker.
+        patient: see `ask_metadata`; a tool's user prefers an early error.
 
     Raises:
-        SetupError: the broker cannot be reached.
+        SetupError: no broker answers.
     """
 
     def __init__(
@@ -178,7 +187,7 @@ class Topics:
         self.partitions = self._read()
 
     def refresh(self) -> None:
-        """Ask again."""
+        """Ask the broker again."""
         self.partitions = self._read()
 
     def _read(self) -> dict[str, int]:
@@ -198,12 +207,13 @@ class Topics:
 
     @property
     def input_partitions(self) -> int:
-        """The input topic's partition count; SetupError when it does not exist."""
+        """The input topic's partition count. Raises SetupError if the topic does not exist."""
         name = self.specs["input"].name
         if name not in self.partitions:
             raise SetupError(
-                f"the input topic {name} does not exist: create it where its producers are set up, or with "
-                "`coversumm-worker topics --partitions N`; COVERSUMM_INPUT_TOPIC names another"
+                f"the input topic {name} does not exist: create it where its producers are set up, "
+                "or with `coversumm-worker topics --partitions N`; COVERSUMM_INPUT_TOPIC names "
+                "another"
             )
         return self.partitions[name]
 
@@ -212,10 +222,9 @@ class Topics:
         return [spec for spec in self.specs.values() if spec.name not in self.partitions]
 
     def policies(self, specs: Iterable[TopicSpec]) -> dict[str, str]:
-        """By topic name, the cleanup policies of those that exist.
+        """By topic name the cleanup policies of those that exist.
 
-        Raises:
-            KafkaException, TimeoutError: the broker does not answer, or not this client.
+        Raises KafkaException or TimeoutError if the broker does not answer this client.
         """
         existing = [spec.name for spec in specs if spec.name in self.partitions]
         if not existing:
@@ -230,11 +239,7 @@ class Topics:
         return {name: str(found[name]["cleanup.policy"].value) for name in existing}
 
     def check_policies(self) -> dict[str, str]:
-        """By role, sentences about cleanup policies that lose data: see `policy_complaint`.
-
-        Raises:
-            KafkaException, TimeoutError: the broker does not answer.
-        """
+        """By role a `policy_complaint`, where there is one. Raises as `policies` does."""
         policies = self.policies(self.specs.values())
         complaints = {
             spec.role: policy_complaint(spec, policies[spec.name])
@@ -244,15 +249,9 @@ class Topics:
         return {role: complaint for role, complaint in complaints.items() if complaint is not None}
 
     def create(self, specs: list[TopicSpec], partitions: int, replication_factor: int = -1) -> None:
-        """Create topics; one that somebody else creates at the same time counts as created.
+        """Create topics; those that another process creates at the same time count as created.
 
-        Args:
-            specs: which.
-            partitions: of each.
-            replication_factor: -1 for the broker's default.
-
-        Raises:
-            SetupError: the broker refused.
+        `replication_factor` -1 is the broker's default. Raises SetupError if the broker refuses.
         """
         if not specs:
             return
@@ -269,14 +268,111 @@ class Topics:
                     raise SetupError(
                         f"the topic {name} could not be created: {cause.args[0].str()}"
                     ) from cause
-        # The broker's answer overrides ours: a topic that somebody else created may have another
-        # count.
+        # The broker's answer counts: another process may have created a topic with another count.
         self.partitions = {spec.name: partitions for spec in specs} | self._read()
 
 
-log = logging.getLogger(__name__)
+def prepare_topics(
+    settings: Settings,
+    clients: Clients,
+    die: Callable[[BaseException], Any],
+    specs: Mapping[str, TopicSpec] | None = None,
+) -> int:
+    """Create the worker's missing topics except the input, check all, return the partition count.
+
+    Topics are created only for a group without committed offsets: any other group had all of them,
+    so a missing one was deleted. A thread calls `die` if the changelog's policy loses state.
+
+    Raises SetupError if a topic is not as it must be, or the broker does not answer.
+    """
+    topics = Topics(settings, clients, specs=specs, patient=True)
+    partitions = topics.input_partitions
+    missing = topics.missing()
+
+    def has_begun() -> bool:
+        return patiently(lambda: has_progress(clients, settings, partitions))
+
+    if missing and has_begun():
+        topics.refresh()  # the group's first worker may have been about to create them
+        _refuse_lost(topics, settings.app_id)
+    patiently(lambda: topics.create(missing, partitions))
+    for refusal in refused_counts(topics, topics.input_partitions, has_begun):
+        raise refusal
+    threading.Thread(
+        target=_watch_policies, args=[topics, die], name="policies", daemon=True
+    ).start()
+    return partitions
 
 
-def partition_of(entity_id: str, partitions: int) -> int:
-    """The partition a Kafka producer's default partitioner gives the key (murmur2 of its UTF-8)."""
-    return int((murmur2(entity_id.encode()) & 0x7FFFFFFF) % partitions)
+def has_progress(clients: Clients, settings: Settings, partitions: int) -> bool:
+    """Whether the worker group has committed any offset of the input.
+
+    Raises SetupError if the broker does not answer.
+    """
+    group = settings.app_id
+    try:
+        with closing(clients.standalone_consumer(group, "read_committed")) as consumer:
+            return bool(
+                committed_offsets(
+                    consumer, settings.input_topic, range(partitions), METADATA_TIMEOUT_SECONDS
+                )
+            )
+    except KafkaException as cause:
+        raise SetupError(
+            f"could not fetch the committed offsets of the group {group} ({cause.args[0].str()})"
+        ) from cause
+
+
+def _refuse_lost(topics: Topics, group: str) -> None:
+    """Refuse a missing changelog or output. Nothing depends on the dead letters' old content."""
+    missing = {spec.role: spec.name for spec in topics.missing()}
+    if "changelog" in missing:
+        raise SetupError(
+            f"the changelog topic {missing['changelog']} is gone, and with it the state of "
+            "everything that is committed; start over with `coversumm-worker reset`, or "
+            f"{NEW_EPOCH}"
+        )
+    if "output" in missing:
+        raise SetupError(
+            f"the output topic {missing['output']} does not exist, though the group {group} has "
+            "read part of its input: what was published there is gone. Publish all of it again "
+            "with `coversumm-worker reset`, or name another COVERSUMM_OUTPUT_TOPIC, made with "
+            "`coversumm-worker topics`, to publish only what changes from here on"
+        )
+
+
+def refused_counts(topics: Topics, wanted: int, has_begun: Callable[[], bool]) -> list[SetupError]:
+    """Errors of topics without the `wanted` partition count, the input's.
+
+    If the group has begun and its changelog is among them, the input's count has changed: then that
+    is the only error.
+    """
+    others = {
+        spec.role: (spec.name, topics.partitions[spec.name])
+        for spec in topics.specs.values()
+        if topics.partitions.get(spec.name, wanted) != wanted
+    }
+    input_topic = topics.specs["input"].name
+    if "changelog" in others and has_begun():
+        return [PartitionsChanged(input_topic, others["changelog"][1], wanted)]
+    return [
+        SetupError(
+            f"the {role} topic {name} has {found} partitions, the input topic {input_topic} has "
+            f"{wanted}: they must be equal; name another one, or delete it if nobody needs it, "
+            "and `coversumm-worker topics` creates it with as many"
+        )
+        for role, (name, found) in others.items()
+    ]
+
+
+def _watch_policies(topics: Topics, die: Callable[[BaseException], Any]) -> None:
+    """Runs beside the start, which need not wait: an answer may be slow, or never arrive."""
+    try:
+        complaints = topics.check_policies()
+    except (KafkaException, TimeoutError) as cause:
+        log.info("could not fetch the topics' cleanup policies: %r", cause)
+        return
+    for role, complaint in complaints.items():
+        if role == "changelog":
+            die(SetupError(f"{complaint}: the state cannot be restored from a log that forgets"))
+        log.warning("%s", complaint)

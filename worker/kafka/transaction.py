@@ -1,13 +1,11 @@
-"""Kafka transactions: records and the offsets they were made from become visible together, or not
-at all.
+"""Kafka transactions: records and the offsets they result from become visible together, or never.
 
-The producer has a stable transactional id: a second process that takes it over fences this one. The
-offsets are committed under the group metadata of any consumer, a member of its group or a
-standalone one.
+The producer has a stable transactional id: a second process that takes it over fences the first.
+The offsets may be committed with the group metadata of any consumer, even one outside the group.
 
-A transaction whose end is not known is decided by `Transactions.decide`: a new client takes over
-the same transactional id. That aborts what is open, waits for what is about to be committed, and
-fences the client before it, wherever that still hangs.
+If the end of a transaction is unknown, `Transactions.decide` decides it: a new client takes over
+the same transactional id. That aborts an open transaction, waits for one that is being committed,
+and fences the previous client, wherever it still hangs.
 """
 
 import threading
@@ -22,24 +20,42 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from worker.clock import Clock
 from worker.errors import SetupError
 from worker.kafka.clients import Clients
-from worker.kafka.errors import passes
+from worker.kafka.errors import FENCED, PURGED, is_retriable
 
 T = TypeVar("T")
 
+Outgoing = tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
+"""A record: topic, partition, key, value, headers."""
+SOCKET_TIMEOUT_MS = 6_000
+"""Timeout of a request.
+
+Rows that a frozen leader holds are written to its successor before the transaction times out. It
+may not exceed the transaction's timeout: librdkafka creates no such producer.
+"""
+ABORT_SECONDS = 1.0
+"""Seconds for an abort before the process ends.
+
+It returns an error that the client lost, and readers need not wait for the transaction's timeout.
+"""
+RENEWAL_SECONDS = 10.0
+"""Seconds for a new client to take over the transactional id, once a broker answers it."""
+GRACE_SECONDS = 0.5
+"""Extra wait after a call's own timeout."""
+
 
 class Hung(Exception):
-    """A call has not returned in time; it may yet do what it was asked for."""
+    """A call did not return in time; it may still take effect."""
 
 
 class Within(Protocol):
     """Runs work that may hang."""
 
     def __call__(self, seconds: float, work: Callable[[], T], /) -> T:
-        """The result of `work`. Raises Hung past `seconds`: then the work is left to itself."""
+        """The result of `work`. Raises Hung after `seconds`; the work is then left alone."""
 
 
 def within(seconds: float, work: Callable[[], T], /) -> T:
-    """See `Within`: a thread of its own for each call, which does not keep the process alive."""
+    """See `Within`: runs each call in a daemon thread of its own."""
     done: Future[T] = Future()
 
     def run() -> None:
@@ -53,32 +69,8 @@ def within(seconds: float, work: Callable[[], T], /) -> T:
         return done.result(seconds)
     except TimeoutError:
         if done.done():
-            raise  # it was the work that raised it
+            raise  # the work raised it
         raise Hung from None
-
-
-Outgoing = tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
-"""A record: topic, partition, key, value, headers."""
-FENCED = frozenset(
-    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
-)
-"""What broker and client answer when another producer took over the transactional id."""
-PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-"""What the client says of records that it gave up because the transaction failed: not
-why that was.
-"""
-SOCKET_TIMEOUT_MS = 6_000
-"""Rows that a frozen leader holds are written to its successor before the transaction's time is
-over. No longer than that time: librdkafka makes no such producer.
-"""
-ABORT_SECONDS = 1.0
-"""For an abort at the end of a process: the client tells an error it has lost, and readers need not
-wait for the timeout.
-"""
-RENEWAL_SECONDS = 10.0
-"""For a new client to take over the transactional id, once a broker answers it."""
-GRACE_SECONDS = 0.5
-"""So long past its own timeout a call of the client is waited for."""
 
 
 class TransactionError(Exception):
@@ -94,7 +86,7 @@ class TransactionError(Exception):
 
     @property
     def fenced(self) -> bool:
-        """Whether the transactional id belongs to another producer now."""
+        """Whether another producer has taken over the transactional id."""
         return self.error.code() in FENCED
 
 
@@ -106,15 +98,14 @@ class Transaction:
     """A transaction of one client, from `begin` to its end.
 
     Attributes:
-        answered_seconds: how long the slower of its steps was waited for that coordinators
-            answered.
+        answered_seconds: how long the coordinator took for its slowest answer.
 
     Args:
-        producer: librdkafka's, with its transactional id taken over.
+        producer: librdkafka's, which holds its transactional id.
         write_seconds: for writing all records.
-        answer_seconds: for the answer to each of the steps after it, which are small.
+        answer_seconds: for each of the small steps after that.
         on_full: called when a record waits for room in the producer's queue.
-        clock: measures waiting for room.
+        clock: measures waits.
         bounded: runs the steps that may hang.
     """
 
@@ -141,10 +132,7 @@ class Transaction:
         self._producer.begin_transaction()
 
     def produce(self, records: Iterable[Outgoing]) -> None:
-        """Hand records to the producer.
-
-        Raises UnwrittenError where the producer's queue stays full.
-        """
+        """Queue records. Raises UnwrittenError if the producer's queue stays full."""
         for record in records:
             self._enqueue(record)
 
@@ -155,13 +143,12 @@ class Transaction:
         rows: Mapping[bytes, bytes | None],
         last_offsets: dict[int, int],
     ) -> None:
-        """Hand a partition's rows to the producer, in order; `last_offsets` gets the offset of the
-        last one when it is written.
+        """Queue a partition's rows in order; `last_offsets` gets the offset of the last one.
 
-        All but the last in one call, and without reports of their delivery: each call and each
-        report would take the interpreter from whoever else computes, thousands of times a
-        transaction. Where a record is not written the transaction has failed, and says so to the
-        next step. Raises UnwrittenError as `produce`, and KafkaException.
+        All but the last are queued in one call without delivery reports: thousands of calls and
+        reports per transaction would take the interpreter from the processor. If one is not
+        written, the transaction has failed, and its next step raises. Raises UnwrittenError as
+        `produce` does, and KafkaException.
         """
 
         def on_delivery(error: KafkaError | None, message: Any) -> None:
@@ -184,15 +171,16 @@ class Transaction:
         group_metadata: Any,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Write all records, then commit them with the offsets of a group.
+        """Write all records, call `check`, then commit them with the offsets of a group.
 
-        `check` is called when all records are written and nothing is committed: what it raises ends
-        the transaction. `group_metadata` is a consumer's, or bytes in its form.
+        An exception of `check` ends the transaction before anything is committed. `group_metadata`
+        is a consumer's, or bytes in the same format.
 
         Raises:
-            UnwrittenError: the deadline passed before the check. KafkaException: what the broker or
-            the client refuses. Hung: the client does not return; what it was asked for may yet
-            happen, until another has the transactional id.
+            UnwrittenError: the deadline passed before the check.
+            KafkaException: the broker or the client refuses.
+            Hung: the client does not return. The step may still take effect, until another producer
+                takes over the transactional id.
         """
         # Records first: accepted offsets then imply that all records are below the high watermarks.
         if self._producer.flush(self._write_seconds):
@@ -208,7 +196,7 @@ class Transaction:
         self._ask("committing", lambda: producer.commit_transaction(seconds))
 
     def _ask(self, step: str, call: Callable[[], None]) -> None:
-        """A step that a coordinator answers. Raises KafkaException and Hung."""
+        """Run a step that a coordinator answers. Raises KafkaException and Hung."""
         asked = self._clock.monotonic()
         try:
             self._bounded(self._answer_seconds + GRACE_SECONDS, call)
@@ -219,22 +207,23 @@ class Transaction:
     def _reason(self, refused: KafkaError) -> KafkaError:
         """Why a record was not written.
 
-        Why a transaction failed the client tells whoever asks for something that it cannot do then.
+        The client reveals why a transaction failed when it is asked for a step that is impossible
+        after the failure.
         """
         if refused.code() in PURGED:
             try:
                 self._producer.begin_transaction()
-            except KafkaException as told:
-                error: KafkaError = told.args[0]
+            except KafkaException as cause:
+                error: KafkaError = cause.args[0]
                 return refused if error.code() == KafkaError._STATE else error
         return refused
 
     def abort(self, seconds: float) -> KafkaError | None:
-        """Abort it; the error that this meets, if any."""
+        """Abort it; the error of the abort, if any."""
         try:
             self._producer.abort_transaction(seconds)
-        except KafkaException as told:
-            error: KafkaError = told.args[0]
+        except KafkaException as cause:
+            error: KafkaError = cause.args[0]
             return error
         return None
 
@@ -262,16 +251,16 @@ class Transactions:
     """The transactions of one transactional id, one after the other.
 
     Args:
-        clients: make the producer.
+        clients: create the producers.
         transactional_id: another producer that takes it over fences this one.
-        timeout_ms: after it the broker aborts a transaction that is still open; committed readers
-            wait that long.
+        timeout_ms: after it the broker aborts an open transaction; committed readers wait that
+            long.
         write_seconds: for writing the records of a transaction.
-        abort_seconds: for the abort that follows a failure; None where `decide` or the end of the
-            process follows.
-        options: more of librdkafka's for the producer.
+        abort_seconds: for the abort after a failure; None if `decide` or the end of the process
+            follows.
+        options: of the producer, beyond those of any client.
         on_full: called when a record waits for room in the producer's queue.
-        clock: measures what is waited for.
+        clock: measures waits.
         bounded: runs calls that may hang.
     """
 
@@ -295,36 +284,32 @@ class Transactions:
         self._clock = clock
         self._bounded = bounded
         self._renewing = threading.Lock()
-        self._open: Transaction | None = (
-            None  # also one whose end is not known, until it is decided
-        )
+        self._open: Transaction | None = None  # also one in doubt, until it is decided
         self._is_suspect = False
-        self._candidate: Any = None  # a client that has asked for the id, and has no answer yet
+        self._candidate: Any = None  # a client whose takeover has no answer yet
         self._clients = clients
         self._options = {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
             "socket.timeout.ms": min(SOCKET_TIMEOUT_MS, timeout_ms),
             "compression.type": "lz4",
-            "allow.auto.create.topics": False,  # a topic that is gone is not made again by who asks for it
+            "allow.auto.create.topics": False,  # a request must not create a deleted topic again
             **options,
         }
         self._producer = clients.producer(self._options)
 
     def take_over(self, timeout_seconds: float) -> None:
-        """Take over the transactional id: fences its last holder and waits for the end of its
-        transaction.
+        """Take over the transactional id: fences its last holder and waits for its transaction.
 
-        Raises KafkaException where the broker does not grant it in time.
+        Raises KafkaException if the broker does not grant it in time.
         """
         self._producer.init_transactions(timeout_seconds)
 
     def decide(self, timeout_seconds: float) -> None:
-        """Take over the transactional id from the client before: when this returns, its
-        transactions are decided.
+        """Take over the transactional id from the client before, which decides its transactions.
 
-        Whatever it was still asked for is refused from here on. Raises KafkaException and Hung
-        where nothing is decided yet.
+        The broker refuses all later requests of that client. Raises KafkaException and Hung if
+        nothing is decided yet.
         """
         with self._renewing:
             self._renew(None, timeout_seconds)
@@ -332,24 +317,23 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a transaction whose end is not known, or not there yet."""
+        """Whether a transaction is open or in doubt."""
         return self._open is not None
 
     def suspect(self) -> None:
-        """It has heard of no broker for long: the next question and the next transaction go over
-        new connections.
+        """After a long silence of the brokers: use new connections from the next request on.
 
-        librdkafka does not always find back by itself. A broker that was away may at first tell of
-        no brokers at all, its own name included, and then it is not asked again; a group's
-        coordinator that left the list is waited for without end. Nothing is open between
-        transactions, so a new client may take over the transactional id, as after a restart.
+        librdkafka does not always recover. A broker that returns may first list no brokers at all,
+        not even itself, and is not asked again; a group coordinator that left the list is awaited
+        forever. Nothing is open between transactions, so a new client may take over the
+        transactional id, as after a restart.
         """
         self._is_suspect = True
 
     def ask(self, topic: str, timeout_seconds: float) -> None:
-        """Ask any broker for a topic over this producer's own connections, from any thread.
+        """Ask any broker for a topic over this producer's connections, from any thread.
 
-        Raises KafkaException and Hung where none answers.
+        Raises KafkaException and Hung if none answers.
         """
         if self._is_suspect and self._renewing.acquire(blocking=False):
             try:
@@ -364,10 +348,9 @@ class Transactions:
             self._let_log(producer)
 
     def _let_log(self, producer: Any) -> None:
-        """What a client has to tell of its connections piles up until it is polled.
+        """Poll, so that the client's messages about connections do not pile up.
 
-        In a transaction that is done anyway, and delivery reports are called in the thread that
-        polls.
+        A transaction polls anyway, and delivery reports run in the thread that polls.
         """
         if self._renewing.acquire(blocking=False):
             try:
@@ -377,12 +360,10 @@ class Transactions:
                 self._renewing.release()
 
     def _renew(self, topic: str | None, timeout_seconds: float) -> None:
-        """A new client in place of the present one. Raises KafkaException and Hung, and then all is
-        as before.
-        """
+        """Replace the client. Raises KafkaException and Hung, and then changes nothing."""
         fresh, self._candidate = self._candidate or self._clients.producer(self._options), None
         try:
-            # Fails sooner than the takeover where no broker answers.
+            # Fails sooner than the takeover if no broker answers.
             fresh.list_topics(topic, timeout=timeout_seconds)
             self._take_over_with(fresh)
         finally:
@@ -396,9 +377,9 @@ class Transactions:
                 RENEWAL_SECONDS + GRACE_SECONDS, lambda: fresh.init_transactions(RENEWAL_SECONDS)
             )
         except KafkaException as cause:
-            if passes(cause):
-                # It may yet be given the id, and by that fence whoever got it meanwhile: so the
-                # next attempt is its own.
+            if is_retriable(cause):
+                # The broker may still grant it the id, which would fence a later client that got
+                # it first. So the next attempt uses the same client.
                 self._candidate = fresh
             raise
         except Hung:
@@ -408,11 +389,9 @@ class Transactions:
 
     @contextmanager
     def transaction(self, answer_seconds: float) -> Iterator[Transaction]:
-        """One transaction: `produce` into it, then `commit` it. `answer_seconds`: see
-        `Transaction`.
+        """One transaction: `produce` into it, then `commit` it; see `Transaction`.
 
-        Raises TransactionError for what the broker or the client refuses; any other exception
-        passes through unchanged.
+        Raises TransactionError if the broker or the client refuses; other exceptions pass through.
         """
         transaction = None
         try:
@@ -421,20 +400,18 @@ class Transactions:
             yield transaction
             self._open = None
         except BaseException as cause:
-            told = None if transaction is None else self._abort(transaction, cause)
+            aborted = None if transaction is None else self._abort(transaction, cause)
             if isinstance(cause, KafkaException):
-                # A fenced producer may get another error first, and the true one when it aborts.
-                error = told if told is not None and told.code() in FENCED else cause.args[0]
+                # A fenced producer may get another error first, and FENCED when it aborts.
+                error = aborted if aborted and aborted.code() in FENCED else cause.args[0]
             elif isinstance(cause, SystemError):
-                error = told or KafkaError(KafkaError._FAIL)
+                error = aborted or KafkaError(KafkaError._FAIL)
             else:
                 raise
             raise TransactionError(error) from cause
 
     def _next(self, answer_seconds: float) -> Transaction:
-        """The next transaction, over a client that is not suspect and has none that was left open;
-        not begun yet.
-        """
+        """The next transaction, not begun, of a client that is not suspect and has none open."""
         with self._renewing:
             if self._is_suspect or self._open is not None:
                 self._renew(None, RENEWAL_SECONDS)
@@ -449,19 +426,18 @@ class Transactions:
         return transaction
 
     def _abort(self, transaction: Transaction, cause: BaseException) -> KafkaError | None:
-        """Abort after a failure, where that is wanted; the error that the abort itself meets, if
-        any.
+        """Abort after a failure, if `abort_seconds` or the failure asks for it; the abort's error.
 
-        After a SystemError it is always wanted: confluent-kafka's `flush` and `poll` lose a fatal
-        error (they return nothing and set no exception), and an abort raises it. After a refusal
-        nothing is in doubt, and nobody need wait for the timeout.
+        A SystemError always does: confluent-kafka's `flush` and `poll` lose a fatal error (they
+        return nothing and set no exception), and an abort raises it. So does a SetupError: nothing
+        is in doubt, and nobody need wait for the timeout.
         """
         seconds = self._abort_seconds
         if seconds is None:
             if not isinstance(cause, (SystemError, SetupError)):
                 return None
             seconds = ABORT_SECONDS
-        told = transaction.abort(seconds)
-        if told is None:
+        error = transaction.abort(seconds)
+        if error is None:
             self._open = None
-        return told
+        return error

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.clients import KafkaClients
-from worker.kafka.reader import broker_errors
+from worker.kafka.errors import broker_errors
 from worker.kafka.topics import Topics
 from worker.published.published import Progress, PublishedTopic
 from worker.settings import Settings

@@ -1,9 +1,12 @@
-"""A replay: a bounded run of the worker over history, under a name of its own, beside the live one.
+"""A replay: a bounded run of the worker over history, under its own name, beside the live worker.
 
-request   what is asked for, and what a replay has of its own
-plan      what was asked for, and from where to where, fixed once for all processes and restarts
-ledger    what was done so far
-throttle  how fast
-run       all of it together: the course of the worker that does it
-bodies    what was published, for a file
+- `request`: what to replay, the settings of the replay's worker, and its throttle.
+- `record_source`, `filled_archive`: history in files.
+- `ranges`: the offsets to read.
+- `plan`: request and ranges, fixed once for all processes and restarts.
+- `ledger`: what was done so far.
+- `run`: one process of a replay.
+- `estimate`: how long it will take.
+- `resume`: continues as a live worker, or starts over.
+- `promotion`: whether consumers may switch to its output.
 """

@@ -1,9 +1,7 @@
-"""What a replay will take, before it is begun: measured on a sample of its records, which go
-through the worker's processor.
+"""Estimates a replay before it begins: a sample of its records goes through the processor.
 
-No row is written. What a sample cannot tell is how long a process takes to start and end, and how
-long commits and reading take beside the processing: that is a time, and a share, that were
-measured.
+No row is written. A sample does not show how long a process takes to start and end, nor the time of
+commits and reading beside the processing: these are a constant and a share, measured once.
 """
 
 import time
@@ -13,27 +11,23 @@ from typing import NamedTuple
 
 from worker.clock import Clock
 from worker.events import Record
-from worker.kafka.ranges import Range
 from worker.processing.config import ProcessorConfig
 from worker.processing.embed import VectorStore
 from worker.processing.pace import Pace
 from worker.processing.processor import Processor
+from worker.replay.ranges import Range
 from worker.state import MemoryRows
 from worker.stream.run_bounds import Throttle
 from worker.text.engine import EmbeddingEngine
 
 SAMPLE_SECONDS = 10.0
-"""For processing the sample; each of its places has its share."""
+"""Seconds to process the sample, shared by its places."""
 WINDOWS, WINDOW_RECORDS = 20, 600
-"""The sample: so many places, spread over all partitions, and so many records at each, if there is
-time.
-"""
+"""Places of the sample, spread over all partitions, and records at each, if there is time."""
 START_SECONDS = 5.0
-"""What a replay of nothing takes: from its start until it is in its group, and from its end until
-it has left.
-"""
+"""Seconds that an empty replay takes to join its group and to leave it."""
 COMMIT_SHARE = 0.32
-"""Of the time of a replay whose events bring their embeddings, those apart: commits and reading."""
+"""Share of commits and reading in a replay's time without embedding."""
 
 
 Read = Callable[[int, int, int], Iterator[Record]]
@@ -41,7 +35,7 @@ Read = Callable[[int, int, int], Iterator[Record]]
 
 
 class Estimate(NamedTuple):
-    """What a replay by one process is likely to take.
+    """The likely cost of a replay by one process.
 
     `records` counts offsets (some hold no record), `size` bytes of keys and values, `disk_bytes`
     the rows, which the changelog has too. `sampled` records were processed, of `sampled_entities`,
@@ -74,22 +68,16 @@ def estimate(
     for number, (partition, start) in enumerate(places):
         end = min(ranges[partition].end, start + 4 * WINDOW_RECORDS)
         records = list(islice(read(partition, start, end), WINDOW_RECORDS))
-        if number == 0:  # what is slow once, as libraries are at first, is not to count many times
+        if number == 0:  # warms up libraries, which are slow at first
             _Sample(ranges, config, engine, None, seconds, clock).take(records)
         sample.take(records)
     return sample.scaled(sum(one.size for one in ranges.values()), throttle)
 
 
 class _Sample:
-    """Records that went through a processor of their own, and what that took.
+    """Sampled records in a processor of their own, and their cost.
 
-    Args:
-        ranges: of the replay.
-        config: of its processor.
-        engine: embeds.
-        vectors: what is known already.
-        seconds: for the records of one place.
-        clock: measures.
+    `vectors` has known vectors; `seconds` are for the records of one place.
     """
 
     def __init__(
@@ -111,7 +99,7 @@ class _Sample:
         self._seconds = self._embed_seconds = 0.0
 
     def take(self, records: list[Record]) -> None:
-        """Process records of one place, as many as there is time for, at least one."""
+        """Process records of one place while there is time, at least one micro-batch."""
         give_up = self._clock.monotonic() + self._most_seconds
         while records:
             started = self._clock.monotonic()
@@ -132,7 +120,7 @@ class _Sample:
                 return
 
     def scaled(self, offsets: int, throttle: Throttle) -> Estimate:
-        """What so many offsets will take, each as one of the sample, no faster than is allowed."""
+        """The cost of `offsets` records like those of the sample, at the throttle's rates."""
         scale = offsets / self._records if self._records else 0.0
         size = round(self._size * scale)
         work = self._embed_seconds + (self._seconds - self._embed_seconds) / (1 - COMMIT_SHARE)
@@ -149,7 +137,7 @@ class _Sample:
 
 
 def _windows(ranges: Mapping[int, Range]) -> Iterator[tuple[int, int]]:
-    """Places to look at, by partition and offset, evenly over all offsets, in ascending order."""
+    """Sampled places by partition and offset, spread evenly, in ascending order."""
     total = sum(one.size for one in ranges.values())
     if total <= WINDOWS * WINDOW_RECORDS:
         for partition, one in sorted(ranges.items()):

@@ -1,8 +1,6 @@
-"""What a replay has done so far: one account for each partition, committed as the note of its
-offset.
+"""What a replay has done so far: an account for each partition, committed as its offset's note.
 
-So an account is exact, whichever process did what and however it ended: it is a part of the
-transaction that did it.
+An account is part of the transaction that did the work, so it is exact after any failure.
 """
 
 from collections import Counter
@@ -16,12 +14,11 @@ from worker.processing.stats import Stats
 
 
 class Account(Struct, omit_defaults=True):
-    """What became of a partition's records; with a micro-batch of several partitions all of it
-    counts for the lowest.
+    """The outcomes of a partition's records; a micro-batch counts for its lowest partition.
 
-    `read` counts records, `changes` how often the set of an entity changed, `published` the
-    messages about that, `entities` those that came less those that went, `late` events that
-    occurred in the span and arrived after it. `over`: nothing is left to be done.
+    `read` counts records, `changes` the changes of an entity's set, `published` the messages about
+    these, `entities` those that appeared less those that disappeared, `late` events that occurred
+    in the span and arrived after it. `over`: nothing is left to do.
     """
 
     read: int = 0
@@ -35,7 +32,7 @@ class Account(Struct, omit_defaults=True):
     over: bool = False
 
     def with_stats(self, stats: Stats) -> "Account":
-        """This, and a micro-batch."""
+        """This account plus a micro-batch."""
         verdicts: dict[str, Counter[str]] = {"ignored": Counter(), "dead_letter": Counter()}
         applied = 0
         for (_, outcome), count in stats.outcomes.items():
@@ -73,7 +70,7 @@ class Account(Struct, omit_defaults=True):
 
 
 def total(accounts: Iterable[Account]) -> Account:
-    """All of them together."""
+    """The sum of the accounts."""
     result = Account(over=True)
     for account in accounts:
         result = result.plus(account)
@@ -84,7 +81,7 @@ _decode = json.Decoder(Account).decode
 
 
 def read_note(note: str) -> Account:
-    """The account that a note holds; an empty one where it holds none."""
+    """The account in a note; an empty one if it holds none."""
     try:
         return _decode(note)
     except DecodeError:
@@ -92,19 +89,17 @@ def read_note(note: str) -> Account:
 
 
 class ReplayLedger:
-    """The accounts of the partitions that are held here; see `worker.stream.run_bounds.Ledger`."""
+    """The accounts of this worker's partitions; see `worker.stream.run_bounds.Ledger`."""
 
     def __init__(self, ends: Mapping[int, int]) -> None:
-        """`ends`: where each partition ends."""
+        """`ends`: by partition the first offset that is not read."""
         self._ends = ends
         self.accounts: dict[int, Account] = {}
         self.offsets: dict[int, int] = {}
-        """By partition, what is committed."""
+        """The committed offset by partition."""
 
     def begin(self, starts: Mapping[int, Start]) -> None:
-        """See `Ledger`. A partition that was gone on with beyond its end has nothing left to be
-        done.
-        """
+        """See `Ledger`. A partition that was read beyond its end has nothing left to do."""
         self.accounts = {partition: read_note(start.note) for partition, start in starts.items()}
         self.offsets = {partition: start.offset for partition, start in starts.items()}
         for partition, start in starts.items():
@@ -126,5 +121,5 @@ class ReplayLedger:
         self.offsets |= batch.next_offsets
 
     def is_over(self, partition: int) -> bool:
-        """See `Ledger`. Of a partition that is not taken over yet nothing is known."""
+        """See `Ledger`. False before the partition is taken over."""
         return partition in self.accounts and self.accounts[partition].over

@@ -1,14 +1,12 @@
-"""The plan of a replay: what was asked for, with what settings, and from where to where. Fixed
-once, at the start.
-"""
+"""The plan of a replay: request, settings and ranges, fixed once at the start."""
 
 from collections.abc import Mapping
 
 from msgspec import DecodeError, Struct, json
 
 from worker.errors import SetupError
-from worker.kafka.ranges import Range
-from worker.replay.filled import Holes
+from worker.replay.filled_archive import Holes
+from worker.replay.ranges import Range
 
 FORMAT = 1
 
@@ -16,9 +14,9 @@ FORMAT = 1
 class ReplayPlan(Struct, frozen=True, kw_only=True):
     """What all processes and restarts of a replay keep to.
 
-    `request` and `made_with` are what must be the same, by name; `whole` says whether a worker may
-    go on from its state. `holes` is what the files lack, `filled_from` by partition the offset from
-    which on their gaps are read from the topic.
+    `request` and `made_with` must be the same for a resume, by name. `whole`: whether a worker may
+    continue from its state. `holes` is what the files lack, `filled_from` by partition the offset
+    from which their gaps are read from the topic.
     """
 
     format: int = FORMAT
@@ -40,7 +38,7 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Offsets to be read."""
+        """Offsets to read."""
         return sum(one.size for one in self.ranges.values())
 
     def encode(self) -> bytes:
@@ -58,7 +56,8 @@ def decode_plan(value: bytes, where: str) -> ReplayPlan:
         ) from error
     if plan.format != FORMAT:
         raise SetupError(
-            f"{where} was written by another version of the worker: finish the replay with that one, or start over with --restart"
+            f"{where} was written by another version of the worker: finish the replay with that "
+            "one, or start over with --restart"
         )
     return plan
 
@@ -66,9 +65,7 @@ def decode_plan(value: bytes, where: str) -> ReplayPlan:
 def refuse_other(
     name: str, plan: ReplayPlan, request: Mapping[str, str], settings: Mapping[str, str]
 ) -> None:
-    """Raise SetupError where a replay of this name was begun as something else; the message
-    says what differs.
-    """
+    """Raise SetupError, with the differences, if another replay of this name has begun."""
     differences = [
         f"{what} was {before.get(what, 'unknown')} and is {now}"
         for before, after in ((plan.request, request), (plan.made_with, settings))
@@ -77,6 +74,6 @@ def refuse_other(
     ]
     if differences:
         raise SetupError(
-            f"the replay {name} was begun on {plan.begun} as another one: {'; '.join(differences)}. Give this one a --name of "
-            "its own, or start over with --restart"
+            f"the replay {name} was begun on {plan.begun} as another one: "
+            f"{'; '.join(differences)}. Give this one its own --name, or start over with --restart"
         )

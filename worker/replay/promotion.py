@@ -1,23 +1,23 @@
-"""Whether consumers can go over from one build of the summaries to another: what must hold, one
-check after another.
+"""Checks whether consumers can switch from one build of the summaries to another.
 
-Nothing is changed by it: who reads the summaries reads another topic from then on. So going back is
-the same the other way round.
+It changes nothing: consumers then read another topic. Switching back is the same with the builds
+exchanged.
 """
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 from worker.clock import Clock
 from worker.errors import SetupError
 from worker.kafka.clients import Clients
+from worker.kafka.errors import broker_errors
 from worker.kafka.group import STABLE, read_group
-from worker.kafka.offsets import committed_notes
-from worker.kafka.reader import TIMEOUT_SECONDS, broker_errors
+from worker.kafka.offsets import committed_offsets
 from worker.kafka.topics import Topics, policy_complaint, topic_specs
 from worker.published.comparison import Comparison
-from worker.replay.resume import check_going_on
+from worker.replay.resume import check_resumable
 from worker.settings import Settings
 from worker.tools.reset import published_epochs
 
@@ -25,7 +25,7 @@ PAUSE_SECONDS = 0.5
 
 
 class PromotionCheck(NamedTuple):
-    """One thing that must hold, whether it does, and what was found, or what to do."""
+    """A condition, whether it holds, and the finding, or what to do."""
 
     what: str
     passed: bool
@@ -36,10 +36,10 @@ class Promotion:
     """From the build of `present` to that of `next`; both are settings of workers.
 
     Args:
-        present: what consumers read now.
-        next: what they are to read.
-        clients: reach the Kafka of both.
-        clock: measures how long is waited.
+        present: the build that consumers read now.
+        next: the build that they will read.
+        clients: of the Kafka of both.
+        clock: measures waits.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Promotion:
         compared: Callable[[], Comparison],
         bound: Callable[[Comparison], float | None],
     ) -> Iterator[PromotionCheck]:
-        """The checks, one after another; the new build may take `wait_seconds` to catch up.
+        """The checks in order; the new build has `wait_seconds` to catch up.
 
-        `bound` says how many entities may differ; None: any number. Raises SetupError where
-        no broker answers.
+        `bound` returns how many entities may differ; None: any number. Raises SetupError if no
+        broker answers.
         """
         yield self._is_over()
         yield self._is_running()
@@ -72,13 +72,12 @@ class Promotion:
     def _is_over(self) -> PromotionCheck:
         what = "the new build is whole"
         try:
-            check_going_on(self._next, self._clients)
+            check_resumable(self._next, self._clients)
         except SetupError as error:
             return PromotionCheck(what, False, str(error))
         return PromotionCheck(what, True, self._next.app_id)
 
     def _is_running(self) -> PromotionCheck:
-        """Or it would stay as it is now."""
         what = "it is kept current"
         group = read_group(self._admin, self._next.app_id)
         if group.state == STABLE and group.members:
@@ -86,8 +85,8 @@ class Promotion:
         return PromotionCheck(
             what,
             False,
-            f"the group {self._next.app_id} is {group.state} with {len(group.members)} workers: start `coversumm-worker run` "
-            "with its settings",
+            f"the group {self._next.app_id} is {group.state} with {len(group.members)} workers: "
+            "start `coversumm-worker run` with its settings",
         )
 
     def _has_topic(self) -> PromotionCheck:
@@ -102,9 +101,7 @@ class Promotion:
         return PromotionCheck(what, complaint is None, complaint or output.name)
 
     def _has_caught_up(self, wait_seconds: float) -> PromotionCheck:
-        """With the present build: whatever that has published so far, the new one has taken into
-        account.
-        """
+        """Whether the new build has read everything that the present one has."""
         wanted = self._committed(self._present)
         give_up = self._clock.monotonic() + wait_seconds
         while True:
@@ -119,32 +116,34 @@ class Promotion:
                     "it has caught up", True, f"with {self._present.app_id}, in all partitions"
                 )
             if self._clock.monotonic() > give_up:
-                told = ", ".join(
+                counts = ", ".join(
                     f"partition {partition} by {count:,}" for partition, count in behind.items()
                 )
                 return PromotionCheck(
                     "it has caught up",
                     False,
-                    f"it is behind {self._present.app_id}: {told} records",
+                    f"it is behind {self._present.app_id}: {counts} records",
                 )
             self._clock.sleep(PAUSE_SECONDS)
 
     def _committed(self, settings: Settings) -> dict[int, int]:
         partitions = Topics(settings, self._clients).input_partitions
-        consumer = self._clients.standalone_consumer(settings.app_id, "read_committed")
-        try:
-            with broker_errors(f"the offsets of the group {settings.app_id} are not told"):
-                found = committed_notes(
-                    consumer, settings.input_topic, range(partitions), TIMEOUT_SECONDS
-                )
-        finally:
-            consumer.close()
-        return {partition: offset for partition, (offset, _) in found.items()}
+        with (
+            closing(
+                self._clients.standalone_consumer(settings.app_id, "read_committed")
+            ) as consumer,
+            broker_errors(f"could not fetch the committed offsets of the group {settings.app_id}"),
+        ):
+            found = committed_offsets(consumer, settings.input_topic, range(partitions))
+        return {partition: one.offset for partition, one in found.items()}
 
     def _has_own_epoch(self) -> PromotionCheck:
         """Consumers tell two builds apart by it."""
         present, following = published_epochs(self._present), published_epochs(self._next)
-        shown = f"{_listed(present)} in {self._present.output_topic}, {_listed(following)} in {self._next.output_topic}"
+        shown = (
+            f"{_listed(present)} in {self._present.output_topic}, "
+            f"{_listed(following)} in {self._next.output_topic}"
+        )
         return PromotionCheck("it has an epoch of its own", not present & following, shown)
 
 
@@ -155,10 +154,12 @@ def _listed(epochs: set[int]) -> str:
 def _agrees(found: Comparison, bound: Callable[[Comparison], float | None]) -> PromotionCheck:
     allowed = bound(found)
     share = 100 * found.beyond / found.entities if found.entities else 0.0
-    told = f"{found.beyond:,} of {found.entities:,} entities are changed or missing ({share:.2f} %)"
+    changed = (
+        f"{found.beyond:,} of {found.entities:,} entities are changed or missing ({share:.2f} %)"
+    )
     passed = found.entities > 0 and (allowed is None or found.beyond <= allowed)
     return PromotionCheck(
         "it says what it should",
         passed,
-        told if found.entities else "there is no summary in either topic",
+        changed if found.entities else "there is no summary in either topic",
     )

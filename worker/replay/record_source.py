@@ -1,7 +1,7 @@
-"""History in files: what a replay reads before, or in place of, what a topic has.
+"""History in files, which a replay reads before its topic or instead of one.
 
-Plain files of reviews are a partition of their own, whose offsets are their lines. An archive of a
-topic has the offsets of that topic: where it ends, the topic goes on.
+Plain files of reviews are one partition, whose offsets are their lines. An archive of a topic has
+the offsets of that topic: after the archive the replay continues from the topic.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,38 +11,30 @@ from typing import Protocol
 from worker.errors import SetupError
 from worker.events import Record
 from worker.sources import Archive, Faulty, ReviewFiles, beginning_at, is_archive
+from worker.stream.run_bounds import FileRecords
 
 ONLY = 0
 """The partition of plain files."""
 
 
-class RecordSource(Protocol):
-    """See `worker.stream.run_bounds.History`; and what a plan has to know of it."""
-
-    def partitions(self) -> Mapping[int, range]:
-        """By partition the offsets that are had here."""
-
-    def read(self, partition: int, start: int) -> Iterator[Record]:
-        """The records of a partition from an offset on; unreadable rows are skipped, `unreadable`
-        has them.
-        """
+class RecordSource(FileRecords, Protocol):
+    """`FileRecords`, and what the plan of a replay needs to know; `read` skips unreadable rows."""
 
     def first_at(self, partition: int, time_ms: int) -> int | None:
-        """The offset of the first record whose timestamp is at or past a time; None
-        where none is.
-        """
+        """The offset of the first record whose timestamp is not before a time, if any."""
 
     def unreadable(self) -> Iterator[str]:
         """The rows that are no records, one line each. Raises SetupError."""
 
     @property
     def name(self) -> str:
-        """What a plan keeps of it."""
+        """Identifies the files in a plan."""
 
 
 class PlainFiles:
-    """Plain files, in their order. Construction reads them once, to see how long they are. Raises
-    SetupError.
+    """Plain files, in their order.
+
+    Construction reads them once, to count their lines. Raises SetupError.
     """
 
     def __init__(self, paths: Sequence[str], fields: Mapping[str, str]) -> None:
@@ -85,12 +77,8 @@ class Archived:
         self._archive = archive
         self._partitions = archive.partitions()
         covered = ", ".join(f"{p}: {one.start}-{one.stop}" for p, one in self._partitions.items())
+        self.topic = archive.topic
         self.name = f"archive of {archive.topic} ({covered})"
-
-    @property
-    def topic(self) -> str:
-        """Whose archive it is."""
-        return self._archive.topic
 
     def partitions(self) -> Mapping[int, range]:
         """See `RecordSource`."""
@@ -118,12 +106,11 @@ class Archived:
 
 
 def open_history(paths: Sequence[str], fields: Mapping[str, str]) -> PlainFiles | Archived:
-    """The history in these files: the archive of a topic, or plain lines. Raises SetupError
-    where it is some of both.
-    """
+    """The archive or the plain lines in these files. Raises SetupError if there are both."""
     kinds = {is_archive(path) for path in paths}
     if len(kinds) > 1:
         raise SetupError(
-            "some of the files are the archive of a topic (columns topic, partition, offset), others are not: replay them apart"
+            "some of the files are the archive of a topic (columns topic, partition, offset), "
+            "others are not: replay them apart"
         )
     return Archived(Archive(paths, fields)) if kinds == {True} else PlainFiles(paths, fields)

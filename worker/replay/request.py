@@ -1,4 +1,4 @@
-"""What a replay is asked for, and the settings of the worker that does it."""
+"""What to replay, the settings of the replay's worker, and its throttle."""
 
 import re
 import time
@@ -23,20 +23,20 @@ KEPT_FOR_EVER = "-1"
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for.
+    """What to replay.
 
     Attributes:
-        name: of the replay: the same name goes on with it.
-        topic: the history; empty where it is in plain files.
-        history: what of it is in files.
-        to_topic: where summaries are published; None: nowhere, or not for others.
-        to_file: where they are written.
-        emit: which of them.
+        name: of the replay; the same name resumes it.
+        topic: the history; empty if it is in plain files.
+        history: its part in files.
+        to_topic: publishes summaries there; None: to no public topic.
+        to_file: writes them there.
+        emit: which summaries.
         since_ms: from then on; None: from the beginning.
-        until_ms: before then; None: up to the end as it is at the start.
-        by: whose time that is, the record's or the event's own.
-        entities: of these alone; None: of all.
-        partitions: of these alone; None: of all.
+        until_ms: before then; None: up to the end at the start of the replay.
+        by: compares the timestamp of the record, or of the event.
+        entities: only these; None: all.
+        partitions: only these; None: all.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Request:
 
     @property
     def selection(self) -> RecordSelection:
-        """Of the records below the ends."""
+        """Selects among the records before the ends."""
         by_event = self.by == "occurred_at"
         return RecordSelection(
             entities=None
@@ -65,14 +65,12 @@ class Request:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the history up to the end is published to a topic: a worker may go on from
-        it.
-        """
+        """Whether all history is published to a topic, so that a worker may continue."""
         is_all = self.selection.is_all and self.since_ms is None and self.partitions is None
         return is_all and self.to_topic is not None and bool(self.topic)
 
     def facts(self) -> dict[str, str]:
-        """What must be the same wherever the replay is gone on with, by the name of its option."""
+        """The options that must be the same when the replay resumes, by name."""
         return {
             "--from": self.topic if self.history is None else self.history.name,
             "--to": self.to_topic or ("file" if self.to_file else "none"),
@@ -100,17 +98,18 @@ def _digest(names: frozenset[str] | None) -> str:
 
 @dataclass(frozen=True)
 class ReplayIdentity:
-    """What a replay has of its own, by its name and the live worker's settings."""
+    """Names and settings of a replay, from its request and the live worker's settings."""
 
     live: Settings
     request: Request
     app_id: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raises SetupError for what cannot be."""
+        """Raises SetupError for an impossible name or topic."""
         if not NAME.fullmatch(self.request.name):
             raise SetupError(
-                f"--name {self.request.name!r}: up to 60 letters, digits, dots, dashes and underscores"
+                f"--name {self.request.name!r}: up to 60 letters, digits, dots, dashes and "
+                "underscores"
             )
         object.__setattr__(self, "app_id", f"{self.live.app_id}-replay-{self.request.name}")
         if self.request.to_topic in (
@@ -119,33 +118,34 @@ class ReplayIdentity:
             self.live.dlq_topic,
         ):
             raise SetupError(
-                f"--to {self.request.to_topic}: that is a topic of the live worker: name another one, each build of the "
-                "summaries has its own"
+                f"--to {self.request.to_topic}: that is a topic of the live worker: name another "
+                "one, each build of the summaries has its own"
             )
         if self.request.to_topic in (self.request.topic, changelog_topic(self.live)):
             raise SetupError(
-                f"--to {self.request.to_topic}: that topic holds the history or the live worker's state: name another one"
+                f"--to {self.request.to_topic}: that topic holds the history or the live worker's "
+                "state: name another one"
             )
 
-    def advised(self, told: str) -> str:
-        """What a worker's errors advise, for a replay: a reset would be the live worker's."""
-        return told.replace(
+    def advised(self, message: str) -> str:
+        """A worker's message with a replay's advice: `reset` would reset the live worker."""
+        return message.replace(
             "`coversumm-worker reset`", f"`replay --name {self.request.name} --restart`"
         )
 
     @property
     def plan_topic(self) -> str:
-        """Where the plan is kept."""
+        """The topic of the plan."""
         return plan_topic(self.app_id)
 
     @property
     def output_topic(self) -> str:
-        """Where summaries are published; towards a file, or nowhere, nobody else reads it."""
+        """The topic of the summaries; a private one if they go to a file, or nowhere."""
         return self.request.to_topic or f"{self.app_id}-output"
 
     @property
     def settings(self) -> Settings:
-        """Of the worker that does it."""
+        """The settings of the replay's worker."""
         return replace(
             self.live,
             app_id=self.app_id,
@@ -157,11 +157,11 @@ class ReplayIdentity:
 
     @property
     def specs(self) -> Mapping[str, TopicSpec]:
-        """The topics it needs, by role."""
+        """Its topics by role."""
         specs = topic_specs(self.settings)
         if self.request.to_topic is None:
             output = specs.pop("output")
-            # every change is wanted, and compaction would keep the last
+            # the file has every change, and compaction would keep only the last
             if self.request.to_file is not None:
                 kept = {"cleanup.policy": "delete", "retention.ms": KEPT_FOR_EVER}
                 specs["output"] = replace(output, config={**output.config, **kept})
@@ -169,28 +169,26 @@ class ReplayIdentity:
 
 
 def plan_topic(app_id: str) -> str:
-    """Where the plan of the replay with this group is kept."""
+    """The topic of the plan of the replay with this group."""
     return f"{app_id}-plan"
 
 
 def default_topic(live: Settings, name: str) -> str:
-    """Where summaries are published if nothing is said."""
+    """The default topic of the summaries."""
     return f"{live.output_topic}.{name}"
 
 
 TURN_SECONDS = 0.25
-"""What is read at once is what may be read in so long: others on the machine get it back in small
-pieces, not in large ones.
-"""
+"""One read takes what the rates allow in this many seconds, so that others wait only briefly."""
 
 
 class RateThrottle:
-    """Keeps to rates over the long run; what was not used for a second is not saved up.
+    """Keeps average rates; saves up at most one unused second.
 
     Args:
-        events_per_s: at most so many; None: any number.
-        bytes_per_s: of keys and values; None: any number.
-        clock: measures.
+        events_per_s: upper bound; None: no limit.
+        bytes_per_s: upper bound of keys and values; None: no limit.
+        clock: measures time.
     """
 
     def __init__(
@@ -199,23 +197,23 @@ class RateThrottle:
         self._events_per_s = events_per_s
         self._bytes_per_s = bytes_per_s
         self._clock = clock
-        self._due = clock.monotonic()  # when all that was read so far should have been
+        self._due = clock.monotonic()  # when everything read so far should have been read
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a rate to keep to."""
+        """Whether there is a limit."""
         return self._events_per_s is not None or self._bytes_per_s is not None
 
     @property
     def events_at_once(self) -> int | None:
-        """Events of a micro-batch, at least one; None: any number."""
+        """Events of a micro-batch, at least one; None: no limit."""
         return (
             None if self._events_per_s is None else max(1, round(self._events_per_s * TURN_SECONDS))
         )
 
     @property
     def bytes_at_once(self) -> int | None:
-        """Bytes of a micro-batch of several events; None: any number."""
+        """Bytes of a micro-batch of several events; None: no limit."""
         return (
             None if self._bytes_per_s is None else max(1, round(self._bytes_per_s * TURN_SECONDS))
         )

@@ -1,4 +1,4 @@
-"""A worker that goes on from a replay: only from one that is whole and over."""
+"""Resumes a replay as a live worker, if it is complete, or starts it over."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -6,9 +6,9 @@ from contextlib import nullcontext
 from worker.errors import SetupError
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients, KafkaClients
-from worker.kafka.reader import broker_errors
+from worker.kafka.errors import broker_errors
 from worker.kafka.topic_ids import RecreatedTopic
-from worker.replay.filled import listed
+from worker.replay.filled_archive import listed
 from worker.replay.ledger import Account
 from worker.replay.plan import decode_plan
 from worker.replay.request import ReplayIdentity, plan_topic
@@ -17,9 +17,8 @@ from worker.settings import Settings
 from worker.tools.reset import kept_out, planned
 
 
-def check_going_on(settings: Settings, clients: Clients) -> None:
-    """Raise SetupError where the settings' group is a replay's that has left something out,
-    or is not over.
+def check_resumable(settings: Settings, clients: Clients) -> None:
+    """Raise SetupError if the settings' group is that of a replay that is partial or not over.
 
     A worker would publish changes of summaries that were never published, or of a part of the
     history.
@@ -32,13 +31,13 @@ def check_going_on(settings: Settings, clients: Clients) -> None:
     if plan.holes.missing or (plan.holes.unreadable and not plan.whole):
         raise SetupError(
             f"COVERSUMM_APP_ID={settings.app_id} is a replay of files that lack records "
-            f"({listed(plan.holes.missing) or f'unreadable rows: {plan.holes.unreadable:,}'}): complete the archive and "
-            "replay it with --restart"
+            f"({listed(plan.holes.missing) or f'unreadable rows: {plan.holes.unreadable:,}'}): "
+            "complete the archive and replay it with --restart"
         )
     if not plan.whole:
         raise SetupError(
-            f"COVERSUMM_APP_ID={settings.app_id} is a replay of a part of the history, or to no topic: "
-            "a worker cannot go on from it"
+            f"COVERSUMM_APP_ID={settings.app_id} is a replay of a part of the history, or to no "
+            "topic: a worker cannot continue from it"
         )
     open_ones = {
         p: one for p, (_, one) in accounts(clients, settings.app_id, plan).items() if not one.over
@@ -48,25 +47,23 @@ def check_going_on(settings: Settings, clients: Clients) -> None:
     named = ", ".join(map(str, open_ones))
     if any(one != Account() for one in open_ones.values()):
         raise SetupError(
-            f"COVERSUMM_APP_ID={settings.app_id} is a replay that is not over (partitions {named}): let `replay` end first"
+            f"COVERSUMM_APP_ID={settings.app_id} is a replay that is not over (partitions "
+            f"{named}): let `replay` end first"
         )
     # Only the replay knows whether its records before the log's start come from files: a worker
     # would begin after them.
     raise SetupError(
-        f"COVERSUMM_APP_ID={settings.app_id} is a replay, and its group has no account of the partitions {named}: the replay has "
-        "not begun there, or the offsets were reset or have expired since; give the same `replay` command again, which skips "
-        "what the state has, then start the worker"
+        f"COVERSUMM_APP_ID={settings.app_id} is a replay, and its group has no account of the "
+        f"partitions {named}: the replay has not begun there, or the offsets were reset or have "
+        "expired since; give the same `replay` command again, which skips what the state has, then "
+        "start the worker"
     )
 
 
-SECONDS = 30.0
-
-
 def start_over(names: ReplayIdentity, on_wait: Callable[[str], None]) -> None:
-    """Throw away state, offsets, what was published, and at last the plan: interrupted before, it
-    is started over again.
+    """Delete state, offsets, output, dead letters, and the plan last: then it can be repeated.
 
-    Raises SetupError where one of its processes runs.
+    Raises SetupError if one of the replay's processes runs.
     """
     settings = names.settings
     clients = KafkaClients(settings)
@@ -78,5 +75,5 @@ def start_over(names: ReplayIdentity, on_wait: Callable[[str], None]) -> None:
     RecreatedTopic(admin, names.output_topic).recreate()
     RecreatedTopic(admin, settings.dlq_topic).recreate()
     plan = RecreatedTopic(admin, names.plan_topic)
-    with broker_errors(f"the topic {names.plan_topic} is not emptied"):
+    with broker_errors(f"could not empty the topic {names.plan_topic}"):
         plan.recreate()

@@ -1,45 +1,41 @@
-"""A replay as one process takes part in it: the plan that all keep to, its worker's bounds, what
-all have done so far.
-"""
+"""One process of a replay: the shared plan, the bounds of its worker, the progress of all."""
 
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import NamedTuple
+from struct import Struct
+from typing import Final, NamedTuple
 
 from worker.clock import Clock
 from worker.events import Record
 from worker.kafka.agreement import AgreedRecord
 from worker.kafka.clients import Clients
 from worker.kafka.errors import patiently
-from worker.kafka.offsets import committed_notes
-from worker.kafka.ranges import Range, check_ends
+from worker.kafka.offsets import CommittedOffset, committed_offsets
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import TopicIds
 from worker.kafka.topics import Topics
 from worker.processing.config import processor_config
 from worker.processing.embed import VectorStore
+from worker.published.sorting import LastValues
 from worker.replay.estimate import Estimate, Read, estimate
-from worker.replay.filled import Holes, fillable, filled, holes_of
+from worker.replay.filled_archive import Holes, fillable, filled, holes_of
 from worker.replay.ledger import Account, ReplayLedger, read_note, total
 from worker.replay.plan import ReplayPlan, decode_plan, refuse_other
-from worker.replay.ranges import ranges_of
+from worker.replay.ranges import Range, check_ends, ranges_of
 from worker.replay.request import ReplayIdentity, Request
 from worker.stream.run_bounds import NoThrottle, RunBounds, Throttle
 from worker.text.engine import EmbeddingEngine
 
-TIMEOUT_SECONDS = 30.0
 log = logging.getLogger(__name__)
 
 
 class ReplayProgress(NamedTuple):
-    """How far a replay is: offsets that are done, of how many, and the account of all
-    partitions.
-    """
+    """A replay's progress: offsets done and in total, and the account of all partitions."""
 
     done: int
     size: int
@@ -54,10 +50,10 @@ class Replay:
         holes: what files lack, once the plan or an estimate is known.
 
     Args:
-        names: what it is called, and what of.
-        clients: reach its Kafka.
-        throttle: how fast this process may go.
-        clock: waits for brokers that do not answer.
+        names: identify it.
+        clients: of its Kafka.
+        throttle: limits this process.
+        clock: limits the wait for brokers.
     """
 
     def __init__(
@@ -78,10 +74,10 @@ class Replay:
         self._ledger = ReplayLedger({})
 
     def bounds(self, partitions: int, engine: EmbeddingEngine | None) -> RunBounds:
-        """The bounds of this process's worker, by the plan that is there, or is made now.
+        """The bounds of this process's worker, from the existing plan or a new one.
 
-        Asks again while brokers are away. Raises SetupError where a replay of this name was begun
-        as another one, or there is nothing to read.
+        Asks again while brokers are away. Raises SetupError if another replay of this name has
+        begun, or there is nothing to read.
         """
         return patiently(lambda: self._agreed_bounds(partitions, engine), self._clock)
 
@@ -92,7 +88,7 @@ class Replay:
         return self.keep_to(self.plan)
 
     def keep_to(self, plan: ReplayPlan) -> RunBounds:
-        """The bounds of this process's worker by a plan."""
+        """The bounds of this process's worker, from this plan."""
         self.plan, self.holes = plan, plan.holes
         for line in self.holes.lines():
             log.warning("%s", line)
@@ -113,28 +109,29 @@ class Replay:
         )
 
     def check_plan(self, engine: EmbeddingEngine | None) -> None:
-        """Raise SetupError where the plan is of another replay than this one, or of another
-        topic than is there now.
-        """
+        """Raise SetupError if the plan is another replay's, or that of another topic."""
         assert self.plan is not None
         plan, request = self.plan, self.names.request
         refuse_other(request.name, plan, request.facts(), self._made_with(len(plan.ranges), engine))
         self._topic_ids({plan.topic: plan.topic_id})
-        had = {} if request.history is None else request.history.partitions()
+        in_files = _in_files(request)
         ends = {
             p: one.end
             for p, one in plan.by_partition.items()
-            if p not in had or one.end > had[p].stop
+            if p not in in_files or one.end > in_files[p].stop
         }
         check_ends(self._clients, self.settings.app_id, plan.topic, ends, self._clock)
 
     def _topic_ids(self, planned: Mapping[str, str]) -> TopicIds:
-        """The id of the input, read. Raises SetupError where it is not the planned one."""
-        topics, timeout_seconds = (
+        """The input's id, fetched. Raises SetupError if it is not the planned one."""
+        ids = TopicIds(
+            self._clients,
             (self.settings.input_topic,),
+            {},
             self.settings.commit_timeout_ms / 1000,
+            self._clock,
+            planned=planned,
         )
-        ids = TopicIds(self._clients, topics, {}, timeout_seconds, self._clock, planned=planned)
         ids.read()
         return ids
 
@@ -142,7 +139,7 @@ class Replay:
         return processor_config(self.settings, partitions, engine).fingerprint.fields()
 
     def estimate(self, engine: EmbeddingEngine | None, vectors: VectorStore | None) -> Estimate:
-        """What it will take; nothing is begun. Raises SetupError."""
+        """See `estimate`; begins nothing. Raises SetupError."""
         partitions = (
             Topics(self.settings, self._clients).input_partitions if self.names.request.topic else 1
         )
@@ -157,10 +154,8 @@ class Replay:
 
     @contextmanager
     def _reading(self, request: Request) -> Iterator[Read]:
-        """What reads the records of a partition, from one offset to before another, wherever they
-        are.
-        """
-        had = {} if request.history is None else request.history.partitions()
+        """A reader of both files and topic."""
+        in_files = _in_files(request)
         with ExitStack() as opened:
             reader = None
             if request.topic:
@@ -170,7 +165,7 @@ class Replay:
                 )
 
             def read(partition: int, start: int, end: int) -> Iterator[Record]:
-                if request.history is not None and start in had.get(partition, ()):
+                if request.history is not None and start in in_files.get(partition, ()):
                     records = request.history.read(partition, start)
                     yield from takewhile(lambda record: record.offset < end, records)
                 elif reader is not None:
@@ -179,9 +174,7 @@ class Replay:
             yield read
 
     def prepare(self) -> None:
-        """Create the topic that stands for plain files: it stays empty, and holds the offsets of
-        their lines.
-        """
+        """Create the empty topic for which the group commits the line numbers of plain files."""
         if not self.names.request.topic:
             topics = Topics(self.settings, self._clients)
             topics.create([spec for spec in topics.missing() if spec.role == "input"], 1)
@@ -206,20 +199,15 @@ class Replay:
         )
 
     def _filled_request(self) -> tuple[Request, dict[int, int]]:
-        """The request, its archive filled from where the topic's log begins now; and
-        these offsets.
-        """
+        """The request with its archive filled from the topic, and the offsets from which it is."""
         request, group = self.names.request, self.settings.app_id
         filled_from = fillable(request.history, self._clients, group)
         return replace(
             request, history=filled(request.history, self._clients, group, filled_from)
         ), filled_from
 
-    # -- how far it is
-    # ----------------------------------------------------------------------------------------------------
-
     def found(self) -> ReplayPlan | None:
-        """The plan that is there."""
+        """The existing plan, if any."""
         value = self._record.read()
         self.plan = (
             None if value is None else decode_plan(value, f"the topic {self.names.plan_topic}")
@@ -227,18 +215,18 @@ class Replay:
         return self.plan
 
     def accounts(self) -> dict[int, tuple[int, Account]]:
-        """By partition what is committed, see `accounts`."""
+        """See `accounts`."""
         assert self.plan is not None
         return accounts(self._clients, self.settings.app_id, self.plan, self._clock)
 
     def open_partitions(self) -> list[int]:
-        """Those that are not over yet."""
+        """The partitions that are not over."""
         return [
             partition for partition, (_, account) in self.accounts().items() if not account.over
         ]
 
-    def standing(self) -> ReplayProgress:
-        """How far all processes together are."""
+    def progress(self) -> ReplayProgress:
+        """The progress of all processes together."""
         assert self.plan is not None
         accounts = self.accounts()
         done = sum(
@@ -251,10 +239,12 @@ class Replay:
         )
 
 
+def _in_files(request: Request) -> Mapping[int, range]:
+    return {} if request.history is None else request.history.partitions()
+
+
 def _is_proven(holes: Holes, ranges: Mapping[int, Range]) -> bool:
-    """Whether no record can be missing: an unreadable row may be one from before a partition's
-    first that is readable.
-    """
+    """Whether no record can be missing. An unreadable row may precede the first record."""
     return not holes.missing and (
         not holes.unreadable or all(one.log_start == 0 for one in ranges.values())
     )
@@ -263,24 +253,53 @@ def _is_proven(holes: Holes, ranges: Mapping[int, Range]) -> bool:
 def accounts(
     clients: Clients, group: str, plan: ReplayPlan, clock: Clock = time
 ) -> dict[int, tuple[int, Account]]:
-    """By partition what the group of a replay has committed: the offset, and the account of it.
-    Raises what brokers answer.
+    """By partition the next offset and the account that a replay's group has committed.
+
+    Raises KafkaException if the broker does not answer.
     """
     ranges = plan.by_partition
-    consumer = clients.standalone_consumer(group, "read_committed")
-    try:
-        found = committed_notes(consumer, plan.topic, sorted(ranges), TIMEOUT_SECONDS, clock)
-    finally:
-        consumer.close()
+    with closing(clients.standalone_consumer(group, "read_committed")) as consumer:
+        found = committed_offsets(consumer, plan.topic, sorted(ranges), clock=clock)
     return {partition: _account(one, found.get(partition)) for partition, one in ranges.items()}
 
 
-def _account(one: Range, committed: tuple[int, str] | None) -> tuple[int, Account]:
-    """How far a partition is: the next offset, and what was done."""
+def _account(one: Range, committed: CommittedOffset | None) -> tuple[int, Account]:
     if committed is None:
         return one.first, Account()
     offset, note = committed
     account = read_note(note)
-    # a worker goes on without notes
+    # A live worker that continued the replay commits no notes.
     account.over = account.over or offset > one.end or (offset == one.end and not note)
     return offset, account
+
+
+_WRITTEN: Final = Struct(">QIQ")
+"""Key of a body in the order of writing: milliseconds, partition, offset."""
+
+
+def in_order_of_commits(clients: Clients, topic: str) -> Iterator[bytes]:
+    """All published bodies as they were written; those of one moment by partition.
+
+    Clocks of workers may differ, but within a partition the order stays. Raises SetupError.
+    """
+    with TopicReader(clients, topic, topic) as reader, LastValues() as bodies:
+        for partition in reader.partitions:
+            latest_ms = 0
+            for stored in reader.read(partition):
+                record = stored.record
+                latest_ms = max(latest_ms, record.timestamp_ms)
+                if record.value is not None:
+                    bodies.put(_WRITTEN.pack(latest_ms, partition, record.offset), record.value)
+        for _, body in bodies:
+            yield body
+
+
+def in_order_of_entities(clients: Clients, topic: str) -> Iterator[bytes]:
+    """The last published body of each entity, by entity. Raises SetupError."""
+    with TopicReader(clients, topic, topic) as reader, LastValues() as bodies:
+        for partition in reader.partitions:
+            for stored in reader.read(partition):
+                if stored.record.value is not None:
+                    bodies.put(stored.record.key or b"", stored.record.value)
+        for _, body in bodies:
+            yield body

@@ -1,3 +1,1 @@
-"""RocksDB: the databases of a worker's partitions, their rows, their files, and a view of them from
-outside.
-"""
+"""RocksDB: a database for each partition, snapshots for other processes, and the vector store."""

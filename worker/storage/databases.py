@@ -1,16 +1,16 @@
-"""The databases of a worker, one for each partition, under one budget of memory and files.
+"""A worker's databases, one for each partition, with shared limits for memory and open files.
 
-Left to itself every database has a block cache, write buffers and index blocks of its own, so
-memory would grow with the partitions a rebalance brings. Here all share:
+By default every database has its own block cache, write buffers and index blocks, so memory would
+grow with the partitions that a rebalance assigns. Here all share:
 
-- one block cache, which holds index and filter blocks too, and is charged with the write buffers:
-  its capacity is the budget;
-- one write buffer manager: past a quarter of the budget, the database that is written to flushes
-  early;
-- the open files: each database may keep its share of what this process may open.
+- one block cache. It holds index and filter blocks too, and write buffers count against its
+  capacity, which is the memory limit;
+- one write buffer manager: beyond a quarter of the memory limit the next write flushes its
+  database;
+- the open files: each database may keep open its share of the process's limit.
 
-A write buffer's size is its share of the manager's bound, so that idle databases cannot use up the
-bound among them and leave the busy one to flush at every write.
+Each write buffer gets its share of the manager's limit. Otherwise idle databases could use up that
+limit, and a busy one would flush at every write.
 """
 
 import gc
@@ -28,70 +28,65 @@ from worker.state import TABLE_NAME, Changes, Rows
 from worker.storage.rows import Look, NotOpen, RocksRows, check_files, explained, write_rows
 
 WRITE_SHARE = 4
-"""The write buffers' bound is the budget divided by this; with two of them a database, half of it
-in the worst moment.
-"""
+"""The write buffers' limit is the memory limit divided by this; a database has up to two."""
 MIN_WRITE_BUFFER, MAX_WRITE_BUFFER = 256 * 2**10, 8 * 2**20
 ARENA_BLOCK = 64 * 2**10
-"""What a write buffer grows by: a database with one row in it takes so much, not
-RocksDB's 1 MiB.
-"""
+"""Bytes by which a write buffer grows: RocksDB's 1 MiB would be too much for a single row."""
 BLOOM_BITS = 10
 TABLE_FILE = 32 * 2**20
-"""Size of a table file."""
+"""Bytes of a table file."""
 
 INFO_LOGS, INFO_LOG_BYTES = 3, 2**20
-"""RocksDB's own log files, for each database."""
+"""Number and size of RocksDB's log files of a database."""
 
 MIN_OPEN_FILES, MAX_OPEN_FILES = 20, 200
 """Table files a database keeps open; RocksDB takes no fewer than 20."""
 OTHER_FILES = 8
-"""What a database has open besides: logs, manifest, lock, directory, the output of a compaction."""
+"""Other open files of a database: logs, manifest, lock, directory, output of a compaction."""
 SPARE_FILES = 256
-"""Left to connections, libraries and the model."""
+"""Files for connections, libraries and the model."""
 
 
 class PartitionDatabases(Protocol):
-    """A database for each partition, opened when it is first asked for."""
+    """A database for each partition, opened at its first use."""
 
     def open(self, partition: int) -> Any:
-        """The partition's database, opened, and created where it is missing."""
+        """The partition's open database, created if it does not exist."""
 
     def rows(self, partition: int) -> Rows:
-        """Its rows."""
+        """The partition's rows."""
 
     def look(self, partition: int, within: bytes) -> AbstractContextManager[Rows]:
-        """Its rows as of one moment, up to the last that starts with `within`, for any thread at
-        any time.
+        """A snapshot of its rows up to the last that starts with `within`, for any thread.
 
-        Raises NotOpen where it is not open, or is closed meanwhile.
+        Raises NotOpen if it is not open, or is closed during the read.
         """
 
     def write(self, partition: int, changes: Changes) -> None:
-        """Store all of these rows or none; None removes one."""
+        """Write all of these rows or none; None removes one."""
 
     def close(self, partitions: Iterable[int] | None = None) -> None:
-        """Close those of these partitions that are open; without partitions, all."""
+        """Close the open ones of these partitions, by default all."""
 
     def wipe(self, partition: int) -> None:
-        """Remove it with all of its rows."""
+        """Delete the database."""
 
     @property
     def memory_bytes(self) -> int:
-        """What the open ones take at this moment."""
+        """Memory of the open databases."""
 
 
 class Databases:
-    """The databases below a data directory, under one budget; see `PartitionDatabases`.
+    """The databases in a data directory, with shared limits; see `PartitionDatabases`.
 
     Args:
         data_dir: of the worker.
-        memory_bytes: for all of them together.
-        partitions: the most there can be.
-        die: ends the process where a database cannot be opened as it is, whoever asked for it.
+        memory_bytes: limit for all databases together.
+        partitions: upper bound of their number.
+        die: ends the process if a database cannot be opened, whichever thread opens it.
 
     Raises:
-        SetupError: the process may not open as many files as so many databases need.
+        SetupError: the process may not open enough files.
     """
 
     def __init__(
@@ -115,18 +110,19 @@ class Databases:
         self._cache = Cache(memory_bytes)
         self._write_buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
             write_bytes,
-            False,  # a stalled writer waits for flushes of other databases: a full disk would hang it, not fail it
+            # A stalled writer waits for flushes of other databases: a full disk would hang it.
+            False,
             self._cache,
         )
 
     @property
     def memory_bytes(self) -> int:
-        """What they take at this moment: blocks, indexes, filters and write buffers."""
+        """Memory of blocks, indexes, filters and write buffers."""
         return int(self._cache.get_usage())
 
     def open(self, partition: int) -> Rdict:
         """See `PartitionDatabases`. A damaged database, or a full disk, ends the process."""
-        with self._lock:  # RocksDB lets a database be open once, and several threads may ask for it
+        with self._lock:  # RocksDB opens a database once, and several threads may open it
             if partition not in self._open:
                 self._open[partition] = self._opened(database_path(self._data_dir, partition))
             return self._open[partition]
@@ -139,7 +135,7 @@ class Databases:
         except Exception as error:
             cause = explained(path, error)
             if isinstance(cause, CoversummError):
-                # Faust would try again, or only log it; a page of the web server would answer 500
+                # Faust would retry or only log it; the web server would answer 500.
                 self._die(cause)
             raise cause from error
         database.set_read_options(ReadOptions())
@@ -151,9 +147,7 @@ class Databases:
 
     @contextmanager
     def look(self, partition: int, within: bytes) -> Iterator[Look]:
-        """See `PartitionDatabases`. Never opens a database: that is for whoever takes the partition
-        over.
-        """
+        """See `PartitionDatabases`. Never opens a database: only a takeover does."""
         with self._lock:
             if partition not in self._open:
                 raise NotOpen
@@ -168,7 +162,7 @@ class Databases:
                 self._look_ended.notify_all()
 
     def write(self, partition: int, changes: Changes) -> None:
-        """See `PartitionDatabases`. Raises DamagedDatabase, and Crash where the disk is full."""
+        """See `PartitionDatabases`. Raises DamagedDatabase, and Crash if the disk is full."""
         database = self.open(partition)
         try:
             write_rows(database, changes)
@@ -176,9 +170,7 @@ class Databases:
             raise explained(database_path(self._data_dir, partition), error) from error
 
     def close(self, partitions: Iterable[int] | None = None) -> None:
-        """See `PartitionDatabases`. Looks are ended; whoever else still reads rows keeps their
-        database open for as long.
-        """
+        """See `PartitionDatabases`. Ends looks; other readers keep their database open."""
         with self._lock:
             closing = list(self._open) if partitions is None else list(partitions)
             for partition in closing:
@@ -210,34 +202,33 @@ class Databases:
         options.set_arena_block_size(ARENA_BLOCK)
         options.set_target_file_size_base(TABLE_FILE)
         options.set_max_open_files(self.open_files)
-        options.set_keep_log_file_num(INFO_LOGS)  # a thousand by default, each without an end
+        options.set_keep_log_file_num(INFO_LOGS)  # by default a thousand of unlimited size
         options.set_max_log_file_size(INFO_LOG_BYTES)
         return options
 
 
 def database_path(data_dir: Path, partition: int) -> Path:
-    """Where Faust looks for the database of a partition."""
+    """The path at which Faust expects the database of a partition."""
     return data_dir / "v1" / "tables" / f"{TABLE_NAME}-{partition}.db"
 
 
 def open_files_each(partitions: int, file_limit: int) -> int:
-    """Table files that each of `partitions` databases may keep open where the process may open
-    `file_limit` files.
+    """Table files that each database may keep open; `file_limit` is the process's limit.
 
-    Raises SetupError where that is too few.
+    Raises SetupError if they are too few.
     """
     each = (file_limit - SPARE_FILES) // partitions - OTHER_FILES
     if each < MIN_OPEN_FILES:
         needed = SPARE_FILES + partitions * (MIN_OPEN_FILES + OTHER_FILES)
         raise SetupError(
-            f"this process may open {file_limit} files, and the state of {partitions} partitions may need {needed}: "
-            f"raise the limit (`ulimit -n {needed}`, LimitNOFILE= of systemd)"
+            f"this process may open {file_limit} files, and the state of {partitions} partitions "
+            f"may need {needed}: raise the limit (`ulimit -n {needed}`, LimitNOFILE= of systemd)"
         )
     return min(each, MAX_OPEN_FILES)
 
 
 def _file_limit() -> int:
-    """How many files this process may open, after raising its own limit as far as it may."""
+    """The process's limit of open files, after raising it as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2**16 if hard == resource.RLIM_INFINITY else min(hard, 2**16)
     if soft != resource.RLIM_INFINITY and soft < wanted:

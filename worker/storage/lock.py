@@ -1,6 +1,4 @@
-"""A folder that one process at a time may write: a data directory, for as long as its worker lives,
-or a vector store.
-"""
+"""Locks a folder that one process may write: a worker's data directory, or a vector store."""
 
 import errno
 import fcntl
@@ -16,20 +14,17 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def lock_data_dir(data_dir: Path) -> None:
-    """Hold the data directory for the life of the process; SetupError when that
-    cannot be.
-    """
+    """Lock the data directory until the process ends. Raises SetupError if that is impossible."""
     if not _lock(_file(data_dir), fcntl.LOCK_EX):
         raise SetupError(
-            f"COVERSUMM_DATA_DIR={data_dir} is in use by another worker: give each worker a directory of its own"
+            f"COVERSUMM_DATA_DIR={data_dir} is in use by another worker: give each worker its own "
+            "directory"
         )
 
 
 @contextmanager
 def held(data_dir: Path) -> Iterator[None]:
-    """Keep workers out of the data directory inside the `with`; SetupError where one is
-    running.
-    """
+    """Keep workers out of the data directory. Raises SetupError if one is running."""
     file = _file(data_dir)
     try:
         if not _lock(file, fcntl.LOCK_EX):
@@ -40,15 +35,13 @@ def held(data_dir: Path) -> Iterator[None]:
 
 
 def refuse_running(data_dir: Path) -> None:
-    """Raise SetupError where a worker holds the data directory; unlike `held`, make and keep
-    nothing.
-    """
+    """Raise SetupError if a worker holds the data directory; unlike `held`, write nothing."""
     if is_running(data_dir):
         raise _running(data_dir)
 
 
 def is_running(data_dir: Path) -> bool:
-    """Whether a worker holds the data directory at this moment."""
+    """Whether a worker holds the data directory now."""
     try:
         file = os.open(data_dir / _NAME, os.O_RDONLY)
     except FileNotFoundError:
@@ -60,9 +53,9 @@ def is_running(data_dir: Path) -> bool:
 
 
 def try_lock(folder: Path, variable: str) -> int | None:
-    """Hold a folder until the file that is returned is closed; None where another process does.
+    """Lock a folder until the returned file is closed; None if another process holds it.
 
-    Raises SetupError, under the name of `variable`, where it cannot be written.
+    Raises SetupError, which names `variable`, if the folder cannot be written.
     """
     file = _file(folder, variable)
     if _lock(file, fcntl.LOCK_EX):
@@ -72,7 +65,7 @@ def try_lock(folder: Path, variable: str) -> int | None:
 
 
 def _file(folder: Path, variable: str = "COVERSUMM_DATA_DIR") -> int:
-    """The lock file, opened; made where it is not there, and its directories with it."""
+    """The open lock file; creates it and its directories."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
@@ -88,7 +81,7 @@ def _file(folder: Path, variable: str = "COVERSUMM_DATA_DIR") -> int:
 
 
 def _lock(file: int, kind: int) -> bool:
-    """Whether the file's lock was free; it is held until the file is closed."""
+    """Whether the lock was free; closing the file releases it."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except OSError:

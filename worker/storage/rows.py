@@ -1,4 +1,4 @@
-"""Committed rows in a RocksDB database: the worker's own, or a view of it from outside."""
+"""Committed rows in a RocksDB database: the worker's own, or another process's snapshot."""
 
 import re
 import struct
@@ -13,8 +13,8 @@ from worker.state.errors import DamagedDatabase
 from worker.state.store import Changes, successor
 
 # A record of a log: checksum u32, length u16, type u8, in recycled logs the log's number u32; then
-# a write batch, which begins with the sequence number of its first row. Bytes of the header by the
-# record's type: of a whole batch or its first part, and of the same in a recycled log.
+# a write batch, which begins with the sequence number of its first row. Header bytes by the type of
+# the record: a complete batch or its first part, and the same in a recycled log.
 _HEADER_BYTES = {1: 7, 2: 7, 5: 11, 6: 11}
 _TYPE_AT = 6
 _SEQUENCE = struct.Struct("<Q")
@@ -22,11 +22,9 @@ _HEAD_BYTES = 11 + _SEQUENCE.size
 
 
 def check_files(folder: Path) -> None:
-    """Raise DamagedDatabase where manifest and logs of a closed database leave rows out. Nothing is
-    written.
-    """
+    """Raise DamagedDatabase if rows are missing between manifest and logs. Writes nothing."""
     if not (folder / "CURRENT").exists():
-        return  # no database, or one that lost all of its rows: it is restored from the start
+        return  # no database, or one without any row: it is restored from the start
     begins = _first_sequence(folder)
     if begins is None:
         return
@@ -34,29 +32,28 @@ def check_files(folder: Path) -> None:
     if begins > ends + 1:
         raise DamagedDatabase(
             str(folder),
-            f"its manifest ends at write {ends} and its log begins at {begins}: files with the writes between are lost",
+            f"its manifest ends at write {ends} and its log begins at {begins}: files with the "
+            "writes between are lost",
         )
 
 
 def _first_sequence(folder: Path) -> int | None:
-    """Sequence number of the first write in the oldest log that has any; None where no log has, or
-    it cannot be read.
-    """
+    """Sequence number of the first write in the oldest log with any; None if unreadable."""
     for path in sorted(folder.glob("*.log"), key=lambda path: int(path.stem)):
         with path.open("rb") as log:
             head = log.read(_HEAD_BYTES)
         if head:
             header = _HEADER_BYTES.get(head[_TYPE_AT]) if len(head) > _TYPE_AT else None
             if header is None or len(head) < header + _SEQUENCE.size:
-                return None  # RocksDB cuts such a log off at its beginning
+                return None  # RocksDB truncates such a log to nothing
             return int(_SEQUENCE.unpack_from(head, header)[0])
     return None
 
 
 def _manifest_sequence(folder: Path) -> int:
-    """The last write that the manifest knows of: of the database without its logs."""
+    """The last write in the manifest, without the logs."""
     options = Options(raw_mode=True)
-    options.set_wal_dir(str(folder.parent))  # where no log is
+    options.set_wal_dir(str(folder.parent))  # a folder without logs
     options.set_max_open_files(20)  # or every table file would be opened
     try:
         database = Rdict(
@@ -71,16 +68,14 @@ def _manifest_sequence(folder: Path) -> int:
 
 
 def explained(folder: Path | str, error: Exception) -> Exception:
-    """What an error of RocksDB's comes to: a damage, a full disk, or the error itself where it is
-    neither.
-    """
+    """RocksDB's error as DamagedDatabase, or Crash for a full disk; any other error as it is."""
     if isinstance(error, CoversummError):
         return error
     text = str(error)
     if any(full in text for full in ("No space left on device", "Disk quota exceeded")):
         return Crash(
-            f"the disk of {folder} is full ({_first_line(text)}): the worker ends, and so does every start of it until there is "
-            "room; nothing is lost, and nothing has to be repaired"
+            f"the disk of {folder} is full ({_first_line(text)}): the worker ends, and so does "
+            "every start of it until there is room; nothing is lost, and nothing has to be repaired"
         )
     about_files = re.search(r"\b(sst|manifest|current)\b", text, re.IGNORECASE)
     if text.startswith(("Corruption:", "IO error: No such file")) or (
@@ -95,12 +90,11 @@ def _first_line(text: str) -> str:
 
 
 class RocksRows:
-    """Rows of an `rocksdict.Rdict` in raw mode, or of a snapshot of one.
+    """Reads the rows of an `rocksdict.Rdict` in raw mode, or of a snapshot of one.
 
-    Reads only: rows are written together with their changelog offset in one `WriteBatch`, by
-    whoever owns the database. A scan is one RocksDB iterator: a consistent view, whatever is
-    written meanwhile. Both raise DamagedDatabase where RocksDB cannot read its files, under the
-    name of `folder`.
+    The database's owner writes rows with their changelog offset in one `WriteBatch`. A scan is one
+    RocksDB iterator, a consistent view during later writes. Both methods raise DamagedDatabase,
+    which names `folder`, if RocksDB cannot read its files.
     """
 
     def __init__(self, database: Any, folder: Path | str = "") -> None:
@@ -120,7 +114,7 @@ class RocksRows:
         """See `Rows`."""
         options = ReadOptions()
         upper = successor(prefix)
-        # keeps the iterator from walking through removed rows beyond the prefix
+        # Otherwise the iterator walks through removed rows beyond the prefix.
         if upper is not None:
             options.set_iterate_upper_bound(upper)
         iterator = self._database.iter(options)
@@ -136,9 +130,7 @@ class RocksRows:
 
 
 def write_rows(database: Any, changes: Changes) -> None:
-    """Write all of these rows or none, in one batch; None removes one. Raises what
-    RocksDB raises.
-    """
+    """Write all of these rows or none, in one batch; None removes one. Raises RocksDB's errors."""
     batch = WriteBatch(raw_mode=True)
     for key, value in changes.items():
         if value is None:
@@ -149,33 +141,32 @@ def write_rows(database: Any, changes: Changes) -> None:
 
 
 class NotOpen(Exception):
-    """The partition's database is not open here, or not any more."""
+    """The partition's database is not open in this worker, or was closed."""
 
 
 class Look:
-    """Rows of a database as they are now; see `Rows`. One scan at a time, and nothing else before
-    its end.
+    """A snapshot of a database's rows; see `Rows`. Allows nothing else until a scan ends.
 
-    It keeps the database open, so whoever closes that calls `interrupt`, and waits for `close`.
+    It keeps the database open. To close that, call `interrupt`, and wait for `close`.
     """
 
     def __init__(self, database: Any, folder: Path, within: bytes) -> None:
-        """`within`: a prefix; rows beyond the last that starts with it are not seen."""
+        """`within`: a prefix; the snapshot ends at the last row that starts with it."""
         options = ReadOptions()
         upper = successor(within)
-        if upper is not None:  # keeps the iterator from walking through removed rows beyond
+        if upper is not None:  # otherwise the iterator walks through removed rows beyond
             options.set_iterate_upper_bound(upper)
-        self._options = options  # the iterator points to the bound in it, and has no copy
+        self._options = options  # the iterator points to the bound in it, without a copy
         self._iterator = database.iter(options)
         self._folder = folder
         self._is_interrupted = False
 
     def interrupt(self) -> None:
-        """Let whoever reads meet NotOpen at the next row; from any thread."""
+        """Make the reader raise NotOpen at its next row; from any thread."""
         self._is_interrupted = True
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Release the database."""
         self._iterator = None
 
     def get(self, key: bytes) -> bytes | None:
@@ -191,9 +182,7 @@ class Look:
             yield key, value
 
     def _from(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All rows from a key on. It asks for the iterator each time, so that a frame which is left
-        over holds no database.
-        """
+        """All rows from a key on. A suspended frame holds no local iterator, so no database."""
         self._iterator.seek(start)
         while self._iterator.valid():
             if self._is_interrupted:

@@ -1,15 +1,13 @@
-"""A worker's local state from beside it, running or stopped: the databases of a data directory, one
-for each partition.
+"""Snapshots of the databases in a data directory, for a process beside the worker, running or not.
 
-Each is opened by RocksDB read-only: without the lock, with all table files open from the start, so
-what the worker compacts away meanwhile stays readable. It shows the state at one moment between two
-commits (a commit is one atomic batch), and stays at it. Only while it is being opened could it miss
-rows: those of a log that the worker writes out to a table file and removes after the manifest was
-read and before the log would have been. Every such step is recorded in the manifest, so a view
-counts only if the manifest is the same before and after.
+RocksDB opens each read-only: without the lock, with all table files open from the start, so that
+files which the worker compacts stay readable. The snapshot shows the state between two commits (a
+commit is one atomic batch). Only the opening could miss rows: those of a log that the worker
+flushes to a table file and removes, after the manifest was read and before the log is. The manifest
+records every such step, so a snapshot counts only if the manifest is the same before and after.
 
-A RocksDB *secondary* instance would follow the worker, which is not needed here, and it forgives
-too much: where a table file is damaged it goes back to an older set of files, and says nothing.
+A RocksDB *secondary* instance would follow the worker, which is not needed here. It also hides
+damage: if a table file is broken it silently uses an older set of files.
 """
 
 import re
@@ -28,37 +26,32 @@ from worker.storage.lock import is_running
 from worker.storage.rows import RocksRows, check_files, explained
 
 OPEN_SECONDS = 30
-"""How long a database of a running worker is tried again; each try takes some hundredths of a
-second.
-"""
-
+"""Seconds to retry a running worker's database; an attempt takes some hundredths of a second."""
 TRIES = 5
-"""How often a running worker's database may fail to open, its manifest standing still, before it
-counts as damaged.
-"""
+"""Failed attempts with an unchanged manifest until a running worker's database is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPartition:
-    """One partition's rows at one moment, and what they were made with."""
+    """A snapshot of one partition's rows, and the settings that they were made with.
+
+    `next_offset` is the source offset of the next event, `topic` and `partitions` are those of the
+    input, `model` is the engine's or `processing.config.NO_MODEL`.
+    """
 
     number: int
     rows: RocksRows
     next_offset: int
-    """Source offset of the next event."""
     dimension: int
     k: int
     distinct: bool
     partitions: int
-    """Of the input topic."""
     topic: str
-    """The input topic."""
     model: str
-    """Of the engine, `processing.config.NO_MODEL` where there was none."""
 
 
 def databases(data_dir: Path) -> dict[int, Path]:
-    """By partition, ascending. Faust keeps them as `v1/tables/entities-0.db`."""
+    """Database paths by partition, ascending. Faust's are `v1/tables/entities-0.db`."""
     found = {}
     for path in data_dir.glob(f"v*/tables/{TABLE_NAME}-*.db"):
         if match := re.fullmatch(rf"{TABLE_NAME}-([0-9]+)\.db", path.name):
@@ -67,23 +60,23 @@ def databases(data_dir: Path) -> dict[int, Path]:
 
 
 def some_databases(data_dir: Path) -> dict[int, Path]:
-    """The databases by partition, as `databases`; SetupError where there are none."""
+    """As `databases`. Raises SetupError if there are none."""
     found = databases(data_dir)
     if not found:
         raise SetupError(
-            f"there is no state of a worker in {data_dir}: none has used it as COVERSUMM_DATA_DIR; set that to the worker's, or "
-            "name the directory by --data-dir"
+            f"there is no state of a worker in {data_dir}: none has used it as COVERSUMM_DATA_DIR; "
+            "set that to the worker's, or name the directory by --data-dir"
         )
     return found
 
 
 @contextmanager
 def stored_partition(number: int, path: Path) -> Iterator[StoredPartition | None]:
-    """A partition as of its last commit; None where it has seen no event yet.
+    """A partition as of its last commit; None before its first event.
 
     Raises:
-        StateError: files or rows are not what was written.
-        SetupError: the worker writes too fast to be looked at.
+        StateError: files or rows are damaged.
+        SetupError: the worker writes too often for a snapshot.
     """
     with _opened(path) as database:
         rows = RocksRows(database, path)
@@ -119,14 +112,14 @@ def _open(path: Path) -> Any:
     if tries == 1:
         check_files(path)
     options = Options(raw_mode=True)
-    options.set_max_open_files(-1)  # all at once: those that the worker removes stay readable
+    options.set_max_open_files(-1)  # all at once: files that the worker removes stay readable
     read_only = AccessType.read_only(error_if_log_file_exist=False)
     give_up = time.monotonic() + OPEN_SECONDS
     while True:
         before = manifest(path)
         try:
             database = Rdict(str(path), options, access_type=read_only)
-        except Exception as error:  # a file may have gone between being named and being opened
+        except Exception as error:  # a listed file may be removed before it is opened
             tries -= manifest(path) == before
             if not tries:
                 raise explained(path, error) from error
@@ -136,15 +129,13 @@ def _open(path: Path) -> Any:
             database.close()
         if time.monotonic() > give_up:
             raise SetupError(
-                f"the database {path} could not be read at one moment within {OPEN_SECONDS} s, so fast it is written: "
-                "try again when the worker is less busy"
+                f"no consistent snapshot of the database {path} within {OPEN_SECONDS} s: writes "
+                "are too frequent; try again when the worker is less busy"
             )
 
 
 def manifest(path: Path) -> tuple[str, int] | None:
-    """Name and size of a database's present manifest, which only ever grows; None where there is
-    none at this moment.
-    """
+    """Name and size of a database's manifest, which only grows; None if there is none now."""
     try:
         name = (path / "CURRENT").read_text().strip()
         return name, (path / name).stat().st_size

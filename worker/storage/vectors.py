@@ -1,14 +1,12 @@
-"""The vector store: vectors by engine and exact text in a RocksDB database that several processes
-of a machine share.
+"""The vector store: vectors by engine and exact text, in a RocksDB database.
 
-One process writes: whoever holds the folder's lock. The others read, each a view of its own that it
-opens anew now and then, and when the writer has ended one of them becomes it. What a reader's
-engine makes is not kept.
+Several processes of a machine may share it. The process that holds the folder's lock writes; the
+others read a snapshot, which they renew regularly, and do not store what their engines embed. When
+the writer ends, one of them becomes the writer.
 
-It is bounded by RocksDB's FIFO compaction: tables are never merged, the oldest go when all of them
-together pass the bound. It is a cache: what is damaged, dropped or not there is embedded again,
-with the same bits. So whatever goes wrong while the worker runs is told in one line, and the store
-has no vectors from then on.
+RocksDB's FIFO compaction limits the size: it never merges tables, and drops the oldest. The store
+is a cache: a damaged, dropped or missing vector is embedded again, with the same bits. So after an
+error the worker logs one line and continues without the store.
 """
 
 import json
@@ -49,66 +47,52 @@ log = logging.getLogger(__name__)
 VARIABLE: Final = "COVERSUMM_VECTOR_STORE_DIR"
 DATABASE: Final = "vectors.db"
 LOOK_SECONDS: Final = 10.0
-"""How often a reader looks for what is new, and how old the number of bytes may be."""
+"""Seconds between two snapshots of a reader, and between two measurements of the size."""
 
 TABLES: Final = 64
-"""In how many tables the bound is divided: a lookup may ask them all, and the oldest one goes as a
-whole.
-"""
+"""Tables within the size limit: a lookup may read each, and the oldest one is dropped."""
 MAX_TABLE: Final = 64 * 2**20
-"""One is made in memory, with another one waiting to be written; beyond 4 GiB there are more tables
-instead.
-"""
+"""Bytes of a table: two are in memory during writes. Beyond 4 GiB there are more tables."""
 BESIDE: Final = 8
-"""What there may be besides tables that stay, in tables: the logs of two write buffers, those of
-both that were just written, as tables, and are still to be removed, the oldest table, small files.
-Measured: four; more where the machine is busy.
+"""The size of other files, in tables: logs of two write buffers, logs that are still to be
+removed, the oldest table, small files. Measured: four, more on a busy machine.
 """
 BLOOM_BITS: Final = 10
 BLOCK_BYTES: Final = 16 * 2**10
-"""A block is twenty vectors or so: the smaller they are, the more memory the tables'
-indexes take.
-"""
+"""Bytes of a block, about twenty vectors: smaller blocks need larger indexes in memory."""
 TRIES: Final = 5
-"""How often a view may fail to open, the manifest standing still, before the store counts as
-damaged.
-"""
+"""Failed attempts to open a snapshot with an unchanged manifest until the store is damaged."""
 OPEN_SECONDS: Final = 1.0
-"""How long a view of a store that changes meanwhile is tried; each try takes some thousandths of a
-second.
-"""
+"""Seconds to retry a snapshot of a changing store; an attempt takes some milliseconds."""
 INFO_LOGS, INFO_LOG_BYTES = 2, 64 * 2**10
 
 
 class DamagedStore(SetupError):
-    """RocksDB cannot use the store's files. The message is one line: which, and what to do."""
+    """RocksDB cannot use the store's files. The message is one line."""
 
     def __init__(self, folder: Path, error: Exception) -> None:
         problem = " ".join(str(error).split("\n")[0].split()).rstrip(".")
         super().__init__(
-            f"the vector store {VARIABLE}={folder} cannot be used ({problem}): make room if the disk is full, else delete the "
-            "folder: it is only a cache, and fills again"
+            f"the vector store {VARIABLE}={folder} cannot be used ({problem}): make room if the "
+            "disk is full, else delete the folder: it is only a cache, and fills again"
         )
 
 
 class BusyStore(SetupError):
-    """Its writer drops tables faster than a view can be opened."""
+    """The writer drops tables faster than a snapshot can be opened."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"the vector store {VARIABLE}={folder} could not be read at one moment within {OPEN_SECONDS:g} s, so fast it is "
-            "written: try again when its writer is less busy"
+            f"no consistent snapshot of the vector store {VARIABLE}={folder} within "
+            f"{OPEN_SECONDS:g} s: writes are too frequent; try again when its writer is less busy"
         )
 
 
 def open_vector_store(settings: Settings, engine: EmbeddingEngine | None) -> "StoredVectors | None":
-    """The settings' vector store for this engine, which is asked who it is; None where there is
-    none to use.
+    """The settings' vector store for this engine; None without one.
 
-    A damaged one is told in a line of the log and not used: nothing depends on it but time.
-
-    Raises:
-        SetupError: its folder cannot be written.
+    A damaged store is logged and not used: it only saves time. Raises SetupError if its folder
+    cannot be written.
     """
     if settings.vector_store_dir is None or engine is None:
         return None
@@ -116,27 +100,23 @@ def open_vector_store(settings: Settings, engine: EmbeddingEngine | None) -> "St
     try:
         return StoredVectors(settings.vector_store_dir, settings.vector_store_bytes, identity)
     except DamagedStore as error:
-        log.warning("%s; going on without it", error)
+        log.warning("%s; continuing without it", error)
         return None
 
 
 class StoredVectors:
-    """The vectors of one engine; see `worker.processing.embed.VectorStore`. For one thread at a
-    time.
-    """
+    """The vectors of one engine; see `worker.processing.embed.VectorStore`. Not thread-safe."""
 
     def __init__(
         self, folder: Path, max_bytes: int, identity: EngineIdentity, clock: Clock = time
     ) -> None:
-        """Opened to write, or to read where another process writes. Raises SetupError,
-        DamagedStore.
-        """
+        """Opens it to read if another process writes. Raises SetupError and DamagedStore."""
         self._folder = folder
         self._path = folder / DATABASE
         self._max_bytes = max_bytes
         self._rows = VectorRows(identity.digest, identity.dimension)
-        # A write buffer takes a whole batch, however full it is: small ones keep tables to their
-        # size.
+        # A write buffer takes a complete batch, however full it is: small batches keep tables to
+        # their size.
         self._at_once = max(1, _table_bytes(max_bytes) // (8 * identity.dimension))
         self._description = json.dumps(identity._asdict()).encode()
         self._clock = clock
@@ -150,16 +130,13 @@ class StoredVectors:
 
     @property
     def is_writer(self) -> bool:
-        """Whether what is added is kept."""
+        """Whether this process writes the store."""
         return self._lock is not None
 
     @property
     def disk_bytes(self) -> int:
         """See `VectorStore`."""
         return self._disk_bytes
-
-    # -- as the processor uses it
-    # ----------------------------------------------------------------------------
 
     def find(self, texts: Sequence[str]) -> dict[str, NDArray[np.int16]]:
         """See `VectorStore`."""
@@ -179,15 +156,12 @@ class StoredVectors:
                 self._give_up(error)
 
     def _give_up(self, error: SetupError) -> None:
-        log.warning("%s; going on without it", error)
+        log.warning("%s; continuing without it", error)
         self.close()
         self._looks_again_at = float("inf")
 
-    # -- rows
-    # ------------------------------------------------------------------------------------------------
-
     def read(self, texts: Sequence[str]) -> dict[str, NDArray[np.int16]]:
-        """The vectors of those texts that have one here. Raises DamagedStore."""
+        """The stored vectors of these texts. Raises DamagedStore."""
         if self._database is None:
             return {}
         try:
@@ -204,21 +178,19 @@ class StoredVectors:
             elif not self._is_damage_told:
                 self._is_damage_told = True
                 log.warning(
-                    "vector store %s: a row is not what was written; it and any other such row count as absent",
+                    "vector store %s: a row is damaged; damaged rows count as absent",
                     self._folder,
                 )
         return found
 
     def write(self, vectors: Mapping[str, NDArray[np.int16]]) -> None:
-        """Keep these. Raises DamagedStore, also where the disk is full; then some of them may be
-        kept.
-        """
+        """Store vectors. Raises DamagedStore, also for a full disk; some may be stored then."""
         rows = iter(vectors.items())
         while part := list(islice(rows, self._at_once)):
             batch = WriteBatch(raw_mode=True)
             for text, vector in part:
                 batch.put(self._rows.key(text), self._rows.encode(text, vector))
-            # Each time: the first one goes with the oldest table.
+            # Each time: earlier ones are dropped with their tables.
             batch.put(self._rows.engine_key, self._description)
             try:
                 self._database.write(batch)
@@ -227,26 +199,21 @@ class StoredVectors:
         if self._clock.monotonic() >= self._looks_again_at:
             self._measure()
 
-    # -- the database
-    # ----------------------------------------------------------------------------------------
-
     def close(self) -> None:
-        """Let others write."""
+        """Close the store, so that another process may write."""
         self._replace(None)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def _open(self) -> None:
-        """To write where nobody does, else to read: without a database where there is none to read
-        yet.
-        """
+        """Open to write, else to read; without a database if there is none to read yet."""
         self._lock = try_lock(self._folder, VARIABLE)
         try:
             if self._lock is not None:
                 self._replace(Rdict(str(self._path), _options(self._max_bytes)))
             else:
-                with suppress(BusyStore):  # what was seen before is as good, until the next look
+                with suppress(BusyStore):  # the previous snapshot serves until the next attempt
                     self._replace(_view(self._folder))
         except DamagedStore:
             self.close()
@@ -258,7 +225,7 @@ class StoredVectors:
         role = (
             "writes it"
             if self.is_writer
-            else "reads it, another one writes: what it embeds is not kept"
+            else "reads it, another one writes: its own vectors are not stored"
         )
         if role != self._told:
             self._told = role
@@ -266,7 +233,7 @@ class StoredVectors:
 
     def _replace(self, database: Any) -> None:
         if self._database is not None:
-            # after a write that failed, closing fails for the same reason
+            # after a failed write, closing fails for the same reason
             with suppress(Exception):
                 self._database.close()
         self._database = database
@@ -291,20 +258,18 @@ class StoredVectors:
 
 
 class Contents(NamedTuple):
-    """What a vector store holds of one engine; `engine` says what that is, as far as it
-    is known.
-    """
+    """A vector store's content for one engine; `engine` describes it, as far as known."""
 
     engine: dict[str, Any]
     vectors: int
 
 
 def contents(folder: Path) -> list[Contents]:
-    """By engine; reads every key, while whoever writes goes on. Raises SetupError."""
+    """By engine; reads every key beside a writer. Raises SetupError."""
     database = _view(folder)
     if database is None:
         raise SetupError(
-            f"there is no vector store in {VARIABLE}={folder}: nothing was kept there yet"
+            f"there is no vector store in {VARIABLE}={folder}: nothing was stored there yet"
         )
     try:
         engines = {engine_of(key): json.loads(database[key]) for key in _keys(database, ENGINE)}
@@ -317,7 +282,7 @@ def contents(folder: Path) -> list[Contents]:
 
 
 def disk_bytes(path: Path) -> int:
-    """What the files of a folder take; those that go meanwhile count for nothing."""
+    """Bytes of the files in a folder; files that disappear count as 0."""
     total = 0
     try:
         for entry in os.scandir(path):
@@ -331,9 +296,7 @@ def disk_bytes(path: Path) -> int:
 
 
 def _view(folder: Path) -> Any:
-    """The database as it is now, to read; None where there is none yet. Raises DamagedStore,
-    BusyStore.
-    """
+    """A snapshot of the database; None if there is none. Raises DamagedStore and BusyStore."""
     path, tries, give_up = folder / DATABASE, TRIES, time.monotonic() + OPEN_SECONDS
     while (before := manifest(path)) is not None:
         try:
@@ -342,7 +305,7 @@ def _view(folder: Path) -> Any:
                 _read_options(),
                 access_type=AccessType.read_only(error_if_log_file_exist=False),
             )
-        except Exception as error:  # a table may have gone between being named and being opened
+        except Exception as error:  # a listed table may be removed before it is opened
             tries -= manifest(path) == before
             if not tries:
                 raise DamagedStore(folder, error) from error
@@ -367,7 +330,7 @@ def _read_options() -> Options:
     options = Options(raw_mode=True)
     options.set_block_based_table_factory(blocks)
     options.set_compaction_style(DBCompactionStyle.fifo())
-    options.set_max_open_files(-1)  # all at once: those that the writer removes stay readable
+    options.set_max_open_files(-1)  # all at once: files that the writer removes stay readable
     options.set_keep_log_file_num(INFO_LOGS)
     options.set_max_log_file_size(INFO_LOG_BYTES)
     return options
@@ -386,8 +349,8 @@ def _options(max_bytes: int) -> Options:
     options.set_fifo_compaction_options(drop)
     options.set_write_buffer_size(table)
     options.set_max_write_buffer_number(2)
-    options.set_compression_type(DBCompressionType.none())  # vectors are as good as noise
-    # all tables are in level zero, and stay there
+    options.set_compression_type(DBCompressionType.none())  # vectors compress like noise
+    # All tables stay in level zero.
     options.set_level_zero_slowdown_writes_trigger(2**30)
     options.set_level_zero_stop_writes_trigger(2**30)
     return options

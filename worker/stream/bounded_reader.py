@@ -13,8 +13,7 @@ from typing import Any
 
 from worker.errors import Crash, Unanswered
 from worker.events import Record
-from worker.kafka.offsets import Start
-from worker.kafka.ranges import CUT_SHORT_SECONDS, cut_short
+from worker.kafka.offsets import CUT_SHORT_SECONDS, Start, cut_short
 from worker.stream.assignment import Tenure
 from worker.stream.delivery import MicroBatch
 from worker.stream.live_reader import FETCH_SECONDS, Fetched, GuardedInput, count

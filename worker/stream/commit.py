@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from worker.clock import Clock
 from worker.errors import Crash, InDoubt, Overtaken, TooSlow, Unanswered
 from worker.events import Record
-from worker.kafka.logs import Logs
+from worker.kafka.changelog import Logs
 from worker.kafka.producer import TransactionalProducer
 from worker.processing.pace import TransactionSize
 from worker.processing.processor import ProcessedBatch, Processor

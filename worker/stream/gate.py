@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from worker.errors import Crash
-from worker.kafka.offsets import LogBounds
+from worker.kafka.changelog import LogBounds
 from worker.kafka.topic_ids import TopicIds
 from worker.state import Changes
 from worker.storage.databases import PartitionDatabases

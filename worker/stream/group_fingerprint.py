@@ -10,8 +10,8 @@ them sees the other's and does not commit. All later workers see a committed one
 
 import logging
 
-from worker.kafka.errors import passes
-from worker.kafka.logs import ChangelogLog
+from worker.kafka.changelog import ChangelogLog
+from worker.kafka.errors import is_retriable
 from worker.state import Fingerprint
 from worker.state.keys import FINGERPRINT
 from worker.state.partition import refuse_other
@@ -63,6 +63,6 @@ class GroupFingerprint:
         try:
             self.check()
         except Exception as cause:
-            if not passes(cause):
+            if not is_retriable(cause):
                 raise
             log.info("joining the group without knowing what its state was built with: %s", cause)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from worker.errors import Crash
 from worker.events import Record
-from worker.kafka.errors import passes
+from worker.kafka.errors import is_retriable
 from worker.kafka.offsets import Start
 from worker.processing.config import ALL, Emit, RecordSelection
 from worker.processing.processor import ProcessedBatch
@@ -160,6 +160,6 @@ class Ending:
         try:
             return not await self._threads.beside(self._bounds.open_partitions)
         except Exception as cause:
-            if not isinstance(cause, Crash) and not passes(cause):
+            if not isinstance(cause, Crash) and not is_retriable(cause):
                 raise
             return False  # asked again

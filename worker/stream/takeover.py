@@ -24,9 +24,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from worker.errors import SetupError
-from worker.kafka.changelog import ChangelogReader
-from worker.kafka.errors import passes
-from worker.kafka.logs import Logs
+from worker.kafka.changelog import ChangelogReader, Logs
+from worker.kafka.errors import is_retriable
 from worker.kafka.offsets import Start
 from worker.processing.processor import Processor
 from worker.state import Changes
@@ -165,7 +164,7 @@ class Takeover:
         try:
             await self._attempt(actives, standbys)
         except Exception as cause:
-            if not passes(cause):
+            if not is_retriable(cause):
                 raise
             return cause
         return None
@@ -236,7 +235,7 @@ class Takeover:
             try:
                 bounds = self._changelog.bounds(partitions)
             except Exception as cause:
-                if not passes(cause):
+                if not is_retriable(cause):
                     raise
                 log.debug("asking for the bounds of standbys again: %s", cause)
                 self._clock.sleep(PAUSE_SECONDS)

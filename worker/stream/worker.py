@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from worker.kafka.changelog import Logs
 from worker.kafka.contact import Contact
-from worker.kafka.logs import Logs
 from worker.kafka.producer import TransactionalProducer
 from worker.limits import Limit
 from worker.settings import Settings

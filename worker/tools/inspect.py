@@ -11,7 +11,7 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,12 +83,9 @@ class GroupOffsets:
         admin = clients.admin()  # its answers fail once it is collected
         asked = admin.describe_topics(TopicCollection([changelog]), request_timeout=ANSWER_SECONDS)
         self._changelog_id = str(asked[changelog].result(ANSWER_SECONDS + 1).topic_id)
-        consumer = clients.standalone_consumer(settings.app_id, "read_committed")
-        try:
+        with closing(clients.standalone_consumer(settings.app_id, "read_committed")) as consumer:
             found = committed_offsets(consumer, self._topic, partitions, ANSWER_SECONDS)
-            self._committed = {one.partition: one.offset for one in found if one.offset >= 0}
-        finally:
-            consumer.close()
+        self._committed = {partition: one.offset for partition, one in found.items()}
 
     def committed(self, part: StoredPartition) -> int | None:
         """How far it is in the partition; None where that is not known, or the rows are not from

@@ -20,7 +20,9 @@ from confluent_kafka import KafkaError, TopicPartition
 from worker.errors import CoversummError, Crash, Fenced, SetupError
 from worker.events import Record
 from worker.kafka.clients import Clients, KafkaClients
-from worker.kafka.reader import TIMEOUT_SECONDS, TopicReader, broker_errors
+from worker.kafka.errors import broker_errors
+from worker.kafka.offsets import TIMEOUT_SECONDS
+from worker.kafka.reader import TopicReader
 from worker.kafka.topics import reached
 from worker.kafka.transaction import Hung, TransactionError, Transactions, UnwrittenError
 from worker.settings import Settings

@@ -24,8 +24,9 @@ from confluent_kafka.admin import AdminClient
 from worker.clock import Clock
 from worker.errors import SetupError
 from worker.kafka.clients import Clients, KafkaClients
-from worker.kafka.errors import retry
-from worker.kafka.reader import TIMEOUT_SECONDS, TopicReader, broker_errors
+from worker.kafka.errors import broker_errors, retry
+from worker.kafka.offsets import TIMEOUT_SECONDS
+from worker.kafka.reader import TopicReader
 from worker.kafka.topic_ids import RecreatedTopic
 from worker.kafka.topics import changelog_topic, reached
 from worker.published.published import publication

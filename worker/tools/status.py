@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from worker.kafka.clients import SILENT, KafkaClients
-from worker.kafka.group import STABLE, UNKNOWN, GroupMember, WorkerGroup, committed_now, read_group
+from worker.kafka.group import STABLE, UNKNOWN, GroupMember, WorkerGroup, read_group
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import Topics, changelog_topic
 from worker.peers import PeerAnswer, PeerUnreachable, ask
@@ -90,12 +90,12 @@ def group_status(settings: Settings) -> GroupStatus:
     clients = KafkaClients(settings, SILENT)
     topic = settings.input_topic
     Topics(settings, clients).input_partitions  # noqa: B018 - raises where there is no broker or no topic
-    admin = clients.admin()
-    group = read_group(admin, settings.app_id)
-    committed = committed_now(admin, settings.app_id, topic) if group.state != UNKNOWN else {}
+    group = read_group(clients.admin(), settings.app_id)
     with TopicReader(clients, topic, settings.app_id) as reader:
         bounds = {partition: reader.bounds(partition) for partition in reader.partitions}
+        found = reader.committed(wait=False) if group.state != UNKNOWN else {}
     pages = _pages(group.members)
+    committed = {partition: one.offset for partition, one in found.items()}
     offsets = {p: (committed.get(p), known.start, known.stop) for p, known in bounds.items()}
     workers, partitions = combined(group, pages, offsets, topic, changelog_topic(settings))
     problems = list(_problems(settings.app_id, group, workers, partitions))

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SetupError
-from worker.kafka.offsets_by_time import first_records
-from worker.kafka.ranges import Range, check_ends, find_ranges
+from worker.kafka.offsets import first_records
+from worker.replay.ranges import Range, check_ends, find_ranges
 
 
 class Unseen(int):
@@ -211,7 +211,7 @@ def test_what_is_left_of_a_log_may_be_markers_alone() -> None:
 def test_records_that_retention_removes_meanwhile_are_one_line() -> None:
     consumer = FakeConsumer(*LOGS)
     consumer.refusal = KafkaError._AUTO_OFFSET_RESET
-    with pytest.raises(SetupError, match="in-0: retention removed records while"):
+    with pytest.raises(SetupError, match="in-0: retention removed records during"):
         ranges(consumer, since_ms=10)
 
 
@@ -233,7 +233,7 @@ def test_an_open_transaction_is_waited_for_and_what_is_decided_is_not(is_read: b
         decided_at = 3
         assert first_records(*asked) == {0: 1}  # type: ignore[arg-type]
         return
-    with pytest.raises(SetupError, match="in-0 was not read to offset 2: nothing came for 60 s"):
+    with pytest.raises(SetupError, match="in-0 was not read to offset 2: no message for 60 s"):
         first_records(*asked)  # type: ignore[arg-type]
     assert 10 < len(consumer.when_idle) < decided_at
 

@@ -1,8 +1,8 @@
-"""An archive whose inner gaps are read from its topic, and what neither of the two has.
+"""An archive whose inner gaps are read from its topic, and what both of them lack.
 
 Compaction and transaction markers leave gaps too, so an archive alone cannot tell a lost file from
-those. The topic can, where its log still has the offsets: a gap that it shows no records for is a
-proven one.
+these. The topic can, where its log still has the offsets: if it has no record in a gap, none is
+missing there.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,19 +13,20 @@ from msgspec import Struct
 from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.clients import Clients
-from worker.kafka.ranges import Range
 from worker.kafka.reader import TopicReader
+from worker.replay.ranges import Range
 from worker.replay.record_source import Archived, RecordSource
 
 NEAR_OFFSETS: Final = 10_000
-"""Offsets to read past rather than to seek, between two gaps."""
+"""Offsets between two gaps that are read past; more are skipped by a seek."""
 LISTED: Final = 5
 """Ranges of missing offsets to list by partition."""
 
 
 class Missing(Struct, frozen=True):
-    """Offsets of a partition that neither the archive nor its topic has; `first` are the first
-    ranges, as `5-6`.
+    """Offsets of a partition that neither archive nor topic has.
+
+    `first` has the first ranges, as `5-6`.
     """
 
     offsets: int
@@ -34,23 +35,25 @@ class Missing(Struct, frozen=True):
 
 
 class Holes(Struct, frozen=True):
-    """What a history in files lacks: unreadable rows, of which the first is told, and by partition
-    what is missing.
-    """
+    """What a history in files lacks: unreadable rows, and missing offsets by partition."""
 
     unreadable: int = 0
     first_unreadable: str = ""
     missing: dict[str, Missing] = {}
 
     def lines(self) -> Iterator[str]:
-        """For the log, one line a kind."""
+        """One line a kind, for the log."""
         if self.unreadable:
-            yield f"{self.unreadable:,} rows of the files cannot be read and are skipped, the first: {self.first_unreadable}"
+            yield (
+                f"{self.unreadable:,} rows of the files cannot be read and are skipped, the first: "
+                f"{self.first_unreadable}"
+            )
         if self.missing:
             count = sum(one.offsets for one in self.missing.values())
             yield (
-                f"{count:,} offsets are neither in the archive nor in its topic ({listed(self.missing)}): a file may be missing; "
-                "no worker can continue from this replay"
+                f"{count:,} offsets are neither in the archive nor in its topic "
+                f"({listed(self.missing)}): a file may be missing; no worker can continue from "
+                "this replay"
             )
 
 
@@ -72,14 +75,14 @@ def listed(missing: Mapping[str, Missing]) -> str:
 
 
 class FilledArchive:
-    """An archive with what its topic has of the gaps within; a `RecordSource`.
+    """An archive, with the records that its topic has in the archive's gaps; a `RecordSource`.
 
     Args:
         archived: the archive.
-        clients: reach its topic.
-        group: name of the readers.
-        filled_from: by partition the offset from which on gaps are read from the topic. It is fixed
-            with the plan, so that a restart reads the same records.
+        clients: create the topic's reader.
+        group: of the reader.
+        filled_from: by partition the offset from which gaps are read from the topic. The plan has
+            it, so that a restart reads the same records.
     """
 
     def __init__(
@@ -100,18 +103,16 @@ class FilledArchive:
         return self._archived.unreadable()
 
     def read(self, partition: int, start: int) -> Iterator[Record]:
-        """See `RecordSource`. Raises SetupError where the topic no longer has what the plan
-        counts on.
-        """
-        had = self.partitions()[partition]
-        following = max(start, had.start)
+        """See `RecordSource`. Raises SetupError if the topic has lost offsets of the plan."""
+        offsets = self.partitions()[partition]
+        following = max(start, offsets.start)
         log = _Log(partition, self._reader)
         try:
             for record in self._archived.read(partition, start):
                 yield from self._between(log, following, record.offset)
                 yield record
                 following = record.offset + 1
-            yield from self._between(log, following, had.stop)
+            yield from self._between(log, following, offsets.stop)
         finally:
             log.close()
 
@@ -123,12 +124,12 @@ class FilledArchive:
         return next(found, None)
 
     def missing(self, ranges: Mapping[int, Range]) -> dict[str, Missing]:
-        """By partition what neither has, of the ranges. Reads the archive."""
+        """By partition what both lack of the ranges. Reads the archive."""
         found = {
             str(partition): self._missing(
-                partition, range(max(had.start, one.first), min(had.stop, one.end))
+                partition, range(max(offsets.start, one.first), min(offsets.stop, one.end))
             )
-            for partition, had in self.partitions().items()
+            for partition, offsets in self.partitions().items()
             if (one := ranges.get(partition)) is not None
         }
         return {partition: one for partition, one in found.items() if one.offsets}
@@ -165,9 +166,7 @@ class FilledArchive:
 
 
 class _Log:
-    """The log of one partition, read at ascending places; the reader is opened for the first of
-    them.
-    """
+    """The log of one partition, read at ascending offsets; the first read opens its reader."""
 
     def __init__(self, partition: int, open_reader: Callable[[int], TopicReader]) -> None:
         self.partition = partition
@@ -190,18 +189,17 @@ class _Log:
             self._reader.__exit__(None, None, None)
 
     def _go_to(self, start: int) -> None:
-        """Where the next record is at most a few offsets before `start`, and none from there on is
-        passed over.
-        """
+        """Seek to `start`, unless it is only a few offsets ahead."""
         if self._reader is None:
             self._reader = self._open(self.partition)
         if self._following is not None and start - self._following <= NEAR_OFFSETS:
             return
-        if self._reader.bounds(self.partition).start > start:
+        log_start = self._reader.bounds(self.partition).start
+        if log_start > start:
             raise SetupError(
-                f"{self._reader.topic}-{self.partition}: the archive lacks offset {start}, and the topic, which had it when the "
-                f"replay began, begins at {self._reader.bounds(self.partition).start} now: add the missing file and start over "
-                "with --restart"
+                f"{self._reader.topic}-{self.partition}: the archive lacks offset {start}, and the "
+                f"topic, which had it when the replay began, begins at {log_start} now: add the "
+                "missing file and start over with --restart"
             )
         self._records = (stored.record for stored in self._reader.read(self.partition, start))
         self._head = next(self._records, None)
@@ -211,9 +209,12 @@ def fillable(history: RecordSource | None, clients: Clients, group: str) -> dict
     """By partition of an archive where its topic's log begins now. Raises SetupError."""
     if not isinstance(history, Archived):
         return {}
-    had = history.partitions()
+    offsets = history.partitions()
     with TopicReader(
-        clients, history.topic, group, lambda partitions: [one for one in partitions if one in had]
+        clients,
+        history.topic,
+        group,
+        lambda partitions: [one for one in partitions if one in offsets],
     ) as reader:
         return {partition: reader.bounds(partition).start for partition in reader.partitions}
 
@@ -221,7 +222,7 @@ def fillable(history: RecordSource | None, clients: Clients, group: str) -> dict
 def filled(
     history: RecordSource | None, clients: Clients, group: str, filled_from: Mapping[int, int]
 ) -> RecordSource | None:
-    """The history; an archive with what its topic has of its gaps."""
+    """The history; if it is an archive, with its gaps filled from its topic."""
     if isinstance(history, Archived) and filled_from:
         return FilledArchive(history, clients, group, filled_from)
     return history
