@@ -77,7 +77,7 @@ def test_offsets_that_may_not_be_read_are_refused_at_once() -> None:
     admin = FakeAdmin()
     admin.partitions = dict.fromkeys(ALL - {"reviews.dlq"}, 3)
     admin.failures = [KafkaError.GROUP_AUTHORIZATION_FAILED] * 2
-    with pytest.raises(SetupError, match="does not tell the offsets of the group app"):
+    with pytest.raises(SetupError, match="could not fetch the committed offsets of the group app"):
         prepare_topics(SETTINGS, clients_of(admin), unexpected)
     assert len(admin.failures) == 1
 

@@ -487,7 +487,7 @@ RULES = (
     Rule(
         "a start asks again while brokers are away",
         "worker/kafka/errors.py",
-        "            if cause is None or not passes(cause) or clock.monotonic() > give_up_s:\n",
+        "            if cause is None or not is_retriable(cause) or clock.monotonic() > give_up_s:\n",
         "            if True:\n",
         (
             "tests/kafka/test_retry.py",

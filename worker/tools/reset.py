@@ -73,7 +73,7 @@ def planned(
         clients = reached(settings, KafkaClients(settings))
         admin = clients.admin()
         refuse_members(admin, settings.app_id, settings.session_timeout_ms / 1000, on_wait)
-        steps += [GroupOffsets(admin, settings.app_id)] if offsets else []
+        steps += [ResetOffsets(admin, settings.app_id)] if offsets else []
         steps += [ChangelogTopic(settings, clients, admin)] if changelog else []
     return steps
 
@@ -167,7 +167,7 @@ class LocalState:
             raise SetupError(f"{cause.filename} cannot be removed ({cause.strerror})") from cause
 
 
-class GroupOffsets:
+class ResetOffsets:
     """The offsets that the worker group has committed. All of them go, whichever topic
     they are of.
     """
