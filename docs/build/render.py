@@ -1,6 +1,7 @@
 """The pages with their generated tables as the code and the records have them now."""
 
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -36,6 +37,8 @@ from tests.harness.cluster_record import cluster_table
 from tests.harness.record import faults_table
 
 ROOT = Path(__file__).resolve().parents[2]
+WIDTH = 100
+"""Columns of prose."""
 TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"numbers": numbers_table},
     "docs/reference/commands.md": {"commands": commands_table},
@@ -89,10 +92,30 @@ def dashboard_files() -> Iterator[tuple[Path, str]]:
 def filled(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
     """The text with every table in its place. Raises ValueError unless each has exactly one."""
     for name, table in tables.items():
-        block = f"<!-- {name} -->\n{table().rstrip()}\n<!-- /{name} -->"
+        block = f"<!-- {name} -->\n{wrapped(table().rstrip())}\n<!-- /{name} -->"
         text, found = re.subn(
             rf"<!-- {name} -->\n.*?<!-- /{name} -->", lambda _, block=block: block, text, flags=re.S
         )
         if found != 1:
             raise ValueError(f"{found} places for the {name} table")
     return text
+
+
+def wrapped(text: str) -> str:
+    """The text with its prose at 100 columns; tables, code and indented lines stay."""
+    lines: list[str] = []
+    is_code = False
+    for line in text.split("\n"):
+        is_code ^= line.startswith("```")
+        if is_code or len(line) <= WIDTH or line.startswith(("|", " ", "#", "<", "!")):
+            lines.append(line)
+        else:
+            indent = "  " if line.startswith("- ") else ""
+            lines += textwrap.wrap(
+                line,
+                WIDTH,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    return "\n".join(lines)
