@@ -93,7 +93,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     """Run a command (of `sys.argv` by default); return its exit code, with one line on standard
     error where it is 2 to 4.
     """
-    if completion.asked():
+    if completion.is_requested():
         return completion.answer(cli)
     try:
         result = _invoke(list(sys.argv[1:] if arguments is None else arguments))
