@@ -34,7 +34,8 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.load import Sent, send
 from tests.harness.topics import Message, producer, read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
-from worker.state.keys import ENTITY, parse_entity_key
+from worker.state.keys import ENTITY, header_key, parse_entity_key
+from worker.state.rows import seal, unseal
 
 RESULTS: Final = Path(__file__).with_name("results") / "scale.json"
 PATIENCE_SECONDS: Final = 1800
@@ -60,13 +61,8 @@ CASES: Final = (
 
 
 def entity(number: int) -> str:
-    """The id of an entity; all have the same length, so that rows are copied by their keys."""
+    """The id of an entity."""
     return f"entity-{number:08d}"
-
-
-def number_of(key: bytes) -> int:
-    """The number of the entity that a row belongs to."""
-    return int(parse_entity_key(key).entity.removeprefix(b"entity-"))
 
 
 def events(entities: Iterator[int], name: str) -> Iterator[tuple[int, Sent]]:
@@ -110,26 +106,49 @@ def copy_rows(site: Pipeline, made: int, copies: int) -> dict[int, int]:
     partition.
     """
     rows = read_topic(site.broker.bootstrap_servers, site.changelog_topic)
-    rows = [row for row in rows if row.key and row.key[:1] == ENTITY]
+    parts = [StatePart.of(row) for row in rows if row.key and row.key[:1] == ENTITY]
     sending = producer(site.broker.bootstrap_servers, **{"linger.ms": 100})
     for copy in range(1, copies):
-        for row in rows:
-            write_copy(sending, row, made * copy)
+        for part in parts:
+            key, value = part.copy(made * copy)
+            write_row(sending, site.changelog_topic, part.partition, key, value)
         sending.poll(0)
     assert sending.flush(PATIENCE_SECONDS) == 0
-    return {number_of(row.key): row.partition for row in rows if row.key}
+    return {part.number: part.partition for part in parts}
 
 
-def write_copy(sending: Producer, row: Message, by: int) -> None:
-    """The row of an entity as that of the entity with a number so much higher."""
-    assert row.key is not None
-    length = len(entity(0))
-    key = row.key[:5] + entity(number_of(row.key) + by).encode() + row.key[5 + length :]
+class StatePart(NamedTuple):
+    """A row of an entity, taken apart."""
+
+    partition: int
+    number: int
+    rest: bytes
+    """Of the key, after the entity's id."""
+    version: int
+    payload: bytes
+
+    @classmethod
+    def of(cls, row: Message) -> StatePart:
+        """The row of a changelog."""
+        assert row.key is not None
+        assert row.value is not None
+        number = int(parse_entity_key(row.key).entity.removeprefix(b"entity-"))
+        rest = row.key[len(header_key(entity(number).encode())) :]
+        return cls(row.partition, number, rest, row.value[0], unseal(row.key, row.value))
+
+    def copy(self, by: int) -> tuple[bytes, bytes]:
+        """Key and value of the same row of the entity whose number is so much higher."""
+        key = header_key(entity(self.number + by).encode()) + self.rest
+        return key, seal(key, self.payload, self.version)  # its checksum covers the key
+
+
+def write_row(sending: Producer, topic: str, partition: int, key: bytes, value: bytes) -> None:
+    """Hand a row to the producer, which waits where the broker is slower."""
     while True:
         try:
-            sending.produce(row.topic, row.value, key, row.partition)
+            sending.produce(topic, value, key, partition)
             return
-        except BufferError:  # the broker is slower
+        except BufferError:
             sending.poll(0.1)
 
 

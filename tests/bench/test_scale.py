@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.bench import tables
-from tests.bench.scale import CASES, entity, number_of, write_copy
+from tests.bench.scale import CASES, StatePart, entity, write_row
 from tests.harness.topics import Message
 from worker.state.keys import IncarnationKeys, header_key
+from worker.state.rows import seal, unseal
 
 
 class Sending:
@@ -39,11 +40,18 @@ def test_a_copied_row_is_that_of_another_entity(kind: str) -> None:
             "vectors": keys.vector_chunk(b"r", 0),
         }[kind]
 
+    row = Message("changelog", 3, 11, 0, key(5), seal(key(5), b"payload"), ())
+    part = StatePart.of(row)
+    assert (part.partition, part.number) == (3, 5)
+    copied, value = part.copy(40_000)
+    assert copied == key(40_005)
+    assert unseal(copied, value) == b"payload"
+
+
+def test_a_full_producer_is_waited_for() -> None:
     sending = Sending()
-    row = Message("changelog", 3, 11, 0, key(5), b"row", ())
-    write_copy(sending, row, 40_000)  # type: ignore[arg-type]
-    assert sending.sent == [("changelog", b"row", key(40_005), 3)]
-    assert number_of(key(40_005)) == 40_005
+    write_row(sending, "changelog", 3, b"key", b"value")  # type: ignore[arg-type]
+    assert sending.sent == [("changelog", b"value", b"key", 3)]
 
 
 def test_the_cases_are_those_that_are_named() -> None:
