@@ -264,10 +264,9 @@ def _arm_takeover(passes: Callable[[str], None]) -> None:
 
 
 def _arm_changelog(passes: Callable[[str], None]) -> None:
-    from worker.kafka import logs
-    from worker.kafka.changelog import ChangelogReader
+    from worker.kafka import changelog
 
-    class ArmedReader(ChangelogReader):
+    class ArmedReader(changelog.ChangelogReader):
         """Whoever applies is a standby from `follow` on, before that a restore."""
 
         def __init__(
@@ -287,7 +286,7 @@ def _arm_changelog(passes: Callable[[str], None]) -> None:
             self.follows = True
             super().follow()
 
-    logs.ChangelogReader = ArmedReader  # type: ignore[misc]
+    changelog.ChangelogReader = ArmedReader  # type: ignore[misc]
 
 
 def main() -> None:
