@@ -1,7 +1,7 @@
 """What of the package is compiled; everything else about the build is in pyproject.toml.
 
-- Each C file in `worker/` is an extension of that name. It is optional: where it cannot be compiled
-  the installation succeeds without it, and whatever would import it does without.
+- Each C file in `worker/` is an extension of that name. It is optional: without a
+  C compiler the installation succeeds, and the package uses its NumPy version instead.
 - COMPILE_WORKER=1: a wheel has the modules of `[tool.compiled]` in pyproject.toml compiled by
   mypyc, and their sources beside them, for tracebacks. A compiler is needed then, and nothing is
   optional. An editable installation never has them.

@@ -112,8 +112,7 @@ def test_the_check_knows_what_it_looks_for() -> None:
     assert {"system", "eval"} <= found.keys()
 
 
-# -- Faust
-# ------------------------------------------------------------------------------------------------------------------
+# -- Faust -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -172,8 +171,7 @@ def test_the_app_has_the_workers_pages_and_no_others(app: CoverSummApp) -> None:
     assert methods == {"GET", "HEAD"}
 
 
-# -- secrets
-# ----------------------------------------------------------------------------------------------------------------
+# -- secrets ---------------------------------------------------------------------------------------
 
 MARKER = "MARKER-of-a-secret"
 SECRETS = {one.variable: MARKER for one in settings_by_field().values() if one.secret}

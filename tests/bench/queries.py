@@ -1,28 +1,27 @@
-"""What it costs to ask a worker for summaries while it has all the work it can do: on a real Kafka.
+"""The cost of queries for summaries while a worker on a real Kafka is at full load.
 `make bench-queries`.
 
     python -m tests.bench.queries [--rounds N] [--events N] [--pages N] [--page-rounds N] [--out
         FILE]
 
-One worker, embeddings in the events (384 numbers, base64), k = 20. Backlogs of the same size are
-worked off in turns, every second one while clients ask for 20 summaries a second, on time whether
-earlier ones were answered or not:
+One worker, embeddings in the events (384 numbers, base64), k = 20. The worker processes backlogs of
+the same size in turns. During every second one, clients ask for 20 summaries per second, without
+waiting for earlier answers:
 
-    of hot entities      1,000 of 100 sentences that the backlog is about: with fewer an event costs
-                         ever more
-    of large hot ones    10 of 3,000 sentences that it is about as well
-    of cold entities     200 of 60 sentences that it is not about, and that are not in memory
-    of nothing           /healthz, besides: what machine, web server and event loop take of an
-                         answer, whatever is asked for
+    of hot entities      1,000 of 100 sentences, which the backlog changes; with fewer sentences the
+                         cost of an event grows during the turn
+    of large hot ones    10 of 3,000 sentences, which the backlog changes too
+    of cold entities     200 of 60 sentences, which it does not change and which are not in memory
+    of nothing           /healthz: the share of machine, web server and event loop in any answer
 
-Then the same with a hundred live pages open instead: a half look on at everything, a half at an
-entity of the backlog each, and each asks for the worker's state every half a minute, as the page's
+Then the same with a hundred open live pages instead of clients: half of them follow all changes, the
+other half one entity of the backlog each. Each page asks for the worker's state every 30 s, as its
 script does.
 
-A rate is that of the worker's own commits by the broker's clock, from the first one after all of
-the backlog was sent to the last. What clients cost is told pair by pair: each is a quiet turn and
-one with clients, one after the other, every second pair the other way round, so that what drifts
-(entities grow, processors get warm) cancels out.
+A rate counts the worker's own commits by the broker's clock, from the first one after the backlog
+was sent to the last. The cost of clients is measured pair by pair: one quiet turn and one with
+clients, in the opposite order in every second pair, so that drift (growing entities, warm
+processors) cancels out.
 
 Last, a cold entity of 100,000 sentences: how long the first answer takes, and the second.
 """
@@ -109,10 +108,9 @@ class Reviews:
 
 
 class Clients:
-    """Ask so often, open loop, until `stop`: (kind, seconds from when it was due, status) of each
-    answer.
+    """Ask at a fixed rate until `stop`; (kind, seconds since it was due, status) of each answer.
 
-    In a process of their own: beside whoever sends the backlog they would wait for that one's
+    They have a process of their own: in the process that sends the backlog they would wait for its
     interpreter, up to a second.
     """
 
@@ -177,8 +175,8 @@ def look_on(
     answers: multiprocessing.SimpleQueue[list[Answer]],
     pages: int,
 ) -> None:
-    """So many pages look on, in a process of their own: (kind, seconds since the start, 200) of
-    each event that they are sent.
+    """Open `pages` live pages in a process of their own; (kind, seconds since the start, 200) of
+    each event that they receive.
     """
     answers.put(asyncio.run(_look_on(url, begun, over, pages)))
 
@@ -243,8 +241,8 @@ def rate_since(found: Iterable[Commit], since_ms: int) -> float:
 
 
 def paired(quiet: Sequence[float], asked: Sequence[float]) -> tuple[float, list[float] | None]:
-    """What is left of a figure under clients, of pairs of turns: their geometric mean, and where it
-    lies with 95 %.
+    """The ratio of a figure with clients to the quiet one, over pairs of turns: the geometric mean
+    and its 95 % interval.
     """
     logs = np.log(np.asarray(asked, np.float64) / np.asarray(quiet, np.float64))
     mean = float(logs.mean())

@@ -112,8 +112,7 @@ def turn(site: Pipeline, group: str, used: Watched) -> Turn:
     )
 
 
-# -- rate and memory
-# ----------------------------------------------------------------------------------------------------------
+# -- rate and memory -------------------------------------------------------------------------------
 
 
 def rates(broker: KafkaBroker, folder: Path, rounds: int, events: int) -> dict[str, Any]:
@@ -168,8 +167,7 @@ def replayed(site: Pipeline, name: str, **own: str) -> Turn:
     return turn(site, f"{site.name}-replay-{name}", used)
 
 
-# -- latency
-# ------------------------------------------------------------------------------------------------------------------
+# -- latency ---------------------------------------------------------------------------------------
 
 
 def latencies(
@@ -247,8 +245,7 @@ def quiet() -> Iterator[None]:
     yield
 
 
-# -- text
-# ---------------------------------------------------------------------------------------------------------------------
+# -- text ------------------------------------------------------------------------------------------
 
 
 def texts(broker: KafkaBroker, folder: Path, rounds: int, count: int) -> dict[str, Any]:
@@ -295,8 +292,7 @@ def engine_alone(history: Sequence[Sent]) -> int:
     return round(len(texts) / (time.perf_counter() - started))
 
 
-# -- all together
-# -------------------------------------------------------------------------------------------------------------
+# -- all together ----------------------------------------------------------------------------------
 
 
 def main() -> int:

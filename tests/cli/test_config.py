@@ -29,8 +29,7 @@ def rows(ended: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ended.out.splitlines()]
 
 
-# -- settings
-# ----------------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 
 
 def test_every_setting_has_its_value_and_origin(run: Any, monkeypatch: Any, tmp_path: Path) -> None:
@@ -79,8 +78,7 @@ def test_a_table_cuts_nothing(run: Any, terminal: Any, monkeypatch: Any, columns
     assert "16MiB" in ended.out
 
 
-# -- the environment
-# -----------------------------------------------------------------------------------------------------
+# -- the environment -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -109,8 +107,7 @@ def test_a_bad_env_file_is_one_line(run: Any, tmp_path: Path) -> None:
     assert run("--env-file", tmp_path / "none.env", "config").code == 2
 
 
-# -- the broker
-# ----------------------------------------------------------------------------------------------------------
+# -- the broker ------------------------------------------------------------------------------------
 
 
 def test_no_answer_is_no_failed_check(run: Any, monkeypatch: Any) -> None:

@@ -74,8 +74,7 @@ class PlayedCluster:
                     process.kill()
                     process.communicate()
 
-    # -- helm
-    # ----------------------------------------------------------------------------------------------
+    # -- helm --------------------------------------------------------------------------------------
 
     def helm(self, verb: str, name: str, *options: str) -> None:
         """One command of it, of those that the pages have."""
@@ -183,8 +182,7 @@ class PlayedCluster:
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
-    # -- kubectl
-    # ----------------------------------------------------------------------------------------------
+    # -- kubectl -----------------------------------------------------------------------------------
 
     def kubectl(self, words: list[str], stdin: Path | None) -> str:
         """One command of it, of those that the pages have; what it printed."""
@@ -270,8 +268,7 @@ class PlayedCluster:
             _, told = process.communicate(timeout=PATIENCE_SECONDS)
             assert process.returncode == 0, told
 
-    # -- what a kubelet does
-    # ----------------------------------------------------------------------------------------------
+    # -- what a kubelet does -----------------------------------------------------------------------
 
     def _job(self, job: chart.Object) -> list[subprocess.Popen[str]]:
         """All of its processes, started."""

@@ -125,8 +125,7 @@ def test_what_is_not_in_the_format_is_the_codecs_own_reason() -> None:
     assert result.reason == "bad_wire_format"
 
 
-# -- changes encoded together
-# ----------------------------------------------------------------------------------
+# -- changes encoded together ----------------------------------------------------------------------
 
 TEXTS = st.text(max_size=30)
 SENTENCES = st.lists(

@@ -47,8 +47,7 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-# --- Events
-# -------------------------------------------------------------------------------------------------------------
+# -- Events ----------------------------------------------------------------------------------------
 
 EVENTS = (
     *(_json(example) for published in PUBLISHED for example in published.examples),
@@ -163,8 +162,7 @@ def text(value: bytes) -> None:
     assert all(len(piece) <= 7 for piece in cap_sentence(given, 7))
 
 
-# --- Rows
-# ---------------------------------------------------------------------------------------------------------------
+# -- Rows ------------------------------------------------------------------------------------------
 
 KEY = header_key(b"hotel")
 KEYS = IncarnationKeys(b"hotel", 7)
@@ -209,8 +207,7 @@ def row_key(value: bytes) -> None:
         parse_entity_key(value)
 
 
-# --- What operators' tools read
-# -------------------------------------------------------------------------------------------
+# -- What operators' tools read --------------------------------------------------------------------
 
 HEADERS = (
     "dlq.reason",
@@ -242,8 +239,7 @@ def sent(value: bytes) -> None:
         assert 2 in found
 
 
-# --- Settings
-# -------------------------------------------------------------------------------------------------------------
+# -- Settings --------------------------------------------------------------------------------------
 
 VARIABLES = [setting.variable for setting in settings_by_field().values()]
 

@@ -191,8 +191,7 @@ class Chaos:
             time.sleep(0.1)
         return time.monotonic() - self._over_s
 
-    # -- striking
-    # -----------------------------------------------------------------------------------------------------
+    # -- striking ----------------------------------------------------------------------------------
 
     def _may_strike(self, fault: Fault) -> bool:
         if self._broker_is_down or (fault.kind not in BROKER and fault.worker in self._busy):
@@ -268,8 +267,7 @@ class Chaos:
                 self._note(f"worker {number} ended with {worker.exit_code}")
                 self.site.restart(worker)
 
-    # -- at a step
-    # ----------------------------------------------------------------------------------------------------
+    # -- at a step ---------------------------------------------------------------------------------
 
     def _arm(self, fault: Fault, worker: WorkerProcess) -> None:
         assert fault.step is not None

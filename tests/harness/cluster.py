@@ -181,8 +181,7 @@ class KafkaCluster(Kafka):
         for number in numbers:
             self.node(number).resume()
 
-    # -- who leads
-    # ----------------------------------------------------------------------------------------------------
+    # -- who leads ---------------------------------------------------------------------------------
 
     def leaders(self, topic: str) -> dict[int, int]:
         """Partition -> the node that leads it, -1 where none does; BrokerError where there is no

@@ -12,8 +12,7 @@ from tests.harness.cluster import NODES, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Kafk
 from tests.harness.proxy import Mode
 from tests.harness.ride import ALL, CLIENTS, Act, ClusterFault, Ride, Where
 
-# -- acts
-# -------------------------------------------------------------------------------------------------------------
+# -- acts ------------------------------------------------------------------------------------------
 
 
 def stop(*where: Where) -> Act:
@@ -156,8 +155,7 @@ def _move_leaders(ride: Ride) -> None:
     ride.meanwhile(cluster.lead, wanted)
 
 
-# -- lists of faults
-# --------------------------------------------------------------------------------------------------
+# -- lists of faults -------------------------------------------------------------------------------
 
 
 def each_node(what: Callable[..., Act], seconds: Sequence[float]) -> list[ClusterFault]:

@@ -109,8 +109,7 @@ class StormSite:
         self.notes.append(line)
         print(line, flush=True)
 
-    # -- workers
-    # ------------------------------------------------------------------------------------------------------
+    # -- workers -----------------------------------------------------------------------------------
 
     def add_workers(self, folder: Path, stack: ExitStack) -> None:
         """Make all workers of the live pipeline, and start those that are there from the
@@ -160,8 +159,7 @@ class StormSite:
         yield
         self.start(worker)
 
-    # -- looking after them
-    # -------------------------------------------------------------------------------------------
+    # -- looking after them ------------------------------------------------------------------------
 
     def look(self) -> None:
         """Start again whatever ended by itself; BrokerError where a broker did."""
@@ -201,8 +199,7 @@ class StormSite:
         self.ends.append(f"{name} with {code}")
         self.note(f"{name} ENDED with {code}\n{last}")
 
-    # -- the replay
-    # ---------------------------------------------------------------------------------------------------
+    # -- the replay --------------------------------------------------------------------------------
 
     def begin_replay(self) -> None:
         """Start the replay of what is in the input now, about as fast as the input grows."""
@@ -267,8 +264,7 @@ class StormSite:
             self.live, self.resumed.name, self.resumed.output_topic, "--max-changed", "0"
         )
 
-    # -- the input
-    # ----------------------------------------------------------------------------------------------------
+    # -- the input ---------------------------------------------------------------------------------
 
     def foreign_producer(self) -> Any:
         """A transactional producer of somebody else; it aborts what the one before it left open."""
@@ -288,8 +284,7 @@ class StormSite:
 
         wait_for(aborted, lambda: "a foreign transaction stays open")
 
-    # -- after it
-    # -----------------------------------------------------------------------------------------------------
+    # -- after it ----------------------------------------------------------------------------------
 
     def settle(self, timeout_s: float = 2 * PATIENCE_SECONDS) -> None:
         """Return when all workers are ready, and what is in the log now is committed by both

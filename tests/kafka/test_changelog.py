@@ -109,8 +109,7 @@ def rig() -> Rig:
     return Rig()
 
 
-# -- restore
-# ----------------------------------------------------------------------------------------------------------
+# -- restore ---------------------------------------------------------------------------------------
 
 
 def test_a_restore_that_stands_still_may_be_begun_again(rig: Rig) -> None:
@@ -148,8 +147,7 @@ def test_a_restore_that_is_stopped_is_known_to_be_incomplete(rig: Rig) -> None:
     assert rig.reader.stopped
 
 
-# -- the standby
-# ------------------------------------------------------------------------------------------------------
+# -- the standby -----------------------------------------------------------------------------------
 
 
 def test_a_standby_that_hears_nothing_for_long_goes_on_with_a_new_consumer(rig: Rig) -> None:

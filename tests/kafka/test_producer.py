@@ -153,8 +153,7 @@ def test_it_keeps_to_the_settings() -> None:
     assert full == ["full"]
 
 
-# -- what a failure is
-# ------------------------------------------------------------------------------------------------
+# -- what a failure is -----------------------------------------------------------------------------
 
 STEPS = ["begin", "produce", "flush", "offsets", "commit"]
 
@@ -341,8 +340,7 @@ def test_a_check_that_gets_no_answer_leaves_the_commit_in_doubt(
     assert fake(producer).calls[-1] == "flush"
 
 
-# -- patience
-# ---------------------------------------------------------------------------------------------------------
+# -- patience --------------------------------------------------------------------------------------
 
 
 def test_patience_doubles_up_to_the_most_and_is_as_at_first_when_it_was_enough() -> None:
@@ -378,8 +376,7 @@ def test_each_doubt_gives_the_next_commit_more_time_and_a_commit_takes_it_back(
     assert waited == [{ANSWER_SECONDS}, {2 * ANSWER_SECONDS}, {ANSWER_SECONDS}]
 
 
-# -- the decision
-# -----------------------------------------------------------------------------------------------------
+# -- the decision ----------------------------------------------------------------------------------
 
 
 def doubtful(producer: TransactionalProducer) -> None:
@@ -479,8 +476,7 @@ def test_a_takeover_of_the_id_that_hangs_is_asked_for_again(
         producer.decide()
 
 
-# -- what is checked
-# --------------------------------------------------------------------------------------------------
+# -- what is checked -------------------------------------------------------------------------------
 
 
 def test_the_topics_are_checked_between_the_written_rows_and_the_offsets(

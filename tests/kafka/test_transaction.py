@@ -80,8 +80,7 @@ def transactions(producers: Producers, bounded: Bounded) -> Transactions:
     )
 
 
-# -- a client that is suspect
-# -----------------------------------------------------------------------------------------
+# -- a client that is suspect ----------------------------------------------------------------------
 
 
 def test_a_suspect_client_is_replaced_by_the_next_question_and_takes_over_the_id(
@@ -144,8 +143,7 @@ def test_a_client_is_not_replaced_under_an_open_transaction(
     assert only.calls == ["begin", "list", "produce", "produce", "flush", "offsets", "commit"]
 
 
-# -- a transaction whose end is not known
-# -----------------------------------------------------------------------------
+# -- a transaction whose end is not known ----------------------------------------------------------
 
 LEFT_OPEN = [
     ("begin", KafkaError._STATE),
@@ -285,8 +283,7 @@ def test_what_is_refused_by_a_check_is_aborted_at_once(transactions: Transaction
     assert ABORT_SECONDS in fake(transactions).timeouts
 
 
-# -- what the tools need
-# ----------------------------------------------------------------------------------------------
+# -- what the tools need ---------------------------------------------------------------------------
 
 
 def test_records_and_offsets_go_together_under_the_metadata_of_any_consumer() -> None:

@@ -43,8 +43,7 @@ def text(body):
     return {"type": "review.upserted", "review_id": "r", "text": body}
 
 
-# -- what one event may bring
-# ----------------------------------------------------------------------------------------------
+# -- what one event may bring ----------------------------------------------------------------------
 
 
 def large(size):
@@ -151,8 +150,7 @@ def test_the_bound_of_exact_keys_lies_under_the_limit_of_an_entity():
     assert plan._max_sentences == max_sentences(384) < 10**9
 
 
-# -- dead letters
-# ----------------------------------------------------------------------------------------------------------
+# -- dead letters ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("room", "cut"), [(0, False), (-1, True)])
@@ -166,8 +164,7 @@ def test_a_dead_letter_beyond_the_largest_message_is_cut_and_counted(room, cut):
     assert ("dlq.truncated_bytes" in dict(batch.messages[0].headers)) is cut
 
 
-# -- the cache
-# -------------------------------------------------------------------------------------------------------------
+# -- the cache -------------------------------------------------------------------------------------
 
 
 def test_entities_beyond_the_caches_bytes_are_evicted_and_counted():
@@ -186,8 +183,7 @@ def test_entities_beyond_the_caches_bytes_are_evicted_and_counted():
     assert dict(two_entities(0).limits) == {Limit.CACHE_BYTES: 2}
 
 
-# -- a micro-batch and its transaction
-# ----------------------------------------------------------------------------------------
+# -- a micro-batch and its transaction -------------------------------------------------------------
 
 
 def stored(driver):
@@ -404,8 +400,7 @@ def test_how_a_micro_batch_is_cut_changes_neither_messages_nor_rows(
     assert whole.bodies(last) == cut.bodies(last)
 
 
-# -- settings, table
-# ----------------------------------------------------------------------------------------------------------
+# -- settings, table -------------------------------------------------------------------------------
 
 
 def test_an_event_whose_vectors_may_be_more_than_a_transaction_is_refused_at_start(tmp_path):

@@ -79,8 +79,7 @@ def texts(count, *, chars=60, start=0):
     ]
 
 
-# -- what is likely
-# ---------------------------------------------------------------------------------------------------
+# -- what is likely --------------------------------------------------------------------------------
 
 
 def test_nothing_is_known_at_first():
@@ -125,8 +124,7 @@ def test_a_single_text_is_a_part_however_long():
     assert list(pace.parts([])) == []
 
 
-# -- micro-batches
-# ----------------------------------------------------------------------------------------------------
+# -- micro-batches ---------------------------------------------------------------------------------
 
 
 def test_the_first_micro_batch_is_small_and_all_others_take_about_the_limit():
@@ -220,8 +218,7 @@ def test_what_is_published_does_not_depend_on_the_pace(seconds_a_character, leas
     assert any(json.loads(body)["removed"] for body in bodies)
 
 
-# -- transactions
-# -----------------------------------------------------------------------------------------------------
+# -- transactions ----------------------------------------------------------------------------------
 
 SECONDS = 10.0
 """Within which a transaction has to be written."""

@@ -33,8 +33,7 @@ def ids(body):
     return [sentence["sentence_id"] for sentence in body["sentences"]]
 
 
-# -- versions
-# ------------------------------------------------------------------------------------------------------------
+# -- versions --------------------------------------------------------------------------------------
 
 
 def test_a_newer_version_replaces_all_sentences(driver):
@@ -114,8 +113,7 @@ def test_an_unversioned_deletion_before_its_review_counts_as_version_1(driver):
     assert driver.outcome(upsert(2, "r", "one")) == "applied"
 
 
-# -- sentences
-# -----------------------------------------------------------------------------------------------------------
+# -- sentences -------------------------------------------------------------------------------------
 
 
 def test_blank_sentences_are_dropped_and_keep_their_numbers(driver):
@@ -201,8 +199,7 @@ def test_unknown_sentences_are_ignored(driver, identifier):
     assert driver.outcome(delete_sentences(2, "r#0", entity_id="f")) == "ignored:unknown_entity"
 
 
-# -- entities
-# ------------------------------------------------------------------------------------------------------------
+# -- entities --------------------------------------------------------------------------------------
 
 
 def test_a_deleted_entity_publishes_the_empty_set_and_a_tombstone(driver):
@@ -272,8 +269,7 @@ def test_an_entity_born_and_deleted_in_one_batch_leaves_no_row(driver):
     assert list(driver.rows[0].scan(GARBAGE)) == []
 
 
-# -- the set
-# -------------------------------------------------------------------------------------------------------------
+# -- the set ---------------------------------------------------------------------------------------
 
 
 def test_the_body_is_the_contracts(driver):
@@ -393,8 +389,7 @@ def test_coalesced_a_set_that_was_empty_before_its_deletion_changed_before_it():
     assert [body and (body["sequence"], body["removed"]) for body in bodies] == [(1, ["a#0"]), None]
 
 
-# -- vectors
-# -------------------------------------------------------------------------------------------------------------
+# -- vectors ---------------------------------------------------------------------------------------
 
 
 def test_each_text_of_a_batch_is_embedded_once(driver):
@@ -454,8 +449,7 @@ def test_without_an_engine_every_sentence_needs_a_vector():
     assert body["embedding_model"] is None
 
 
-# -- bad input and limits
-# ------------------------------------------------------------------------------------------------
+# -- bad input and limits --------------------------------------------------------------------------
 
 
 def test_a_dead_letter_goes_to_its_topic_between_the_others_messages(driver):
@@ -510,8 +504,7 @@ def test_a_record_without_effect_moves_the_applied_offset(driver):
     assert driver.processor.check_partition(1) is None
 
 
-# -- state
-# ---------------------------------------------------------------------------------------------------------------
+# -- state -----------------------------------------------------------------------------------------
 
 
 def test_another_fingerprint_is_refused(driver):

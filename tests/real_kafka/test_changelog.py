@@ -123,8 +123,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS)
         time.sleep(0.02)
 
 
-# -- restore
-# ----------------------------------------------------------------------------------------------------------
+# -- restore ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("outcome", one_of(["commit", "abort"]))
@@ -253,8 +252,7 @@ def test_a_record_without_a_key_is_none_of_the_workers_rows(kafka: KafkaBroker) 
         changelog.restore()
 
 
-# -- bounds
-# -----------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
 def test_the_horizon_is_the_first_offset_younger_than_the_tombstones_life(
@@ -292,8 +290,7 @@ def test_the_start_of_a_log_that_was_cut_is_seen(kafka: KafkaBroker) -> None:
     assert changelog.bounds()[:2] == (3, 4)
 
 
-# -- standby
-# ----------------------------------------------------------------------------------------------------------
+# -- standby ---------------------------------------------------------------------------------------
 
 
 def test_a_standby_follows_what_is_committed_and_nothing_else(changelog: Changelog) -> None:

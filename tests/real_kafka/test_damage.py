@@ -110,8 +110,7 @@ def same_again(worker: WorkerProcess, live: dict[tuple[str, bytes], bytes]) -> N
     assert all_rows(worker) == live
 
 
-# -- topics created again
-# -----------------------------------------------------------------------------------------------------
+# -- topics created again --------------------------------------------------------------------------
 
 
 def test_an_input_topic_made_anew_with_a_longer_log_is_refused(site: Pipeline) -> None:
@@ -217,8 +216,7 @@ def _set_policy(site: Pipeline, topic: str, policy: str) -> None:
         future.result(PATIENCE_SECONDS)
 
 
-# -- formats
-# --------------------------------------------------------------------------------------------------------------
+# -- formats ---------------------------------------------------------------------------------------
 
 
 def _rewrite_applied(site: Pipeline, version: int) -> None:
@@ -266,8 +264,7 @@ def test_state_of_a_newer_format_is_refused(site: Pipeline) -> None:
     )
 
 
-# -- rows
-# -----------------------------------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.faults
@@ -313,8 +310,7 @@ def test_a_corrupt_row_met_in_the_middle_ends_the_worker_before_it_publishes(
     goes_on(site, worker)
 
 
-# -- files
-# ----------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.long
@@ -366,8 +362,7 @@ def test_a_log_that_lost_its_end_is_an_older_state_and_catches_up(site: Pipeline
     goes_on(site, worker)
 
 
-# -- data directories
-# -----------------------------------------------------------------------------------------------------
+# -- data directories ------------------------------------------------------------------------------
 
 
 @pytest.mark.faults
@@ -417,8 +412,7 @@ def test_a_data_directory_of_another_pipeline_is_rebuilt(
     goes_on(site, worker)
 
 
-# -- the disk
-# -------------------------------------------------------------------------------------------------------------
+# -- the disk --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -490,8 +484,7 @@ def test_a_full_disk_while_recovering(
     goes_on(site, worker)
 
 
-# -- topics removed while the worker runs
-# ---------------------------------------------------------------------------------
+# -- topics removed while the worker runs ----------------------------------------------------------
 
 
 def ends(worker: WorkerProcess, *codes: int) -> None:
@@ -587,8 +580,7 @@ def test_a_changelog_removed_while_running(site: Pipeline) -> None:
     assert site.lag(site.targets()) > 0
 
 
-# -- compaction
-# -----------------------------------------------------------------------------------------------------------
+# -- compaction ------------------------------------------------------------------------------------
 
 TINY_SEGMENTS = {
     "cleanup.policy": "compact",
@@ -675,8 +667,7 @@ def test_local_state_older_than_the_tombstones_of_its_changelog_is_rebuilt(site:
     assert "rebuilding it" in worker.log_text()
 
 
-# -- damage under load
-# ----------------------------------------------------------------------------------------------------
+# -- damage under load -----------------------------------------------------------------------------
 
 
 def _wiped(worker: WorkerProcess) -> None:

@@ -76,8 +76,7 @@ def found_first_rows(site: Pipeline) -> list[FirstRow]:
     return list(first_rows(clients, site.name, site.changelog_topic, range(site.partitions)))
 
 
-# -- settings
-# -----------------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -229,8 +228,7 @@ def test_first_rows_are_those_of_committed_and_of_open_transactions(site: Pipeli
     wait_for(lambda: found_first_rows(site) == expected[:1], lambda: str(found_first_rows(site)))
 
 
-# -- partitions
-# ---------------------------------------------------------------------------------------------------------
+# -- partitions ------------------------------------------------------------------------------------
 
 
 def grow(site: Pipeline, topics: Sequence[str], count: int) -> None:

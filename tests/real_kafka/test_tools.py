@@ -88,8 +88,7 @@ def printed(ended: subprocess.CompletedProcess[str], code: int = 0) -> list[dict
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
 
-# -- dead letters
-# -----------------------------------------------------------------------------------------------------
+# -- dead letters ----------------------------------------------------------------------------------
 
 
 def test_dead_letters_after_a_fix(site: Pipeline) -> None:
@@ -380,8 +379,7 @@ def test_letters_that_are_cut_or_cannot_be_sent(site: Pipeline) -> None:
     assert printed(tool(site, "dlq", "send", "--yes"), 1)[0]["already_sent"] == 1
 
 
-# -- reset
-# ------------------------------------------------------------------------------------------------------------
+# -- reset -----------------------------------------------------------------------------------------
 
 
 def test_reset_and_a_new_epoch(site: Pipeline) -> None:
@@ -579,8 +577,7 @@ def test_reset_local_needs_no_broker(site: Pipeline) -> None:
     assert not list(worker.data_dir.glob("**/*.db*"))
 
 
-# -- a running worker
-# -------------------------------------------------------------------------------------------------
+# -- a running worker ------------------------------------------------------------------------------
 
 
 @pytest.mark.long
@@ -646,8 +643,7 @@ def test_the_history_of_an_entity(site: Pipeline) -> None:
     assert printed(tool(site, "inspect", "nobody at all", "--history"), 1) == []
 
 
-# -- copies that were left behind
-# --------------------------------------------------------------------------------------
+# -- copies that were left behind ------------------------------------------------------------------
 
 
 @pytest.mark.long
@@ -725,8 +721,7 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
     assert {row["current"] for row in printed(tool(site, "verify", worker=first))} == {None}
 
 
-# -- send
-# -------------------------------------------------------------------------------------------------------------
+# -- send ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long

@@ -341,8 +341,7 @@ def test_a_broker_without_transactions_is_told(tmp_path: Path) -> None:
             by.start(timeout_seconds=3)
 
 
-# -- the offsets a takeover begins with
-# -------------------------------------------------------------------------------
+# -- the offsets a takeover begins with ------------------------------------------------------------
 
 
 def starts(site: Site) -> dict[int, Start]:

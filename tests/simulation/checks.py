@@ -93,8 +93,7 @@ def _record(entry: Entry) -> tuple[int, int, bytes | None, bytes | None]:
     return entry.offset, int(entry.at * 1000), entry.key, entry.value
 
 
-# -- I4, I5: each transaction by itself
-# -------------------------------------------------------------------------------
+# -- I4, I5: each transaction by itself ------------------------------------------------------------
 
 Identity = tuple[str, bytes | None]
 """What says which message it is, and its value where it is not known otherwise what that
@@ -190,8 +189,7 @@ def _coalesced(world: World) -> Callable[[int, int, int], list[Identity]]:
     return coalesced
 
 
-# -- I8
-# ---------------------------------------------------------------------------------------------------------------
+# -- I8 --------------------------------------------------------------------------------------------
 
 
 def state_of(entries: Iterable[Entry]) -> dict[bytes, bytes]:
@@ -222,8 +220,7 @@ def check_restored(world: World, process: Process) -> None:
         )
 
 
-# -- what is told
-# -----------------------------------------------------------------------------------------------------
+# -- what is told ----------------------------------------------------------------------------------
 
 
 def check_told(world: World, process: Process) -> None:
@@ -330,8 +327,7 @@ def _compare_rows(where: str, wanted: dict[bytes, bytes], found: dict[bytes, byt
         )
 
 
-# -- I6
-# -----------------------------------------------------------------------------------------------------------------
+# -- I6 --------------------------------------------------------------------------------------------
 
 
 def _check_certificates(world: World) -> None:

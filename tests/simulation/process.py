@@ -226,8 +226,7 @@ class Process:
         self.table._changelog_topic = SimpleNamespace(get_topic_name=lambda: self.changelog)
         self.table._data = Store(databases)
 
-    # -- faults
-    # -------------------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------
 
     def call(self, point: str, action: Callable[[], T]) -> T:
         """Every call of a client library comes by here."""
@@ -285,8 +284,7 @@ class Process:
         for fiber in self.fibers:
             fiber.kill()
 
-    # -- what runs
-    # ----------------------------------------------------------------------------------------------------
+    # -- what runs ---------------------------------------------------------------------------------
 
     def spawn(self, name: str, coroutine_of: Callable[[], Any]) -> Fiber:
         """New work; it begins when it is resumed."""
@@ -360,8 +358,7 @@ class Process:
         self.call("hand over", put)
         Fiber.park()
 
-    # -- the group, in the order in which Faust goes through it
-    # ---------------------------------------------------------
+    # -- the group, in the order in which Faust goes through it ------------------------------------
 
     async def _join(self) -> None:
         """Give up what is held and join the next generation."""

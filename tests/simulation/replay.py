@@ -78,8 +78,7 @@ class SharedReplay:
         """By partition."""
         return self.plan.by_partition
 
-    # -- what it publishes
-    # ------------------------------------------------------------------------------------------------
+    # -- what it publishes -------------------------------------------------------------------------
 
     def at_once(self, changes: Iterable[Change]) -> list[Change]:
         """Of these changes, those that are published when they happen; beyond the ends an endless
@@ -106,8 +105,7 @@ class SharedReplay:
             if change.body and change.body["sentences"]
         ]
 
-    # -- its processes
-    # ----------------------------------------------------------------------------------------------------
+    # -- its processes -----------------------------------------------------------------------------
 
     def bounds(self, process: Caller) -> RunBounds:
         """The bounds of a process's worker."""

@@ -104,8 +104,7 @@ class Admin:
         return {resource: _Answer(answer=config) for resource in resources}
 
 
-# -- one event loop for all of a process: what is awaited runs at once, or its fiber is parked
-# -------------------------
+# -- one event loop for all of a process: what is awaited runs at once, or its fiber is parked -----
 
 
 class _Lock:

@@ -212,8 +212,7 @@ def test_seeds_in_processes_are_the_same_seeds() -> None:
     assert seen["events"] == sum(run_seed(seed).seen["events"] for seed in range(3, 7))
 
 
-# -- the broker
-# ---------------------------------------------------------------------------------------------------------
+# -- the broker ------------------------------------------------------------------------------------
 
 
 def test_an_open_transaction_holds_committed_readers_back_and_a_decided_one_leaves_a_marker() -> (

@@ -134,8 +134,7 @@ class World:
         """Of the input topic."""
         return range(self.setup.partitions)
 
-    # -- a run
-    # --------------------------------------------------------------------------------------------------------
+    # -- a run -------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """All steps, then calm. Raises Violation."""
@@ -237,8 +236,7 @@ class World:
         }
         return f"(committed, end) {ends}, under way {doing}, group joined {group.joined}"
 
-    # -- processes
-    # ----------------------------------------------------------------------------------------------------
+    # -- processes ---------------------------------------------------------------------------------
 
     def _processes(self) -> Iterator[Process]:
         yield from (process for process in self.workers if process is not None)
@@ -337,8 +335,7 @@ class World:
             self.seen["takeovers"] += 1
             self.on_takeover(self, process)
 
-    # -- time
-    # ---------------------------------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------------------
 
     def _pass_time(self, seconds: float) -> None:
         """Sessions and transactions run out, generations begin."""
@@ -389,8 +386,7 @@ class World:
             group.assigned[process.name] = process.assignment
             self.tell(f"{process.name} is given {process.assignment}")
 
-    # -- steps
-    # --------------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def step_run(self, worker: int, choice: int, size: int) -> None:
         """A worker, or its zombie, goes on with one of the things it could do, or is

@@ -197,8 +197,7 @@ def test_a_wiped_database_is_empty_and_works_again(tmp_path: Path) -> None:
     databases.close()
 
 
-# -- damage
-# -----------------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------------------
 
 
 def test_a_damaged_database_ends_the_process_with_one_line(tmp_path: Path) -> None:

@@ -245,8 +245,7 @@ class NotingLedger(NoLedger):
         self.told.append((dict(batch.next_offsets), dict(notes)))
 
 
-# -- the end of a bounded run
-# -----------------------------------------------------------------------------------------
+# -- the end of a bounded run ----------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -338,8 +337,7 @@ async def test_a_doubt_about_an_end_is_settled_and_the_rest_is_for_who_takes_ove
     assert rig.transactions() == [{0: 7}]
 
 
-# -- the order
-# --------------------------------------------------------------------------------------------------------
+# -- the order -------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -472,8 +470,7 @@ async def test_the_event_loop_goes_on_meanwhile(step: str) -> None:
     await running
 
 
-# -- the next one, while one is committed
-# -----------------------------------------------------------------------------
+# -- the next one, while one is committed ----------------------------------------------------------
 
 
 class Held:
@@ -663,8 +660,7 @@ async def test_what_is_ahead_follows_what_is_not_committed_yet() -> None:
     assert "begins at 7, not at 6" in str(end.value.cause)
 
 
-# -- the guard
-# --------------------------------------------------------------------------------------------------------
+# -- the guard -------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -737,8 +733,7 @@ async def test_a_partition_that_was_not_taken_over_ends_the_process() -> None:
     assert isinstance(end.value.cause, Crash)
 
 
-# -- a commit in doubt
-# ------------------------------------------------------------------------------------------------
+# -- a commit in doubt -----------------------------------------------------------------------------
 
 DOUBT = InDoubt("no answer")
 
@@ -839,8 +834,7 @@ async def test_a_doubt_is_no_progress() -> None:
     assert not rig.assignment.progress.is_busy
 
 
-# -- bounds
-# -----------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio

@@ -152,8 +152,7 @@ def test_the_gate_lets_one_writer_through_at_a_time(
     assert stored(parts) == ({b"a": b"2"}, 2)
 
 
-# -- where a restore starts
-# -------------------------------------------------------------------------------------------
+# -- where a restore starts ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

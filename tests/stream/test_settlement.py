@@ -99,8 +99,7 @@ def rig() -> Rig:
     return Rig()
 
 
-# -- the order
-# --------------------------------------------------------------------------------------------------------
+# -- the order -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -150,8 +149,7 @@ def test_a_decision_that_is_refused_ends_it(rig: Rig, cause: Exception) -> None:
     assert "again" not in rig.log
 
 
-# -- the group
-# --------------------------------------------------------------------------------------------------------
+# -- the group -------------------------------------------------------------------------------------
 
 
 def test_whoever_was_overtaken_is_decided_and_waits_for_the_group(rig: Rig) -> None:
@@ -192,8 +190,7 @@ def test_what_the_takeover_did_not_find_out_counts_as_not_happened(rig: Rig) -> 
     assert rig.log == ["decide", "again"]
 
 
-# -- the limit
-# --------------------------------------------------------------------------------------------------------
+# -- the limit -------------------------------------------------------------------------------------
 
 
 def hear(rig: Rig) -> None:

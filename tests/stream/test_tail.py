@@ -130,8 +130,7 @@ async def until_finished(rig: Rig, *partitions: int, turns: int = 20) -> list[Mi
     raise AssertionError(f"{partitions} are not finished")
 
 
-# -- what is at the end of a log
-# --------------------------------------------------------------------------------------
+# -- what is at the end of a log -------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -289,8 +288,7 @@ async def test_one_partition_ends_and_the_other_goes_on(app: Any) -> None:
     assert rig.thread.fetched[-1] == {B}
 
 
-# -- in turn
-# ----------------------------------------------------------------------------------------------------------
+# -- in turn ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -354,8 +352,7 @@ async def test_a_jump_between_two_fetches_ends_the_micro_batch(app: Any) -> None
     assert (offsets(second), second.starts) == ([*range(12, 40)], {0: 10})
 
 
-# -- what proves nothing
-# ----------------------------------------------------------------------------------------------
+# -- what proves nothing ---------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -410,8 +407,7 @@ async def test_what_is_over_by_the_ledger_is_not_finished_again(app: Any) -> Non
     assert rig.thread.fetched == [{B}]
 
 
-# -- holes
-# ------------------------------------------------------------------------------------------------------------
+# -- holes -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -507,8 +503,7 @@ def test_nothing_is_known_of_a_partition_without_a_leader_or_in_an_answer_that_w
         assert not asyncio.run(is_empty(client_of(lambda _: nothing, leader), A, 2, 6))
 
 
-# -- the whole
-# --------------------------------------------------------------------------------------------------------
+# -- the whole -------------------------------------------------------------------------------------
 
 _KINDS = st.lists(st.sampled_from(["record", "passed", "hole"]), max_size=25)
 

@@ -152,8 +152,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     made.databases.close()
 
 
-# -- the order
-# --------------------------------------------------------------------------------------------------------
+# -- the order -------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -295,8 +294,7 @@ async def test_a_takeover_that_fails_ends_the_process(
     assert rig.deaths == [failure]
 
 
-# -- brokers that do not answer
-# ---------------------------------------------------------------------------------------
+# -- brokers that do not answer --------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -380,8 +378,7 @@ async def test_a_takeover_that_waits_for_brokers_ends_with_its_assignment(
     assert rig.assignment.positions == {}
 
 
-# -- after a doubt
-# ----------------------------------------------------------------------------------------------------
+# -- after a doubt ---------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -453,8 +450,7 @@ async def test_a_commit_alone_is_progress_after_a_doubt(rig: Rig) -> None:
     assert rig.assignment.progress.at > 0
 
 
-# -- rebalances
-# -------------------------------------------------------------------------------------------------------
+# -- rebalances ------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -620,8 +616,7 @@ async def test_a_standby_of_a_past_assignment_begins_nothing(rig: Rig) -> None:
     assert rig.assignment.roles == {}
 
 
-# -- state and offsets
-# ------------------------------------------------------------------------------------------------
+# -- state and offsets -----------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio

@@ -152,8 +152,7 @@ def test_an_event_loop_that_does_not_answer_makes_it_bark(worker: Worker) -> Non
     assert "event loop" in worker.said[0]
 
 
-# -- what hinders
-# -----------------------------------------------------------------------------------------------------
+# -- what hinders ----------------------------------------------------------------------------------
 
 
 class Consumer:
@@ -327,8 +326,7 @@ def test_the_databases_memory_is_told(status: WorkerStatus) -> None:
     assert status.rocksdb_bytes() == 7
 
 
-# -- brokers that are away
-# --------------------------------------------------------------------------------------------
+# -- brokers that are away -------------------------------------------------------------------------
 
 
 def test_without_a_broker_an_idle_worker_is_not_ready(

@@ -95,8 +95,7 @@ class EmbeddedBroker:
             f"the topic {name} with {partitions} partitions",
         )
 
-    # -- the library
-    # ---------------------------------------------------------------------------------------------
+    # -- the library -------------------------------------------------------------------------------
 
     def _new_client(self) -> int:
         """The handle that the cluster lives in: a producer that never connects and logs nothing."""

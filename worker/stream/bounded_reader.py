@@ -228,8 +228,7 @@ class BoundedReader:
             return None
         return self._finish(self._input.guard(self._below_ends(merged), tenure), tenure)
 
-    # -- fetches
-    # ---------------------------------------------------------------------------------
+    # -- fetches -----------------------------------------------------------------------------------
 
     async def _fetch(self, seconds: float, partitions: Container[int]) -> Fetched:
         try:
@@ -276,8 +275,7 @@ class BoundedReader:
             for partition, records in fetched.items()
         )
 
-    # -- ends
-    # ------------------------------------------------------------------------------------
+    # -- ends --------------------------------------------------------------------------------------
 
     def _below_ends(self, fetched: Fetched) -> Fetched:
         """The records below the ends: the topic continues after a run has fixed them."""

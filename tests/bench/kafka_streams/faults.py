@@ -17,11 +17,11 @@ from tests.harness.ride import ALL, ClusterFault
 
 STOPPED_SECONDS = 3.0
 GONE_SECONDS = 8.0
-"""For so long a killed or frozen broker is away: longer than its session of 6 s, so that others
-lead what it led.
+"""Seconds for which a killed or frozen broker is away: longer than its session of 6 s, so that other
+brokers take over its partitions.
 """
 LOST_SECONDS = 15.0
-"""For so long a lost instance is away: longer than its session of 10 s."""
+"""Seconds for which a lost instance is away: longer than its session of 10 s."""
 BALANCED = {"leader.imbalance.check.interval.seconds": "1"}
 """Of the brokers: whoever is back leads again before the next fault."""
 

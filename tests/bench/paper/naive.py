@@ -105,8 +105,8 @@ class NaiveFaiss(_Indexed):
     sentence it left out has a computed square of at least L, the last one returned, hence d(x, c)
     >= sqrt(L - E) and d(x, mu) >= sqrt(L - E) - |c - mu|, with |c - mu| < 2u|mu|. If that is more
     than the exact k-th distance among the candidates, none left out is as near, ties included. (No
-    square underflows: where x is 0 the coordinate of x - c is 0 or at least 1/n > 2^-53, elsewhere
-    it is 0 or at least 2^-25.)
+    square underflows: where a coordinate of x is 0, that of x - c is 0 or at least 1/n > 2^-53; at
+    any other it is 0 or at least 2^-25.)
     """
 
     def __init__(self, k: int, dimension: int) -> None:

@@ -440,8 +440,7 @@ def test_every_name_makes_an_index(stand_in: None) -> None:
         index_class("tree")
 
 
-# --- The process for `make paper`
-# -------------------------------------------------------------------------------
+# -- The process for `make paper` ------------------------------------------------------------------
 
 
 def _pretend(folder: Path, name: str, body: str) -> Path:

@@ -154,8 +154,7 @@ def offsets(batch: MicroBatch | None, tp: TP = A) -> list[int]:
     return [r.offset for r in batch.records if r.partition == tp.partition] if batch else []
 
 
-# -- the four rules
-# ---------------------------------------------------------------------------------------------------
+# -- the four rules --------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -583,8 +582,7 @@ async def test_a_micro_batch_that_cannot_be_handed_over_ends_the_process(app: An
     assert "no room" in str(end.value.cause)
 
 
-# -- the whole
-# --------------------------------------------------------------------------------------------------------
+# -- the whole -------------------------------------------------------------------------------------
 
 
 class Adversary(FakeThread):
@@ -743,8 +741,7 @@ def test_every_record_from_the_committed_offset_on_once_and_in_order(
         assert delivered[tp.partition] == [o for o in offsets_ if o >= starts[tp.partition]]
 
 
-# -- membership
-# -------------------------------------------------------------------------------------------------------
+# -- membership ------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -799,8 +796,7 @@ async def test_a_negative_or_empty_membership_ends_the_process(
     assert isinstance(end.value.cause, Crash)
 
 
-# -- what Faust may not do
-# --------------------------------------------------------------------------------------------
+# -- what Faust may not do -------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -825,8 +821,7 @@ async def test_faust_acknowledges_no_gap(app: Any) -> None:
     assert rig.consumer._new_offset(A) is None
 
 
-# -- where to start
-# ---------------------------------------------------------------------------------------------------
+# -- where to start --------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -872,8 +867,7 @@ async def test_offsets_that_cannot_be_had_end_the_process(app: Any) -> None:
     assert not rig.held.is_flowing
 
 
-# -- what status and watchdog ask
-# -------------------------------------------------------------------------------------
+# -- what status and watchdog ask ------------------------------------------------------------------
 
 
 @pytest.mark.asyncio

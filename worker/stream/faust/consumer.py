@@ -72,8 +72,7 @@ class GuardedConsumer(driver.Consumer):
     def _is_input(self, tp: TP) -> bool:
         return bool(tp.topic == self._input_topic)
 
-    # -- assignment
-    # ----------------------------------------------------------------------------
+    # -- assignment --------------------------------------------------------------------------------
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Stop handing over; a commit in flight ends under the old membership, and the rest is read
@@ -124,8 +123,7 @@ class GuardedConsumer(driver.Consumer):
             self.cursors[partition] = start.offset
         held.flow()
 
-    # -- fetches
-    # -------------------------------------------------------------------------------
+    # -- fetches -----------------------------------------------------------------------------------
 
     async def _drain_messages(self, fetcher: Any) -> None:
         """Hand over one micro-batch after another; Faust's fetcher service runs this."""
@@ -257,8 +255,7 @@ class GuardedConsumer(driver.Consumer):
             generation_id=batch.tenure.membership.generation,
         )
 
-    # -- what Faust may not do
-    # -----------------------------------------------------------------
+    # -- what Faust may not do ---------------------------------------------------------------------
 
     def resume_partitions(self, tps: Any) -> None:
         """Resume input partitions; changelogs stay paused, a takeover reads them itself."""
@@ -292,8 +289,7 @@ class GuardedConsumer(driver.Consumer):
         exist. The watchdog checks for progress.
         """
 
-    # -- what readers, status and watchdog ask
-    # ---------------------------------------------
+    # -- what readers, status and watchdog ask -----------------------------------------------------
 
     def fetch_position(self, partition: int) -> int | None:
         """Where the next fetch begins: beyond transaction markers, which the cursor is not."""

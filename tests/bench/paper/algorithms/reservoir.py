@@ -10,7 +10,7 @@ class CoverSummReservoir(ReservoirState):
     """Section 3, Algorithm 3 for what a step removes, then Algorithm 1 for each sentence that it
     adds.
 
-    Exact under assumptions: where it fails is told in `tests.bench.paper.algorithms`.
+    Exact under assumptions; `tests.bench.paper.algorithms` says where it fails.
     """
 
     def apply(self, step: Step) -> tuple[bytes, ...]:

@@ -6,8 +6,8 @@ lines:
 
 - line 16 sums the points of the summary with `np.sum` and no axis: the sum is one number, added to
   every coordinate;
-- lines 26 to 28 run through all sentences, nearest first, without a `break` at the first that is
-  free: what is left when the loop ends is the farthest.
+- lines 26 to 28 run through all sentences, nearest first, without a `break` at the first free one,
+  so the loop ends with the farthest.
 
 `as_published` does as it does, so that its figure can be looked at beside the right one.
 """

@@ -2,8 +2,8 @@
 
 A sentence's score is its length in the space of the strongest topics, sqrt(sum sigma_i^2 v_i^2).
 sumy keeps *all* topics (REDUCTION_RATIO = 1/1): then the sum is the length of the sentence's own
-column of the matrix, whatever the topics are, and no decomposition is needed to say it. Both are
-here, under names of their own.
+column of the matrix. It does not depend on the topics, so no decomposition is needed. Both variants
+are here, under names of their own.
 """
 
 import numpy as np
