@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 
 import numpy as np
@@ -15,10 +17,9 @@ from numpy.typing import NDArray
 from tests.coversumm.scripts import Script, one_by_one, scripts
 from worker.coversumm import kernel, portable
 
-try:
-    from worker.coversumm.kernel import compiled
-except ImportError:  # no C compiler when it was installed
-    compiled = None  # type: ignore[assignment]
+compiled: ModuleType | None = None
+if find_spec("worker.coversumm.compiled"):  # there was a C compiler when it was installed
+    compiled = import_module("worker.coversumm.compiled")
 
 KERNELS = [portable] if compiled is None else [portable, compiled]
 each_kernel = pytest.mark.parametrize(
