@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -152,7 +152,7 @@ class Logs:
         )
         self.committed: dict[int, Start] = {}
         self.bounds = LogBounds(0, 10, 0)
-        self.open_reader: Callable[..., Any] = lambda starts, apply: None
+        self.open_reader: Callable[..., Any] = lambda starts, apply, at_end: None
 
     def _starts(self, partitions: list[int]) -> dict[int, Start]:
         self.calls.append("offsets")
@@ -162,8 +162,8 @@ class Logs:
         self.calls.append(("bounds", partitions))
         return dict.fromkeys(partitions, self.bounds)
 
-    def _reader(self, starts: Mapping[int, int], apply: Callable[..., None]) -> Any:
-        return self.open_reader(starts, apply)
+    def _reader(self, *arguments: Any) -> Any:
+        return self.open_reader(*arguments)
 
 
 class NoProcessor:

@@ -445,13 +445,22 @@ class Pipeline:
         return report
 
     def verify_state(self, timeout_s: float = 600) -> None:
-        """`coversumm-worker verify` over every data directory; the workers must have ended."""
+        """`coversumm-worker verify` over every data directory; the workers must have ended.
+
+        Of a partition with a partial copy another copy must have been verified.
+        """
+        partial: set[int] = set()
+        verified: set[int] = set()
         for worker in self.workers:
             done = self._run([*COMMAND, "verify", "--json"], timeout_s, worker.environment)
             if done.returncode:
                 raise WorkerError(
                     f"verify ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
                 )
+            partial |= {int(n) for n in re.findall(r"partition (\d+) .* partial", done.stderr)}
+            verified |= {json.loads(line)["partition"] for line in done.stdout.splitlines()}
+        if unseen := partial - verified:
+            raise WorkerError(f"every copy of the partitions {sorted(unseen)} is partial")
 
     def _run(
         self, command: list[str], timeout_s: float, environment: Mapping[str, str] | None = None

@@ -76,11 +76,14 @@ class Rig:
         self.consumers: list[FakeConsumer] = []
         self.reads: list[list[Row] | BaseException] = []
         self.applied: list[tuple[int, int]] = []
+        self.ended: list[int] = []
         self.progress: list[tuple[int, int]] = []
         self.at_read: Callable[[], None] = lambda: None
         self._count = 0
         clients = FakeClients(consumer=self._consumer)
-        self.reader = ChangelogReader(clients, "group", TOPIC, {0: 5}, self._apply, self.clock)
+        self.reader = ChangelogReader(
+            clients, "group", TOPIC, {0: 5}, self._apply, self.ended.append, self.clock
+        )
 
     def _consumer(self) -> Any:
         self.consumers.append(FakeConsumer(self))
@@ -165,6 +168,15 @@ def test_a_standby_that_hears_now_and_then_keeps_its_consumer(rig: Rig) -> None:
     rig.reads = [[Row(offset)] for offset in range(5, 5 + ENOUGH)]
     rig.reader.follow()
     assert len(rig.consumers) == 1
+
+
+def test_rows_after_the_logs_end_begin_a_transaction_that_may_be_cut(rig: Rig) -> None:
+    end = KafkaError(KafkaError._PARTITION_EOF)
+    rig.reads = [[Row(5), Row(7, end)], [Row(8)], [Row(9), Row(11, end), Row(12)], [Row(14, end)]]
+    ends: list[int] = []
+    rig.at_read = lambda: ends.append(len(rig.ended))
+    rig.reader.follow()
+    assert ends[:6] == [0, 1, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("raised", [True, False])

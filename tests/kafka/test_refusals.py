@@ -53,7 +53,9 @@ def read_first_rows(clients: FakeClients) -> None:
 
 
 def restore(clients: FakeClients) -> None:
-    reader = ChangelogReader(clients, "hotels", "changelog", {0: 0}, lambda *_: None)
+    reader = ChangelogReader(
+        clients, "hotels", "changelog", {0: 0}, lambda *_: None, lambda _: None
+    )
     reader.restore({0: 5}, lambda *_: None)
 
 

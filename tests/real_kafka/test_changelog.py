@@ -46,6 +46,7 @@ class Changelog:
         # (expected predecessor, last offset) of each atomic batch
         self.applied: list[tuple[int, int]] = []
         self.progress: list[tuple[int, int]] = []
+        self.at_end: Callable[[], None] = lambda: None
 
     def begin(self, writer: str, **rows: str | None) -> Producer:
         """An open transaction with these rows on the broker."""
@@ -75,7 +76,9 @@ class Changelog:
         return log_bounds(self.clients, "tests", self.topic, [0], self.life_ms)[0]
 
     def reader(self, start: int = 0) -> ChangelogReader:
-        return ChangelogReader(self.clients, "tests", self.topic, {0: start}, self._apply)
+        return ChangelogReader(
+            self.clients, "tests", self.topic, {0: start}, self._apply, lambda _: self.at_end()
+        )
 
     def _apply(self, partition: int, first: int, changes: Changes, last: int) -> None:
         assert partition == 0
@@ -308,6 +311,24 @@ def test_a_standby_follows_what_is_committed_and_nothing_else(changelog: Changel
     reader.stop()
     assert follower.ends()
     assert follower.error is None
+
+
+def test_a_standby_is_at_the_end_once_it_has_whole_transactions(
+    changelog: Changelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that ends amid a transaction is no end."""
+    monkeypatch.setattr(module, "ROWS_PER_BATCH", 10)
+    reader = changelog.reader()
+    rows_at_end: list[int] = []
+    changelog.at_end = lambda: rows_at_end.append(len(changelog.rows))
+    changelog.commit("one", **{f"row{i:04}": "1" for i in range(95)})
+    follower = Running(reader.follow)
+    wait_until(lambda: 95 in rows_at_end)
+    changelog.commit("two", **{f"row{i:04}": "1" for i in range(95, 190)})
+    wait_until(lambda: 190 in rows_at_end)
+    reader.stop()
+    assert follower.ends()
+    assert set(rows_at_end) == {95, 190}
 
 
 def test_a_restored_log_goes_into_rocksdb_with_its_offsets(

@@ -545,6 +545,27 @@ RULES = (
         ("tests/stream/test_gate.py",),
     ),
     Rule(
+        "rows read from the changelog are a partial copy",
+        "worker/stream/gate.py",
+        '                batch[PARTIAL_KEY] = b"1"\n',
+        "                pass\n",
+        ("tests/stream/test_gate.py",),
+    ),
+    Rule(
+        "a copy is whole at the log's end",
+        "worker/kafka/changelog.py",
+        "            at_end.discard(partition)\n",
+        "",
+        ("tests/kafka/test_changelog.py",),
+    ),
+    Rule(
+        "a restore that was stopped leaves a partial copy",
+        "worker/stream/takeover.py",
+        "        if not reader.stopped:\n            for partition",
+        "        if True:\n            for partition",
+        ("tests/stream/test_takeover.py",),
+    ),
+    Rule(
         "local rows of another changelog are wiped",
         "worker/stream/gate.py",
         "if not belongs or not self._is_of_this_changelog(partition):",

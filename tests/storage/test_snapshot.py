@@ -21,7 +21,7 @@ from worker.state import DamagedDatabase, MemoryRows
 from worker.state.keys import APPLIED, ENTITY, PUBLISHED, parse_entity_key
 from worker.storage import snapshot as stored
 from worker.storage.rows import write_rows
-from worker.storage.snapshot import stored_partition
+from worker.storage.snapshot import PARTIAL_KEY, stored_partition
 from worker.tools import verify as verification
 from worker.tools.verify import verify_data_dir
 
@@ -195,44 +195,48 @@ def half_and_rest(changes):
     return {k: v for k, v in changes.items() if k not in late}, {k: changes[k] for k in late}
 
 
-def test_a_standby_in_the_middle_of_a_transaction(path, data_dir, running, monkeypatch):
-    """Where a worker is running a difference counts only if it stays."""
+@pytest.mark.parametrize("is_worker_running", [True, False])
+def test_a_copy_cut_amid_a_transaction_is_not_verified(
+    path, data_dir, request, monkeypatch, is_worker_running
+):
+    """A running worker's copy is looked at again, in later snapshots."""
+    if is_worker_running:
+        request.getfixturevalue("running")
     *earlier, last = transactions()
     half, rest = half_and_rest(last)
     database = busy(path)
-    for changes in (*earlier, half):
+    for changes in (*earlier, {**half, PARTIAL_KEY: b"1"}):
         write_rows(database, changes)
-    between_looks = iter(())
+    looks = iter([(), (), [{**rest, PARTIAL_KEY: None}]])
 
     def sleep(_seconds):
-        for changes in next(between_looks, ()):
+        for changes in next(looks, ()):
             write_rows(database, changes)
 
     monkeypatch.setattr(verification, "time", SimpleNamespace(sleep=sleep))
-    (check,) = verify_data_dir(data_dir)
-    assert "header counts" in check.problems[0]
-    between_looks = iter([(), (), [rest]])
-    (check,) = verify_data_dir(data_dir)
-    assert (check.problems, check.entity.reviews) == ((), len(EVENTS))
-    assert not list(between_looks)
+    seen = []
+    checks = list(verify_data_dir(data_dir, lambda part, _: seen.append(part.is_partial)))
+    if is_worker_running:
+        assert seen == [False]
+        assert [(check.problems, check.entity.reviews) for check in checks] == [((), len(EVENTS))]
+        assert not list(looks)
+    else:
+        assert (seen, checks) == ([True], [])
     database.close()
 
 
-def test_the_same_entity_is_looked_at_again(path, running, data_dir, monkeypatch):
-    """Not the first one of the partition, which is right."""
+def test_a_copy_that_stays_partial_is_given_up(path, running, data_dir, monkeypatch):
     monkeypatch.setattr(verification, "LOOK_SECONDS", 0.01)
-    *earlier, last = transactions([{**EVENTS[0], "entity_id": "a"}, *EVENTS])
     database = busy(path)
-    for changes in (*earlier, half_and_rest(last)[0]):
+    for changes in (*transactions(), {PARTIAL_KEY: b"1"}):
         write_rows(database, changes)
-    right, wrong = verify_data_dir(data_dir)
-    assert (right.entity.entity_id, right.problems) == ("a", ())
-    assert wrong.entity.entity_id == "e"
-    assert "header counts" in wrong.problems[0]
+    seen = []
+    assert list(verify_data_dir(data_dir, lambda part, _: seen.append(part.is_partial))) == []
+    assert seen == [True]
     database.close()
 
 
-def test_where_nobody_runs_a_difference_counts_at_once(path, data_dir, monkeypatch):
+def test_a_difference_in_a_whole_copy_counts_at_once(path, data_dir, monkeypatch):
     monkeypatch.setattr(verification, "LOOK_SECONDS", 3600)
     *earlier, last = transactions()
     database = busy(path)

@@ -16,6 +16,7 @@ from tests.harness.stream import CHANGELOG, Parts
 from worker.errors import Crash
 from worker.kafka.changelog import LogBounds
 from worker.kafka.topics import DELETE_RETENTION_MS
+from worker.storage.snapshot import PARTIAL_KEY
 from worker.stream.assignment import Role
 from worker.stream.gate import CHANGELOG_ID_KEY, OFFSET_KEY
 
@@ -36,6 +37,7 @@ def stored(parts: Parts, partition: int = 0) -> tuple[dict[bytes, bytes], int]:
     rows = dict(parts.databases.rows(partition).scan(b""))
     rows.pop(OFFSET_KEY, None)
     rows.pop(CHANGELOG_ID_KEY, None)
+    rows.pop(PARTIAL_KEY, None)
     return rows, parts.gate.stored_offset(partition)
 
 
@@ -113,6 +115,29 @@ def test_the_gate_refuses_a_restore_from_before_what_is_stored(parts: Parts, aft
         parts.gate.apply(Role.ACTIVE, parts.assignment.epoch, 0, {b"a": b"old"}, 9, after=after)
     parts.gate.apply(Role.ACTIVE, parts.assignment.epoch, 0, {b"a": b"2"}, 9, after=8)
     assert stored(parts) == ({b"a": b"2"}, 9)
+
+
+@pytest.mark.parametrize("role", [Role.ACTIVE, Role.STANDBY])
+def test_rows_read_from_the_changelog_make_a_partial_copy_until_its_end(
+    parts: Parts, role: Role
+) -> None:
+    hold(parts, role=role)
+    epoch, rows = parts.assignment.epoch, parts.databases.rows(0)
+    parts.gate.apply(role, epoch, 0, {b"a": b"1"}, 3, after=0)
+    assert rows.get(PARTIAL_KEY)
+    with pytest.raises(Crash, match="no longer"):
+        parts.gate.mark_whole(role, epoch + 1, 0)
+    assert rows.get(PARTIAL_KEY)
+    parts.gate.mark_whole(role, epoch, 0)
+    assert rows.get(PARTIAL_KEY) is None
+    assert stored(parts) == ({b"a": b"1"}, 3)
+
+
+def test_a_commit_leaves_a_whole_copy(parts: Parts) -> None:
+    hold(parts)
+    parts.gate.apply(Role.ACTIVE, parts.assignment.epoch, 0, {b"a": b"1"}, 3, after=0)
+    parts.gate.write(parts.assignment.epoch, 0, {b"a": b"2"}, 5)
+    assert parts.databases.rows(0).get(PARTIAL_KEY) is None
 
 
 def test_the_gate_lets_one_writer_through_at_a_time(

@@ -23,6 +23,7 @@ from worker.kafka.group import Membership
 from worker.kafka.offsets import Start
 from worker.state import FingerprintMismatch
 from worker.state.rows import Output
+from worker.storage.snapshot import PARTIAL_KEY
 from worker.stream.assignment import Role
 from worker.stream.gate import CHANGELOG_ID_KEY, OFFSET_KEY
 from worker.stream.run_bounds import NoLedger
@@ -34,8 +35,14 @@ START = Start(5, True, 9)
 class FakeReader:
     """A changelog reader that applies one row up to each goal, or waits until it is stopped."""
 
-    def __init__(self, rig: Rig, starts: Mapping[int, int], apply: Callable[..., None]) -> None:
-        self.rig, self.starts, self.apply = rig, dict(starts), apply
+    def __init__(
+        self,
+        rig: Rig,
+        starts: Mapping[int, int],
+        apply: Callable[..., None],
+        at_end: Callable[[int], None],
+    ) -> None:
+        self.rig, self.starts, self.apply, self.at_end = rig, dict(starts), apply, at_end
         self.rows_read = 0
         self.stopped = False
         self.stop_called = threading.Event()
@@ -70,6 +77,7 @@ class FakeReader:
         self.rig.log.append(("follow", self.starts))
         for partition, start in self.starts.items():
             self.apply(partition, start, {b"row": b"followed"}, start + 1)
+            self.at_end(partition)
         self.rig.following.set()
         if self.rig.follow_failure:
             raise self.rig.follow_failure
@@ -92,7 +100,7 @@ class Rig(Parts):
         self.restore_waits = False
         self.restoring, self.following = threading.Event(), threading.Event()
         self.starts_wait: threading.Event | None = None
-        self.logs.open_reader = lambda starts, apply: FakeReader(self, starts, apply)
+        self.logs.open_reader = lambda *arguments: FakeReader(self, *arguments)
         self.logs.ids.read = lambda: self.log.append("ids")
         answer = self.logs.input.starts
         self.logs.input.starts = lambda partitions: (self._wait(), answer(partitions))[1]
@@ -208,6 +216,18 @@ async def test_a_restore_that_is_stopped_asks_brokers_for_nothing_more(rig: Rig)
     await rig.recovered({0})
     assert rig.log == ["offsets", "ids", ("bounds", [0]), ("restore", {0: 0}, {0: 10})]
     assert rig.assignment.positions == {}
+
+
+@pytest.mark.asyncio
+async def test_only_a_restore_that_ends_leaves_a_whole_copy(rig: Rig) -> None:
+    """One that a rebalance interrupts may have stored half a transaction."""
+    rig.at_restore = rig.assignment.revoke
+    await rig.recovered({0})
+    assert rig.databases.rows(0).get(PARTIAL_KEY)
+    await rig.takeover.let_go()
+    rig.at_restore = lambda: None
+    await rig.recovered({0})  # finds no more rows
+    assert rig.stored() == ({b"row": b"restored"}, 9)
 
 
 @pytest.mark.asyncio

@@ -52,10 +52,10 @@ def command(data_dir: Path | None, as_json: bool) -> int:
     With COVERSUMM_EMIT_MIN_CHANGES, set as the worker has it, what was published may be behind by
     fewer sentences.
 
-    Of a running worker each partition is looked at as of one of its commits. One that is just being
-    restored differs until that is done. Says which partitions there were and as of which offset;
-    and, where a broker answers, which of them are old copies, because the group has gone on with
-    them elsewhere.
+    Of a running worker each partition is looked at as of one of its commits. A partial copy, whose
+    restore from the changelog has not ended, is not verified. Says which partitions there were and
+    as of which offset; and, where a broker answers, which of them are old copies, because the group
+    has gone on with them elsewhere.
     """
     settings = Settings.from_environment()
     started = time.monotonic()
@@ -73,9 +73,8 @@ def command(data_dir: Path | None, as_json: bool) -> int:
         table.show(copies, entities, differing, time.monotonic() - started)
     for copy in copies:
         if copy.is_current is False:
-            output.note(
-                f"warning: partition {copy.partition} {copy.words}; what was verified is that copy"
-            )
+            looked = "it was not verified" if copy.is_partial else "what was verified is that copy"
+            output.note(f"warning: partition {copy.partition} {copy.words}; {looked}")
     if differing:
         output.complain(f"{differing} of {entities} entities differ from the brute-force summary")
     return output.CHECK_FAILED if differing else 0

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 # apply(partition, expected predecessor offset, changes in order, last offset)
 Apply = Callable[[int, int, Changes, int], None]
+# at_end(partition): the applied rows reach the log's end, so no transaction is cut
+AtEnd = Callable[[int], None]
 ROWS_PER_BATCH = 2_000
 STALLED_SECONDS = 20.0
 """Seconds without progress before a restore starts a new consumer at its position."""
@@ -50,6 +52,7 @@ class ChangelogReader:
         topic: the changelog.
         starts: by partition the first offset to apply.
         apply: writes rows and offset atomically.
+        at_end: called when a partition's rows have reached the log's end, as it was then.
         clock: measures a stalled restore.
     """
 
@@ -60,11 +63,12 @@ class ChangelogReader:
         topic: str,
         starts: Mapping[int, int],
         apply: Apply,
+        at_end: AtEnd,
         clock: Clock = time,
     ) -> None:
         self._clients, self._group, self._topic = clients, group, topic
         self._next = dict(starts)
-        self._apply = apply
+        self._apply, self._at_end = apply, at_end
         self._clock = clock
         self._stop = threading.Event()
         self.rows_read = 0
@@ -142,6 +146,7 @@ class ChangelogReader:
         changes: dict[int, dict[bytes, bytes | None]] = {}
         last: dict[int, int] = {}
         passed: dict[int, int] = {}
+        at_end: set[int] = set()
         for message in self._consumer.consume(ROWS_PER_BATCH, 0.1):
             partition, offset, error = message.partition(), message.offset(), message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -150,7 +155,9 @@ class ChangelogReader:
             assert offset is not None
             if error is not None:
                 passed[partition] = offset  # beyond transaction markers and aborted rows
+                at_end.add(partition)
                 continue
+            at_end.discard(partition)
             key = message.key()
             if key is None:
                 raise Crash(
@@ -163,6 +170,8 @@ class ChangelogReader:
         for partition, rows in changes.items():
             self._apply(partition, self._next[partition], rows, last[partition])
             self._next[partition] = last[partition] + 1
+        for partition in at_end:
+            self._at_end(partition)
         for partition, offset in self._positions(passed).items():
             self._next[partition] = max(self._next[partition], offset)
 
@@ -274,9 +283,11 @@ class ChangelogLog:
         life_ms = self._ids.tombstone_life_ms(self.topic)
         return log_bounds(self._clients, self._group, self.topic, partitions, life_ms, self._clock)
 
-    def reader(self, starts: Mapping[int, int], apply: Apply) -> ChangelogReader:
+    def reader(self, starts: Mapping[int, int], apply: Apply, at_end: AtEnd) -> ChangelogReader:
         """A reader of the partitions in `starts`, from these offsets on."""
-        return ChangelogReader(self._clients, self._group, self.topic, starts, apply, self._clock)
+        return ChangelogReader(
+            self._clients, self._group, self.topic, starts, apply, at_end, self._clock
+        )
 
     def first_rows(self, partitions: Iterable[int]) -> Iterator[FirstRow]:
         """See `first_rows`."""

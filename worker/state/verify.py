@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from worker.state import rows as formats
-from worker.state.keys import ENTITY, garbage_key
+from worker.state.keys import garbage_key
 from worker.state.store import Rows
 from worker.state.view import Snapshot, brute_force, read_snapshots
 
@@ -47,15 +47,14 @@ def verify_partition(
     dimension: int,
     k: int,
     distinct: bool,
-    prefix: bytes = ENTITY,
     min_changes: int = 1,
 ) -> Iterator[EntityCheck]:
-    """One result for each entity whose rows start with `prefix`, in key order.
+    """One result for each entity, in key order.
 
     A published set may differ from the summary by fewer than `min_changes` sentences. Raises
     CorruptRow.
     """
-    for snapshot in read_snapshots(rows, dimension, prefix):
+    for snapshot in read_snapshots(rows, dimension):
         problems = [
             f"{count} rows of incarnation {incarnation}, "
             "which is neither live nor noted for removal"

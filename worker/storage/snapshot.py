@@ -27,6 +27,8 @@ from worker.storage.rows import RocksRows, check_files, explained
 
 OPEN_SECONDS = 30
 """Seconds to retry a running worker's database; an attempt takes some hundredths of a second."""
+PARTIAL_KEY = b"__faust\0partial__"
+"""In the database of a partition whose rows may end amid a transaction of the changelog."""
 TRIES = 5
 """Failed attempts with an unchanged manifest until a running worker's database is damaged."""
 
@@ -48,6 +50,8 @@ class StoredPartition:
     partitions: int
     topic: str
     model: str
+    is_partial: bool
+    """Whether the rows may contradict each other: a restore was interrupted, or goes on."""
 
 
 def databases(data_dir: Path) -> dict[int, Path]:
@@ -95,6 +99,7 @@ def stored_partition(number: int, path: Path) -> Iterator[StoredPartition | None
             made.partitions,
             made.topic,
             made.model,
+            rows.get(PARTIAL_KEY) is not None,
         )
 
 

@@ -3,10 +3,14 @@
 It writes rows and their changelog offset in one atomic batch, if the stored offset is the expected
 predecessor and the partition is still held in that role under that assignment. The id of the
 changelog is stored beside the offset: an offset means nothing in another topic of the same name.
+
+Rows read from the changelog may end amid a transaction. Such a copy is marked partial until its
+reader has reached the log's end, so that nobody takes it for the partition's state.
 """
 
 import logging
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from worker.errors import Crash
@@ -14,6 +18,7 @@ from worker.kafka.changelog import LogBounds
 from worker.kafka.topic_ids import TopicIds
 from worker.state import Changes
 from worker.storage.databases import PartitionDatabases
+from worker.storage.snapshot import PARTIAL_KEY
 from worker.stream.assignment import Assignment, Role
 from worker.stream.surroundings import Threads
 
@@ -82,18 +87,40 @@ class Gate:
             Crash: the partition is held no longer, the database would go back, or its disk is full.
             DamagedDatabase: the database cannot be written.
         """
-        with self._locks.setdefault(partition, self._threads.lock()):
-            if self._assignment.roles.get(partition) != role or epoch != self._assignment.epoch:
-                raise Crash(f"partition {partition} is no longer {role} here")
+        with self._held(role, epoch, partition):
             stored = self.stored_offset(partition)
             if stored >= last_offset or (after is not None and stored >= after):
                 raise Crash(
                     f"partition {partition}: changelog offset {stored} is stored, {last_offset} would go back"
                 )
             batch = {**changes, OFFSET_KEY: str(last_offset).encode()}
+            if after is not None:
+                batch[PARTIAL_KEY] = b"1"
+            elif self._is_partial(partition):
+                batch[PARTIAL_KEY] = None
             if known := self._topic_ids.known(self._changelog):
                 batch[CHANGELOG_ID_KEY] = known.encode()
             self._databases.write(partition, batch)
+
+    def mark_whole(self, role: Role, epoch: int, partition: int) -> None:
+        """Note that the stored rows end with a transaction of the changelog.
+
+        Raises as `apply` does.
+        """
+        with self._held(role, epoch, partition):
+            if self._is_partial(partition):
+                self._databases.write(partition, {PARTIAL_KEY: None})
+
+    @contextmanager
+    def _held(self, role: Role, epoch: int, partition: int) -> Iterator[None]:
+        """Alone, and while the partition is held in this role."""
+        with self._locks.setdefault(partition, self._threads.lock()):
+            if self._assignment.roles.get(partition) != role or epoch != self._assignment.epoch:
+                raise Crash(f"partition {partition} is no longer {role} here")
+            yield
+
+    def _is_partial(self, partition: int) -> bool:
+        return self._databases.rows(partition).get(PARTIAL_KEY) is not None
 
     def restore_start(self, partition: int, bounds: LogBounds) -> int:
         """The offset from which to read the changelog: after the stored one, or its start if the

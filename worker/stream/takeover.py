@@ -210,6 +210,9 @@ class Takeover:
             and not reader.stopped
         ):
             bounds = self._changelog.bounds(partitions)
+        if not reader.stopped:
+            for partition in partitions:
+                self._gate.mark_whole(Role.ACTIVE, epoch, partition)
         seconds = self._clock.monotonic() - started
         self._assignment.journal.restored(reader.rows_read, len(partitions), seconds)
         return epoch == self._assignment.epoch and self._reader is reader and not reader.stopped
@@ -250,7 +253,10 @@ class Takeover:
         def apply(partition: int, first: int, changes: Changes, last: int) -> None:
             self._gate.apply(role, epoch, partition, changes, last, after=first)
 
-        self._reader = reader = self._changelog.reader(starts, apply)
+        def at_end(partition: int) -> None:
+            self._gate.mark_whole(role, epoch, partition)
+
+        self._reader = reader = self._changelog.reader(starts, apply, at_end)
         if self._leaving:
             reader.stop()
         return reader

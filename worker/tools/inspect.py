@@ -46,15 +46,21 @@ class Copy:
     next_offset: int
     committed_offset: int | None
     """Where the group was when the copy was looked at; None where no broker told."""
+    is_partial: bool = False
+    """Whether a restore of it has not ended, so that rows may be missing."""
 
     @property
     def is_current(self) -> bool | None:
         """Whether it is the group's state; None where that is not known."""
+        if self.is_partial:
+            return False
         return None if self.committed_offset is None else self.committed_offset <= self.next_offset
 
     @property
     def words(self) -> str:
         """As of when, and what that means."""
+        if self.is_partial:
+            return f"as of offset {self.next_offset:,}, a partial copy: its restore from the changelog has not ended"
         if self.is_current is None:
             return f"as of offset {self.next_offset:,}; no broker told whether the group is further"
         if self.is_current:
@@ -109,8 +115,8 @@ def copy_of(part: StoredPartition, path: Path, group: GroupOffsets) -> Copy:
         with stored_partition(part.number, path) as later:
             if later is not None and committed is not None and later.next_offset >= committed:
                 # it was, a moment before the look
-                return Copy(part.number, part.next_offset, part.next_offset)
-    return Copy(part.number, part.next_offset, committed)
+                return Copy(part.number, part.next_offset, part.next_offset, part.is_partial)
+    return Copy(part.number, part.next_offset, committed, part.is_partial)
 
 
 def stored_copies(settings: Settings, data_dir: Path) -> Iterator[tuple[StoredPartition, Copy]]:
