@@ -145,9 +145,11 @@ def test_its_commands_make_topics_start_workers_and_send_reviews(
             workers[name] = WorkerProcess(tmp_path / name, settings)
             ends.callback(workers[name].discard)
             workers[name].start()
-        for name, worker in workers.items():
-            worker.wait_ready()
-            assert _healthy(worker, name)
+        # One that is ready is not while the next one joins.
+        wait_for(
+            lambda: all(_healthy(worker, name) for name, worker in workers.items()),
+            lambda: "\n".join(worker.log_end() for worker in workers.values()),
+        )
         with subprocess.Popen(
             _command("sender"), cwd=ROOT, env=clean_environment(_environment("sender", kafka))
         ) as sender:
