@@ -52,8 +52,8 @@ NAMES = (
     "LSA** in sumy 0.13 keeps all topics",
     "SemAE's representations of 8,192 numbers", "Twenty sentences are not a text",
     "the mean cosine of two sentences of the summary",
-    "(line 16)", "(lines 26 to 28)", "sentences (another five to ten, kept in",
-    "Two baselines are here twice",
+    "(line 16)", "(lines 26 to 28)", "sentences are embedded (another five to ten, cached in",
+    "Two baselines appear twice",
 )  # fmt: skip
 """Numbers in prose that are no figures of a record."""
 
