@@ -588,21 +588,21 @@ RULES = (
     ),
     Rule(
         "an input topic created again is refused",
-        "worker/stream/takeover.py",
+        "worker/stream/compatibility.py",
         "if stored and topic_id and stored != topic_id:",
         "if False:",
         ("tests/stream/test_takeover.py",),
     ),
     Rule(
         "state behind the offsets is refused",
-        "worker/stream/takeover.py",
+        "worker/stream/compatibility.py",
         "if applied is None or applied < start.offset:",
         "if False:",
         ("tests/stream/test_takeover.py",),
     ),
     Rule(
         "state beyond the topic's end is refused",
-        "worker/stream/takeover.py",
+        "worker/stream/compatibility.py",
         "if applied > start.end and not (topic_id and processor.topic_id(partition) == topic_id):",
         "if False:",
         ("tests/stream/test_takeover.py",),
@@ -1079,9 +1079,9 @@ RULES = (
     ),
     Rule(
         "an output topic created again is refused",
-        "worker/stream/takeover.py",
-        "                stored is not None and stored.topic_id and topic_id and stored.topic_id != topic_id\n",
-        "                False\n",
+        "worker/stream/compatibility.py",
+        "elif stored is not None and stored.topic_id and topic_id and stored.topic_id != topic_id:",
+        "elif False:",
         ("tests/stream/test_takeover.py",),
     ),
     Rule(

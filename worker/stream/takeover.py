@@ -8,8 +8,8 @@
 3. Restore with a committed reader until its position passes that end, and on to the log's new end
    until nothing more arrives. So a restore never ends amid the rows of a transaction, not even one
    of the partition's next owner.
-4. Check that the restored state fits the input it continues from, the output it was published to,
-   and the group's settings.
+4. Check that the restored state fits the input it continues from, the output it was published to
+   (`worker.stream.compatibility`), and the group's settings.
 5. Seek the input to the offsets of step 1 (`GuardedConsumer.perform_seek`). Faust does this after
    `Takeover.run`.
 
@@ -20,17 +20,16 @@ the process. A commit in doubt ends in the same steps, without the group (`again
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from worker.errors import SetupError
 from worker.kafka.changelog import ChangelogReader, Logs
 from worker.kafka.errors import is_retriable
 from worker.kafka.offsets import Start
 from worker.processing.processor import Processor
 from worker.state import Changes
-from worker.state.errors import NEW_EPOCH
 from worker.stream.assignment import Assignment, Role
+from worker.stream.compatibility import check_input, check_output
 from worker.stream.gate import Gate
 from worker.stream.group_fingerprint import GroupFingerprint
 from worker.stream.run_bounds import NO_LEDGER, Ledger
@@ -273,10 +272,11 @@ class Takeover:
             topic_id = self._topic_ids.known(self._input.topic)
             processor.forget(starts)  # caches are from before the restore
             for partition, start in starts.items():
-                self._check_topic(processor, partition, topic_id)
-                self._check_state(processor, partition, start, topic_id)
+                check_input(processor, self._input.topic, topic_id, partition, start)
                 processor.reads_from(partition, topic_id)
-            self._check_output(processor, starts)
+            if self._output is not None:
+                output_id = self._topic_ids.known(self._output)
+                check_output(processor, self._output, output_id, starts)
             if any(processor.check_partition(partition) is not None for partition in starts):
                 self._group.agreed()
             self._group.check()
@@ -288,71 +288,3 @@ class Takeover:
         self._assignment.restored(starts)
         if self._assignment.doubt is None:
             self._assignment.progress.made()  # after a doubt only a commit is progress
-
-    def _check_topic(self, processor: Processor, partition: int, topic_id: str) -> None:
-        """Offsets of one topic mean nothing in another topic of the same name."""
-        stored = processor.topic_id(partition)
-        if stored and topic_id and stored != topic_id:
-            raise SetupError(
-                f"the state of {self._input.topic}-{partition} was made from the topic with the id "
-                f"{stored}, which now has the id {topic_id}: it was deleted and created again, and "
-                "its records would pass for applied ones; start over with `coversumm-worker reset`"
-            )
-
-    def _check_output(self, processor: Processor, partitions: Iterable[int]) -> None:
-        """An output topic created again lacks the summaries that do not change again; another name
-        is the operator's decision.
-        """
-        if self._output is None:
-            return
-        topic_id = self._topic_ids.known(self._output)
-        before: set[str] = set()
-        for partition in partitions:
-            stored = processor.output(partition)
-            if stored is not None and stored.topic != self._output:
-                before.add(stored.topic)
-            elif (
-                stored is not None and stored.topic_id and topic_id and stored.topic_id != topic_id
-            ):
-                raise SetupError(
-                    f"the summaries of partition {partition} were published to the output topic "
-                    f"{self._output} with the id {stored.topic_id}, which now has the id {topic_id}: "
-                    "it was deleted and created again, and would lack summaries that do not change "
-                    "again; publish all of them again with `coversumm-worker reset`, or set another "
-                    "COVERSUMM_OUTPUT_TOPIC to publish only changes from here on"
-                )
-            processor.publishes_to(partition, topic_id)
-        if before:
-            log.warning(
-                "summaries were published to %s before; from here on only those that change are "
-                "published to %s; for all of them start over with `coversumm-worker reset`, or %s",
-                ", ".join(sorted(before)),
-                self._output,
-                NEW_EPOCH,
-            )
-
-    def _check_state(
-        self, processor: Processor, partition: int, start: Start, topic_id: str
-    ) -> None:
-        """Offsets may lie below the applied ones (rewound: those records are ignored), never
-        beyond: rows or records would be missing.
-        """
-        applied = processor.check_partition(partition)
-        if applied is None and not start.committed:
-            return
-        if applied is None or applied < start.offset:
-            raise SetupError(
-                f"{self._input.topic}-{partition} would be read from offset {start.offset}, but the "
-                f"state ends at {applied or 0}: records or rows of the changelog "
-                f"{self._changelog.topic} are gone, or offsets were moved forward; put the offsets "
-                "back, or start over with `coversumm-worker reset`"
-            )
-        # The topic's end was read before the restore. State of the same topic beyond that end was
-        # made by another worker that took over while this one was paused: this assignment is past,
-        # and the broker refuses its commits.
-        if applied > start.end and not (topic_id and processor.topic_id(partition) == topic_id):
-            raise SetupError(
-                f"the state of {self._input.topic}-{partition} ends at offset {applied}, the topic at "
-                f"{start.end}: it was deleted and created again, and its records would pass for "
-                "applied ones; start over with `coversumm-worker reset`"
-            )
