@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.view.timeline.steps import steps_of
-from worker.view.timeline.lives import Life, sentences_of
+from worker.view.timeline.chart import Life, sentences_of
 
 GOOD, BAD = "Good.", "Bad."
 summaries = st.lists(

@@ -45,7 +45,6 @@ def times(steps: Sequence[HistoryStep]) -> tuple[Clock, list[int]] | None:
     clock tells the steps apart.
 
     The clock is that of the events if most have a time, because a replay publishes years in
-    The clock is that of the events if most have a time, because a replay publishes years in
     minutes; else that of publication. A step without a time, or with an earlier time than the step
     gets the time of the step before.
     """

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from worker.events import SummarySentence
 from worker.published.history import HistoryStep, PublishedChange
-from worker.view.board import EntityNames
+from worker.view.board import EntityNames, ShownChange
 from worker.view.reasons import headline, why_come, why_gone
-from worker.view.timeline.changes import change_of
 from worker.view.timeline.markup import Html, element, foreign, text
 
 _NAMES = EntityNames()
@@ -29,9 +28,15 @@ def _item(number: int, step: HistoryStep) -> Html:
 
 
 def _headline(step: HistoryStep) -> Html:
-    change = change_of(step)
+    change = _change(step)
     words = "The entity is forgotten: a tombstone" if change is None else headline(change, _NAMES)
     return foreign(words[:1].upper() + words[1:])
+
+
+def _change(step: HistoryStep) -> ShownChange | None:
+    """None for a tombstone."""
+    body = step.publication.body
+    return None if body is None else ShownChange.of(body, step.known_before)
 
 
 def _about(step: HistoryStep) -> Iterator[Html]:
@@ -53,7 +58,7 @@ def _about(step: HistoryStep) -> Iterator[Html]:
 
 
 def _sentences(step: HistoryStep) -> Iterator[Html]:
-    change = change_of(step)
+    change = _change(step)
     if change is None:
         for one in step.before.sentences if step.before is not None else ():
             yield _line("left", one, one.sentence_id, "forgotten")

@@ -10,9 +10,8 @@ from itertools import chain
 
 from worker.published.history import HistoryStep
 from worker.view.timeline.axis import step_axis, time_axis, times
-from worker.view.timeline.chart import chart
+from worker.view.timeline.chart import chart, sentences_of
 from worker.view.timeline.details import details
-from worker.view.timeline.lives import sentences_of
 from worker.view.timeline.markup import Html, data, element, foreign, text
 
 _MODULE = re.compile("^import .*\n|^export ", re.MULTILINE)
