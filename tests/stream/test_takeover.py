@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.harness.fake_clients import FakeClock
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.harness.stream import INPUT, OUTPUT, Parts
+from tests.harness.stream import CHANGELOG, INPUT, OUTPUT, Parts
 from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.changelog import LogBounds
 from worker.kafka.group import Membership
@@ -697,13 +697,17 @@ async def test_partitions_without_rows_are_taken_over_only_under_the_groups_fing
     assert rig.assignment.positions == {}
 
 
+BEHIND = f"the state ends at {{}}: records or rows of the changelog {CHANGELOG} are gone"
+
+
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("applied", "start", "complaint"),
     [
-        (9, Start(10, True, 20), "the state ends at 9"),
-        (None, Start(10, True, 20), "the state ends at 0"),
-        (9, Start(10, False, 20), "the state ends at 9"),  # retention passed over unread records
+        (9, Start(10, True, 20), BEHIND.format(9)),
+        (None, Start(10, True, 20), BEHIND.format(0)),
+        # retention passed over unread records
+        (9, Start(10, False, 20), BEHIND.format(9)),
         (11, Start(0, False, 10), "created again"),
     ],
 )

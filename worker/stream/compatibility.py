@@ -19,7 +19,7 @@ RECREATED = "it was deleted and created again, and its records would pass for ap
 
 
 def check_input(
-    processor: Processor, topic: str, topic_id: str, partition: int, start: Start
+    processor: Processor, topic: str, topic_id: str, partition: int, start: Start, changelog: str
 ) -> None:
     """Raise SetupError unless the partition's state is of this topic and reaches `start`.
 
@@ -38,8 +38,8 @@ def check_input(
     if applied is None or applied < start.offset:
         raise SetupError(
             f"{topic}-{partition} would be read from offset {start.offset}, but the state ends at "
-            f"{applied or 0}: records or rows of its changelog are gone, or offsets were moved "
-            f"forward; put the offsets back, or {RESET}"
+            f"{applied or 0}: records or rows of the changelog {changelog} are gone, or offsets were "
+            f"moved forward; put the offsets back, or {RESET}"
         )
     # The topic's end was read before the restore. State of the same topic beyond that end was made
     # by another worker that took over while this one was paused: this assignment is past, and the

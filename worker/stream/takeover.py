@@ -272,7 +272,9 @@ class Takeover:
             topic_id = self._topic_ids.known(self._input.topic)
             processor.forget(starts)  # caches are from before the restore
             for partition, start in starts.items():
-                check_input(processor, self._input.topic, topic_id, partition, start)
+                check_input(
+                    processor, self._input.topic, topic_id, partition, start, self._changelog.topic
+                )
                 processor.reads_from(partition, topic_id)
             if self._output is not None:
                 output_id = self._topic_ids.known(self._output)
