@@ -80,6 +80,15 @@ def _answers_for_its_sockets() -> Iterator[None]:
         gc.collect()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _module_answers_for_its_fixtures() -> Iterator[None]:
+    """Collect what a module's fixtures leave behind: else the warning fails whichever test of
+    another module allocates enough for a collection.
+    """
+    yield
+    gc.collect()
+
+
 def pytest_collection_finish() -> None:
     """Let collections look only at what tests make."""
     gc.freeze()
@@ -137,10 +146,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             f"The tests of the chart were left out for want of {what}: make deploy-tools",
         )
     if browser.program() is None:
-        why = "The tests of the live page were left out for want of Chromium (Debian: apt-get install chromium)."
+        why = (
+            "The tests of the live page were left out for want of Chromium "
+            "(Debian: apt-get install chromium)."
+        )
         _leave_out("chromium", config, items, why)
     if programs.missing():
-        why = "The tests on a control plane were left out: make deploy-cluster builds it first."
+        why = "Tests on a control plane were left out: make deploy-cluster builds it first."
         _leave_out("control_plane", config, items, why)
     concerned = [
         item

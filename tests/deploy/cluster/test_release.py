@@ -3,7 +3,6 @@ from a bad one.
 """
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -126,11 +125,13 @@ def test_an_upgrade_replaces_one_worker_after_the_other_and_keeps_who_they_are(
 
 
 def test_an_upgrade_that_does_not_concern_the_pods_leaves_them_alone(release: Release) -> None:
-    before = release.uids()
+    before, revision = release.uids(), revision_of(release)
     release.upgrade(
         {"podDisruptionBudget": {"maxUnavailable": 2}, "annotations": {"team": "reviews"}}
     )
-    time.sleep(2)
+    wait_for(lambda: allowed(release) == 2, lambda: "the budget has not changed")
+    wait_for(lambda: has_seen_its_change(release), lambda: "the controller has not looked")
+    assert revision_of(release) == revision, "pods that are still there would be replaced"
     assert release.uids() == before
 
 
@@ -155,6 +156,12 @@ def test_the_way_back_from_a_bad_image_needs_no_deletion_by_hand(release: Releas
     assert {name: found[name] for name in others} == {name: uids[name] for name in others}
     assert found[last] != uids[last]
     assert release.claims() == claims
+
+
+def revision_of(release: Release) -> str:
+    """Which revision of its pods the StatefulSet wants."""
+    (found,) = release.plane.get(release.namespace, "statefulsets")
+    return str(found["status"]["updateRevision"])
 
 
 def has_seen_its_change(release: Release) -> bool:
