@@ -4,13 +4,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
+from contextlib import suppress
 
 import pytest
 
 from tests.cli.events import lines, sample
+from tests.harness.eventually import eventually
 from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import read_topic
@@ -43,15 +43,14 @@ def worker(embedded_broker, monkeypatch, tmp_path):
 
 def _wait(process, log):
     url = f"http://127.0.0.1:{Settings.from_environment().web_port}/readyz"
-    give_up = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < give_up:
+
+    def is_ready():
         assert process.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.1)
-    raise AssertionError(log.read_text())
+        with suppress(OSError), urllib.request.urlopen(url, timeout=5):
+            return True
+        return False
+
+    eventually(is_ready, log.read_text)
 
 
 def test_the_commands_together(worker, run, write, tmp_path, embedded_broker):
@@ -61,13 +60,12 @@ def test_the_commands_together(worker, run, write, tmp_path, embedded_broker):
     expected = [json.loads(line) for line in run("summarize", path).out.splitlines()]
     topic = Settings.from_environment().output_topic
     entity = events[0]["entity_id"]
-    give_up = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < give_up:
-        found = run("inspect", entity)
-        if found.code == 0 and json.loads(found.out)["review_count"] == len(events):
-            break
-        time.sleep(0.1)
-    running = json.loads(found.out)
+
+    def summary():
+        found = json.loads(run("inspect", entity).out or "{}")
+        return found if found.get("review_count") == len(events) else None
+
+    running = eventually(summary)
     assert sorted(one["text"] for one in running["sentences"]) == sorted(
         one["text"] for one in expected[-1]["sentences"]
     )

@@ -2,13 +2,13 @@
 
 import json
 import re
-import time
 import uuid
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import worker.kafka.topics
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 
 ROLES = ("input", "output", "dead letters", "changelog")
@@ -41,8 +41,7 @@ def _create(admin, name, partitions, **config):
         PATIENCE_SECONDS
     )
     # made by the controller, soon known to the broker
-    while name not in admin.list_topics().topics:
-        time.sleep(0.05)
+    eventually(lambda: name in admin.list_topics().topics, every_s=0.05)
 
 
 def _rows(ended):

@@ -5,7 +5,6 @@ made never gets in.
 import gzip
 import json
 import re
-import time
 import urllib.request
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from tests.cli.test_run import worker
 from tests.cli.test_stored import _store
 from tests.harness.drive import config, record
-from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.eventually import eventually
 from worker.processing.processor import Processor
 from worker.settings import Settings
 from worker.state import MemoryRows
@@ -153,10 +152,7 @@ def test_a_worker_keeps_what_it_embeds(run, folder, worker, tmp_path, embedded):
     path.write_text("".join(json.dumps(one) + "\n" for one in reviews()))
     assert run("send", path).code == 0
     entity, count = reviews()[0]["entity_id"], len(reviews())
-    give_up = time.monotonic() + PATIENCE_SECONDS
-    while json.loads(run("inspect", entity).out or "{}").get("review_count") != count:
-        assert time.monotonic() < give_up
-        time.sleep(0.1)
+    eventually(lambda: json.loads(run("inspect", entity).out or "{}").get("review_count") == count)
     with urllib.request.urlopen(
         f"http://127.0.0.1:{Settings.from_environment().web_port}/metrics"
     ) as page:

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections import Counter
 
 import pytest
 
+from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS
 
 CODE = """
@@ -57,12 +57,10 @@ class Demo:
         return [int(pid) for pid in found.stdout.split()]
 
     def wait_until_nothing_is_left(self):
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while (
-            left := [*self.children(), *self.directory.iterdir()]
-        ) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not left
+        def left():
+            return [*self.children(), *self.directory.iterdir()]
+
+        eventually(lambda: not left(), left)
 
 
 @pytest.fixture
@@ -196,15 +194,15 @@ def test_its_page_stays_up_until_ctrl_c(start):
     told = demo.process.stderr.readline()
     address = told.split()[2]
     assert told.startswith("the page: http://127.0.0.1:")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    found = []
-    while not found and time.monotonic() < deadline:
+
+    def entities():
         with (
             contextlib.suppress(OSError),
             urllib.request.urlopen(f"{address}page/entities", timeout=5) as answer,
         ):
-            found = json.load(answer)["entities"]
-        time.sleep(0.1)
+            return json.load(answer)["entities"]
+
+    eventually(entities)
     with urllib.request.urlopen(address, timeout=30) as answer:
         assert b"/page/page.js" in answer.read()
     lines = []

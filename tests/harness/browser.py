@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeVar
 
 import aiohttp
 
+from tests.harness.eventually import eventually
 from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS
 
@@ -164,13 +165,12 @@ class Tab:
 
     def wait(self, expression: str) -> Any:
         """The value of an expression, once it is true."""
-        give_up = time.monotonic() + PATIENCE_SECONDS
-        while not (value := self.evaluate(expression)):
-            if time.monotonic() > give_up:
-                text = self.evaluate("document.body.innerText")
-                raise AssertionError(f"never true: {expression}\n{self.complaints}\n{text[:3000]}")
-            time.sleep(0.05)
-        return value
+
+        def complaint() -> str:
+            text = self.evaluate("document.body.innerText")
+            return f"never true: {expression}\n{self.complaints}\n{text[:3000]}"
+
+        return eventually(lambda: self.evaluate(expression), complaint, every_s=0.05)
 
     def text(self, selector: str = "body") -> str:
         """What a person reads there."""

@@ -16,6 +16,7 @@ from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
+from tests.harness.eventually import eventually_here
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.page.test_watchers import change
 from tests.test_web import VIEW, FakeState
@@ -305,8 +306,7 @@ def test_changes_of_another_workers_entity_are_passed_on_until_it_is_handed_over
         async with client.get("/page/entities/a/changes") as answer:
             assert answer.content_type == "text/event-stream"
             assert await answer.content.readuntil(b"{}\n\n") == streams.HELLO
-            while not second.feed._watched:
-                await asyncio.sleep(0.01)
+            await eventually_here(lambda: second.feed._watched)
             second.feed.committed([change("a", b'{"n":1}'), change("b", b'{"n":2}')])
             assert await next_event(answer) == b'event: change\ndata: {"n":1}\n\n'
             second.state.owner = (False, None)
@@ -374,8 +374,7 @@ def test_who_asks_for_a_stream_and_takes_none_of_it_looks_on_no_longer(
             _, gone = await asyncio.open_connection(server.host, server.port)
             gone.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             gone.transport.abort()
-        while site.feed._is_open:
-            await asyncio.sleep(0.01)
+        await eventually_here(lambda: not site.feed._is_open)
         async with client.get("/page/changes") as answer:
             assert answer.status == 200
 
@@ -417,8 +416,7 @@ def test_who_reads_nothing_is_dropped_and_nothing_waits_for_him(
         try:
             silent.write(b"GET /page/entities/silent/changes HTTP/1.1\r\nHost: localhost\r\n\r\n")
             async with client.get("/page/entities/good/changes") as good:
-                while len(site.feed._watched) < 2:
-                    await asyncio.sleep(0.01)
+                await eventually_here(lambda: len(site.feed._watched) == 2)
                 heard = b""
                 while b"silent" in site.feed._watched:
                     site.feed.committed([change("silent", large), change("good", b"1")])

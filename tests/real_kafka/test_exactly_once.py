@@ -16,6 +16,7 @@ from rocksdict import AccessType, Options, Rdict
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.chaos import Fault
+from tests.harness.eventually import eventually
 from tests.harness.load import (
     CODECS,
     HashedVectors,
@@ -31,7 +32,7 @@ from tests.harness.poison import ENTITY, KEY, packed, poisons
 from tests.harness.record import READY_SECONDS, Recorder
 from tests.harness.scenario import under_faults
 from tests.harness.topics import read_topic
-from tests.harness.workers import Pipeline, pipeline, wait_for
+from tests.harness.workers import Pipeline, pipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -272,5 +273,5 @@ def test_a_worker_ready_again_has_no_lag_soon_after_a_kill(site: Pipeline) -> No
     worker.start().wait_ready()
     site.wait_caught_up()
     assert time.monotonic() - started_s < READY_SECONDS
-    wait_for(worker.ready, worker.log_end)
+    eventually(worker.ready, worker.log_end)
     check(site)

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import OFFSET_END, KafkaException, TopicCollection, TopicPartition
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.load import Sent, SteadyLoad
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.replays import (
@@ -34,7 +35,7 @@ from tests.harness.replays import (
     write_history,
 )
 from tests.harness.topics import Message, committed_offsets, producer, read_topic
-from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline, wait_for
+from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline
 from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events, good_review
 from worker.kafka.topic_ids import RecreatedTopic
 
@@ -121,7 +122,7 @@ def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
         waiting = opened(site, 2)
         everything_deleted(site, 4)
         process = ReplayProcess(site, "--name", "tails").start()
-        wait_for(lambda: plan_of(site, "tails") is not None, lambda: "no plan")
+        eventually(lambda: plan_of(site, "tails") is not None, lambda: "no plan")
         after = sending(site, range(6))
         time.sleep(6)
         assert process.alive  # the open transaction is below the end
@@ -155,8 +156,8 @@ def test_an_input_created_again_after_the_plan_is_refused(
         # what is fetched is committed at the end of it, for nothing else comes
         waiting = opened(site, 0)
         process = ReplayProcess(site, "--name", "again", "--to", "none", batch_size="1000").start()
-        wait_for(lambda: plan_of(site, "again") is not None, lambda: process.errors)
-        wait_for(
+        eventually(lambda: plan_of(site, "again") is not None, lambda: process.errors)
+        eventually(
             lambda: "an open transaction" in process.errors or done_by(site, "again") >= REVIEWS,
             lambda: process.errors,
         )
@@ -275,7 +276,7 @@ def test_killed_and_gone_on_with_by_three_processes(live: Pipeline) -> None:
 def progress_beyond(site: Pipeline, name: str, records: int, topic: str | None = None) -> None:
     """Wait until a replay has committed so many more records than now."""
     start = done_by(site, name, topic)
-    wait_for(
+    eventually(
         lambda: done_by(site, name, topic) >= start + records, lambda: f"no progress after {start}"
     )
 
@@ -354,11 +355,11 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
         following.wait_ready()
         following.kill()
         following.start()
-        wait_for(lambda: writing.sent == 200, lambda: "the load does not end")
+        eventually(lambda: writing.sent == 200, lambda: "the load does not end")
         writing.end()
         site.wait_caught_up()
         targets = site.targets()
-        wait_for(
+        eventually(
             lambda: all(
                 offset >= targets.get(partition, 0)
                 for partition, offset in committed_offsets(
@@ -372,7 +373,7 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
         assert promote(site, "going-on", site.output_topic, *EQUAL, **back)[-1]["ok"]
         following.terminate()
         new_build = ("going-on-replay-epoch-2", "going-on.two", *EQUAL)
-        wait_for(
+        eventually(
             lambda: not promote(site, *new_build)[-1]["ok"], lambda: "its session does not end"
         )
         refused = [line["check"] for line in promote(site, *new_build)[:-1] if not line["ok"]]

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from rocksdict import Options, Rdict
 
 from tests.harness.broker import KafkaBroker
+from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, Mix, Sent, Stream, read_reviews
 from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
@@ -282,8 +283,7 @@ def test_two_runs_at_once(site: Pipeline) -> None:
     """
     letters = Letters(site, 400)
     older = patient(site, "slow")
-    while not letters.sent():
-        time.sleep(0.05)
+    eventually(letters.sent, every_s=0.05)
     younger = patient(site, "late", late=1)  # it must not have read by then what the older has sent
     _, told = older.communicate(timeout=PATIENCE_SECONDS)
     assert older.returncode == 4, told

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.eventually import eventually_here
 from worker.processing.stats import Coordinates, Stats
 from worker.stream import journal as module
 from worker.stream.journal import DeadLetterLog
@@ -60,9 +60,7 @@ def test_it_tells_by_itself(
 
     async def run() -> None:
         telling = asyncio.ensure_future(log.tell_now_and_then())
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not caplog.records:
-                await asyncio.sleep(0.01)
+        await eventually_here(lambda: caplog.records)
         telling.cancel()
 
     asyncio.run(run())
