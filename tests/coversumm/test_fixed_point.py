@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.coversumm.scripts import adds, in_bulk, one_by_one
-from tests.coversumm.test_laws import Path
+from tests.coversumm.scripts import Path, adds, in_bulk, one_by_one
 from worker.coversumm import (
     EntityCore,
     EntityFull,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.deploy.test_dashboard import EXPRESSIONS
+from tests.deploy.series import EXPRESSIONS
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.observed import REPLAY, RULES, WORKERS, Site, observed

@@ -16,10 +16,10 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from docs.build.render import ROOT
 from docs.build.schemas import PUBLISHED, schemas
+from tests.events.bad import BAD
 from tests.events.examples import decode_one, packed, strict_json
-from tests.events.test_decode import BAD
-from tests.events.test_fuzz import JSON, OTHERS, UPSERTS, mutated
-from tests.events.test_messages import BODY
+from tests.events.mutations import JSON, OTHERS, UPSERTS, mutated
+from tests.harness.bodies import BODY
 from tests.harness.limits import event_limits
 from worker.events import (
     EVENT_TYPES,

@@ -14,9 +14,9 @@ import pytest
 from aiohttp.test_utils import TestServer
 from msgspec import structs
 
-from tests.events.test_messages import BODY
+from tests.harness.bodies import BODY
 from tests.harness.browser import Browser, Tab
-from tests.page.test_routes import Site
+from tests.harness.page_site import Site
 from worker.events import Message
 from worker.events.json_codec import encode
 from worker.state.listing import Page

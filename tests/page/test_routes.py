@@ -7,98 +7,23 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
-from yarl import URL
 
 from tests.harness.eventually import eventually_here
+from tests.harness.page_site import Site, change, get, served
 from tests.harness.patience import PATIENCE_SECONDS
-from tests.page.test_watchers import change
-from tests.test_web import VIEW, FakeState
+from tests.harness.web_state import VIEW
 from worker import peers
-from worker.metrics import Metrics
-from worker.page import install_page, watchers
+from worker.page import watchers
 from worker.page import watchers as streams
-from worker.page.history import ChangeHistory, NoHistory
 from worker.page.routes import POLICY
 from worker.published.history import PublishedChange
 from worker.state.listing import ListedEntity, Page
-from worker.stream.feed import ChangeFeed
-from worker.stream.surroundings import RealThreads
-from worker.web import add_pages
-
-
-class FakeHistory:
-    """A history of which everything can be chosen."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, int | None]] = []
-        self.fails = False
-
-    async def read(self, entity_id: str, before: int | None) -> ChangeHistory:
-        self.asked.append((entity_id, before))
-        if self.fails:
-            raise NoHistory("there is no topic out")
-        return ChangeHistory([], 17, 3000)
-
-
-class Site:
-    """One worker with its page."""
-
-    def __init__(self) -> None:
-        self.state: Any = FakeState()
-        self.state.owner = (True, None)
-        self.state.others = dict
-        self.feed = ChangeFeed("out", RealThreads())
-        self.history = FakeHistory()
-        self.has_page = True
-
-    def application(self) -> web.Application:
-        """What is served."""
-        application, history = web.Application(), cast(Any, self.history)
-        pages = add_pages(application, self.state, Metrics(), index=not self.has_page)
-        if self.has_page:
-            install_page(application, self.state, pages, self.feed, history)
-        return application
-
-
-def served(
-    work: Callable[[TestClient[Any, Any], TestServer], Awaitable[None]], *sites: Site
-) -> None:
-    """Do something with the first of these workers, all of them running; the second one's server is
-    given.
-    """
-
-    async def run() -> None:
-        servers = [TestServer(site.application()) for site in sites]
-        for server in servers:
-            await server.start_server()
-        async with TestClient(servers[0]) as client:
-            await work(client, servers[-1])
-        for server in servers[1:]:
-            await server.close()
-
-    asyncio.run(asyncio.wait_for(run(), PATIENCE_SECONDS))
-
-
-def get(site: Site, *paths: str) -> list[tuple[int, Any, Any]]:
-    """Status, headers and body of each path, asked for as it is written."""
-    answers: list[tuple[int, Any, Any]] = []
-
-    async def ask(client: TestClient[Any, Any], _: TestServer) -> None:
-        for path in paths:
-            url = URL(f"{client.make_url('/')}".rstrip("/") + path, encoded=True)
-            async with client.session.get(url, allow_redirects=False) as answer:
-                body = await (answer.json() if "json" in answer.content_type else answer.text())
-                answers.append((answer.status, answer.headers, body))
-
-    served(ask, site)
-    return answers
 
 
 def test_its_files_are_served_under_its_policy() -> None:

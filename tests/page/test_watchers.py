@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.events.test_messages import BODY
+from tests.harness.bodies import BODY
 from tests.harness.eventually import eventually_here
+from tests.harness.page_site import change
 from tests.harness.patience import PATIENCE_SECONDS
 from worker.events import Message
 from worker.events.json_codec import encode
@@ -17,10 +18,6 @@ from worker.page import watchers as module
 from worker.page.watchers import SKIPPED, TooManyWatchers, Watcher, Watchers
 from worker.stream.feed import ChangeFeed
 from worker.stream.surroundings import RealThreads
-
-
-def change(key: str, value: bytes | None = None) -> Message:
-    return Message("out", 0, key.encode(), encode(BODY) if value is None else value, [])
 
 
 def events(frame: bytes) -> list[tuple[str, Any]]:

@@ -21,9 +21,9 @@ from tests.harness.record import Recorder
 from tests.harness.replays import ReplayProcess, done_by, published, replay, write_history
 from tests.harness.ride import ALL, CLIENTS, ClusterFault
 from tests.harness.scenario import ride_through
+from tests.harness.small_load import LARGE_MESSAGES, SETTINGS, events
 from tests.harness.topics import committed_offsets, producer
 from tests.harness.workers import pipeline
-from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 

@@ -38,11 +38,11 @@ from tests.harness.eventually import eventually
 from tests.harness.load import Sent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.record import Recorder
+from tests.harness.refusals import refused, refused_again
 from tests.harness.scenario import judge
+from tests.harness.small_load import DIMENSION, SETTINGS, events, feed, upsert
 from tests.harness.topics import read_topic
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
-from tests.real_kafka.test_exactly_once import DIMENSION, SETTINGS, events, feed, upsert
-from tests.real_kafka.test_surroundings import refused, refused_again
 from worker.state import rows as formats
 from worker.state.keys import APPLIED, OUTPUT
 

@@ -17,6 +17,7 @@ from tests.harness.eventually import eventually
 from tests.harness.load import Sent
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.small_load import DIMENSION, SETTINGS, events, feed
 from tests.harness.topics import producer, read_topic
 from tests.harness.workers import (
     COMMAND,
@@ -26,7 +27,6 @@ from tests.harness.workers import (
     clean_environment,
     pipeline,
 )
-from tests.real_kafka.test_exactly_once import DIMENSION, SETTINGS, events, feed
 from worker.kafka.changelog import FirstRow, first_rows
 from worker.kafka.clients import KafkaClients
 from worker.settings import Settings

@@ -15,9 +15,10 @@ import pytest
 from tests.harness.armed import Order
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
+from tests.harness.limit_hits import hits
 from tests.harness.patience import TEST_SECONDS
+from tests.harness.small_load import SETTINGS, check, events, feed
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
-from tests.real_kafka.test_exactly_once import SETTINGS, check, events, feed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
@@ -41,16 +42,6 @@ SMALL = {
     ),
 }
 """By name: settings small enough to be hit, and by which limits."""
-
-
-def hits(worker: WorkerProcess) -> dict[str, float]:
-    """How often each limit was hit, by its name."""
-    start, end = 'coversumm_limit_hits_total{limit="', '"}'
-    return {
-        name.removeprefix(start).removesuffix(end): value
-        for name, value in worker.metrics().items()
-        if name.startswith(start)
-    }
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -18,8 +18,8 @@ from tests.harness.eventually import eventually
 from tests.harness.log_lines import Line, loud, parse
 from tests.harness.long import one_of
 from tests.harness.patience import TEST_SECONDS
+from tests.harness.small_load import SETTINGS, events, feed
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
-from tests.real_kafka.test_exactly_once import SETTINGS, events, feed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 

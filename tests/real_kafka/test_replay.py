@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_END, KafkaException, TopicCollection, TopicPartition
 
+from tests.harness.archived import archived
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.load import Sent, SteadyLoad
@@ -34,9 +35,9 @@ from tests.harness.replays import (
     replay,
     write_history,
 )
-from tests.harness.topics import Message, committed_offsets, producer, read_topic
+from tests.harness.small_load import LARGE_MESSAGES, SETTINGS, events, good_review
+from tests.harness.topics import committed_offsets, producer, read_topic
 from tests.harness.workers import COMMAND, ROOT, Pipeline, clean_environment, pipeline
-from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events, good_review
 from worker.kafka.topic_ids import RecreatedTopic
 
 HISTORY = {**LARGE_MESSAGES, "retention.ms": "-1"}
@@ -619,24 +620,3 @@ def test_gaps_of_an_archive_come_from_its_topic_or_are_reported(
         )
         assert report["unreadable_rows"] == 1
         assert "go_on_with" not in report
-
-
-def archived(message: Message) -> str:
-    """A record as a line of an archive."""
-    return (
-        json.dumps(
-            {
-                "topic": message.topic,
-                "partition": message.partition,
-                "offset": message.offset,
-                "timestamp": message.timestamp_ms,
-                "key": None
-                if message.key is None
-                else message.key.decode(errors="surrogateescape"),
-                "value": None
-                if message.value is None
-                else message.value.decode(errors="surrogateescape"),
-            }
-        )
-        + "\n"
-    )

@@ -14,11 +14,11 @@ import pytest
 from tests.harness import throttled
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
+from tests.harness.limit_hits import hits
 from tests.harness.load import Sent, send
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
 from tests.harness.topics import read_topic
 from tests.harness.workers import Pipeline, pipeline
-from tests.real_kafka.test_limits import hits
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 

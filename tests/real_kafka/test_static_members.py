@@ -17,8 +17,8 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, SteadyLoad, read_reviews, rounds
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.small_load import DIMENSION, SETTINGS, check, events, feed
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
-from tests.real_kafka.test_exactly_once import DIMENSION, SETTINGS, check, events, feed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 

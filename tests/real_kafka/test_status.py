@@ -16,6 +16,7 @@ import pytest
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.small_load import LARGE_MESSAGES, SETTINGS, events, feed
 from tests.harness.workers import (
     COMMAND,
     ROOT,
@@ -24,7 +25,6 @@ from tests.harness.workers import (
     clean_environment,
     pipeline,
 )
-from tests.real_kafka.test_exactly_once import LARGE_MESSAGES, SETTINGS, events, feed
 from worker.state.listing import order
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]

@@ -19,8 +19,8 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.load import Sent, send
 from tests.harness.patience import TEST_SECONDS
+from tests.harness.small_load import SETTINGS, check, events, feed
 from tests.harness.workers import WorkerProcess, pipeline
-from tests.real_kafka.test_exactly_once import SETTINGS, check, events, feed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 

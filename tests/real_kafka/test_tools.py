@@ -25,6 +25,7 @@ from tests.harness.eventually import eventually
 from tests.harness.load import HashedVectors, Mix, Sent, Stream, read_reviews
 from tests.harness.node import die_with_parent
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
+from tests.harness.small_load import DIMENSION, LARGE_MESSAGES, SETTINGS, check, events, feed
 from tests.harness.topics import Message, committed_offsets, producer, read_topic
 from tests.harness.workers import (
     COMMAND,
@@ -33,14 +34,6 @@ from tests.harness.workers import (
     WorkerProcess,
     clean_environment,
     pipeline,
-)
-from tests.real_kafka.test_exactly_once import (
-    DIMENSION,
-    LARGE_MESSAGES,
-    SETTINGS,
-    check,
-    events,
-    feed,
 )
 from worker.events import Reason, Record, Rejected, dead_letter_message
 from worker.state.keys import ENTITY, REVIEW, parse_entity_key

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from tests.harness.consumer_thread import Fetched
 from tests.harness.fake_clients import FakeClock
 from tests.harness.stream import INPUT, make_app
-from tests.stream.faust.test_consumer import FakeThread, Rig, offsets
+from tests.stream.faust.rig import FakeThread, Rig, offsets
 from worker.errors import Crash, SetupError, Unanswered
 from worker.kafka.offsets import CUT_SHORT_SECONDS
 from worker.stream.bounded_reader import CHECK_SECONDS, Tail

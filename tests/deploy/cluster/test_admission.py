@@ -13,7 +13,7 @@ from docs.build.kustomize import BASE
 from tests.deploy.chart import FULLNAME, Object, only, render
 from tests.deploy.cluster.control_plane import ControlPlane, Refused
 from tests.deploy.cluster.release import Release
-from tests.deploy.test_chart import MATRIX
+from tests.deploy.matrix import MATRIX
 from tests.harness.eventually import eventually
 from tests.harness.patience import TEST_SECONDS
 
