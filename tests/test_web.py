@@ -353,7 +353,8 @@ def test_there_are_no_files_and_none_of_fausts_pages(state, path):
         b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 10**6 + b"\r\n\r\n",
         b"GET /" + b"a" * 10**6 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"\x16\x03\x01\x00\xa5\x01\x00\x00\r\n\r\n",  # TLS
-        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n"
+        b"\r\n0\r\n\r\n",
     ],
 )
 def test_what_is_no_request_is_refused(state, request_):
@@ -367,7 +368,8 @@ def test_a_port_that_is_taken_is_said_in_one_line():
         with pytest.raises(SetupError) as refused:
             check_port("127.0.0.1", port)
     assert str(refused.value) == (
-        f"the web server cannot listen on 127.0.0.1:{port} (Address already in use): set COVERSUMM_WEB_PORT or "
+        f"the web server cannot listen on 127.0.0.1:{port} (Address already in use): set "
+        "COVERSUMM_WEB_PORT or "
         "COVERSUMM_WEB_BIND to an address that is free on this machine"
     )
     check_port("127.0.0.1", port)

@@ -190,8 +190,8 @@ def test_permissions_are_those_that_a_worker_needs(
         == len(needed)
     )
     assert (
-        f"kafka-acls.sh --add --allow-principal User:{USER} --operation READ --topic {site.input_topic}"
-        in nothing.err
+        f"kafka-acls.sh --add --allow-principal User:{USER} --operation READ --topic "
+        f"{site.input_topic}" in nothing.err
     )
     assert PASSWORD not in nothing.out + nothing.err
 

@@ -96,8 +96,8 @@ def test_wrong_partition_count_and_policy(run, admin, names):
     ended = run("topics", "--dry-run")
     assert ended.code == 1
     assert (
-        f"the output topic {names['output']} has 3 partitions, the input topic {names['input']} has 2"
-        in ended.err
+        f"the output topic {names['output']} has 3 partitions, the input topic {names['input']} "
+        "has 2" in ended.err
     )
     assert f"the input topic {names['input']} has cleanup.policy=compact" in ended.err
     assert len(ended.err.splitlines()) == 2
@@ -134,7 +134,8 @@ def test_the_table_shows_the_policy_that_is_there(run, admin, names, terminal):
         "changelog": ("compact", "created"),
     }
     assert ended.err.splitlines() == [
-        f"coversumm-worker: error: the output topic {names['output']} has cleanup.policy=delete, it should be compact"
+        f"coversumm-worker: error: the output topic {names['output']} has cleanup.policy=delete, "
+        "it should be compact"
     ]
 
 

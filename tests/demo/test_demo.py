@@ -19,7 +19,8 @@ import sys
 from worker.demo import run_demo
 from worker.errors import CoversummError
 try:
-    sys.exit(run_demo(int(sys.argv[1]), 3, sys.argv[2] == "json", is_served=sys.argv[2:] == ["json", "serve"]))
+    is_served = sys.argv[2:] == ["json", "serve"]
+    sys.exit(run_demo(int(sys.argv[1]), 3, sys.argv[2] == "json", is_served=is_served))
 except KeyboardInterrupt:
     sys.exit(130)
 except CoversummError as error:
@@ -164,7 +165,8 @@ def test_what_the_worker_complains_about_is_told(start):
     code, _, err = demo.finish()
     assert code == 1
     assert err == (
-        "2 COVERSUMM_BATCH_SIZ: there is no such setting; COVERSUMM_BATCH_SIZE is the nearest: rename or unset\n"
+        "2 COVERSUMM_BATCH_SIZ: there is no such setting; COVERSUMM_BATCH_SIZE is the nearest: "
+        "rename or unset\n"
     )
     demo.wait_until_nothing_is_left()
 
@@ -173,7 +175,10 @@ def test_a_brief_demo_sends_no_more_than_there_is_time_for(tmp_path):
     """Of a second nothing can be told but that it is over long before all reviews are in; what has
     come is told as it is.
     """
-    code = "from worker.demo import play, run_demo\nplay.BRIEF_SECONDS = 1.0\nrun_demo(None, 3, True, is_brief=True)"
+    code = (
+        "from worker.demo import play, run_demo\nplay.BRIEF_SECONDS = 1.0\nrun_demo(None, 3, "
+        "True, is_brief=True)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "TMPDIR": str(tmp_path)},

@@ -152,9 +152,11 @@ def test_the_largest_summary_of_twenty_fits_kafkas_default() -> None:
     added, removed = ([f"{longest}#{list_}{i}" for i in range(20)] for list_ in (99, 88))
     body = SummaryChanged(
         longest, 2**31 - 1, 2**63 - 1, 2**63 - 1,
-        [SummarySentence(i, added[i], longest, "\x00" * 2000, -1.79769e308, 1.999999, 10**6) for i in range(20)],
+        [SummarySentence(i, added[i], longest, "\x00" * 2000, -1.79769e308, 1.999999, 10**6)
+         for i in range(20)],
         added, removed,
-        2**63 - 1, 2**63 - 1, 20, Cause("sentences.deleted", "t" * 249, 10**6, 2**63 - 1, longest), "2" * 64, "m" * 249,
+        2**63 - 1, 2**63 - 1, 20, Cause("sentences.deleted", "t" * 249, 10**6, 2**63 - 1, longest),
+        "2" * 64, "m" * 249,
     )  # fmt: skip
     message = summary_message("o", 0, body, record(b""))
     assert message_bytes(message.key, message.value, message.headers) < 1_000_000

@@ -181,15 +181,18 @@ class Tab:
     def type(self, selector: str, text: str) -> None:
         """Put the cursor there and type, in place of what is there."""
         self.evaluate(
-            f"(() => {{ const it = document.querySelector({json.dumps(selector)}); it.focus(); it.select(); }})()"
+            f"(() => {{ const it = document.querySelector({json.dumps(selector)}); it.focus(); "
+            f"it.select(); }})()"
         )
         self.call("Input.insertText", text=text)
 
     def click(self, selector: str) -> None:
         """Press the mouse there, and let go."""
         place = self.evaluate(
-            f"(() => {{ const it = document.querySelector({json.dumps(selector)}); it.scrollIntoView({{block: 'center'}}); "
-            "const box = it.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+            f"(() => {{ const it = document.querySelector({json.dumps(selector)}); "
+            f"it.scrollIntoView({{block: 'center'}}); "
+            "const box = it.getBoundingClientRect(); return [box.x + box.width / 2, box.y + "
+            "box.height / 2]; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
             self.call(

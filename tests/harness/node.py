@@ -251,7 +251,8 @@ class KafkaNode:
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = ["java", f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC", "-cp", f"{jars()}/*"]
         command += [
-            f"-Djava.io.tmpdir={self.directory}",  # a killed broker leaves its unpacked libraries behind
+            # a killed broker leaves its unpacked libraries behind
+            f"-Djava.io.tmpdir={self.directory}",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
         ]

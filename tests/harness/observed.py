@@ -101,7 +101,8 @@ class Site:
             **self._pipeline.environment,
             "COVERSUMM_DATA_DIR": str(directory / "data"),
             "COVERSUMM_WEB_PORT": str(self._replay_port),
-            "COVERSUMM_BATCH_SIZE": "5",  # a whole micro-batch is read before the replay is held back
+            # a complete micro-batch is read before the replay is throttled
+            "COVERSUMM_BATCH_SIZE": "5",
         }
         command = [
             *COMMAND,

@@ -160,8 +160,8 @@ def test_another_output_topic_is_the_operators_decision(site: Pipeline) -> None:
     site.wait_caught_up()
     assert worker.terminate() == 0
     assert (
-        f"published to {site.output_topic} before; from here on only those that change are published to {other}"
-        in worker.log_text()
+        f"published to {site.output_topic} before; from here on only those that change are "
+        f"published to {other}" in worker.log_text()
     )
     written = [value for (_, key), value in all_rows(worker).items() if key == OUTPUT]
     assert {formats.decode_output(OUTPUT, value).topic for value in written} == {other}

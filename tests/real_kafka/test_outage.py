@@ -108,7 +108,8 @@ def test_idle_workers_say_that_no_broker_answers_and_are_ready_when_one_does(
         assert sum("a broker answers again" in line.text for line in said) == 1
         assert len(loud(said)) == 1, said
     feed(site, events(200, seed=1))
-    site.wait_caught_up()  # by the same processes: what the broker's absence did to their clients is mended
+    # By the same processes: their clients recover from the broker's absence.
+    site.wait_caught_up()
     site.stop()
     site.verify()
 

@@ -314,8 +314,8 @@ def test_a_worker_whose_offsets_were_reset_goes_on_once_the_replay_has_ended_aga
             assert worker.wait() == 2
             site.workers.remove(worker)
             assert (
-                "has no account of the partitions 0: the replay has not begun there, or the offsets were reset"
-                in (worker.log_text())
+                "has no account of the partitions 0: the replay has not begun there, or the "
+                "offsets were reset" in (worker.log_text())
             )
             again = replay(site, *name, *topic)
             assert again["read"] == first["read"]

@@ -112,8 +112,8 @@ def test_dead_letters_after_a_fix(site: Pipeline) -> None:
     assert [row["sent"] for row in printed(tool(site, "dlq", "list"))].count(True) == 1
     rest = tool(site, "dlq", "send", "--yes", "--reason", "text_too_long")
     assert (
-        f"{len(letters) - 1} dead letters ({len(letters) - 1} text_too_long) go to {site.input_topic}"
-        in rest.stderr
+        f"{len(letters) - 1} dead letters ({len(letters) - 1} text_too_long) go to "
+        f"{site.input_topic}" in rest.stderr
     )
     closing = printed(rest)[0]
     assert (closing["sent"], closing["already_sent"], closing["impossible"]) == (
@@ -673,7 +673,8 @@ def test_a_partition_that_moved_leaves_an_old_copy_and_it_is_told(site: Pipeline
             p: then[p] if p in moved else now[p] for p in then
         }
         assert set(checked.stderr.splitlines()) >= {
-            f"warning: partition {p} as of offset {then[p]:,}, an old copy: the group is at {now[p]:,}, owned elsewhere now; "
+            f"warning: partition {p} as of offset {then[p]:,}, an old copy: the group is at "
+            f"{now[p]:,}, owned elsewhere now; "
             "what was verified is that copy"
             for p in moved
         }

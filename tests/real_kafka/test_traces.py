@@ -89,7 +89,7 @@ def test_contexts_go_through_the_worker(kafka: KafkaBroker, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_without_a_collector_bytes_and_headers_are_those_of_a_worker_that_traces_but_for_the_context(
+def test_without_a_collector_bytes_and_headers_are_those_of_a_traced_worker_but_for_the_context(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     """And a collector that does not answer holds nothing up: neither events nor the stop."""

@@ -196,7 +196,8 @@ def test_the_check_writes_nothing(folder: Path) -> None:
     ("text", "kind"),
     [
         (
-            "IO error: No space left on device: While appending to file: /data/x.log: No space left",
+            "IO error: No space left on device: While appending to file: /data/x.log: No space "
+            "left",
             Crash,
         ),
         ("Corruption: block checksum mismatch\nmore", DamagedDatabase),

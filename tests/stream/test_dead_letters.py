@@ -36,7 +36,8 @@ def test_one_line_for_many_letters_and_none_for_none(caplog: pytest.LogCaptureFi
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage() == (
-        "dead letters in the last minute: 5 bad_json, 1 no_key; `coversumm-worker dlq list` shows them"
+        "dead letters in the last minute: 5 bad_json, 1 no_key; `coversumm-worker dlq list` shows "
+        "them"
     )
     assert record.facts == {  # type: ignore[attr-defined]
         "dead_letters": {"bad_json": 5, "no_key": 1},

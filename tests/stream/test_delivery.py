@@ -270,7 +270,7 @@ async def test_what_is_not_committed_is_no_matter_of_the_ledger_s() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_partition_is_finished_after_its_last_records_in_as_many_transactions_as_it_takes() -> (
+async def test_a_partition_is_finished_after_its_last_records_in_any_number_of_transactions() -> (
     None
 ):
     rig = Rig()
@@ -794,9 +794,7 @@ async def test_a_doubt_ends_its_micro_batch_where_the_takeover_says(position: in
 
 
 @pytest.mark.asyncio
-async def test_a_doubt_while_the_group_takes_the_partitions_back_leaves_them_to_the_next_owner() -> (
-    None
-):
+async def test_a_doubt_while_the_group_takes_the_partitions_back_is_the_next_owners() -> None:
     rig = Rig()
     rig.take_over(p0=5)
     rig.failures = {"transaction": DOUBT}

@@ -64,7 +64,8 @@ class TailThread(FakeThread):
         super().__init__({})
         self.tails = logs
         self.most = 10
-        self.losses = 0  # so often what is fetched is lost, and the position past it; never right after a seek
+        # fetches whose records are lost, and the position past them; none right after a seek
+        self.losses = 0
         self.sought: set[TP] = set()
         self.asked: list[int] = []
         self.failure: Exception | None = None
