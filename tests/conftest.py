@@ -21,7 +21,7 @@ import pytest
 
 from tests.deploy import tools
 from tests.deploy.cluster import programs
-from tests.harness import browser
+from tests.harness import browser, node
 from tests.harness.node import INSTALL, missing_tools
 
 NO_SKIP = os.environ.get("TESTS_NO_SKIP") == "1"
@@ -36,10 +36,14 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("patient")
 
 
-def pytest_configure() -> None:
-    """Where the run itself was started with SIGINT ignored (`make test &` in a script), the
-    children it starts must not be.
+def pytest_configure(config: pytest.Config) -> None:
+    """Let brokers start quickly, but for the fault suites, whose loads are long.
+
+    Where the run itself was started with SIGINT ignored (`make test &` in a script), the children
+    it starts must not be.
     """
+    if config.getoption("markexpr") != "faults":
+        node.java_options[:] = node.QUICK_START
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -12,6 +12,7 @@ from collections import Counter
 import pytest
 
 from tests.harness.eventually import eventually
+from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS
 
 CODE = """
@@ -129,7 +130,7 @@ def test_whoever_has_read_enough_ends_it_quietly(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name
+    "number", one_of([signal.SIGINT, signal.SIGTERM, signal.SIGHUP]), ids=lambda s: s.name
 )
 def test_an_interrupted_demo_leaves_nothing_behind(start, number):
     demo = start(1000)
